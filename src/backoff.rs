@@ -1,0 +1,177 @@
+//! How long to wait before the next attempt.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::time::MAX_DELAY;
+
+/// The waits of a well-known payment notification service: fifteen retries
+/// within a little more than a day.
+const PAYMENT_NOTICE: [u64; 15] = [
+    15,
+    15,
+    30,
+    3 * 60,
+    10 * 60,
+    20 * 60,
+    30 * 60,
+    30 * 60,
+    30 * 60,
+    60 * 60,
+    3 * 3600,
+    3 * 3600,
+    3 * 3600,
+    6 * 3600,
+    6 * 3600,
+];
+
+/// How long to wait after a failed attempt.
+///
+/// `delay(1)` is the wait after the first attempt. Delays are capped at 100
+/// years ([`MAX_DELAY`]).
+///
+/// ```
+/// use std::time::Duration;
+/// use keylapse::Backoff;
+///
+/// let ladder = Backoff::table([Duration::from_secs(15), Duration::from_secs(180)]);
+/// assert_eq!(ladder.delay(1), Duration::from_secs(15));
+/// assert_eq!(ladder.delay(2), Duration::from_secs(180));
+/// assert_eq!(ladder.attempts(), Some(3));
+/// ```
+#[derive(Clone)]
+pub struct Backoff(Shape);
+
+#[derive(Clone)]
+enum Shape {
+    Fixed(Duration),
+    Table(Arc<[Duration]>),
+    Exponential { base: Duration, cap: Duration },
+    Custom(Arc<dyn Fn(u32) -> Duration + Send + Sync>),
+}
+
+impl Backoff {
+    /// The same wait every time.
+    pub fn fixed(delay: Duration) -> Self {
+        Self(Shape::Fixed(delay))
+    }
+
+    /// One wait after each failed attempt. Where the table ends, so do the
+    /// attempts, unless the topic sets its own number; then the last wait
+    /// repeats. An empty table retries at once.
+    pub fn table(delays: impl IntoIterator<Item = Duration>) -> Self {
+        Self(Shape::Table(delays.into_iter().collect()))
+    }
+
+    /// The ladder of payment notifications: 15 s, 15 s, 30 s, 3 min, 10 min,
+    /// 20 min, three times 30 min, 1 h, three times 3 h, twice 6 h; sixteen
+    /// attempts in all.
+    pub fn payment_notice() -> Self {
+        Self::table(PAYMENT_NOTICE.map(Duration::from_secs))
+    }
+
+    /// A random wait between zero and `base` · 2ⁿ⁻¹ after the n-th attempt,
+    /// at most `cap` (“full jitter”), so that what failed together does not
+    /// come back together.
+    pub fn exponential(base: Duration, cap: Duration) -> Self {
+        Self(Shape::Exponential { base, cap })
+    }
+
+    /// Whatever the function says for the attempt that failed, counted from 1.
+    pub fn custom(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
+        Self(Shape::Custom(Arc::new(delay)))
+    }
+
+    /// The wait after the given attempt (counted from 1).
+    pub fn delay(&self, attempt: u32) -> Duration {
+        let delay = match &self.0 {
+            Shape::Fixed(delay) => *delay,
+            Shape::Table(delays) => {
+                let at = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+                delays.get(at).or(delays.last()).copied().unwrap_or_default()
+            }
+            Shape::Exponential { base, cap } => ceiling(*base, *cap, attempt).mul_f64(rand::random()),
+            Shape::Custom(delay) => delay(attempt),
+        };
+        delay.min(MAX_DELAY)
+    }
+
+    /// How many attempts the table gives; `None` for the other kinds.
+    pub fn attempts(&self) -> Option<u32> {
+        match &self.0 {
+            Shape::Table(delays) => Some(u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1)),
+            _ => None,
+        }
+    }
+}
+
+/// `base` doubled for each attempt after the first, at most `cap`.
+fn ceiling(base: Duration, cap: Duration, attempt: u32) -> Duration {
+    let doublings = attempt.saturating_sub(1).min(31);
+    base.checked_mul(1 << doublings).unwrap_or(cap).min(cap).min(MAX_DELAY)
+}
+
+impl Default for Backoff {
+    /// Exponential from 1 s, at most 10 min.
+    fn default() -> Self {
+        Self::exponential(Duration::from_secs(1), Duration::from_secs(600))
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Shape::Fixed(delay) => f.debug_tuple("Fixed").field(delay).finish(),
+            Shape::Table(delays) => f.debug_tuple("Table").field(delays).finish(),
+            Shape::Exponential { base, cap } => {
+                f.debug_struct("Exponential").field("base", base).field("cap", cap).finish()
+            }
+            Shape::Custom(_) => f.write_str("Custom"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_payment_ladder_has_sixteen_attempts() {
+        let ladder = Backoff::payment_notice();
+        assert_eq!(ladder.attempts(), Some(16));
+        assert_eq!(ladder.delay(4), Duration::from_secs(180));
+        assert_eq!(ladder.delay(15), Duration::from_secs(6 * 3600));
+        assert_eq!(ladder.delay(99), Duration::from_secs(6 * 3600));
+    }
+
+    #[test]
+    fn an_empty_table_does_not_wait() {
+        assert_eq!(Backoff::table([]).delay(1), Duration::ZERO);
+        assert_eq!(Backoff::table([]).attempts(), Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn exponential_waits_stay_within_their_ceiling(
+            base in 0u64..1 << 60, cap in 0u64..1 << 60, attempt in any::<u32>(),
+        ) {
+            let (base, cap) = (Duration::from_nanos(base), Duration::from_nanos(cap));
+            let delay = Backoff::exponential(base, cap).delay(attempt);
+            prop_assert!(delay <= cap);
+            prop_assert!(attempt > 1 || delay <= base);
+        }
+
+        #[test]
+        fn no_kind_panics_or_exceeds_a_hundred_years(attempt in any::<u32>()) {
+            for backoff in [
+                Backoff::fixed(Duration::MAX),
+                Backoff::exponential(Duration::MAX, Duration::MAX),
+                Backoff::custom(|_| Duration::MAX),
+            ] {
+                prop_assert!(backoff.delay(attempt) <= MAX_DELAY);
+            }
+        }
+    }
+}

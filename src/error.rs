@@ -1,0 +1,156 @@
+//! One opaque error for the whole crate.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::escape::Escaped;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, to which key or setting, and what to do about it.
+///
+/// One type serves the whole crate; ask [`kind`](Error::kind) or the predicates
+/// to tell cases apart. Cheap to clone. Messages never contain payloads or
+/// passwords; keys are escaped and cut to 128 bytes.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    key: Option<Vec<u8>>,
+    maybe_done: bool,
+}
+
+/// The cases that a program may want to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A pattern, key, setting or argument that can never work.
+    Invalid,
+    /// A key, payload or batch over its stated limit.
+    TooLarge,
+    /// A payload that could not be written as or read from the topic's type.
+    Payload,
+    /// Two topics that can claim the same key, or share a name.
+    Conflict,
+    /// The server cannot be reached, or the connection broke.
+    Unreachable,
+    /// The server did not answer in time.
+    Timeout,
+    /// A call may or may not have been executed, and it is too late to ask again.
+    Unknown,
+    /// Wrong user or password.
+    Auth,
+    /// The user lacks a permission (ACL).
+    Permission,
+    /// The server is a replica, or does not accept writes for now.
+    ReadOnly,
+    /// The server is over its `maxmemory`.
+    OutOfMemory,
+    /// The server is loading, busy with a script, or cannot persist.
+    Unavailable,
+    /// One of keylapse's own names in Redis holds a value of another type.
+    WrongType,
+    /// The topic exists with another number of partitions.
+    Partitions,
+    /// The topic was written by another version of the wire format.
+    WireVersion,
+    /// The server is too old, or is not Redis or Valkey.
+    Unsupported,
+    /// Any other answer of the server.
+    Server,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), key: None, maybe_done: false }))
+    }
+
+    /// Marks a call that was sent and has no answer: the server may have
+    /// executed it.
+    pub(crate) fn unanswered(self) -> Self {
+        let inner = Inner {
+            kind: self.0.kind,
+            message: self.0.message.clone(),
+            key: self.0.key.clone(),
+            maybe_done: true,
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// Whether the server may have executed the call.
+    pub(crate) fn maybe_done(&self) -> bool {
+        self.0.maybe_done
+    }
+
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Names the key that the error is about, unless one is named already.
+    pub(crate) fn at_key(self, key: &[u8]) -> Self {
+        if self.0.key.is_some() {
+            return self;
+        }
+        let inner = Inner {
+            kind: self.0.kind,
+            message: self.0.message.clone(),
+            key: Some(key.to_vec()),
+            maybe_done: self.0.maybe_done,
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// Which case this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The key that the error is about, where there is one.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key.as_deref()
+    }
+
+    /// Whether the same call may succeed later without any change: the server
+    /// is unreachable, slow, loading, full, read-only or busy.
+    pub fn is_transient(&self) -> bool {
+        use ErrorKind::{OutOfMemory, ReadOnly, Timeout, Unavailable, Unreachable};
+        matches!(self.kind(), Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable)
+    }
+
+    /// Whether the call may have been executed although it failed.
+    ///
+    /// Repeating an arm, cancel or reschedule after such an error is safe, but
+    /// may replace or withdraw what somebody else has armed in the meantime.
+    pub fn is_unknown(&self) -> bool {
+        self.kind() == ErrorKind::Unknown
+    }
+
+    /// Whether an operator has to change something: a password, a permission,
+    /// a setting, a version.
+    pub fn needs_operator(&self) -> bool {
+        use ErrorKind::{Auth, Partitions, Permission, Unsupported, WireVersion, WrongType};
+        matches!(self.kind(), Auth | Permission | WrongType | Partitions | WireVersion | Unsupported)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        match &self.0.key {
+            Some(key) => write!(f, " (key {})", Escaped(key)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {self})", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {}

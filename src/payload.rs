@@ -1,0 +1,88 @@
+//! How a topic's payload becomes bytes and back.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A pair of functions: chosen once, when the topic is made.
+pub(crate) struct Codec<T> {
+    pub(crate) encode: fn(&T) -> Result<Bytes>,
+    pub(crate) decode: fn(Bytes) -> Result<T>,
+}
+
+impl<T> Clone for Codec<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Codec<T> {}
+
+impl<T> fmt::Debug for Codec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Codec")
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Codec<T> {
+    pub(crate) const JSON: Self = Self { encode: to_json, decode: from_json };
+}
+
+impl Codec<Bytes> {
+    pub(crate) const RAW: Self = Self { encode: |raw| Ok(raw.clone()), decode: Ok };
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<Bytes> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|error| {
+        Error::new(ErrorKind::Payload, format!("the payload cannot be written as JSON: {error}"))
+    })
+}
+
+/// The message names the place and the kind of mistake, never the payload: it
+/// ends up in dead letters and logs.
+fn from_json<T: DeserializeOwned>(bytes: Bytes) -> Result<T> {
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Syntax => "is not JSON",
+            serde_json::error::Category::Eof => "ends in the middle of a JSON value",
+            serde_json::error::Category::Data => "is JSON of another shape",
+            serde_json::error::Category::Io => "cannot be read",
+        };
+        let (line, column) = (error.line(), error.column());
+        Error::new(
+            ErrorKind::Payload,
+            format!("the payload of {} bytes {what} (line {line}, column {column})", bytes.len()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_round_trip() {
+        let codec = Codec::<Vec<u64>>::JSON;
+        let bytes = (codec.encode)(&vec![1, u64::MAX]).unwrap();
+        assert_eq!((codec.decode)(bytes).unwrap(), [1, u64::MAX]);
+    }
+
+    #[test]
+    fn errors_do_not_repeat_the_payload() {
+        for bad in ["hunter2", "\"hunter2\"", "{\"hunter2\":", "\u{feff}1", ""] {
+            let error = (Codec::<u64>::JSON.decode)(Bytes::from_static(bad.as_bytes())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Payload);
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nesting_deep_enough_to_overflow_a_stack_is_an_error() {
+        let deep = vec![b'['; 100_000];
+        assert!((Codec::<serde_json::Value>::JSON.decode)(deep.into()).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+-- ack.lua: the good end of attempts.
+--
+-- Purpose: remove timers whose attempt is done; at most 1,000 a call.
+-- Parts: prelude, afterlife
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   then per timer: key, token
+-- Returns: secs, micros, places (from 1) of the tokens that hold nothing any
+--   more, then flat: place, deadline, arming id of each arming that followed
+-- Invariants: a timer goes only with the token that holds it; a lease that is
+--   over but has not been claimed again still counts.
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local count = (#ARGV - 3) / 2
+local asked = {}
+for i = 1, count do asked[i] = ARGV[2 + 2 * i] end
+
+local states = redis.call('HMGET', run, unpack(asked))
+local done, places, gone, followed = {}, {}, {}, {}
+for i = 1, count do
+  local state = states[i]
+  if state and sub(state, 3, 10) == ARGV[3 + 2 * i] then
+    done[#done + 1] = asked[i]
+    places[#places + 1] = i
+    if (byte(state, 15) or 0) >= SUSPECT then redis.call('ZREM', solo, asked[i]) end
+  else
+    gone[#gone + 1] = i
+  end
+end
+
+local head
+if #done > 0 then
+  local kept = redis.call('EXISTS', nxt) == 1
+  head = kept and head_of(due)
+  redis.call('ZREM', due, unpack(done))
+  redis.call('HDEL', run, unpack(done))
+  redis.call('HDEL', rec, unpack(done))
+  if kept then
+    for i, key in ipairs(done) do
+      local at, id = succeed(key, 0)
+      if at then
+        local n = #followed
+        followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
+      end
+    end
+    wake(head)
+  end
+end
+return { secs, micros, gone, followed }

@@ -1,0 +1,35 @@
+-- afterlife.lua: what may follow the end of a timer.
+--
+-- Purpose: put the arming that was kept for later in the place of a timer that
+--   has ended, and remember the ids of armings that were ended by hand.
+-- Needs the locals: due, solo, rec, run, nxt, tomb
+
+local TOMB_AGE, TOMB_COUNT = 600000, 10000
+
+-- member: a letter that says what ended, and the id it ended
+local function tombstone(member)
+  redis.call('ZADD', tomb, now, member)
+  redis.call('ZREMRANGEBYSCORE', tomb, '-inf', now - TOMB_AGE)
+  redis.call('ZREMRANGEBYRANK', tomb, 0, -TOMB_COUNT - 1)
+end
+
+-- A waiting state that carries nothing but lost leases.
+local function stained(lost)
+  return '\1\0' .. NO_TOKEN .. '\0\0\0\1' .. char(lost) .. '\0\0' .. NO_TOKEN
+end
+
+-- Installs the arming kept behind a timer that is gone from rec, run and the
+-- indexes. Lost leases are inherited until a live holder settles, or a poison
+-- pill that arms its own key would never be caught.
+-- Returns the new deadline and arming id, or nil.
+local function succeed(key, lost)
+  local kept = redis.call('HGET', nxt, key)
+  if not kept then return end
+  local at = #kept >= 17 and struct.unpack('>I8', kept, 10) or now
+  redis.call('HSET', rec, key, kept)
+  if lost > 0 then redis.call('HSET', run, key, stained(lost)) end
+  redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
+  redis.call('HDEL', nxt, key)
+  sooner(at)
+  return at, sub(kept, 2, 9)
+end

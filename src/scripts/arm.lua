@@ -1,0 +1,114 @@
+-- arm.lua: create or replace timers.
+--
+-- Purpose: put timers into the index; at most 1,000 a call, no key twice.
+-- Parts: prelude, afterlife
+-- Flags: (none: refused up front when the server is out of memory)
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 'replace' or 'absent', 5 '1' for a repeat of an unanswered call, else '0',
+--   then per timer: key; when, as '+ms' from now or ms since 1970;
+--   record head (version byte, arming id of 8 bytes); payload
+-- Returns: secs, micros, then per timer: code, deadline
+--   codes: 0 armed, 1 replaced, 2 kept for after the running attempt,
+--   3 exists, 4 superseded (a repeat whose arming has been ended by hand)
+-- Errors: those of the prelude, BADDEADLINE (nothing was written)
+-- Invariants: the deadline is never earlier than asked for; timers armed for
+--   one millisecond in one call order come out in that order.
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
+local LIMIT = 8796093022208 -- 2^43 ms, in 2248: beyond it a score has no room for the fraction
+local BASE, WIDTH = 5, 4
+local count = (#ARGV - BASE) / WIDTH
+
+local keys, ats, deepest = {}, {}, 0
+for i = 1, count do
+  local at = BASE + (i - 1) * WIDTH
+  keys[i] = ARGV[at + 1]
+  local when = ARGV[at + 2]
+  local deadline = math.ceil(tonumber(when) or LIMIT)
+  if deadline ~= deadline then deadline = LIMIT end
+  if byte(when) == 43 then deadline = ceil + deadline end
+  if deadline < ceil then deadline = ceil end
+  if deadline > deepest then deepest = deadline end
+  ats[i] = deadline
+end
+if deepest >= LIMIT then
+  return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms')
+end
+
+-- A key that is in an index already: rare, and kept off the fast path.
+local function over(key, id, record, at)
+  local old = redis.call('HGET', rec, key)
+  local state = redis.call('HGET', run, key)
+  if old and #old >= 17 and sub(old, 2, 9) == id then
+    local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
+    return 0, deadline > 0 and deadline or struct.unpack('>I8', old, 10)
+  end
+  local running = state and byte(state, 2) == 1
+  if running then
+    local kept = redis.call('HGET', nxt, key)
+    local mine = kept and sub(kept, 2, 9) == id
+    if mine then return 2, struct.unpack('>I8', kept, 10) end
+    if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
+    if absent then return 3, 0 end
+    if kept then tombstone('a' .. sub(kept, 2, 9)) end
+    redis.call('HSET', nxt, key, record)
+    return 2, at
+  end
+  if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
+  if absent then return 3, 0 end
+  if old then tombstone('a' .. sub(old, 2, 9)) end
+  local lost = state and byte(state, 15) or 0
+  redis.call('HSET', rec, key, record)
+  if lost > 0 then
+    redis.call('HSET', run, key, stained(lost))
+  else
+    redis.call('HDEL', run, key)
+  end
+  redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
+  sooner(at)
+  return 1, at
+end
+
+local head = head_of(due)
+local known = redis.call('ZMSCORE', due, unpack(keys))
+local suspects = redis.call('EXISTS', solo) == 1
+local leftovers = redis.call('EXISTS', run) == 1
+-- Timers for the same millisecond keep the order of arming by a fraction.
+local seq = tonumber(meta[4]) == now and tonumber(meta[5]) or 0
+local scores, records, fresh, out = {}, {}, {}, { secs, micros }
+local packed_at, packed
+
+for i = 1, count do
+  local key, at = keys[i], ats[i]
+  local base = BASE + (i - 1) * WIDTH
+  local first = ARGV[base + 3]
+  if at ~= packed_at then packed_at, packed = at, struct.pack('>I8', at) end
+  local record = first .. packed .. ARGV[base + 4]
+  local code, deadline = 0, at
+  if known[i] or suspects and redis.call('ZSCORE', solo, key) then
+    code, deadline = over(key, sub(first, 2, 9), record, at)
+  elseif repeated and redis.call('ZSCORE', tomb, 'a' .. sub(first, 2, 9)) then
+    code, deadline = 4, 0
+  else
+    local score = at + (seq < 1023 and seq or 1023) / 1024
+    seq = seq + 1
+    sooner(score)
+    local n = #fresh
+    fresh[n + 1] = key
+    scores[2 * n + 1], scores[2 * n + 2] = score, key
+    records[2 * n + 1], records[2 * n + 2] = key, record
+  end
+  out[2 * i + 1], out[2 * i + 2] = code, deadline
+end
+
+if #fresh > 0 then
+  -- What a lost index entry left behind must not speak for a new timer.
+  if leftovers then redis.call('HDEL', run, unpack(fresh)) end
+  redis.call('HSET', rec, unpack(records))
+  redis.call('ZADD', due, unpack(scores))
+  redis.call('HSET', KEYS[1], 'ms', now, 'n', seq)
+end
+wake(head)
+return out

@@ -1,0 +1,48 @@
+-- cancel.lua: withdraw timers.
+--
+-- Purpose: end a timer and everything kept behind it; at most 1,000 a call.
+-- Parts: prelude, afterlife
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 '1' for a repeat of an unanswered call, else '0',
+--   then per timer: key, id of this cancel (8 bytes)
+-- Returns: secs, micros, then per timer: code, arming id that ended
+--   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced)
+-- Invariants: once this returned, no attempt starts; a running one can no
+--   longer settle, and its holder is told by 'f' token key on the channel.
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local repeated = ARGV[4] == '1'
+local fences = {}
+
+local function cancel(key, id)
+  if repeated then
+    if redis.call('ZSCORE', tomb, 'c' .. id) then return 1, '' end
+    if redis.call('ZSCORE', tomb, 'f' .. id) then return 2, '' end
+  end
+  local record = redis.call('HGET', rec, key)
+  if not record then return 0, '' end
+  local state = redis.call('HGET', run, key)
+  local running = state and byte(state, 2) == 1
+  local kept = redis.call('HGET', nxt, key)
+  local arming = sub(record, 2, 9)
+  tombstone((running and 'f' or 'c') .. id)
+  tombstone('a' .. arming)
+  if kept then tombstone('a' .. sub(kept, 2, 9)) end
+  redis.call('ZREM', due, key)
+  redis.call('ZREM', solo, key)
+  redis.call('HDEL', run, key)
+  redis.call('HDEL', nxt, key)
+  redis.call('HDEL', rec, key)
+  if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
+  return running and 2 or 1, arming
+end
+
+local out = { secs, micros }
+for at = 5, #ARGV, 2 do
+  local n = #out
+  out[n + 1], out[n + 2] = cancel(ARGV[at], ARGV[at + 1])
+end
+for _, fence in ipairs(fences) do redis.pcall('SPUBLISH', ARGV[3], fence) end
+return out

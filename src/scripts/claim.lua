@@ -1,0 +1,136 @@
+-- claim.lua: take what is due, for the time of a lease.
+--
+-- Purpose: the one judge of who runs what.
+-- Parts: prelude, afterlife, grave
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 dead, 9 grave,
+--   10 lanes
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 'due' or 'solo', 5 lane, 6 token (8 bytes), 7 '1' for a repeat of an
+--   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
+--   records at most, 10 lookahead in ms, 11 lease in ms,
+--   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
+-- Returns: secs, micros, head of due, head of solo (scores, or ''), why the
+--   topic is paused (or ''), keys, records, states (nil: a first attempt),
+--   members without a record, records parked, timers buried, letters trimmed
+-- Invariants: a key is claimed only at or after its deadline less the
+--   lookahead; a live lease is never taken, not even within the lookahead; the
+--   lane's slot names the claim before anything else is written, so that a
+--   repeat finds it.
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local dead, grave, lanes = KEYS[8], KEYS[9], KEYS[10]
+local alone, lane, token, repeated = ARGV[4] == 'solo', ARGV[5], ARGV[6], ARGV[7] == '1'
+local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
+local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
+local dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
+local index = alone and solo or due
+local expires = now + lease
+local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
+local PARK = 60000
+local orphans, parked, buried = 0, 0, 0
+
+local function reply(keys, records, states)
+  return {
+    secs, micros, head_of(due) or '', head_of(solo) or '', meta[3] or '',
+    keys, records, states, orphans, parked, buried, trimmed,
+  }
+end
+
+-- What the lane's last claim still holds, with its leases renewed.
+local function repeat_claim()
+  local slot = redis.call('HGET', lanes, lane)
+  if not slot or sub(slot, 1, 8) ~= token then return end
+  local keys, records, states = {}, {}, {}
+  for _, key in ipairs(cmsgpack.unpack(sub(slot, 17))) do
+    local state = redis.call('HGET', run, key)
+    local record = redis.call('HGET', rec, key)
+    if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
+      redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, expires, key)
+      local n = #keys + 1
+      keys[n], records[n], states[n] = key, record, state
+    end
+  end
+  return reply(keys, records, states)
+end
+
+-- Anything but a plain first attempt. Returns the state to claim with, or nil.
+local function attend(key, record, state)
+  if not record then
+    redis.call('ZREM', index, key)
+    redis.call('HDEL', run, key)
+    orphans = orphans + 1
+    return
+  end
+  if byte(record) and byte(record) > 1 or state and byte(state) and byte(state) > 1 then
+    redis.call('ZADD', index, now + PARK, key)
+    parked = parked + 1
+    return
+  end
+  if #record < 17 or byte(record) < 1 or state and (#state < 25 or byte(state) < 1) then
+    bury(key, record, state or '', 117, 0) -- 'u', unreadable
+    buried = buried + 1
+    return
+  end
+  local lost = byte(state, 15)
+  if byte(state, 2) == 1 then
+    if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
+    lost = math.min(lost + 1, 255)
+    if lost >= POISON then
+      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, lost) -- 'l', lost leases
+      buried = buried + 1
+      return
+    end
+  end
+  if lost >= SUSPECT and not alone then
+    redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
+    redis.call('ZREM', due, key)
+    redis.call('ZADD', solo, now, key)
+    return
+  end
+  return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
+end
+
+if meta[3] then
+  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0 }
+end
+if repeated then
+  local again = repeat_claim()
+  if again then return again end
+end
+
+local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
+local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
+local from = 1
+-- In slices, so that the bound on bytes bounds what is read, too.
+while from <= #ready and room > 0 do
+  local to = math.min(from + 63, #ready)
+  local slice_records = redis.call('HMGET', rec, unpack(ready, from, to))
+  local slice_states = redis.call('HMGET', run, unpack(ready, from, to))
+  for i = 1, to - from + 1 do
+    local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
+    local hold = FIRST
+    local plain = record and not state and byte(record) == 1 and #record >= 17
+    if not plain then
+      hold = attend(key, record, state)
+    end
+    if hold and room > 0 then
+      held = held + 1
+      room = room - #record
+      keys[held], records[held] = key, record
+      states[held] = not plain and hold
+      leases[2 * held - 1], leases[2 * held] = expires, key
+      holds[2 * held - 1], holds[2 * held] = key, hold
+    end
+  end
+  from = to + 1
+end
+
+if held > 0 then
+  redis.call('HSET', lanes, lane, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
+  redis.call('HSET', run, unpack(holds))
+  redis.call('ZADD', index, unpack(leases))
+end
+local answer = reply(keys, records, states)
+if soonest then wake() end
+return answer

@@ -1,0 +1,41 @@
+-- grave.lua: how a timer becomes a dead letter.
+--
+-- Purpose: move a record and its state into the dead letters, keep these
+--   within their bounds, and let the arming kept behind the timer follow.
+-- Needs the locals: those of afterlife.lua, and dead, grave,
+--   dead_cap, dead_age, dead_full
+
+-- Reports how many letters were trimmed, for the caller to be loud about.
+local trimmed = 0
+
+local function forget_oldest(members)
+  if #members == 0 then return end
+  redis.call('ZREM', dead, unpack(members))
+  redis.call('HDEL', grave, unpack(members))
+  trimmed = trimmed + #members
+end
+
+local function bound_letters()
+  local excess = redis.call('ZCARD', dead) - dead_cap
+  if dead_full == 'pause' then
+    if excess >= 0 then redis.call('HSET', KEYS[1], 'paused', 'dead letters are full') end
+  elseif excess > 0 then
+    forget_oldest(redis.call('ZRANGE', dead, 0, math.min(excess, 1000) - 1))
+  end
+  forget_oldest(redis.call('ZRANGE', dead, '-inf', '(' .. string.format('%.0f', now - dead_age), 'BYSCORE', 'LIMIT', 0, 100))
+  if trimmed > 0 then redis.call('HINCRBY', KEYS[1], 'trimmed', trimmed) end
+end
+
+-- A letter: version, reason, time of death, length of the state, state, record.
+local function bury(key, record, state, reason, lost)
+  local id = #record >= 9 and sub(record, 2, 9) or NO_TOKEN
+  local member = id .. key
+  redis.call('HSET', grave, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
+  redis.call('ZADD', dead, now, member)
+  redis.call('ZREM', due, key)
+  redis.call('ZREM', solo, key)
+  redis.call('HDEL', run, key)
+  redis.call('HDEL', rec, key)
+  bound_letters()
+  return succeed(key, lost)
+end

@@ -1,0 +1,19 @@
+-- look.lua: read one timer.
+--
+-- Purpose: everything about a key, as of one moment.
+-- Parts: prelude
+-- Flags: no-writes
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 key
+-- Returns: secs, micros, score in due, score in solo, record, state, next record
+--   (nil for what is not there)
+
+local key = ARGV[4]
+return {
+  secs, micros,
+  redis.call('ZSCORE', KEYS[2], key),
+  redis.call('ZSCORE', KEYS[3], key),
+  redis.call('HGET', KEYS[4], key),
+  redis.call('HGET', KEYS[5], key),
+  redis.call('HGET', KEYS[6], key),
+}

@@ -1,0 +1,18 @@
+-- pause.lua: stop and start the claims of a partition.
+--
+-- Purpose: a paused partition keeps and takes timers, and gives none out.
+-- Parts: prelude
+-- Flags: allow-oom
+-- KEYS 1 meta
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 why it is paused, or '' to resume
+-- Returns: secs, micros, why it was paused before (or '')
+
+if ARGV[4] == '' then
+  redis.call('HDEL', KEYS[1], 'paused')
+  sooner(0)
+  wake()
+else
+  redis.call('HSET', KEYS[1], 'paused', ARGV[4])
+end
+return { secs, micros, meta[3] or '' }

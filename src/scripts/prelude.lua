@@ -1,0 +1,49 @@
+-- prelude.lua: what every partition script begins with.
+--
+-- Purpose: refuse callers that disagree with the partition's meta, read the
+--   clock once, and hold the helpers that more than one script needs.
+-- KEYS 1 meta
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
+-- Errors: NOMETA, WIREVERSION, PARTITIONS (nothing was written)
+
+local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n')
+if not meta[1] then
+  return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist')
+end
+if meta[1] ~= ARGV[1] then
+  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
+end
+if meta[2] ~= ARGV[2] then
+  return redis.error_reply('PARTITIONS ' .. KEYS[1] .. ' says ' .. meta[2] .. ', the caller ' .. ARGV[2])
+end
+
+-- `now` is the millisecond that has begun. A deadline computed from it uses
+-- `ceil`, or it could be reached a fraction of a millisecond too early.
+local time = redis.call('TIME')
+local secs, micros = tonumber(time[1]), tonumber(time[2])
+local now = secs * 1000 + math.floor(micros / 1000)
+local ceil = micros % 1000 > 0 and now + 1 or now
+
+-- A timer with this many lost leases is a suspect and waits in `solo`; after
+-- two more, lost while it ran alone, it is buried.
+local SUSPECT, POISON = 2, 4
+local NO_TOKEN = '\0\0\0\0\0\0\0\0'
+local byte, sub, char = string.byte, string.sub, string.char
+
+local function head_of(zset)
+  return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
+end
+
+-- The earliest new score that this call has put into an index.
+local soonest
+local function sooner(score)
+  if not soonest or score < soonest then soonest = score end
+end
+
+-- Last of all, and under pcall: a caller without the right to publish has
+-- done its work all the same.
+local function wake(head)
+  if soonest and soonest < (tonumber(head) or math.huge) then
+    redis.pcall('SPUBLISH', ARGV[3], 'w' .. string.format('%.0f', math.floor(soonest)))
+  end
+end

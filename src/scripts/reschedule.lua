@@ -1,0 +1,33 @@
+-- reschedule.lua: move a waiting timer to another deadline.
+--
+-- Purpose: keep arming, payload and attempt, change when.
+-- Parts: prelude
+-- Flags: (none)
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 key, 5 when, as '+ms' from now or ms since 1970
+-- Returns: secs, micros, code, deadline, arming id, attempt
+--   codes: 0 not armed, 1 rescheduled, 2 in flight (nothing was changed)
+-- Errors: those of the prelude, BADDEADLINE (nothing was written)
+
+local due, solo, rec, run = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local key, at = ARGV[4], tonumber(ARGV[5])
+if byte(ARGV[5]) == 43 then at = ceil + at end
+if at < ceil then at = ceil end
+if at >= 8796093022208 then
+  return redis.error_reply('BADDEADLINE the deadline lies beyond 2^43 ms')
+end
+
+local record = redis.call('HGET', rec, key)
+if not record or #record < 17 then return { secs, micros, 0, 0, '', 0 } end
+local id = sub(record, 2, 9)
+local state = redis.call('HGET', run, key)
+if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0 } end
+if not state or #state < 25 then state = '\1\0' .. NO_TOKEN .. '\0\0\0\1\0\0\0' .. NO_TOKEN end
+
+local head = head_of(due)
+redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
+redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, at, key)
+sooner(at)
+wake(head)
+return { secs, micros, 1, at, id, struct.unpack('>I4', state, 11) }

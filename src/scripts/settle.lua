@@ -1,0 +1,101 @@
+-- settle.lua: every end of an attempt but the good one.
+--
+-- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
+-- Parts: prelude, afterlife, grave
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 dead, 9 grave
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full,
+--   then per timer: what, key, token, delay in ms, body
+--   what: 'retry' and 'snooze' with the body attempt (4 bytes), snoozes (2),
+--   history; 'again' with the body new arming id (8 bytes); 'dead' with the
+--   body reason (1 byte), history; 'release' with an empty body
+-- Returns: secs, micros, then per timer: code, deadline, arming id
+--   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the
+--   next one, or 0), 2 the arming kept for later took the timer's place
+-- Invariants: as for ack. A live holder's settlement clears lost leases; a
+--   release, which proves nothing about the handler, keeps them.
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local dead, grave = KEYS[8], KEYS[9]
+local dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local BASE, WIDTH = 6, 5
+
+local function leave(key)
+  redis.call('ZREM', due, key)
+  redis.call('ZREM', solo, key)
+end
+
+local function wait_until(index, key, at)
+  redis.call('ZADD', index, at, key)
+  sooner(at)
+end
+
+local ends = {}
+
+function ends.snooze(key, record, state, delay, body)
+  local at = ceil + delay
+  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
+    .. struct.pack('>I8', at) .. sub(body, 7))
+  leave(key)
+  wait_until(due, key, at)
+  return 1, at, sub(record, 2, 9)
+end
+
+-- Ends the timer in favour of the arming kept behind it, if there is one.
+local function give_way(key)
+  if redis.call('HEXISTS', nxt, key) == 0 then return end
+  leave(key)
+  redis.call('HDEL', run, key)
+  redis.call('HDEL', rec, key)
+  return succeed(key, 0)
+end
+
+function ends.retry(key, record, state, delay, body)
+  local at, id = give_way(key)
+  if at then return 2, at, id end
+  return ends.snooze(key, record, state, delay, body)
+end
+
+function ends.again(key, record, state, delay, body)
+  tombstone('a' .. sub(record, 2, 9))
+  local at, id = give_way(key)
+  if at then return 2, at, id end
+  at = ceil + delay
+  redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
+  redis.call('HDEL', run, key)
+  leave(key)
+  wait_until(due, key, at)
+  return 1, at, body
+end
+
+function ends.dead(key, record, state, delay, body)
+  local last = '\1\0' .. NO_TOKEN .. sub(state, 11, 25) .. sub(body, 2)
+  local at, id = bury(key, record, last, byte(body), 0)
+  if at then return 2, at, id end
+  return 1, 0, ''
+end
+
+function ends.release(key, record, state)
+  local lost = byte(state, 15)
+  local at = struct.unpack('>I8', state, 18)
+  if at == 0 then at = struct.unpack('>I8', record, 10) end
+  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
+  wait_until(lost >= SUSPECT and solo or due, key, at)
+  return 1, at, sub(record, 2, 9)
+end
+
+local head = head_of(due)
+local out = { secs, micros }
+for base = BASE, #ARGV - 1, WIDTH do
+  local what, key, token = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
+  local state, record = redis.call('HGET', run, key), redis.call('HGET', rec, key)
+  local code, at, id = 0, 0, ''
+  if state and record and #state >= 25 and sub(state, 3, 10) == token then
+    code, at, id = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
+  end
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3] = code, at, id
+end
+wake(head)
+return out

@@ -1,0 +1,176 @@
+//! Every name that keylapse uses in Redis, in one place.
+//!
+//! A partition's names share one hash tag, `{<topic>/<partition>}`, so that a
+//! script runs in one slot of a cluster. See docs/wire.md.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// The prefix of every name, unless another one is chosen.
+pub const DEFAULT_NAMESPACE: &str = "keylapse";
+
+/// The version of the wire format that this library speaks.
+pub const WIRE_VERSION: u32 = 1;
+
+/// The most partitions a topic can have.
+pub const MAX_PARTITIONS: u32 = 1024;
+
+/// One partition of a topic, with all its names.
+#[derive(Clone)]
+pub struct Partition(Arc<Names>);
+
+/// The names of one partition.
+#[derive(Debug)]
+#[allow(missing_docs)] // each is explained in docs/wire.md
+pub struct Names {
+    pub topic: String,
+    pub index: u32,
+    pub of: u32,
+    pub meta: String,
+    pub due: String,
+    pub solo: String,
+    pub rec: String,
+    pub run: String,
+    pub next: String,
+    pub tomb: String,
+    pub dead: String,
+    pub grave: String,
+    pub lanes: String,
+    pub wake: String,
+}
+
+impl Partition {
+    /// The names of partition `index` of `of` partitions of a topic.
+    pub fn new(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
+        let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
+        Self(Arc::new(Names {
+            topic: topic.to_owned(),
+            index,
+            of,
+            meta: name("meta"),
+            due: name("due"),
+            solo: name("solo"),
+            rec: name("rec"),
+            run: name("run"),
+            next: name("next"),
+            tomb: name("tomb"),
+            dead: name("dead"),
+            grave: name("grave"),
+            lanes: name("lanes"),
+            wake: name("wake"),
+        }))
+    }
+}
+
+impl std::ops::Deref for Partition {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.0
+    }
+}
+
+impl PartialEq for Partition {
+    fn eq(&self, other: &Self) -> bool {
+        self.meta == other.meta
+    }
+}
+
+impl Eq for Partition {}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.index)
+    }
+}
+
+impl Names {
+    /// The names that hold a value in Redis, in the order of docs/wire.md.
+    pub fn all(&self) -> [&str; 10] {
+        [
+            &self.meta,
+            &self.due,
+            &self.solo,
+            &self.rec,
+            &self.run,
+            &self.next,
+            &self.tomb,
+            &self.dead,
+            &self.grave,
+            &self.lanes,
+        ]
+    }
+}
+
+/// The partition of a key: FNV-1a (64 bits) of its bytes, modulo the number of
+/// partitions.
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    if partitions <= 1 {
+        return 0;
+    }
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    #[allow(clippy::cast_possible_truncation)] // below `partitions`
+    let index = (hash % u64::from(partitions)) as u32;
+    index
+}
+
+/// The hash that lists the topics.
+pub(crate) fn registry(namespace: &str) -> String {
+    format!("{namespace}:topics")
+}
+
+/// The counter of the canaries of primary `primary`; a canary's own name is
+/// this, a colon and its number.
+pub(crate) fn canary(namespace: &str, primary: u32) -> String {
+    format!("{namespace}:{{canary/{primary}}}")
+}
+
+/// The channel on which a database publishes the keys that expire.
+pub(crate) fn expired_channel(db: i64) -> String {
+    format!("__keyevent@{db}__:expired")
+}
+
+/// Refuses namespaces and topic names that would end the hash tag early.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || name.len() > 128 || !name.chars().all(fine) {
+        return Err(Error::invalid(format!(
+            "{what} {name:?} must have 1 to 128 characters out of A-Z a-z 0-9 _ . -"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_a_partition_share_one_hash_tag() {
+        let partition = Partition::new("keylapse", "orders.v2", 3, 4);
+        for name in partition.all().into_iter().chain([partition.wake.as_str()]) {
+            let (_, rest) = name.split_once('{').unwrap();
+            assert_eq!(rest.split_once('}').unwrap().0, "orders.v2/3");
+        }
+    }
+
+    #[test]
+    fn the_partition_hash_is_fixed_for_ever() {
+        // Reference values of FNV-1a 64: http://www.isthe.com/chongo/tech/comp/fnv/
+        assert_eq!(partition_of(b"", 1024), 0xcbf2_9ce4_8422_2325_u64 as u32 % 1024);
+        assert_eq!(partition_of(b"foobar", 1024), 0x8594_4171_f739_67e8_u64 as u32 % 1024);
+        assert_eq!(partition_of(b"anything", 1), 0);
+    }
+
+    #[test]
+    fn names_that_would_break_the_tag_are_refused() {
+        for bad in ["", "a{b", "a}b", "a b", "ä", "a:b", "a/b", "a\n"] {
+            assert!(check_name("topic", bad).is_err(), "{bad:?}");
+        }
+        assert!(check_name("topic", "app.trans-notice_1").is_ok());
+    }
+}

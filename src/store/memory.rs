@@ -1,0 +1,4 @@
+//! Placeholder while the seam settles.
+/// In memory.
+#[derive(Debug)]
+pub struct MemoryStore;

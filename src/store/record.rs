@@ -1,0 +1,369 @@
+//! The bytes of records, states and dead letters. docs/wire.md is the contract.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::escape::cut;
+use crate::id::{ArmingId, Token};
+
+/// The version byte of records, states and letters.
+const VERSION: u8 = 1;
+/// Version, arming id, deadline.
+pub(crate) const RECORD_HEAD: usize = 17;
+/// Version, claimed, token, attempt, lost leases, snoozes, deadline.
+pub(crate) const STATE_HEAD: usize = 25;
+/// Version, reason, time of death, length of the state.
+const LETTER_HEAD: usize = 14;
+
+/// How many failed attempts a history keeps.
+pub const HISTORY_LENGTH: usize = 10;
+/// How many bytes of an error text a history keeps.
+pub const ERROR_LENGTH: usize = 512;
+
+/// What was armed. Written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The arming that this is.
+    pub arming: ArmingId,
+    /// The first deadline, in ms since 1970.
+    pub deadline: u64,
+    /// What the handler gets.
+    pub payload: Bytes,
+}
+
+/// Why bytes are no record, state or letter of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Written by a newer library.
+    Newer,
+    /// Cut short, or never ours.
+    Broken,
+}
+
+fn check(bytes: &[u8], least: usize) -> Result<(), Unreadable> {
+    match bytes.first() {
+        Some(&version) if version > VERSION => Err(Unreadable::Newer),
+        Some(&VERSION) if bytes.len() >= least => Ok(()),
+        _ => Err(Unreadable::Broken),
+    }
+}
+
+/// Reads big-endian numbers and slices from the front.
+struct Reader(Bytes);
+
+impl Reader {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&self.0.split_to(N));
+        out
+    }
+}
+
+impl Record {
+    /// The head that arm.lua takes: everything before the deadline.
+    pub fn head(arming: ArmingId) -> [u8; 9] {
+        let mut head = [VERSION; 9];
+        head[1..].copy_from_slice(arming.as_bytes());
+        head
+    }
+
+    /// The record's bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(RECORD_HEAD + self.payload.len());
+        out.put_slice(&Self::head(self.arming));
+        out.put_u64(self.deadline);
+        out.put_slice(&self.payload);
+        out.freeze()
+    }
+
+    /// Reads a record without copying its payload.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        check(&bytes, RECORD_HEAD)?;
+        let mut reader = Reader(bytes.slice(1..));
+        Ok(Self {
+            arming: ArmingId(reader.take()),
+            deadline: u64::from_be_bytes(reader.take()),
+            payload: reader.0,
+        })
+    }
+}
+
+/// What claims and failures have added to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Whether somebody holds it, or held it when the lease ran out.
+    pub claimed: bool,
+    /// Whose it is, or was last.
+    pub token: Token,
+    /// The attempt that runs or is to come, from 1.
+    pub attempt: u32,
+    /// Leases lost since a live holder last settled.
+    pub lost: u8,
+    /// Snoozes since the arming.
+    pub snoozes: u16,
+    /// The present deadline in ms, or 0: the record's.
+    pub deadline: u64,
+    /// The failed attempts, as [`History`] writes them.
+    pub history: Bytes,
+}
+
+impl State {
+    /// The state of a first attempt that `token` holds.
+    pub fn first(token: Token) -> Self {
+        Self { claimed: true, token, ..Self::waiting(1) }
+    }
+
+    /// A state that nobody holds.
+    pub fn waiting(attempt: u32) -> Self {
+        Self {
+            claimed: false,
+            token: Token([0; 8]),
+            attempt,
+            lost: 0,
+            snoozes: 0,
+            deadline: 0,
+            history: Bytes::new(),
+        }
+    }
+
+    /// The state's bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(STATE_HEAD + self.history.len());
+        out.put_u8(VERSION);
+        out.put_u8(self.claimed.into());
+        out.put_slice(self.token.as_bytes());
+        out.put_u32(self.attempt);
+        out.put_u8(self.lost);
+        out.put_u16(self.snoozes);
+        out.put_u64(self.deadline);
+        out.put_slice(&self.history);
+        out.freeze()
+    }
+
+    /// Reads a state without copying its history.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        check(&bytes, STATE_HEAD)?;
+        let mut reader = Reader(bytes.slice(1..));
+        Ok(Self {
+            claimed: reader.take::<1>() == [1],
+            token: Token(reader.take()),
+            attempt: u32::from_be_bytes(reader.take()),
+            lost: u8::from_be_bytes(reader.take()),
+            snoozes: u16::from_be_bytes(reader.take()),
+            deadline: u64::from_be_bytes(reader.take()),
+            history: reader.0,
+        })
+    }
+}
+
+/// One failed attempt, as histories and dead letters keep it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// When it ended, in ms since 1970 by the server's clock.
+    pub at: u64,
+    /// `error`, `panic`, `timeout`, or another short label.
+    pub kind: String,
+    /// What it said, cut to 512 bytes.
+    pub error: String,
+}
+
+/// The last ten failed attempts, oldest first: JSON, so that other languages
+/// and people can read it. An unreadable history is an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(pub Vec<Failed>);
+
+impl History {
+    /// Adds an attempt and forgets the oldest beyond ten.
+    pub fn push(&mut self, mut failed: Failed) {
+        failed.error.truncate(cut(&failed.error, ERROR_LENGTH).len());
+        self.0.push(failed);
+        let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
+        self.0.drain(..excess);
+    }
+
+    /// The history's bytes; none for an empty one.
+    pub fn encode(&self) -> Bytes {
+        if self.0.is_empty() {
+            return Bytes::new();
+        }
+        serde_json::to_vec(&self.0).unwrap_or_default().into()
+    }
+
+    /// Reads a history.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self(serde_json::from_slice(bytes).unwrap_or_default())
+    }
+}
+
+/// Why a timer ended in the dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The last attempt that the topic allows has failed.
+    Exhausted,
+    /// The handler said so.
+    Permanent,
+    /// The payload is not of the topic's type.
+    Undecodable,
+    /// Older than the topic allows.
+    TooOld,
+    /// Snoozed more often than the topic allows.
+    Snoozed,
+    /// It took its listeners down: four leases lost, two of them alone.
+    LostLeases,
+    /// The record itself could not be read; the letter keeps its bytes.
+    Unreadable,
+    /// A reason that this version does not know.
+    Other(u8),
+}
+
+impl Reason {
+    /// The reason's byte.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exhausted => b'x',
+            Self::Permanent => b'p',
+            Self::Undecodable => b'd',
+            Self::TooOld => b'o',
+            Self::Snoozed => b's',
+            Self::LostLeases => b'l',
+            Self::Unreadable => b'u',
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The reason of a byte.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            b'x' => Self::Exhausted,
+            b'p' => Self::Permanent,
+            b'd' => Self::Undecodable,
+            b'o' => Self::TooOld,
+            b's' => Self::Snoozed,
+            b'l' => Self::LostLeases,
+            b'u' => Self::Unreadable,
+            other => Self::Other(other),
+        }
+    }
+
+    /// A word for logs and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Permanent => "permanent",
+            Self::Undecodable => "undecodable",
+            Self::TooOld => "too_old",
+            Self::Snoozed => "snoozed",
+            Self::LostLeases => "lost_leases",
+            Self::Unreadable => "unreadable",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// A dead letter as it stands in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Why it died.
+    pub reason: Reason,
+    /// When, in ms since 1970.
+    pub died: u64,
+    /// The last state; broken ones are kept as bytes.
+    pub state: Bytes,
+    /// The record; broken ones are kept as bytes.
+    pub record: Bytes,
+}
+
+impl Letter {
+    /// The letter's bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(LETTER_HEAD + self.state.len() + self.record.len());
+        out.put_u8(VERSION);
+        out.put_u8(self.reason.code());
+        out.put_u64(self.died);
+        out.put_u32(u32::try_from(self.state.len()).unwrap_or(u32::MAX));
+        out.put_slice(&self.state);
+        out.put_slice(&self.record);
+        out.freeze()
+    }
+
+    /// Reads a letter without copying.
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        check(&bytes, LETTER_HEAD)?;
+        let mut reader = Reader(bytes.slice(1..));
+        let [reason] = reader.take();
+        let died = u64::from_be_bytes(reader.take());
+        let length = u32::from_be_bytes(reader.take()) as usize;
+        if length > reader.0.len() {
+            return Err(Unreadable::Broken);
+        }
+        let state = reader.0.split_to(length);
+        Ok(Self { reason: Reason::from_code(reason), died, state, record: reader.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_bytes() -> impl Strategy<Value = Bytes> {
+        proptest::collection::vec(any::<u8>(), 0..64).prop_map(Bytes::from)
+    }
+
+    proptest! {
+        #[test]
+        fn records_read_back(arming: [u8; 8], deadline: u64, payload in any_bytes()) {
+            let record = Record { arming: ArmingId(arming), deadline, payload };
+            prop_assert_eq!(Record::decode(record.encode()), Ok(record));
+        }
+
+        #[test]
+        fn states_read_back(
+            claimed: bool, token: [u8; 8], attempt: u32, lost: u8, snoozes: u16, deadline: u64,
+            history in any_bytes(),
+        ) {
+            let state = State { claimed, token: Token(token), attempt, lost, snoozes, deadline, history };
+            prop_assert_eq!(State::decode(state.encode()), Ok(state));
+        }
+
+        #[test]
+        fn letters_read_back(reason: u8, died: u64, state in any_bytes(), record in any_bytes()) {
+            let letter = Letter { reason: Reason::from_code(reason), died, state, record };
+            prop_assert_eq!(Letter::decode(letter.encode()), Ok(letter));
+        }
+
+        #[test]
+        fn no_bytes_make_a_decoder_panic(bytes in any_bytes()) {
+            let _ = Record::decode(bytes.clone());
+            let _ = State::decode(bytes.clone());
+            let _ = Letter::decode(bytes.clone());
+            let _ = History::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn newer_and_broken_bytes_are_told_apart() {
+        assert_eq!(Record::decode(Bytes::from_static(b"\x02")), Err(Unreadable::Newer));
+        assert_eq!(Record::decode(Bytes::from_static(b"\x01short")), Err(Unreadable::Broken));
+        assert_eq!(Record::decode(Bytes::new()), Err(Unreadable::Broken));
+        assert_eq!(
+            Letter::decode(Bytes::from_static(b"\x01u\0\0\0\0\0\0\0\0\0\0\0\x09abc")),
+            Err(Unreadable::Broken)
+        );
+    }
+
+    #[test]
+    fn a_history_keeps_the_last_ten_and_cuts_errors() {
+        let mut history = History::default();
+        for attempt in 1..=12 {
+            history.push(Failed { attempt, at: 0, kind: "error".into(), error: "ä".repeat(600) });
+        }
+        assert_eq!(history.0.len(), HISTORY_LENGTH);
+        assert_eq!(history.0[0].attempt, 3);
+        assert_eq!(history.0[0].error.len(), ERROR_LENGTH);
+        assert_eq!(History::decode(&history.encode()), history);
+    }
+}

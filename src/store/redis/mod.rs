@@ -1,0 +1,102 @@
+//! Timers kept in Redis or Valkey.
+
+mod calls;
+mod diagnose;
+mod reply;
+mod run;
+pub mod scripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::topology::{Address, Node};
+
+/// The longest a script may take to answer, unless set otherwise. `redis`' own
+/// default of 0.5 s would give up on calls that the server still executes.
+pub const DEFAULT_ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Timers kept in Redis or Valkey.
+///
+/// Connects when it is first used, and again whenever a connection is lost.
+/// Each clone shares the connection.
+#[derive(Clone, Debug)]
+pub struct RedisStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    namespace: String,
+    /// For everything but waiting.
+    node: Node,
+    /// WAIT and WAITAOF hold up all that follows them on a connection.
+    waiting: Node,
+    /// A key that scripts read instead of TIME: for tests on a real server.
+    clock: Option<Clocked>,
+}
+
+/// The scripts, made to read the time from a key.
+#[derive(Debug)]
+struct Clocked(std::collections::HashMap<&'static str, scripts::Script>);
+
+impl RedisStore {
+    /// A store at a URL, with the names' default prefix.
+    ///
+    /// # Errors
+    /// When the URL cannot be read. Nothing is connected yet.
+    pub fn new(url: &str) -> Result<Self> {
+        Self::with_options(url, super::keys::DEFAULT_NAMESPACE, DEFAULT_ANSWER_WITHIN)
+    }
+
+    /// A store with another prefix of names, and another limit for answers.
+    ///
+    /// # Errors
+    /// When the URL cannot be read or the prefix could not be part of a name.
+    pub fn with_options(url: &str, namespace: &str, answer_within: Duration) -> Result<Self> {
+        super::keys::check_name("the namespace", namespace)?;
+        let address = Address::parse(url)?;
+        Ok(Self(Arc::new(Inner {
+            namespace: namespace.to_owned(),
+            node: Node::new(address.clone(), answer_within)?,
+            waiting: Node::new(address, answer_within)?,
+            clock: None,
+        })))
+    }
+
+    /// For the conformance suite: scripts read the time, in microseconds, from
+    /// this key, so that a real server can be driven through hours.
+    #[doc(hidden)]
+    pub fn with_clock_key(url: &str, key: &str) -> Result<Self> {
+        let address = Address::parse(url)?;
+        let read = format!(
+            "(function() local t = tonumber(redis.call('GET', '{key}')) return {{ math.floor(t / 1e6), t % 1e6 }} end)()"
+        );
+        let clocked = scripts::all().map(|script| (script.name, script.replace("redis.call('TIME')", &read)));
+        Ok(Self(Arc::new(Inner {
+            namespace: super::keys::DEFAULT_NAMESPACE.to_owned(),
+            node: Node::new(address.clone(), DEFAULT_ANSWER_WITHIN)?,
+            waiting: Node::new(address, DEFAULT_ANSWER_WITHIN)?,
+            clock: Some(Clocked(clocked.collect())),
+        })))
+    }
+
+    /// How many requests this store has sent; a pipeline counts once. The
+    /// subscription of [`hints`](super::Store::hints) has its own connection
+    /// and is not counted here.
+    pub fn requests(&self) -> u64 {
+        self.0.node.requests() + self.0.waiting.requests()
+    }
+
+    /// The prefix of the names.
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    /// The server, without user and password.
+    pub fn server(&self) -> String {
+        self.0.node.address().to_string()
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        self.0.node.address()
+    }
+}

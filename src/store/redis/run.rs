@@ -1,0 +1,124 @@
+//! Runs scripts: by hash, with everything that may be missing supplied.
+
+use redis::{Cmd, Value, cmd};
+
+use super::reply::Reply;
+use super::scripts::{self, Script};
+use super::{Inner, RedisStore};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::keys::{Partition, WIRE_VERSION};
+use crate::topology::{Failed, Node};
+
+impl RedisStore {
+    /// An EVALSHA of a partition script: with the prelude's arguments, ready
+    /// for its own.
+    pub(super) fn partition_script(&self, script: &'static Script, at: &Partition, keys: &[&str]) -> Cmd {
+        let mut command = self.script(script, keys.iter());
+        command.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
+        command
+    }
+
+    /// An EVALSHA of any script.
+    pub(super) fn script<K: redis::ToRedisArgs>(
+        &self,
+        script: &'static Script,
+        keys: impl ExactSizeIterator<Item = K>,
+    ) -> Cmd {
+        let mut command = cmd("EVALSHA");
+        command.arg(&self.0.variant(script).sha).arg(keys.len());
+        for key in keys {
+            command.arg(key);
+        }
+        command
+    }
+
+    /// Runs a partition script; creates the partition if it is new, and finds
+    /// the name at fault if one holds a value of another type.
+    pub(super) async fn run_at(
+        &self,
+        script: &'static Script,
+        at: &Partition,
+        command: &Cmd,
+    ) -> Result<Reply> {
+        let node = &self.0.node;
+        let mut answer = self.run_on(node, script, command).await;
+        if code_of(&answer) == Some("NOMETA") {
+            self.agree(at).await?;
+            answer = self.run_on(node, script, command).await;
+        }
+        match answer {
+            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
+                Err(self.name_at_fault(at, failed.error).await)
+            }
+            Err(failed) => Err(failed.error),
+            Ok(value) => Reply::new(script.name, value),
+        }
+    }
+
+    /// Runs a script, loading it first where the server does not have it.
+    /// NOSCRIPT means that nothing was executed.
+    pub(super) async fn run_on(
+        &self,
+        node: &Node,
+        script: &'static Script,
+        command: &Cmd,
+    ) -> Result<Value, Failed> {
+        let answer = node.call(script.name, command).await;
+        if code_of(&answer) != Some("NOSCRIPT") {
+            return answer;
+        }
+        let mut load = cmd("SCRIPT");
+        load.arg("LOAD").arg(&self.0.variant(script).text);
+        node.call("loading a script", &load).await?;
+        node.call(script.name, command).await
+    }
+
+    /// Creates the partition's meta, but never against partition 0: a producer
+    /// with another number of partitions must not make a second truth.
+    pub(super) async fn agree(&self, at: &Partition) -> Result<()> {
+        if at.index != 0 {
+            self.init(&Partition::new(&self.0.namespace, &at.topic, 0, at.of)).await?;
+        }
+        self.init(at).await
+    }
+
+    async fn init(&self, at: &Partition) -> Result<()> {
+        let mut command = self.script(&scripts::INIT, [&at.meta].into_iter());
+        command.arg(WIRE_VERSION).arg(at.of);
+        let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
+        let value = match answer {
+            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
+                return Err(self.name_at_fault(at, failed.error).await);
+            }
+            other => other?,
+        };
+        let mut reply = Reply::new("init", value)?;
+        let (version, of) = (reply.int()?, reply.int()?);
+        if version != u64::from(WIRE_VERSION) {
+            return Err(Error::new(
+                ErrorKind::WireVersion,
+                format!("{} was made by wire version {version}, this library speaks {WIRE_VERSION}", at.meta),
+            ));
+        }
+        if of != u64::from(at.of) {
+            return Err(Error::new(
+                ErrorKind::Partitions,
+                format!(
+                    "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
+                    at.topic, at.of
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn variant<'a>(&'a self, script: &'static Script) -> &'a Script {
+        self.clock.as_ref().and_then(|clocked| clocked.0.get(script.name)).unwrap_or(script)
+    }
+}
+
+fn code_of(answer: &Result<Value, Failed>) -> Option<&str> {
+    answer.as_ref().err()?.code.as_deref()
+}

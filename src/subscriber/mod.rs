@@ -1,0 +1,97 @@
+//! The subscription: hears wake-ups, fences and expired keys.
+//!
+//! A [`Supervisor`] keeps one [`Session`](session::Session) open to one node,
+//! for ever: a session ends for any reason, a gap is reported, and after a
+//! capped and jittered wait there is another one. `redis`' own ConnectionManager
+//! is not fit for this: it hides gaps, discards errors of its resubscription
+//! and gives up after six tries.
+
+mod canary;
+mod heard;
+mod session;
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use crate::error::{Error, Result};
+use crate::store::keys::Partition;
+use crate::store::{Gap, Hint, RedisStore};
+use session::Session;
+
+/// Hints that may wait for the listener. Those beyond are dropped, counted,
+/// and made good by a sweep.
+const QUEUE: usize = 8192;
+/// Waits between tries to connect, before jitter.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Opens the stream of hints about these partitions.
+pub(crate) fn open(store: &RedisStore, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
+    let (hints, receiver) = mpsc::channel(QUEUE);
+    let supervisor = Supervisor { store: store.clone(), partitions: partitions.to_vec(), hints };
+    tokio::spawn(supervisor.run());
+    receiver
+}
+
+struct Supervisor {
+    store: RedisStore,
+    partitions: Vec<Partition>,
+    hints: mpsc::Sender<Hint>,
+}
+
+impl Supervisor {
+    /// Until nobody listens any more.
+    async fn run(self) {
+        let closed = self.hints.clone();
+        tokio::select! {
+            () = self.keep_open() => {}
+            () = closed.closed() => {}
+        }
+    }
+
+    async fn keep_open(&self) {
+        let mut wait = FIRST_WAIT;
+        let mut complaint = Complaint::default();
+        loop {
+            match self.session().await {
+                Ok(heard_canary) if heard_canary => {
+                    wait = FIRST_WAIT;
+                    complaint = Complaint::default();
+                    info!(server = %self.store.server(), "subscription lost; reconnecting");
+                }
+                Ok(_) => {}
+                Err(error) => complaint.say(&self.store.server(), &error),
+            }
+            if self.hints.send(Hint::Gap(Gap::Disconnected)).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// One session, to its end; whether it ever was anchored.
+    async fn session(&self) -> Result<bool> {
+        let mut session = Session::open(&self.store, &self.partitions).await?;
+        session.run(&self.hints).await
+    }
+}
+
+/// Says the same thing once a minute at most: a server may be away for hours.
+#[derive(Default)]
+struct Complaint {
+    last: Option<(std::time::Instant, String)>,
+}
+
+impl Complaint {
+    fn say(&mut self, server: &str, error: &Error) {
+        let text = error.to_string();
+        let news = self.last.as_ref().is_none_or(|(at, said)| *said != text || at.elapsed().as_secs() >= 60);
+        if news {
+            warn!(%server, %error, "no subscription; sweeping every second until it is back");
+            self.last = Some((std::time::Instant::now(), text));
+        }
+    }
+}

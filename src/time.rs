@@ -1,0 +1,169 @@
+//! The server's time, and what the client knows of it.
+//!
+//! Every deadline is a time of the server that holds the index. A client never
+//! compares it with its own wall clock; it sleeps for differences only.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+
+/// The longest delay that can be asked for: a hundred years.
+pub const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Deadlines lie below this many milliseconds since 1970 (in the year 2248):
+/// beyond it, a score has no room left for the order within a millisecond.
+pub const MAX_DEADLINE_MS: u64 = 1 << 43;
+
+/// When a timer is due: after a delay, or at a time.
+///
+/// A time is taken as a time of the server's clock. One that has passed means
+/// now, as does a delay of zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// This long from the moment the server executes the call.
+    In(Duration),
+    /// At this time by the server's clock.
+    At(SystemTime),
+}
+
+impl From<Duration> for When {
+    fn from(delay: Duration) -> Self {
+        Self::In(delay)
+    }
+}
+
+impl From<SystemTime> for When {
+    fn from(at: SystemTime) -> Self {
+        Self::At(at)
+    }
+}
+
+impl When {
+    /// The form the scripts take, in whole milliseconds, rounded up: never early.
+    pub(crate) fn resolve(self) -> Result<WireWhen> {
+        match self {
+            Self::In(delay) if delay > MAX_DELAY => Err(Error::invalid(format!(
+                "a delay of {} s is over the limit of 100 years; was a unit mixed up?",
+                delay.as_secs()
+            ))),
+            Self::In(delay) => Ok(WireWhen::In(ms_ceil(delay))),
+            Self::At(at) => {
+                let ms = at.duration_since(UNIX_EPOCH).map_or(0, ms_ceil);
+                if ms >= MAX_DEADLINE_MS {
+                    return Err(Error::invalid(
+                        "a deadline after the year 2248 cannot be kept; was a unit mixed up?",
+                    ));
+                }
+                Ok(WireWhen::At(ms))
+            }
+        }
+    }
+}
+
+/// A [`When`] within its bounds, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireWhen {
+    /// From the server's now.
+    In(u64),
+    /// Since 1970.
+    At(u64),
+}
+
+/// Whole milliseconds, rounded up.
+pub(crate) fn ms_ceil(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970 as a time.
+pub(crate) fn system_time(ms: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(ms)
+}
+
+/// A moment of the server's clock, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerTime(pub(crate) u64);
+
+impl ServerTime {
+    /// From the two numbers that TIME answers.
+    pub fn new(secs: u64, micros: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000).saturating_add(micros))
+    }
+
+    /// From milliseconds since 1970.
+    pub fn from_ms(ms: u64) -> Self {
+        Self(ms.saturating_mul(1000))
+    }
+
+    /// The millisecond that has begun.
+    pub fn ms(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// The first whole millisecond that is not before this moment.
+    pub fn ms_ceil(self) -> u64 {
+        self.0.div_ceil(1000)
+    }
+}
+
+/// A stamp of the server and the local moment at which it arrived.
+///
+/// The stamp was taken before it arrived, so stamp plus elapsed time is a
+/// *lower* bound of the server's now: whoever waits by it is never early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) stamp: ServerTime,
+    pub(crate) arrived: Instant,
+}
+
+impl Reading {
+    pub(crate) fn now(stamp: ServerTime) -> Self {
+        Self { stamp, arrived: Instant::now() }
+    }
+
+    /// The local moment at which the server has certainly reached `ms`.
+    pub(crate) fn when(&self, ms: u64) -> Instant {
+        let ahead = ServerTime::from_ms(ms).0.saturating_sub(self.stamp.0);
+        self.arrived + Duration::from_micros(ahead)
+    }
+
+    /// The server's time that has certainly been reached at the local moment `at`.
+    pub(crate) fn at(&self, at: Instant) -> ServerTime {
+        let elapsed = at.saturating_duration_since(self.arrived).as_micros();
+        ServerTime(self.stamp.0 + u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_rounded_up() {
+        assert_eq!(When::In(Duration::from_micros(1)).resolve().unwrap(), WireWhen::In(1));
+        assert_eq!(When::In(Duration::ZERO).resolve().unwrap(), WireWhen::In(0));
+    }
+
+    #[test]
+    fn enormous_delays_and_times_are_refused() {
+        assert!(When::In(Duration::MAX).resolve().is_err());
+        assert!(When::In(MAX_DELAY).resolve().is_ok());
+        let far = UNIX_EPOCH + Duration::from_millis(MAX_DEADLINE_MS);
+        assert!(When::At(far).resolve().is_err());
+    }
+
+    #[test]
+    fn times_before_1970_mean_now() {
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(When::At(before).resolve().unwrap(), WireWhen::At(0));
+    }
+
+    #[test]
+    fn a_reading_never_runs_ahead_of_the_stamp() {
+        let reading = Reading::now(ServerTime::new(10, 500));
+        assert_eq!(reading.when(10_000), reading.arrived);
+        assert_eq!(reading.when(10_001), reading.arrived + Duration::from_micros(500));
+        assert_eq!(reading.at(reading.arrived).ms_ceil(), 10_001);
+    }
+}

@@ -1,0 +1,63 @@
+//! What an answer of the server, or the lack of one, means.
+//!
+//! By codes only: the texts differ between Redis and Valkey and between
+//! versions.
+
+use redis::RedisError;
+
+use crate::error::{Error, ErrorKind};
+
+/// An [`Error`] for what `redis` reports, with advice.
+pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
+    if let Some(code) = error.code() {
+        let (kind, advice) = by_code(code, error);
+        let detail = error.detail().unwrap_or_default();
+        return Error::new(kind, format!("{doing}: {code} {}{advice}", crate::escape::cut(detail, 200)));
+    }
+    if error.is_timeout() {
+        return Error::new(ErrorKind::Timeout, format!("{doing}: the server did not answer in time"));
+    }
+    match error.kind() {
+        redis::ErrorKind::AuthenticationFailed => Error::new(
+            ErrorKind::Auth,
+            format!("{doing}: the server refused the user or password; check the URL and the ACL"),
+        ),
+        redis::ErrorKind::Io => Error::new(ErrorKind::Unreachable, format!("{doing}: {error}")),
+        redis::ErrorKind::InvalidClientConfig => Error::invalid(format!("{doing}: {error}")),
+        _ => Error::new(ErrorKind::Server, format!("{doing}: {error}")),
+    }
+}
+
+fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
+    use ErrorKind as K;
+    match code {
+        "OOM" => (K::OutOfMemory, "; raise maxmemory or remove data: what is armed still runs"),
+        "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
+        "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
+        "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
+        "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
+        "NOAUTH" | "WRONGPASS" => (K::Auth, "; check user and password in the URL"),
+        "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
+        "WRONGTYPE" => (K::WrongType, ""),
+        "NOMETA" => (K::Server, ""),
+        "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
+        "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
+        "BADDEADLINE" => (K::Invalid, ""),
+        "ERR" => by_text(error.detail().unwrap_or_default()),
+        _ => (K::Server, ""),
+    }
+}
+
+/// The few cases for which servers have no code of their own.
+fn by_text(detail: &str) -> (ErrorKind, &'static str) {
+    let old = "; keylapse needs Redis 7.0 or Valkey 7.2 or newer";
+    if detail.contains("ACL failure") || detail.contains("executing the script can't") {
+        (ErrorKind::Permission, "; compare the user's ACL with the one in redis.conf")
+    } else if detail.contains("Error compiling script") || detail.contains("unknown command") {
+        (ErrorKind::Unsupported, old)
+    } else if detail.contains("max number of clients") {
+        (ErrorKind::Unreachable, "; raise maxclients")
+    } else {
+        (ErrorKind::Server, "")
+    }
+}

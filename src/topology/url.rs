@@ -1,0 +1,113 @@
+//! Server URLs, read early and strictly.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+
+use crate::error::{Error, Result};
+
+/// A parsed server URL. Shows itself without user and password.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) info: ConnectionInfo,
+    pub(crate) db: i64,
+}
+
+/// After this long without an acknowledgement the kernel gives a connection up.
+const DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// `redis` 1.x leaves all of these off.
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER).with_interval(Duration::from_secs(3));
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(DEAD_AFTER);
+    settings
+}
+
+/// Schemes that the design knows and this version does not serve yet.
+const LATER: [&str; 4] = ["redis+sentinel", "redis+cluster", "valkey+sentinel", "valkey+cluster"];
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let scheme = url.split_once("://").map_or(url, |(scheme, _)| scheme);
+        if LATER.contains(&scheme) {
+            return Err(Error::invalid(format!(
+                "{scheme}:// is not supported by this version; give the URL of a standalone server"
+            )));
+        }
+        if matches!(scheme, "rediss" | "valkeys") {
+            return Err(Error::invalid(format!(
+                "{scheme}:// needs TLS, which this version does not have; keylapse never falls back to plain TCP"
+            )));
+        }
+        // The parser's own message may quote the URL and so the password.
+        let info = url.into_connection_info().map_err(|_| {
+            Error::invalid(
+                "the server URL cannot be read; expected redis://[user:password@]host[:port][/db] or unix:///path",
+            )
+        })?;
+        let db = info.redis_settings().db();
+        Ok(Self { info: info.set_tcp_settings(tcp_settings()), db })
+    }
+
+    /// The same server, spoken to in RESP3: for subscriptions.
+    pub(crate) fn resp3(&self) -> ConnectionInfo {
+        let settings = self.info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        self.info.clone().set_redis_settings(settings)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info.addr())?;
+        if self.db != 0 {
+            write!(f, "/{}", self.db)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_never_shown() {
+        let address = Address::parse("redis://user:hunter2@127.0.0.1:7000/3").unwrap();
+        assert_eq!(format!("{address} {address:?}"), "127.0.0.1:7000/3 127.0.0.1:7000/3");
+        for bad in ["redis://user:hunter2@", "hunter2", "redis://:hunter2@host:port/x", "http://hunter2"] {
+            let error = Address::parse(bad).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn odd_but_good_urls_are_read() {
+        for (url, shown) in [
+            ("redis://127.0.0.1", "127.0.0.1:6379"),
+            ("redis://:p%40ss%25@[::1]:7000/1", "[::1]:7000/1"),
+            ("valkey://localhost", "localhost:6379"),
+            ("unix:///tmp/redis.sock", "/tmp/redis.sock"),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn schemes_of_other_topologies_are_refused_by_name() {
+        for url in ["redis+cluster://h", "redis+sentinel://h/m", "rediss://h"] {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains(url.split_once("://").unwrap().0), "{error}");
+        }
+    }
+}
