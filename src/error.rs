@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::Escaped;
+use crate::pattern::{PatternConflict, PatternError};
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -154,3 +155,15 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<PatternConflict> for Error {
+    fn from(conflict: PatternConflict) -> Self {
+        Self::new(ErrorKind::Conflict, conflict.to_string())
+    }
+}

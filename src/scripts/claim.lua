@@ -12,7 +12,8 @@
 --   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
 -- Returns: secs, micros, head of due, head of solo (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
---   members without a record, records parked, timers buried, letters trimmed
+--   members without a record, records parked, timers buried, letters trimmed,
+--   1 if this claim is empty and another lane made the last that was not, else 0
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   lane's slot names the claim before anything else is written, so that a
@@ -31,9 +32,10 @@ local PARK = 60000
 local orphans, parked, buried = 0, 0, 0
 
 local function reply(keys, records, states)
+  local by = #keys == 0 and redis.call('HGET', lanes, 'by')
   return {
     secs, micros, head_of(due) or '', head_of(solo) or '', meta[3] or '',
-    keys, records, states, orphans, parked, buried, trimmed,
+    keys, records, states, orphans, parked, buried, trimmed, by and by ~= lane and 1 or 0,
   }
 end
 
@@ -92,7 +94,7 @@ local function attend(key, record, state)
 end
 
 if meta[3] then
-  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0 }
+  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 }
 end
 if repeated then
   local again = repeat_claim()
@@ -127,7 +129,7 @@ while from <= #ready and room > 0 do
 end
 
 if held > 0 then
-  redis.call('HSET', lanes, lane, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
+  redis.call('HSET', lanes, lane, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', lane)
   redis.call('HSET', run, unpack(holds))
   redis.call('ZADD', index, unpack(leases))
 end

@@ -25,6 +25,7 @@ pub struct Partition(Arc<Names>);
 #[derive(Debug)]
 #[allow(missing_docs)] // each is explained in docs/wire.md
 pub struct Names {
+    pub namespace: String,
     pub topic: String,
     pub index: u32,
     pub of: u32,
@@ -46,6 +47,7 @@ impl Partition {
     pub fn new(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
         let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
         Self(Arc::new(Names {
+            namespace: namespace.to_owned(),
             topic: topic.to_owned(),
             index,
             of,

@@ -25,7 +25,7 @@ pub mod record;
 mod redis;
 
 pub use self::memory::MemoryStore;
-pub use self::redis::{RedisStore, scripts};
+pub use self::redis::{DEFAULT_ANSWER_WITHIN, RedisStore, scripts};
 use keys::Partition;
 use record::Reason;
 
@@ -110,6 +110,11 @@ pub trait Store: Send + Sync + Debug + 'static {
     ///
     /// It lives until the receiver is dropped, and mends itself.
     fn hints(&self, partitions: &[Partition]) -> mpsc::Receiver<Hint>;
+
+    /// Whether this store's time is tokio's, which tests may pause and advance.
+    fn virtual_time(&self) -> bool {
+        false
+    }
 
     /// Forgets what a lane's last claim was, when its listener ends.
     async fn close_lane(&self, at: &Partition, lane: Lane) -> Result<()>;
@@ -298,6 +303,8 @@ pub struct Claimed {
     pub buried: u64,
     /// Dead letters that had to make room.
     pub trimmed: u64,
+    /// Nothing was taken, and another lane made the last claim that took something.
+    pub rival: bool,
 }
 
 /// A timer that was taken.
@@ -321,7 +328,7 @@ pub struct Heads {
 }
 
 /// A key and the token that holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The key.
     pub key: Bytes,

@@ -10,8 +10,6 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value, cmd};
 
-use crate::store::RedisStore;
-use crate::store::keys::canary;
 use crate::store::scripts::CANARY;
 
 /// How long a canary lives.
@@ -23,8 +21,7 @@ const TOUCHES: u32 = 5;
 
 /// Makes a canary, unless one is alive, and reads it once it is due. The event
 /// then precedes the answer on this connection.
-pub(super) async fn release(store: RedisStore, mut connection: MultiplexedConnection) -> RedisResult<()> {
-    let counter = canary(store.namespace(), 0);
+pub(super) async fn release(counter: String, mut connection: MultiplexedConnection) -> RedisResult<()> {
     let number = make(&mut connection, &counter).await?;
     let name = format!("{counter}:{number}");
     for _ in 0..TOUCHES {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::error::{Error, Result};
-use crate::store::keys::Partition;
+use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
 use crate::store::{Gap, Hint, RedisStore};
 use session::Session;
 
@@ -30,7 +30,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Opens the stream of hints about these partitions.
 pub(crate) fn open(store: &RedisStore, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
     let (hints, receiver) = mpsc::channel(QUEUE);
-    let supervisor = Supervisor { store: store.clone(), partitions: partitions.to_vec(), hints };
+    let namespace = partitions.first().map_or(DEFAULT_NAMESPACE, |at| &at.namespace).to_owned();
+    let supervisor = Supervisor { store: store.clone(), partitions: partitions.to_vec(), namespace, hints };
     tokio::spawn(supervisor.run());
     receiver
 }
@@ -38,6 +39,8 @@ pub(crate) fn open(store: &RedisStore, partitions: &[Partition]) -> mpsc::Receiv
 struct Supervisor {
     store: RedisStore,
     partitions: Vec<Partition>,
+    /// Whose canaries these are.
+    namespace: String,
     hints: mpsc::Sender<Hint>,
 }
 
@@ -74,7 +77,7 @@ impl Supervisor {
 
     /// One session, to its end; whether it ever was anchored.
     async fn session(&self) -> Result<bool> {
-        let mut session = Session::open(&self.store, &self.partitions).await?;
+        let mut session = Session::open(&self.store, &self.namespace, &self.partitions).await?;
         session.run(&self.hints).await
     }
 }

@@ -32,7 +32,9 @@ const CANARY_JITTER: Duration = Duration::from_millis(100);
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
 
 pub(super) struct Session {
-    store: RedisStore,
+    server: String,
+    /// The counter of canaries.
+    canary: String,
     connection: MultiplexedConnection,
     pushed: mpsc::Receiver<Heard>,
     dropped: Arc<AtomicU64>,
@@ -55,11 +57,11 @@ type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 
 impl Session {
     /// Connects and subscribes, each step within a deadline.
-    pub(super) async fn open(store: &RedisStore, partitions: &[Partition]) -> Result<Self> {
+    pub(super) async fn open(store: &RedisStore, namespace: &str, partitions: &[Partition]) -> Result<Self> {
         let address = store.address();
         let (sender, pushed) = mpsc::channel(PUSHED);
         let dropped = Arc::new(AtomicU64::new(0));
-        let ear = Ear::new(store.namespace(), address.db, partitions);
+        let ear = Ear::new(namespace, address.db, partitions);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(OPEN_WITHIN))
             .set_response_timeout(Some(OPEN_WITHIN))
@@ -80,7 +82,8 @@ impl Session {
             }
         };
         Ok(Self {
-            store: store.clone(),
+            server: store.server(),
+            canary: crate::store::keys::canary(namespace, 0),
             connection,
             pushed,
             dropped,
@@ -116,7 +119,7 @@ impl Session {
                         self.plan_canary();
                         missing_at = Some(Instant::now() + CANARY_WITHIN);
                         if release.is_none() {
-                            release = Some(Box::pin(canary::release(self.store.clone(), self.connection.clone())));
+                            release = Some(Box::pin(canary::release(self.canary.clone(), self.connection.clone())));
                         }
                     }
                 },
@@ -132,7 +135,7 @@ impl Session {
     async fn heard_canary(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
         self.plan_canary();
         if self.anchor != Anchor::Holds {
-            info!(server = %self.store.server(), "expired events flow");
+            info!(server = %self.server, "expired events flow");
             self.anchor = Anchor::Holds;
             pass(hints, Hint::Anchored).await?;
         }
@@ -142,7 +145,7 @@ impl Session {
     async fn missed_canary(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
         if self.anchor != Anchor::Lost {
             warn!(
-                server = %self.store.server(),
+                server = %self.server,
                 "no expired events: is notify-keyspace-events set to at least Ex? Timers fire on time all the same"
             );
         }

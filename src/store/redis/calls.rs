@@ -292,11 +292,12 @@ impl Store for RedisStore {
         for at in partitions {
             self.agree(at).await?;
         }
+        let Some(first) = partitions.first() else { return Ok(()) };
         let entry = serde_json::to_string(topic).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the topic cannot be registered: {error}"))
         })?;
         let mut set = cmd("HSET");
-        set.arg(keys::registry(&self.0.namespace)).arg(&topic.name).arg(entry);
+        set.arg(keys::registry(&first.namespace)).arg(&topic.name).arg(entry);
         self.0.node.call("registering the topic", &set).await?;
         Ok(())
     }
@@ -450,6 +451,7 @@ fn read_claimed(mut reply: Reply) -> Result<Claimed> {
         parked: reply.int()?,
         buried: reply.int()?,
         trimmed: reply.int()?,
+        rival: reply.int()? == 1,
     })
 }
 

@@ -25,7 +25,6 @@ pub struct RedisStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    namespace: String,
     /// For everything but waiting.
     node: Node,
     /// WAIT and WAITAOF hold up all that follows them on a connection.
@@ -39,23 +38,21 @@ struct Inner {
 struct Clocked(std::collections::HashMap<&'static str, scripts::Script>);
 
 impl RedisStore {
-    /// A store at a URL, with the names' default prefix.
+    /// A store at a URL.
     ///
     /// # Errors
     /// When the URL cannot be read. Nothing is connected yet.
     pub fn new(url: &str) -> Result<Self> {
-        Self::with_options(url, super::keys::DEFAULT_NAMESPACE, DEFAULT_ANSWER_WITHIN)
+        Self::with_options(url, DEFAULT_ANSWER_WITHIN)
     }
 
-    /// A store with another prefix of names, and another limit for answers.
+    /// A store with another limit for answers.
     ///
     /// # Errors
-    /// When the URL cannot be read or the prefix could not be part of a name.
-    pub fn with_options(url: &str, namespace: &str, answer_within: Duration) -> Result<Self> {
-        super::keys::check_name("the namespace", namespace)?;
+    /// When the URL cannot be read.
+    pub fn with_options(url: &str, answer_within: Duration) -> Result<Self> {
         let address = Address::parse(url)?;
         Ok(Self(Arc::new(Inner {
-            namespace: namespace.to_owned(),
             node: Node::new(address.clone(), answer_within)?,
             waiting: Node::new(address, answer_within)?,
             clock: None,
@@ -72,7 +69,6 @@ impl RedisStore {
         );
         let clocked = scripts::all().map(|script| (script.name, script.replace("redis.call('TIME')", &read)));
         Ok(Self(Arc::new(Inner {
-            namespace: super::keys::DEFAULT_NAMESPACE.to_owned(),
             node: Node::new(address.clone(), DEFAULT_ANSWER_WITHIN)?,
             waiting: Node::new(address, DEFAULT_ANSWER_WITHIN)?,
             clock: Some(Clocked(clocked.collect())),
@@ -84,11 +80,6 @@ impl RedisStore {
     /// and is not counted here.
     pub fn requests(&self) -> u64 {
         self.0.node.requests() + self.0.waiting.requests()
-    }
-
-    /// The prefix of the names.
-    pub fn namespace(&self) -> &str {
-        &self.0.namespace
     }
 
     /// The server, without user and password.

@@ -77,7 +77,7 @@ impl RedisStore {
     /// with another number of partitions must not make a second truth.
     pub(super) async fn agree(&self, at: &Partition) -> Result<()> {
         if at.index != 0 {
-            self.init(&Partition::new(&self.0.namespace, &at.topic, 0, at.of)).await?;
+            self.init(&Partition::new(&at.namespace, &at.topic, 0, at.of)).await?;
         }
         self.init(at).await
     }

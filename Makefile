@@ -1,0 +1,30 @@
+# What a contributor does, in few words. `make` alone lists it.
+
+# Every recipe that needs a server starts with this: it finds or fetches one, and stops if it cannot.
+with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
+
+.DEFAULT_GOAL := help
+.PHONY: help server test demo lint clean-server
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+server: ## Find a Redis or Valkey server, or fetch one into .server/, and print its path
+	@scripts/server.sh
+
+# Cargo runs one test binary at a time, and in it as many tests as there are cores. Most tests have
+# a server of their own and several measure time, so more at once would be slower and less exact.
+test: ## Run all tests and the examples in the documentation, against a real server
+	$(with_server) && cargo test --workspace --all-targets
+	$(with_server) && cargo test --workspace --doc
+
+demo: ## Watch a payment notice be retried until its receiver is back
+	$(with_server) && cargo run --release --example payment_notice
+
+lint: ## Check formatting, lints and documentation; each warning is an error
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+clean-server: ## Remove the server that was fetched into .server/
+	rm -rf .server

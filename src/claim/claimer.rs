@@ -1,0 +1,202 @@
+//! The deadline timer of one partition: sleeps until something is due, claims
+//! what is, and hands it on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::pace::Pace;
+use super::take::{Ask, Taken, take};
+use crate::dispatch::{Place, Starter};
+use crate::id::Lane;
+use crate::lapse::Source;
+use crate::listener::{Desk, Touches};
+use crate::stop::Stopped;
+use crate::store::{Index, MAX_BATCH, Store};
+use crate::time::Reading;
+
+/// The least time between looks that come away empty.
+const EMPTY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Claims for one partition.
+pub(crate) struct Claimer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) starter: Starter,
+    pub(crate) touches: Touches,
+    lane: Lane,
+    pace: Pace,
+    head: Option<Head>,
+    planned: Option<(Instant, Source)>,
+}
+
+/// The earliest that is known to be due.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    ms: u64,
+    at: Instant,
+    /// An early look has come away empty: look at the very moment.
+    exactly: bool,
+}
+
+impl Claimer {
+    pub(crate) fn new(store: Arc<dyn Store>, desk: Arc<Desk>, starter: Starter, touches: Touches) -> Self {
+        // What became due before we were here is what a sweep would find.
+        let planned = Some((Instant::now(), Source::Sweep));
+        Self {
+            store,
+            desk,
+            starter,
+            touches,
+            lane: Lane::random(),
+            pace: Pace::default(),
+            head: None,
+            planned,
+        }
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Until it is asked to stop; a claim that is on its way is finished first,
+    /// or what it takes would lie until its lease is over.
+    pub(crate) async fn run(&mut self, mut stopped: Stopped) {
+        let mut reading = None;
+        loop {
+            let (source, places) = tokio::select! {
+                biased;
+                () = stopped.asked() => return,
+                look = self.next_look(reading) => look,
+            };
+            reading = Some(self.tick(source, places).await);
+        }
+    }
+
+    /// Waits until it is time to look and there are places; says why it is, and
+    /// how many there are.
+    async fn next_look(&mut self, reading: Option<Reading>) -> (Source, Vacant) {
+        loop {
+            let source = self.next_time(reading).await;
+            self.desk.outbox.room().await;
+            let vacant = Vacant::take(&self.desk);
+            if vacant.left > 0 {
+                return (source, vacant);
+            }
+            self.desk.places.free(self.desk.topic.index).await;
+        }
+    }
+
+    /// Waits until it is time to look, and says why it is.
+    async fn next_time(&mut self, reading: Option<Reading>) -> Source {
+        loop {
+            self.read_news(reading);
+            let lookahead = self.desk.topic.shape.lookahead;
+            let timer =
+                self.head.map(|head| (self.pace.wake(head.at, lookahead, head.exactly), Source::Timer));
+            let next = [timer, self.planned].into_iter().flatten().min_by_key(|(at, _)| *at);
+            match next {
+                Some((at, source)) if at <= Instant::now() => return source,
+                Some((at, _)) => tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = self.desk.alarm.rung() => {}
+                },
+                None => self.desk.alarm.rung().await,
+            }
+        }
+    }
+
+    fn read_news(&mut self, reading: Option<Reading>) {
+        let news = self.desk.alarm.take();
+        if let Some((at, source)) = news.look {
+            if self.planned.is_none_or(|(planned, _)| at < planned) {
+                self.planned = Some((at, source));
+            }
+        }
+        if let Some(ms) = news.head.filter(|ms| self.head.is_none_or(|head| *ms < head.ms)) {
+            match reading {
+                Some(reading) => self.head = Some(Head { ms, at: reading.when(ms), exactly: false }),
+                // Without a reading of the server's clock only a look can tell.
+                None => self.planned = Some((Instant::now(), Source::Timer)),
+            }
+        }
+    }
+
+    /// Looks once; the server's time.
+    async fn tick(&mut self, source: Source, vacant: Vacant) -> Reading {
+        let woke_for = self.head.take();
+        self.planned = None;
+        let ask = Ask { index: Index::Due, lane: self.lane, limit: vacant.left };
+        let taken = take(&*self.store, &self.desk, ask).await;
+        let reading = taken.reading;
+        self.learn(&taken, woke_for, source);
+        self.dispatch(taken, vacant, source);
+        reading
+    }
+
+    /// What the answer says about the next look.
+    fn learn(&mut self, taken: &Taken, woke_for: Option<Head>, source: Source) {
+        let (claimed, reading) = (&taken.claimed, taken.reading);
+        self.desk.note_look(reading, claimed);
+        let empty = claimed.timers.is_empty();
+        self.head = claimed.heads.due.filter(|_| claimed.paused.is_none()).map(|ms| Head {
+            ms,
+            at: reading.when(ms),
+            exactly: empty,
+        });
+        if !empty {
+            self.pace.won();
+            return;
+        }
+        let moved = woke_for.is_some_and(|woke| claimed.heads.due.is_none_or(|ms| ms > woke.ms));
+        if source == Source::Timer && moved && claimed.rival {
+            self.pace.lost();
+            debug!(topic = %self.desk.topic.shape.name, pace = ?self.pace, "another listener leads");
+        }
+        // Should something stay due that cannot be claimed, it is looked at
+        // again soon, but not in a hurry.
+        let soonest = Instant::now() + EMPTY_PAUSE;
+        if let Some(head) = &mut self.head {
+            head.at = head.at.max(soonest);
+        }
+    }
+
+    fn dispatch(&self, taken: Taken, mut vacant: Vacant, source: Source) {
+        let jobs = taken.into_jobs(&self.desk, source, || vacant.occupy());
+        if jobs.is_empty() {
+            return;
+        }
+        if self.desk.topic.shape.triggers {
+            let latest = jobs.iter().map(|(at, _)| *at).max();
+            self.touches.plan(latest, jobs.iter().map(|(_, job)| job.held.key.clone()));
+        }
+        self.starter.hold(jobs.into_iter());
+    }
+}
+
+/// Places that were taken for a claim; those that it leaves empty go back.
+struct Vacant {
+    desk: Arc<Desk>,
+    left: usize,
+}
+
+impl Vacant {
+    fn take(desk: &Arc<Desk>) -> Self {
+        let left = desk.places.take(desk.topic.index, MAX_BATCH);
+        Self { desk: desk.clone(), left }
+    }
+
+    fn occupy(&mut self) -> Place {
+        debug_assert!(self.left > 0, "a claim never takes more than was asked for");
+        self.left = self.left.saturating_sub(1);
+        Place::Ordinary(self.desk.clone())
+    }
+}
+
+impl Drop for Vacant {
+    fn drop(&mut self) {
+        self.desk.places.give_back(self.desk.topic.index, self.left);
+    }
+}

@@ -1,0 +1,86 @@
+//! Runs suspects: one at a time in each listener, beside its ordinary work.
+//!
+//! A timer that lost two leases may be what takes its listeners down. Alone, it
+//! can take nothing along but itself; after two more lost leases it is buried.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use super::take::{Ask, take};
+use crate::dispatch::{Place, Starter};
+use crate::id::Lane;
+use crate::lapse::Source;
+use crate::listener::Core;
+use crate::stop::Stopped;
+use crate::store::Index;
+
+/// What is known of the suspects, by partition.
+#[derive(Debug)]
+pub(crate) struct Suspects {
+    heads: Mutex<Vec<Option<Instant>>>,
+    changed: Notify,
+}
+
+impl Suspects {
+    pub(crate) fn new(partitions: usize) -> Self {
+        Self { heads: Mutex::new(vec![None; partitions]), changed: Notify::new() }
+    }
+
+    /// A partition's first suspect is due then.
+    pub(crate) fn note(&self, partition: usize, head: Option<Instant>) {
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = heads[partition] != head;
+        heads[partition] = head;
+        if news && head.is_some() {
+            self.changed.notify_one();
+        }
+    }
+
+    fn first(&self) -> Option<(Instant, usize)> {
+        let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = |(index, head): (usize, &Option<Instant>)| head.map(|at| (at, index));
+        heads.iter().enumerate().filter_map(due).min()
+    }
+
+    /// Until it is asked to stop; a claim on its way is finished first.
+    pub(crate) async fn run(&self, core: &Core, lanes: &[Lane], starter: &Starter, mut stopped: Stopped) {
+        let one = Arc::new(Semaphore::new(1));
+        let next = async || (one.clone().acquire_owned().await.ok(), self.next().await);
+        loop {
+            let (alone, partition) = tokio::select! {
+                biased;
+                () = stopped.asked() => return,
+                next = next() => next,
+            };
+            let desk = &core.desks[partition];
+            let ask = Ask { index: Index::Solo, lane: lanes[partition], limit: 1 };
+            let taken = take(&*core.store, desk, ask).await;
+            let reading = taken.reading;
+            let next = taken.claimed.heads.solo.map(|ms| reading.when(ms));
+            self.note(partition, next.filter(|_| taken.claimed.paused.is_none()));
+            if let Some(ms) = taken.claimed.heads.due {
+                desk.alarm.head(ms);
+            }
+            let mut alone = alone;
+            // At most one timer was asked for, so there is a place for each.
+            let jobs = taken.into_jobs(desk, Source::Sweep, || Place::Alone(alone.take()));
+            starter.hold(jobs.into_iter());
+        }
+    }
+
+    /// The partition whose first suspect is due.
+    async fn next(&self) -> usize {
+        loop {
+            match self.first() {
+                Some((at, partition)) if at <= Instant::now() => return partition,
+                Some((at, _)) => tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One claim, answered at last, and turned into jobs.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::{debug, error, warn};
+
+use crate::calls::Waits;
+use crate::dispatch::{Job, LeaseWatch, Place};
+use crate::error::Error;
+use crate::id::{Lane, Token};
+use crate::lapse::Source;
+use crate::listener::Desk;
+use crate::store::record::{Reason, Record, State};
+use crate::store::{Claim, Claimed, ClaimedTimer, End, Held, Index, Store};
+use crate::time::{Reading, ms_ceil};
+
+/// Records of one claim, in bytes: reading stops there.
+const CLAIM_BYTES: usize = 1 << 20;
+
+/// What a claimer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) index: Index,
+    pub(super) lane: Lane,
+    pub(super) limit: usize,
+}
+
+/// The answer to a claim, and when it was asked and answered.
+pub(super) struct Taken {
+    pub(super) claimed: Claimed,
+    pub(super) token: Token,
+    pub(super) since: Instant,
+    pub(super) reading: Reading,
+}
+
+/// Claims until there is an answer: what an unanswered claim has taken would
+/// otherwise lie until its lease is over.
+pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask) -> Taken {
+    let shape = &desk.topic.shape;
+    let mut call = Claim {
+        index: ask.index,
+        lane: ask.lane,
+        token: Token::random(),
+        repeat: false,
+        limit: ask.limit,
+        bytes: CLAIM_BYTES,
+        lookahead_ms: if ask.index == Index::Due { ms_ceil(shape.lookahead) } else { 0 },
+        lease_ms: ms_ceil(shape.lease),
+        letters: shape.letters,
+    };
+    let mut waits = Waits::default();
+    let mut complaint = None;
+    loop {
+        let since = Instant::now();
+        match store.claim(&desk.at, call).await {
+            Ok(claimed) => {
+                let reading = Reading::now(claimed.stamp);
+                count(desk, &claimed);
+                return Taken { claimed, token: call.token, since, reading };
+            }
+            Err(reason) => {
+                call.repeat |= reason.maybe_done();
+                complain(desk, &reason, &mut complaint);
+                tokio::time::sleep(waits.next()).await;
+            }
+        }
+    }
+}
+
+/// Says why nothing can be claimed, once for each reason.
+fn complain(desk: &Desk, reason: &Error, said: &mut Option<String>) {
+    let text = reason.to_string();
+    if said.as_ref() == Some(&text) {
+        return;
+    }
+    let topic = &desk.topic.shape.name;
+    if reason.needs_operator() {
+        error!(%topic, partition = desk.at.index, error = %reason, "the partition is parked until this is mended");
+    } else {
+        warn!(%topic, partition = desk.at.index, error = %reason, "cannot claim; trying again");
+    }
+    desk.topic.stats.claim_errors.add(1);
+    *said = Some(text);
+}
+
+fn count(desk: &Desk, claimed: &Claimed) {
+    let stats = &desk.topic.stats;
+    stats.claims.add(1);
+    stats.empty_claims.add(usize::from(claimed.timers.is_empty()));
+    stats.claimed.add(claimed.timers.len());
+    let topic = &desk.topic.shape.name;
+    if claimed.orphans > 0 {
+        stats.orphans.add_u64(claimed.orphans);
+        warn!(%topic, count = claimed.orphans, "index entries without a record were removed: was something deleted?");
+    }
+    if claimed.parked > 0 {
+        stats.parked.add_u64(claimed.parked);
+        warn!(%topic, count = claimed.parked, "records of a newer keylapse were put off by a minute: update this program");
+    }
+    if claimed.buried > 0 {
+        stats.dead.add_u64(claimed.buried);
+        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost their lease four times");
+    }
+    if claimed.trimmed > 0 {
+        stats.trimmed.add_u64(claimed.trimmed);
+        error!(%topic, count = claimed.trimmed, "dead letters were trimmed: more than the topic keeps");
+    }
+}
+
+impl Taken {
+    /// Registers what was taken and makes it ready to start.
+    pub(super) fn into_jobs(
+        self,
+        desk: &Arc<Desk>,
+        source: Source,
+        mut place: impl FnMut() -> Place,
+    ) -> Vec<(Instant, Job)> {
+        let Self { claimed, token, since, reading } = self;
+        let mut jobs = Vec::with_capacity(claimed.timers.len());
+        for timer in claimed.timers {
+            let held = Held { key: timer.key.clone(), token };
+            match decode(timer, token) {
+                Some((record, state)) => {
+                    let watch = Arc::new(LeaseWatch::default());
+                    let job = Job {
+                        desk: desk.clone(),
+                        held,
+                        record,
+                        state,
+                        watch,
+                        reading,
+                        source,
+                        place: place(),
+                    };
+                    jobs.push((reading.when(job.deadline()), job));
+                }
+                None => bury(desk, held),
+            }
+        }
+        desk.flights.board(jobs.iter().map(|(_, job)| (job.held.clone(), job.watch.clone())), since);
+        jobs
+    }
+}
+
+fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
+    let record = Record::decode(timer.record).ok()?;
+    let state = match timer.state {
+        None => State::first(token),
+        Some(bytes) => State::decode(bytes).ok()?,
+    };
+    Some((record, state))
+}
+
+/// The script lets nothing unreadable through; should a byte differ after all,
+/// the timer is not lost.
+fn bury(desk: &Arc<Desk>, held: Held) {
+    debug!(topic = %desk.topic.shape.name, "a claimed record cannot be read");
+    let end = End::Dead { reason: Reason::Unreadable, history: bytes::Bytes::new() };
+    desk.flights.board([(held.clone(), Arc::default())].into_iter(), Instant::now());
+    desk.end(held, end);
+}

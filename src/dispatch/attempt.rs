@@ -1,0 +1,161 @@
+//! One attempt: the handler, within its timeout and its lease.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tracing::{Instrument, debug, info_span, warn};
+
+use super::LeaseWatch;
+use crate::escape::Escaped;
+use crate::handler::Attempt;
+use crate::lapse::{About, Source};
+use crate::listener::Desk;
+use crate::settle::{Before, Verdict};
+use crate::store::Held;
+use crate::store::record::{Record, State};
+use crate::time::Reading;
+
+/// How long a handler may go on after its lease was lost, to notice it.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// A claimed timer, ready to be run.
+pub(crate) struct Job {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) held: Held,
+    pub(crate) record: Record,
+    pub(crate) state: State,
+    pub(crate) watch: Arc<LeaseWatch>,
+    pub(crate) reading: Reading,
+    pub(crate) source: Source,
+    /// Kept until the attempt has ended.
+    pub(crate) place: Place,
+}
+
+/// A place among those that run at a time; given back when dropped.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// One of the ordinary places.
+    Ordinary(Arc<Desk>),
+    /// The one place of suspects.
+    Alone(#[allow(dead_code)] Option<OwnedSemaphorePermit>), // held, never read
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Self::Ordinary(desk) = self {
+            desk.places.give_back(desk.topic.index, 1);
+        }
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({})", Escaped(&self.held.key))
+    }
+}
+
+impl Job {
+    /// The present deadline, in ms.
+    pub(crate) fn deadline(&self) -> u64 {
+        if self.state.deadline > 0 { self.state.deadline } else { self.record.deadline }
+    }
+
+    /// Runs the attempt and hands over how it ended.
+    pub(crate) async fn run(self) {
+        if self.watch.is_lost() {
+            return;
+        }
+        let stats = &self.desk.topic.stats;
+        stats.started(self.source, self.state.lost > 0);
+        let (verdict, before) = (self.attempt().await, self.before());
+        let Self { desk, held, place, .. } = self;
+        drop(place);
+        match verdict {
+            Some(verdict) if desk.flights.holds(&held) => desk.settle(held, verdict, before),
+            _ => desk.topic.stats.fenced.add(1),
+        }
+    }
+
+    fn before(&self) -> Before {
+        Before {
+            attempt: self.state.attempt,
+            snoozes: self.state.snoozes,
+            history: self.state.history.clone(),
+            first_deadline: self.record.deadline,
+            ended: self.reading.at(Instant::now()).ms(),
+        }
+    }
+
+    /// How the attempt ended; `None` if it was not ours any more.
+    async fn attempt(&self) -> Option<Verdict> {
+        let about = Arc::new(self.about());
+        let span = info_span!(
+            "lapse",
+            topic = %self.desk.topic.shape.name,
+            key = %Escaped(&self.held.key),
+            attempt = about.attempt,
+            source = about.source.as_str(),
+            lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
+        );
+        let handler = self.desk.topic.handler.clone();
+        let attempt = match handler.start(about, self.record.payload.clone()) {
+            Ok(attempt) => attempt,
+            Err(error) => {
+                span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
+                return Some(Verdict::Undecodable(error.to_string()));
+            }
+        };
+        self.supervise(attempt).instrument(span).await
+    }
+
+    async fn supervise(&self, attempt: Attempt) -> Option<Verdict> {
+        let timeout = self.desk.topic.shape.timeout;
+        let attempt = tokio::time::timeout(timeout, AssertUnwindSafe(attempt).catch_unwind());
+        let parting = async {
+            self.watch.lost().await;
+            tokio::time::sleep(PARTING).await;
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = attempt => ended,
+            () = parting => {
+                debug!("lease lost: the handler was stopped");
+                return None;
+            }
+        };
+        Some(match ended {
+            Ok(Ok(result)) => Verdict::from(result),
+            Ok(Err(panic)) => Verdict::failed("panic", message(&*panic).to_owned()),
+            Err(_) => Verdict::failed("timeout", format!("no end within {timeout:?}")),
+        })
+    }
+
+    fn about(&self) -> About {
+        let topic = &self.desk.topic;
+        let now = self.reading.at(Instant::now());
+        let late = now.0.saturating_sub(self.deadline().saturating_mul(1000));
+        About {
+            key: self.held.key.clone(),
+            captures: topic.shape.pattern.matches(&self.held.key),
+            arming: self.record.arming,
+            attempt: self.state.attempt,
+            max_attempts: topic.shape.attempts(),
+            deadline: self.deadline(),
+            lateness: Duration::from_micros(late),
+            source: self.source,
+            recovered: self.state.lost > 0,
+            history: crate::store::record::History::decode(&self.state.history).0,
+            lease: self.watch.clone(),
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
+}

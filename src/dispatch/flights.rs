@@ -1,0 +1,182 @@
+//! What this listener holds of one partition, from claim to settlement.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::store::Held;
+
+/// Tells a handler that its timer is no longer ours.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseWatch {
+    lost: AtomicBool,
+    gone: Notify,
+}
+
+impl LeaseWatch {
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn lost(&self) {
+        // Created before the check: it then sees every later notification.
+        let gone = self.gone.notified();
+        if !self.is_lost() {
+            gone.await;
+        }
+    }
+
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.gone.notify_waiters();
+    }
+}
+
+/// The timers that this listener holds, by key and token.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    held: Mutex<HashMap<Held, Flight>>,
+    emptied: Notify,
+}
+
+#[derive(Debug)]
+struct Flight {
+    watch: Arc<LeaseWatch>,
+    /// When the request that last extended the lease was sent. Counting from
+    /// its start, a slow answer cannot stretch our trust.
+    extended: Instant,
+}
+
+impl Flights {
+    /// Takes claimed timers in.
+    pub(crate) fn board(&self, claimed: impl Iterator<Item = (Held, Arc<LeaseWatch>)>, since: Instant) {
+        let boarded = claimed.map(|(held, watch)| (held, Flight { watch, extended: since }));
+        self.lock().extend(boarded);
+    }
+
+    /// Whether the timer is still ours to settle.
+    pub(crate) fn holds(&self, held: &Held) -> bool {
+        self.lock().contains_key(held)
+    }
+
+    /// Forgets what is settled.
+    pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a Held>) {
+        let mut flights = self.lock();
+        held.for_each(|one| {
+            flights.remove(one);
+        });
+        self.tell_if_empty(&flights);
+    }
+
+    /// Gives a timer up and tells its handler; whether it was ours.
+    pub(crate) fn lose(&self, held: &Held) -> bool {
+        let mut flights = self.lock();
+        let flight = flights.remove(held);
+        self.tell_if_empty(&flights);
+        drop(flights);
+        flight.map(|flight| flight.watch.lose()).is_some()
+    }
+
+    /// Gives everything up, to be handed back.
+    pub(crate) fn surrender(&self) -> Vec<Held> {
+        let flights = std::mem::take(&mut *self.lock());
+        self.emptied.notify_waiters();
+        flights
+            .into_iter()
+            .map(|(held, flight)| {
+                flight.watch.lose();
+                held
+            })
+            .collect()
+    }
+
+    /// What was last extended before `when`.
+    pub(crate) fn extended_before(&self, when: Instant) -> Vec<Held> {
+        let flights = self.lock();
+        flights.iter().filter(|(_, flight)| flight.extended < when).map(|(held, _)| held.clone()).collect()
+    }
+
+    /// Notes extended leases.
+    pub(crate) fn extended<'a>(&self, held: impl Iterator<Item = &'a Held>, since: Instant) {
+        let mut flights = self.lock();
+        for one in held {
+            if let Some(flight) = flights.get_mut(one) {
+                flight.extended = since;
+            }
+        }
+    }
+
+    /// Gives up what has not been extended for `trust`; how many that were.
+    pub(crate) fn distrust(&self, trust: Duration) -> usize {
+        let Some(when) = Instant::now().checked_sub(trust) else { return 0 };
+        self.extended_before(when).iter().filter(|held| self.lose(held)).count()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns once nothing is held.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn tell_if_empty(&self, flights: &HashMap<Held, Flight>) {
+        if flights.is_empty() {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Held, Flight>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Token;
+    use bytes::Bytes;
+
+    fn held(key: &'static str) -> Held {
+        Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
+    }
+
+    fn boarded(flights: &Flights, key: &'static str) -> Arc<LeaseWatch> {
+        let watch = Arc::new(LeaseWatch::default());
+        flights.board([(held(key), watch.clone())].into_iter(), Instant::now());
+        watch
+    }
+
+    #[tokio::test]
+    async fn a_lost_flight_tells_its_handler_once_and_for_all() {
+        let flights = Flights::default();
+        let watch = boarded(&flights, "a");
+        assert!(!watch.is_lost());
+        assert!(flights.lose(&held("a")));
+        assert!(!flights.lose(&held("a")));
+        watch.lost().await;
+        watch.lost().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trust_ends_by_itself_unless_extended() {
+        let flights = Flights::default();
+        let (lost, kept) = (boarded(&flights, "lost"), boarded(&flights, "kept"));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        flights.extended([held("kept")].iter(), Instant::now());
+        assert_eq!(flights.distrust(Duration::from_secs(1)), 1);
+        assert!(lost.is_lost() && !kept.is_lost());
+        assert!(flights.holds(&held("kept")));
+    }
+}

@@ -1,0 +1,121 @@
+//! What a handler can say at the end of an attempt.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The attempt went well.
+///
+/// What most handlers return: `Ok(Done)`. Others return an [`Outcome`], or `()`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done;
+
+/// How an attempt that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The timer is finished.
+    Done,
+    /// Finished, and to run again after this long, as a new arming whose
+    /// attempts start over: a recurring timer.
+    Again(Duration),
+    /// Not now: the same attempt again after this long. Uses up no attempt, but
+    /// a topic limits how often a timer can be snoozed.
+    Snooze(Duration),
+    /// Finished without having done anything; counted apart.
+    Drop,
+}
+
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
+impl From<Done> for Outcome {
+    fn from(Done: Done) -> Self {
+        Self::Done
+    }
+}
+
+/// Why an attempt failed, and whether there is to be another.
+///
+/// Any error becomes a failure through `?` and is retried by the topic's
+/// policy. Its text is kept, cut to 512 bytes, in the timer's history and its
+/// dead letter: do not put secrets there.
+///
+/// ```
+/// use std::time::Duration;
+/// use keylapse::{Done, Failure, Lapse};
+///
+/// async fn notify(lapse: Lapse<String>) -> Result<Done, Failure> {
+///     let url = lapse.payload();
+///     if !url.starts_with("https://") {
+///         return Err(Failure::dead("not an https address")); // never again
+///     }
+///     let port: u16 = url.rsplit(':').next().unwrap_or("443").parse()?; // by policy
+///     if port < 1024 {
+///         return Err(Failure::retry_after(Duration::from_secs(5), "busy"));
+///     }
+///     Ok(Done)
+/// }
+/// ```
+pub struct Failure {
+    pub(crate) then: Then,
+    pub(crate) error: String,
+}
+
+/// What is to follow a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    ByPolicy,
+    After(Duration),
+    Dead,
+}
+
+impl Failure {
+    /// Retried by the topic's policy.
+    pub fn retry(error: impl fmt::Display) -> Self {
+        Self { then: Then::ByPolicy, error: error.to_string() }
+    }
+
+    /// Retried after this long, if the policy allows another attempt.
+    pub fn retry_after(delay: Duration, error: impl fmt::Display) -> Self {
+        Self { then: Then::After(delay), error: error.to_string() }
+    }
+
+    /// Permanent: the timer ends in the dead letters.
+    pub fn dead(error: impl fmt::Display) -> Self {
+        Self { then: Then::Dead, error: error.to_string() }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Failure({:?}: {})", self.then, self.error)
+    }
+}
+
+/// `Failure` itself is no [`std::error::Error`], or this could not exist.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self { then: Then::ByPolicy, error: text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_causes() {
+        let error = crate::Error::invalid("outer");
+        assert_eq!(Failure::from(error).error, "outer");
+    }
+}

@@ -1,0 +1,96 @@
+//! A key, taken apart.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::excerpt::Excerpt;
+use super::segment::SEPARATOR;
+use super::{Capture, Pattern, Takes, segment};
+
+/// A key that matched a pattern, and the parts of it that the pattern names.
+///
+/// It owns what it needs and can be kept, sent and cloned cheaply. A capture is a segment, so its
+/// place in the key follows from its place in the pattern, and nothing else is stored.
+///
+/// ```
+/// let pattern = keylapse::Pattern::new("app:{region}:{id}")?;
+/// let captures = pattern.matches(b"app:eu:\xff").ok_or("no match")?;
+///
+/// assert_eq!(captures.get_str("region"), Some("eu"));
+/// assert_eq!(captures.get("id"), Some(&b"\xff"[..]));
+/// assert_eq!(captures.get_str("id"), None); // not UTF-8
+/// assert!(captures.iter().eq([("region", &b"eu"[..]), ("id", &b"\xff"[..])]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Captures {
+    pattern: Pattern,
+    key: Arc<[u8]>,
+}
+
+impl Captures {
+    /// The key must match the pattern.
+    pub(super) fn of_matching(pattern: Pattern, key: &[u8]) -> Self {
+        debug_assert!(pattern.is_match(key));
+        Self { pattern, key: key.into() }
+    }
+
+    /// The whole key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The pattern that it matched.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// What the capture of this name took; `None` if the pattern has no such name.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        let (at, capture) = self.pattern.captures().find(|(_, capture)| capture.name == name)?;
+        self.slice(at, capture)
+    }
+
+    /// As [`get`](Self::get); `None` also if it is not UTF-8.
+    pub fn get_str(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(|bytes| str::from_utf8(bytes).ok())
+    }
+
+    /// What the capture of this number took, counted from 0 on the left.
+    ///
+    /// ```
+    /// let pattern = keylapse::Pattern::new("app:{region}:x:{id}")?;
+    /// let captures = pattern.matches(b"app:eu:x:7").ok_or("no match")?;
+    /// assert_eq!(captures.get_index(1), Some(&b"7"[..]));
+    /// assert_eq!(captures.get_index(2), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_index(&self, index: usize) -> Option<&[u8]> {
+        let (at, capture) = self.pattern.captures().nth(index)?;
+        self.slice(at, capture)
+    }
+
+    /// Names and what they took, from left to right. What is yielded goes back into
+    /// [`Pattern::build`] to give the same key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let captures = self.pattern.captures();
+        captures.filter_map(|(at, capture)| Some((&*capture.name, self.slice(at, capture)?)))
+    }
+
+    fn slice(&self, at: usize, capture: &Capture) -> Option<&[u8]> {
+        match capture.takes {
+            Takes::Rest => self.key.splitn(at + 1, |&byte| byte == SEPARATOR).nth(at),
+            Takes::One | Takes::Matching(_) => segment::split(&self.key).nth(at),
+        }
+    }
+}
+
+impl fmt::Debug for Captures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (name, value) in self.iter() {
+            map.entry(&name, &format_args!("`{}`", Excerpt(value)));
+        }
+        map.finish()
+    }
+}

@@ -1,0 +1,162 @@
+//! Which pattern wins, and which two cannot stand together.
+
+use super::pattern;
+use crate::pattern::overlap::Overlap;
+use crate::pattern::{PatternConflict, Router};
+
+fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
+    let mut router = Router::new();
+    for source in sources {
+        router.insert(pattern(source), *source)?;
+    }
+    Ok(router)
+}
+
+#[test]
+fn the_first_difference_from_the_left_decides() {
+    let sources = [
+        "{all..}",
+        "{a}:{b}:{c}",
+        "{a:[a-z]+}:{b}:{c}",
+        "app:{r..}",
+        "app:{b}:{c}",
+        "app:{b}:x",
+        "app:{b:[a-z]+}:{c}",
+        "app:order:{r..}",
+        "app:order:{id}",
+        "app:order:{id:[0-9]+}",
+        "app:order:7",
+    ];
+    let table: [(&[u8], &str); 11] = [
+        (b"app:order:7", "app:order:7"),
+        (b"app:order:8", "app:order:{id:[0-9]+}"),
+        (b"app:order:x", "app:order:{id}"),
+        (b"app:order:8:y", "app:order:{r..}"),
+        (b"app:user:x", "app:{b:[a-z]+}:{c}"),
+        (b"app:USER:x", "app:{b}:x"),
+        (b"app:USER:y", "app:{b}:{c}"),
+        (b"app:user", "app:{r..}"),
+        (b"web:user:x", "{a:[a-z]+}:{b}:{c}"),
+        (b"WEB:user:x", "{a}:{b}:{c}"),
+        (b"\xff", "{all..}"),
+    ];
+    let router = router(&sources).expect("no conflict");
+    for (key, winner) in table {
+        let (found, value) = router.route(key).expect("a route");
+        assert_eq!((found.as_str(), *value), (winner, winner), "{}", key.escape_ascii());
+    }
+    assert_eq!(router.len(), sources.len());
+    assert!(router.iter().map(|(_, value)| *value).eq(sources));
+    for key in [&b""[..], b":", b"a::b", b"app:order:"] {
+        assert!(router.route(key).is_none());
+    }
+}
+
+#[test]
+fn two_regexes_at_one_place_leave_the_choice_to_what_follows() {
+    let sources = ["{a:[0-9]+}:{b}", "{a:[0-9a]+}:x"];
+    for sources in [sources, [sources[1], sources[0]]] {
+        let router = router(&sources).expect("no conflict");
+        assert_eq!(router.route(b"1:x").map(|(_, v)| *v), Some("{a:[0-9a]+}:x"));
+        assert_eq!(router.route(b"1:y").map(|(_, v)| *v), Some("{a:[0-9]+}:{b}"));
+    }
+}
+
+#[test]
+fn conflicts_show_a_common_key() {
+    let table: [(&str, &str, &[u8]); 9] = [
+        ("a:b", "a:b", b"a:b"),
+        ("{{}}", "{{}}", b"{}"),
+        ("a:{x}", "a:{y}", b"a:0"),
+        ("a:{x}:b:{y..}", "a:{y}:b:{x..}", b"a:0:b:0"),
+        ("{x:[0-9]+}", "{x:[0-9]{3}}", b"000"),
+        ("{x:[a-f]+}", "{x:[e-z]+}", b"e"),
+        ("{x:(ab)+}", "{x:(aba|b)+}", b"abab"),
+        ("{x:.*q}", "{x:w.*}", b"wq"),
+        (r"{x:\PL}", r"{x:\x00|\n}", b"\0"),
+    ];
+    for (one, two, witness) in table {
+        let conflict = router(&[one, two]).err();
+        let found = conflict.as_ref().and_then(PatternConflict::witness);
+        assert_eq!(found, Some(witness), "{one} {two}: {conflict:?}");
+    }
+}
+
+#[test]
+fn disjoint_patterns_of_one_shape_stand_together() {
+    let table = [
+        ("a:{x}", "b:{x}"),
+        ("{x}:a", "{x}:b"),
+        ("{x:[0-9]+}", "{x:[a-z]+}"),
+        ("{x:[0-9]{2}}", "{x:[0-9]{3}}"),
+        ("{x:(aa)+}", "{x:a(aa)*}"),
+        ("{x:(ab)+}", "{x:(ba)+}"),
+        ("{x:[^a].*}", "{x:a.*}"),
+        // Their only common matches are not segments.
+        ("{x:a*}", "{x:b*}"),
+        ("{x:a?:?}", "{x:b?:?}"),
+        // The first position does not tell them apart, the second does.
+        ("{x:a+}:{y:b}", "{x:aa}:{y:c}"),
+    ];
+    for (one, two) in table {
+        assert!(router(&[one, two]).is_ok(), "{one} {two}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_a_conflict() {
+    for regex in [r"\w{1,8}", r"\bx.*", "(?:a|b)*a(?:a|b){16}"] {
+        let source = format!("a:{{x:{regex}}}");
+        let mut router = Router::new();
+        router.insert(pattern(&source), ()).expect("first");
+        router.insert(pattern("b:{x:[0-9]+}"), ()).expect("other literal");
+        let conflict = router.insert(pattern("a:{x:[0-9]+}"), ()).expect_err("undecided");
+        assert_eq!(conflict.witness(), None);
+        assert!(conflict.to_string().contains("too complex to be compared"));
+        assert_eq!(router.len(), 2);
+    }
+}
+
+#[test]
+fn overlap_of_different_shapes() {
+    let table: [(&str, &str, Option<&[u8]>); 11] = [
+        ("a:{x}", "a:b", Some(b"a:b")),
+        ("a:{x:[0-9]}", "a:b", None),
+        ("a:{x:[0-9]}", "{y}:{z}", Some(b"a:0")),
+        ("a:{x..}", "a:b:{y:[c-d]}:{z}", Some(b"a:b:c:0")),
+        ("a:{x..}", "a", None),
+        ("a:{x..}", "b:c", None),
+        ("a:{x..}", "a:{y..}", Some(b"a:0")),
+        ("a:{x..}", "a:{y}:{z..}", Some(b"a:0:0")),
+        ("{x..}", "a:b:c", Some(b"a:b:c")),
+        ("a:{x}", "a:{x}:{y}", None),
+        ("{x}", "a:b", None),
+    ];
+    for (one, two, witness) in table {
+        let expected = witness.map_or(Overlap::Disjoint, |key| Overlap::Witness(key.to_vec()));
+        assert_eq!(pattern(one).overlap(&pattern(two)), expected, "{one} {two}");
+        assert_eq!(pattern(two).overlap(&pattern(one)), expected, "{two} {one}");
+    }
+}
+
+#[test]
+fn conflict_messages_are_one_line() {
+    let conflict = router(&["a:{x:\\n+}", "a:{x:\\s}"]).expect_err("both match a newline");
+    let message = conflict.to_string();
+    assert!(message.contains(r"`a:{x:\n+}` and `a:{x:\s}`"), "{message}");
+    assert!(message.contains(r"the key `a:\n`"), "{message}");
+    assert!(!message.contains(char::is_control));
+}
+
+#[test]
+fn thousands_of_patterns() {
+    let mut router = Router::new();
+    for n in 0..3000 {
+        router.insert(pattern(&format!("app:kind{n}:{{id}}")), n).expect("all different");
+    }
+    for n in [0, 1234, 2999] {
+        let key = format!("app:kind{n}:7");
+        assert_eq!(router.route(key.as_bytes()).map(|(_, value)| *value), Some(n));
+    }
+    assert!(router.route(b"app:kind3000:7").is_none());
+}

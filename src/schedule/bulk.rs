@@ -1,0 +1,211 @@
+//! Arming many timers, in bounded batches that overlap.
+
+use std::collections::HashSet;
+use std::future::IntoFuture;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use super::arm::new_timer;
+use super::{Arming, KeyArgs, Schedule};
+use crate::calls::persist;
+use crate::error::Result;
+use crate::store::keys::Partition;
+use crate::store::{Arm, MAX_BATCH, NewTimer};
+use crate::time::When;
+use crate::topic::{Shape, Topic};
+
+/// Timers in one call.
+const BATCH: usize = 250;
+/// Payload bytes in one call, roughly.
+const BATCH_BYTES: usize = 1 << 20;
+/// Calls on their way at a time.
+const IN_FLIGHT: usize = 8;
+
+const _: () = assert!(BATCH <= MAX_BATCH);
+
+/// One of many timers to be armed.
+#[derive(Clone, Debug)]
+pub struct NewArm<K, T> {
+    /// What names it: captures in their order, or a whole key.
+    pub key: K,
+    /// When it is due.
+    pub when: When,
+    /// What the handler gets.
+    pub payload: T,
+}
+
+impl<K, T> NewArm<K, T> {
+    /// A timer to be armed.
+    pub fn new(key: K, when: impl Into<When>, payload: T) -> Self {
+        Self { key, when: when.into(), payload }
+    }
+}
+
+/// Many arms, about to be made: set options, then `.await` them.
+#[derive(Debug)]
+#[must_use = "nothing is armed until the request is awaited"]
+pub struct ArmManyRequest<'a> {
+    schedule: &'a Schedule,
+    shape: &'a Shape,
+    timers: Vec<Result<NewTimer>>,
+    only_if_absent: bool,
+}
+
+impl Schedule {
+    /// Arms many timers, in batches of 250 of which eight are on their way at a
+    /// time. The answers come in the order of the arms, each with its own
+    /// result: one that fails does not keep the others from being armed. Of a
+    /// key that is named twice the later arm comes later.
+    ///
+    /// # Errors
+    /// As a whole only when the topic cannot be agreed on with Redis.
+    pub fn arm_many<'a, K: KeyArgs, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        arms: impl IntoIterator<Item = NewArm<K, T>>,
+    ) -> ArmManyRequest<'a> {
+        let timers = arms.into_iter().map(|arm| new_timer(topic, &arm.key, arm.when, &arm.payload)).collect();
+        ArmManyRequest { schedule: self, shape: &topic.shape, timers, only_if_absent: false }
+    }
+}
+
+impl ArmManyRequest<'_> {
+    /// Leaves existing timers alone.
+    pub fn only_if_absent(mut self) -> Self {
+        self.only_if_absent = true;
+        self
+    }
+
+    async fn send(self) -> Result<Vec<Result<Arming>>> {
+        let Self { schedule, shape, timers, only_if_absent } = self;
+        let partitions = schedule.partitions(shape).await?;
+        let mut results: Vec<Option<Result<Arming>>> = Vec::new();
+        let mut plan = Plan::new(shape, partitions.len());
+        for (place, timer) in timers.into_iter().enumerate() {
+            results.push(None);
+            match timer {
+                Ok(timer) => plan.add(place, timer),
+                Err(error) => results[place] = Some(Err(error)),
+            }
+        }
+        // Waves are awaited one after the other: only what names a key again
+        // is in a later one.
+        for wave in plan.into_waves() {
+            let mut running = FuturesUnordered::new();
+            let mut batches = wave.into_iter();
+            loop {
+                while running.len() < IN_FLIGHT {
+                    let Some(batch) = batches.next() else { break };
+                    let at = &partitions[batch.partition];
+                    running.push(schedule.arm_batch(shape, at, batch.timers, only_if_absent));
+                }
+                let Some(answered) = running.next().await else { break };
+                answered.into_iter().for_each(|(place, result)| results[place] = Some(result));
+            }
+        }
+        Ok(results.into_iter().flatten().collect())
+    }
+}
+
+impl<'a> IntoFuture for ArmManyRequest<'a> {
+    type Output = Result<Vec<Result<Arming>>>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.send().boxed()
+    }
+}
+
+impl Schedule {
+    async fn arm_batch(
+        &self,
+        shape: &Shape,
+        at: &Partition,
+        batch: Vec<(usize, NewTimer)>,
+        only_if_absent: bool,
+    ) -> Vec<(usize, Result<Arming>)> {
+        let (places, timers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let call = |repeat| self.store.arm(at, Arm { timers: &timers, only_if_absent, repeat });
+        let replies = match persist(self.patience, call).await {
+            Ok(replies) => replies.value,
+            Err(error) => {
+                let failed =
+                    |(place, timer): (usize, &NewTimer)| (place, Err(error.clone().at_key(&timer.key)));
+                return places.into_iter().zip(&timers).map(failed).collect();
+            }
+        };
+        let mut armings: Vec<_> =
+            timers.iter().zip(replies).map(|(timer, reply)| Arming::new(reply, timer.arming)).collect();
+        let mut armed: Vec<_> = timers.iter().map(|timer| &timer.key).zip(&mut armings).collect();
+        self.set_triggers(shape, &mut armed).await;
+        places.into_iter().zip(armings.into_iter().map(Ok)).collect()
+    }
+}
+
+/// Which timers go together.
+struct Plan<'a> {
+    shape: &'a Shape,
+    waves: Vec<Wave>,
+}
+
+struct Wave {
+    keys: HashSet<bytes::Bytes>,
+    full: Vec<Batch>,
+    open: Vec<Batch>,
+}
+
+struct Batch {
+    partition: usize,
+    timers: Vec<(usize, NewTimer)>,
+    bytes: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn new(shape: &'a Shape, partitions: usize) -> Self {
+        Self { shape, waves: vec![Wave::new(partitions)] }
+    }
+
+    /// Into the first wave after the last that names its key: a call must not
+    /// name a key twice, and calls of one wave overtake each other.
+    fn add(&mut self, place: usize, timer: NewTimer) {
+        let after =
+            self.waves.iter().rposition(|wave| wave.keys.contains(&timer.key)).map_or(0, |last| last + 1);
+        let partition = self.shape.partition_of(&timer.key);
+        if after == self.waves.len() {
+            let partitions = self.waves[0].open.len();
+            self.waves.push(Wave::new(partitions));
+        }
+        self.waves[after].add(partition, place, timer);
+    }
+
+    fn into_waves(self) -> impl Iterator<Item = Vec<Batch>> {
+        self.waves.into_iter().map(|wave| {
+            let rest = wave.open.into_iter().filter(|batch| !batch.timers.is_empty());
+            wave.full.into_iter().chain(rest).collect()
+        })
+    }
+}
+
+impl Wave {
+    fn new(partitions: usize) -> Self {
+        Self { keys: HashSet::new(), full: Vec::new(), open: (0..partitions).map(Batch::new).collect() }
+    }
+
+    fn add(&mut self, partition: usize, place: usize, timer: NewTimer) {
+        self.keys.insert(timer.key.clone());
+        let batch = &mut self.open[partition];
+        batch.bytes += timer.payload.len() + timer.key.len();
+        batch.timers.push((place, timer));
+        if batch.timers.len() >= BATCH || batch.bytes >= BATCH_BYTES {
+            self.full.push(std::mem::replace(batch, Batch::new(partition)));
+        }
+    }
+}
+
+impl Batch {
+    fn new(partition: usize) -> Self {
+        Self { partition, timers: Vec::new(), bytes: 0 }
+    }
+}

@@ -1,0 +1,83 @@
+//! Looking a timer up.
+
+use std::time::SystemTime;
+
+use super::Schedule;
+use super::key::{KeyArgs, key_of};
+use crate::calls::persist;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::ArmingId;
+use crate::store::Look;
+use crate::store::record::{Failed, History, Record, State};
+use crate::time::system_time;
+use crate::topic::Topic;
+
+/// A timer, as it stood a moment ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timer<T> {
+    /// The arming.
+    pub arming: ArmingId,
+    /// What it is doing.
+    pub phase: Phase,
+    /// The attempt that runs or is to come, from 1.
+    pub attempt: u32,
+    /// What the handler gets.
+    pub payload: T,
+    /// The failed attempts, at most ten, oldest first.
+    pub history: Vec<Failed>,
+    /// Whether it has lost leases and waits for its turn alone.
+    pub suspect: bool,
+    /// When the arming kept behind it is due, if there is one.
+    pub next: Option<SystemTime>,
+}
+
+/// What a timer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// It is due then, by the server's clock.
+    Waiting(SystemTime),
+    /// An attempt is running, under a lease until then.
+    Running(SystemTime),
+    /// It has no place in the index, and waits for the slow repair.
+    Lost,
+}
+
+impl Schedule {
+    /// Looks a timer up; `None` if there is none.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses, or the record is not of
+    /// the topic's type or of a newer version.
+    pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
+        let key = key_of(&topic.shape, &key)?;
+        let at = self.partition_of(&topic.shape, &key).await?;
+        let look = persist(self.patience, |_| self.store.look(&at, &key)).await;
+        let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
+        read(topic, look).map(Some).map_err(|error| error.at_key(&key))
+    }
+}
+
+fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
+    let unreadable =
+        |_| Error::new(ErrorKind::WireVersion, "the record is broken, or was made by a newer keylapse");
+    let record = Record::decode(look.record).map_err(unreadable)?;
+    let state = look.state.map(State::decode).transpose().map_err(unreadable)?;
+    let next = look.next.map(Record::decode).transpose().map_err(unreadable)?;
+    let state = state.unwrap_or_else(|| State::waiting(1));
+    let phase = match look.score.map(system_time) {
+        None => Phase::Lost,
+        Some(at) if state.claimed => Phase::Running(at),
+        Some(at) => Phase::Waiting(at),
+    };
+    Ok(Timer {
+        arming: record.arming,
+        phase,
+        attempt: state.attempt,
+        payload: (topic.codec.decode)(record.payload)?,
+        history: History::decode(&state.history).0,
+        suspect: look.suspect,
+        next: next.map(|next| system_time(next.deadline)),
+    })
+}

@@ -1,0 +1,171 @@
+//! Tells Redis how attempts ended, batch after batch.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tracing::{debug, error, warn};
+
+use super::outbox::Settlement;
+use super::verdict::Decision;
+use crate::calls::persist;
+use crate::error::Result;
+use crate::escape::Escaped;
+use crate::id::ArmingId;
+use crate::listener::Desk;
+use crate::store::record::Reason;
+use crate::store::{End, Held, MAX_BATCH, Settle, SettleReply, Store, Trigger, TriggerReply};
+
+/// The settler of one partition.
+pub(crate) struct Settler {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+impl Settler {
+    /// Until it is dropped.
+    pub(crate) async fn run(self) {
+        loop {
+            let batch = self.desk.outbox.next_batch().await;
+            self.settle(batch).await;
+        }
+    }
+
+    /// Settles everything that waits.
+    pub(crate) async fn flush(&self) {
+        let batch = self.desk.outbox.take();
+        self.settle(batch).await;
+    }
+
+    async fn settle(&self, batch: Vec<Settlement>) {
+        for chunk in batch.chunks(MAX_BATCH) {
+            let (mut acks, mut ends) = (Vec::new(), Vec::new());
+            for Settlement { held, decision } in chunk {
+                match decision {
+                    Decision::Ack => acks.push(held.clone()),
+                    Decision::End(end) => ends.push(Settle { held: held.clone(), end: end.clone() }),
+                }
+            }
+            let mut triggers = Vec::new();
+            self.report(self.ack(&acks, &mut triggers).await, acks.len());
+            self.report(self.end(&ends, &mut triggers).await, ends.len());
+            // Whatever became of them, they are not ours any more.
+            self.desk.flights.settled(chunk.iter().map(|settlement| &settlement.held));
+            self.desk.outbox.settled(chunk);
+            self.set_triggers(&triggers).await;
+        }
+    }
+
+    /// A settlement that cannot be delivered leaves the timer claimed: it runs
+    /// again once the lease is over.
+    fn report(&self, result: Result<()>, count: usize) {
+        if let Err(reason) = result {
+            self.desk.topic.stats.unsettled.add(count);
+            error!(
+                topic = %self.desk.topic.shape.name, count, error = %reason,
+                "attempts ended, but could not be settled: they will run again when their leases end"
+            );
+        }
+    }
+
+    async fn ack(&self, acks: &[Held], triggers: &mut Vec<Trigger>) -> Result<()> {
+        if acks.is_empty() {
+            return Ok(());
+        }
+        let mut repeated = false;
+        let call = |repeat| {
+            repeated |= repeat;
+            self.store.ack(&self.desk.at, acks)
+        };
+        let reply = persist(self.desk.topic.shape.lease, call).await?;
+        for followed in reply.followed {
+            let key = acks.get(followed.place).map(|held| held.key.clone()).unwrap_or_default();
+            triggers.push(trigger(key, 1, (followed.deadline, followed.arming)));
+        }
+        // The repeat of an unanswered ack finds its own work done.
+        if !repeated && !reply.gone.is_empty() {
+            self.desk.topic.stats.gone.add(reply.gone.len());
+            warn!(
+                topic = %self.desk.topic.shape.name, count = reply.gone.len(),
+                "attempts ended after their lease: the timers were cancelled or run again elsewhere"
+            );
+        }
+        Ok(())
+    }
+
+    async fn end(&self, ends: &[Settle], triggers: &mut Vec<Trigger>) -> Result<()> {
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let shape = &self.desk.topic.shape;
+        let mut repeated = false;
+        let call = |repeat| {
+            repeated |= repeat;
+            self.store.settle(&self.desk.at, shape.letters, ends)
+        };
+        let replies = persist(shape.lease, call).await?;
+        for (settle, reply) in ends.iter().zip(replies) {
+            self.note(settle, reply, repeated);
+            let key = settle.held.key.clone();
+            match (&settle.end, reply) {
+                (End::Release, _) | (_, SettleReply::Gone | SettleReply::Settled(None)) => {}
+                (
+                    End::Retry { attempt, .. } | End::Snooze { attempt, .. },
+                    SettleReply::Settled(Some(next)),
+                ) => {
+                    triggers.push(trigger(key, *attempt, next));
+                }
+                (_, SettleReply::Settled(Some(next))) => triggers.push(trigger(key, 1, next)),
+                (_, SettleReply::GaveWay(deadline, arming)) => {
+                    triggers.push(trigger(key, 1, (deadline, arming)))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, settle: &Settle, reply: SettleReply, repeated: bool) {
+        let stats = &self.desk.topic.stats;
+        match (&settle.end, reply) {
+            (_, SettleReply::Gone) if repeated => {}
+            (_, SettleReply::Gone) => stats.gone.add(1),
+            (End::Retry { .. }, SettleReply::GaveWay(..)) => stats.superseded.add(1),
+            (End::Retry { attempt, .. }, _) => {
+                stats.retried.add(1);
+                debug!(topic = %self.desk.topic.shape.name, key = %Escaped(&settle.held.key), attempt, "retry");
+            }
+            (End::Snooze { .. }, _) => stats.snoozed.add(1),
+            (End::Again { .. }, _) => stats.again.add(1),
+            (End::Dead { reason, .. }, _) => self.note_dead(settle, *reason),
+            (End::Release, _) => stats.released.add(1),
+        }
+    }
+
+    fn note_dead(&self, settle: &Settle, reason: Reason) {
+        self.desk.topic.stats.dead.add(1);
+        warn!(
+            topic = %self.desk.topic.shape.name,
+            key = %Escaped(&settle.held.key),
+            reason = reason.as_str(),
+            "dead letter"
+        );
+    }
+
+    /// A missing trigger needs no repair, since the index fires: so a failure
+    /// is only reported.
+    async fn set_triggers(&self, triggers: &[Trigger]) {
+        if triggers.is_empty() || !self.desk.topic.shape.triggers {
+            return;
+        }
+        match self.store.set_triggers(triggers).await {
+            Ok(replies) => {
+                let foreign = replies.iter().filter(|reply| **reply == TriggerReply::Foreign).count();
+                self.desk.topic.stats.foreign_triggers.add(foreign);
+            }
+            Err(error) => debug!(topic = %self.desk.topic.shape.name, %error, "trigger keys not set"),
+        }
+    }
+}
+
+fn trigger(key: Bytes, attempt: u32, (deadline, arming): (u64, ArmingId)) -> Trigger {
+    Trigger { key, deadline, attempt, arming }
+}

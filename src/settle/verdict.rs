@@ -1,0 +1,186 @@
+//! What the end of an attempt leads to: pure decisions.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::id::ArmingId;
+use crate::outcome::{Failure, Outcome, Then};
+use crate::store::End;
+use crate::store::record::{Failed, History, Reason};
+use crate::time::{MAX_DELAY, ms_ceil};
+use crate::topic::Shape;
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Ended(Outcome),
+    Failed { kind: &'static str, then: Then, error: String },
+    Undecodable(String),
+}
+
+/// What was known before it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Before {
+    pub(crate) attempt: u32,
+    pub(crate) snoozes: u16,
+    pub(crate) history: Bytes,
+    pub(crate) first_deadline: u64,
+    /// When it ended, in ms by the server's clock.
+    pub(crate) ended: u64,
+}
+
+/// What Redis is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Gone, the ordinary way.
+    Ack,
+    /// Any other end.
+    End(End),
+}
+
+impl Verdict {
+    pub(crate) fn failed(kind: &'static str, error: String) -> Self {
+        Self::Failed { kind, then: Then::ByPolicy, error }
+    }
+
+    /// Applies the topic's policy.
+    pub(crate) fn decide(self, shape: &Shape, before: &Before) -> Decision {
+        let age = Duration::from_millis(before.ended.saturating_sub(before.first_deadline));
+        let too_old = age > shape.max_age;
+        match self {
+            Self::Ended(Outcome::Done | Outcome::Drop) => Decision::Ack,
+            Self::Ended(Outcome::Again(delay)) => {
+                Decision::End(End::Again { delay: bounded(delay), arming: ArmingId::random() })
+            }
+            Self::Ended(Outcome::Snooze(_)) if before.snoozes >= shape.max_snoozes => {
+                before.dead(Reason::Snoozed)
+            }
+            Self::Ended(Outcome::Snooze(_)) if too_old => before.dead(Reason::TooOld),
+            Self::Ended(Outcome::Snooze(delay)) => before.snooze(delay),
+            Self::Undecodable(error) => before.with("undecodable", error).dead(Reason::Undecodable),
+            Self::Failed { kind, then, error } => {
+                let after = before.with(kind, error);
+                match then {
+                    Then::Dead => after.dead(Reason::Permanent),
+                    _ if before.attempt >= shape.attempts() => after.dead(Reason::Exhausted),
+                    _ if too_old => after.dead(Reason::TooOld),
+                    Then::After(delay) => after.retry(delay),
+                    Then::ByPolicy => after.retry(shape.backoff.delay(before.attempt)),
+                }
+            }
+        }
+    }
+}
+
+impl From<Result<Outcome, Failure>> for Verdict {
+    fn from(result: Result<Outcome, Failure>) -> Self {
+        match result {
+            Ok(outcome) => Self::Ended(outcome),
+            Err(Failure { then, error }) => Self::Failed { kind: "error", then, error },
+        }
+    }
+}
+
+impl Before {
+    /// With one more failed attempt in its history.
+    fn with(&self, kind: &str, error: String) -> Self {
+        let mut history = History::decode(&self.history);
+        history.push(Failed { attempt: self.attempt, at: self.ended, kind: kind.to_owned(), error });
+        Self { history: history.encode(), ..self.clone() }
+    }
+
+    fn dead(&self, reason: Reason) -> Decision {
+        Decision::End(End::Dead { reason, history: self.history.clone() })
+    }
+
+    fn retry(&self, delay: Duration) -> Decision {
+        let attempt = self.attempt.saturating_add(1);
+        let history = self.history.clone();
+        Decision::End(End::Retry { delay: bounded(delay), attempt, snoozes: self.snoozes, history })
+    }
+
+    fn snooze(&self, delay: Duration) -> Decision {
+        let snoozes = self.snoozes.saturating_add(1);
+        let history = self.history.clone();
+        Decision::End(End::Snooze { delay: bounded(delay), attempt: self.attempt, snoozes, history })
+    }
+}
+
+fn bounded(delay: Duration) -> u64 {
+    ms_ceil(delay.min(MAX_DELAY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backoff::Backoff;
+    use crate::topic::Topic;
+
+    fn shape() -> Shape {
+        let topic = Topic::<u32>::new("a:{id}").unwrap();
+        topic.retry(Backoff::table([Duration::from_secs(15)])).max_snoozes(1).shape
+    }
+
+    fn before(attempt: u32) -> Before {
+        Before { attempt, snoozes: 0, history: Bytes::new(), first_deadline: 1000, ended: 2000 }
+    }
+
+    fn reason(decision: Decision) -> Option<Reason> {
+        match decision {
+            Decision::End(End::Dead { reason, .. }) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn error(then: Then) -> Verdict {
+        Verdict::Failed { kind: "error", then, error: "no".into() }
+    }
+
+    #[test]
+    fn failures_are_retried_by_policy_until_they_are_exhausted() {
+        let Decision::End(End::Retry { delay, attempt, history, .. }) =
+            error(Then::ByPolicy).decide(&shape(), &before(1))
+        else {
+            panic!("not retried")
+        };
+        assert_eq!((delay, attempt), (15_000, 2));
+        assert_eq!(History::decode(&history).0[0].error, "no");
+        assert_eq!(reason(error(Then::ByPolicy).decide(&shape(), &before(2))), Some(Reason::Exhausted));
+    }
+
+    #[test]
+    fn a_delay_of_the_handler_does_not_outlive_the_policy() {
+        let after = || error(Then::After(Duration::from_millis(3)));
+        assert!(matches!(after().decide(&shape(), &before(1)), Decision::End(End::Retry { delay: 3, .. })));
+        assert_eq!(reason(after().decide(&shape(), &before(2))), Some(Reason::Exhausted));
+    }
+
+    #[test]
+    fn permanent_failures_and_strange_payloads_die_at_once() {
+        assert_eq!(reason(error(Then::Dead).decide(&shape(), &before(1))), Some(Reason::Permanent));
+        let strange = Verdict::Undecodable("?".into());
+        assert_eq!(reason(strange.decide(&shape(), &before(1))), Some(Reason::Undecodable));
+    }
+
+    #[test]
+    fn too_old_and_too_often_snoozed_timers_die() {
+        let old = Before { ended: 1000 + 31 * 86_400_000, ..before(1) };
+        assert_eq!(reason(error(Then::ByPolicy).decide(&shape(), &old)), Some(Reason::TooOld));
+        let snooze = || Verdict::Ended(Outcome::Snooze(Duration::ZERO));
+        assert_eq!(reason(snooze().decide(&shape(), &old)), Some(Reason::TooOld));
+        let often = Before { snoozes: 1, ..before(1) };
+        assert_eq!(reason(snooze().decide(&shape(), &often)), Some(Reason::Snoozed));
+        assert!(matches!(
+            snooze().decide(&shape(), &before(1)),
+            Decision::End(End::Snooze { snoozes: 1, attempt: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn endless_delays_are_capped() {
+        let again = Verdict::Ended(Outcome::Again(Duration::MAX));
+        let Decision::End(End::Again { delay, .. }) = again.decide(&shape(), &before(1)) else { panic!() };
+        assert_eq!(delay, ms_ceil(MAX_DELAY));
+    }
+}

@@ -1,0 +1,150 @@
+//! What a listener has counted since it was built.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lapse::Source;
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: usize) {
+        self.add_u64(count as u64);
+    }
+
+    pub(crate) fn add_u64(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    (
+        $(#[$counters_doc:meta])* $counters:ident,
+        $(#[$snapshot_doc:meta])* $snapshot:ident
+        { $($(#[$doc:meta])* $name:ident,)* }
+    ) => {
+        $(#[$counters_doc])*
+        #[derive(Debug, Default)]
+        pub(crate) struct $counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        $(#[$snapshot_doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $snapshot {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl $counters {
+            pub(crate) fn snapshot(&self) -> $snapshot {
+                $snapshot { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl std::ops::AddAssign for $snapshot {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// The counters of one topic.
+    TopicCounters,
+    /// What a listener has counted of one topic.
+    TopicStats {
+        /// Claims sent.
+        claims,
+        /// Claims that came away empty.
+        empty_claims,
+        /// Timers taken.
+        claimed,
+        /// Attempts begun because the deadline was known.
+        by_timer,
+        /// Attempts begun because an expired key was announced.
+        by_notification,
+        /// Attempts begun because a sweep found them.
+        by_sweep,
+        /// Attempts begun again after a lost lease.
+        recovered,
+        /// Attempts that ended well.
+        handled,
+        /// Attempts that ended with `Drop`.
+        dropped,
+        /// Failed attempts, whatever followed.
+        failed,
+        /// Panics among them.
+        panics,
+        /// Timeouts among them.
+        timeouts,
+        /// Retries armed.
+        retried,
+        /// Snoozes.
+        snoozed,
+        /// Recurrences armed by `Again`.
+        again,
+        /// Timers that ended as dead letters.
+        dead,
+        /// Timers handed back at shut-down.
+        released,
+        /// Retries that gave way to a newer arming.
+        superseded,
+        /// Leases that could not be kept.
+        lost_leases,
+        /// Attempts that were not ours any more when they ended.
+        fenced,
+        /// Settlements that came too late.
+        gone,
+        /// Settlements that could not be delivered.
+        unsettled,
+        /// Expired keys heard.
+        heard,
+        /// Index entries without a record.
+        orphans,
+        /// Records of a newer version put off.
+        parked,
+        /// Dead letters trimmed.
+        trimmed,
+        /// Trigger names found holding somebody else's value.
+        foreign_triggers,
+        /// Entries that the slow repair has put right.
+        mended,
+        /// Claims that failed, counted once for each reason in a row.
+        claim_errors,
+    }
+}
+
+impl TopicCounters {
+    pub(crate) fn started(&self, source: Source, recovered: bool) {
+        let counter = match source {
+            Source::Timer => &self.by_timer,
+            Source::Notification => &self.by_notification,
+            Source::Sweep => &self.by_sweep,
+        };
+        counter.add(1);
+        self.recovered.add(usize::from(recovered));
+    }
+}
+
+counters! {
+    /// The counters of a listener as a whole.
+    ListenerCounters,
+    /// What a listener has counted of its subscription and its sweeps.
+    ListenerStats {
+        /// Expired keys that match no topic, and were left alone.
+        foreign,
+        /// Times the subscription may have missed something.
+        gaps,
+        /// Sweeps made.
+        sweeps,
+        /// Sweeps that failed.
+        sweep_errors,
+    }
+}

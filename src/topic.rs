@@ -1,0 +1,352 @@
+//! What producers and handlers agree on.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::Escaped;
+use crate::pattern::Pattern;
+use crate::payload::Codec;
+use crate::store::keys::{MAX_PARTITIONS, Partition, check_name, partition_of};
+use crate::store::{Letters, TopicEntry};
+use crate::time::ms_ceil;
+
+/// The longest key that can be armed.
+pub const MAX_KEY: usize = 4096;
+/// The largest payload limit that a topic can set.
+pub const MAX_PAYLOAD: usize = 8 << 20;
+/// The shortest lease that a topic can set.
+pub const MIN_LEASE: Duration = Duration::from_millis(300);
+
+/// A kind of timer: its name, the pattern of its keys, the type of its payload,
+/// and how its attempts are made.
+///
+/// Producers and listeners share one definition. What only listeners use
+/// (retries, limits) may differ between programs; name, pattern, partitions and
+/// payload may not.
+///
+/// ```
+/// use std::time::Duration;
+/// use keylapse::{Backoff, Topic};
+///
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Notice { url: String }
+/// let notices = Topic::<Notice>::new("app:trans:notice:{id}")?
+///     .retry(Backoff::payment_notice())
+///     .timeout(Duration::from_secs(20));
+/// assert_eq!(notices.name(), "app.trans.notice");
+/// # Ok::<(), keylapse::Error>(())
+/// ```
+pub struct Topic<T> {
+    pub(crate) shape: Shape,
+    pub(crate) codec: Codec<T>,
+}
+
+/// Everything about a topic but the type of its payload.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: String,
+    pub(crate) pattern: Pattern,
+    pub(crate) partitions: u32,
+    pub(crate) triggers: bool,
+    pub(crate) backoff: Backoff,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) max_age: Duration,
+    pub(crate) max_snoozes: u16,
+    pub(crate) timeout: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) lookahead: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) payload_limit: usize,
+    pub(crate) letters: Letters,
+}
+
+impl<T: Serialize + DeserializeOwned> Topic<T> {
+    /// A topic whose payloads are written as JSON.
+    ///
+    /// Its name is the pattern's literal prefix with `.` for `:`; a pattern
+    /// without one needs [`named`](Topic::named).
+    ///
+    /// # Errors
+    /// When the pattern cannot be read, or gives no name.
+    pub fn new(pattern: &str) -> Result<Self> {
+        Ok(Self { shape: Shape::new(pattern, None)?, codec: Codec::JSON })
+    }
+
+    /// A topic with a name of its own, which stays when the pattern changes.
+    ///
+    /// # Errors
+    /// When the pattern or the name (`[A-Za-z0-9_.-]{1,128}`) cannot be read.
+    pub fn named(name: &str, pattern: &str) -> Result<Self> {
+        Ok(Self { shape: Shape::new(pattern, Some(name))?, codec: Codec::JSON })
+    }
+}
+
+impl Topic<Bytes> {
+    /// A topic whose payloads are bytes, as they are.
+    ///
+    /// # Errors
+    /// As for [`new`](Topic::new).
+    pub fn raw(pattern: &str) -> Result<Self> {
+        Ok(Self { shape: Shape::new(pattern, None)?, codec: Codec::RAW })
+    }
+
+    /// A topic of bytes with a name of its own.
+    ///
+    /// # Errors
+    /// As for [`named`](Topic::named).
+    pub fn raw_named(name: &str, pattern: &str) -> Result<Self> {
+        Ok(Self { shape: Shape::new(pattern, Some(name))?, codec: Codec::RAW })
+    }
+}
+
+impl<T> Topic<T> {
+    /// How long to wait after failed attempts. Default: exponential from 1 s to
+    /// 10 min with full jitter.
+    #[must_use]
+    pub fn retry(mut self, backoff: Backoff) -> Self {
+        self.shape.backoff = backoff;
+        self
+    }
+
+    /// After how many failed attempts a timer ends in the dead letters.
+    /// Default: where the backoff's table ends, else 10.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.shape.max_attempts = Some(attempts);
+        self
+    }
+
+    /// How long after its first deadline a timer that keeps failing or snoozing
+    /// ends in the dead letters. Default: 30 days.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.shape.max_age = age;
+        self
+    }
+
+    /// How often a timer may be snoozed before it ends in the dead letters.
+    /// Default: 1,000.
+    #[must_use]
+    pub fn max_snoozes(mut self, snoozes: u16) -> Self {
+        self.shape.max_snoozes = snoozes;
+        self
+    }
+
+    /// How long an attempt may take; longer ones are stopped and count as
+    /// failed. Default: 60 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.shape.timeout = timeout;
+        self
+    }
+
+    /// For how long a claim holds a timer. Leases are renewed at a third; after
+    /// a crash another listener takes over within this and about a second.
+    /// Default: 30 s, at least 0.3 s.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.shape.lease = lease;
+        self
+    }
+
+    /// How far ahead of their deadline timers are claimed and then held, so that
+    /// they start without a round trip. They never start early. Default: 10 ms,
+    /// at most 1 s; 0 turns it off.
+    #[must_use]
+    pub fn lookahead(mut self, lookahead: Duration) -> Self {
+        self.shape.lookahead = lookahead;
+        self
+    }
+
+    /// How many attempts of this topic one listener runs at a time.
+    /// Default: 100.
+    #[must_use]
+    pub fn concurrency(mut self, attempts: usize) -> Self {
+        self.shape.concurrency = attempts;
+        self
+    }
+
+    /// Over how many partitions the topic is spread: each has an index and a
+    /// slot of a cluster of its own. Fixed once the topic is in use. Default: 1,
+    /// at most 1,024.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.shape.partitions = partitions;
+        self
+    }
+
+    /// Whether timers have a trigger key that other programs can see and hear
+    /// expire. Without, a timer costs about 120 bytes less. Default: yes.
+    #[must_use]
+    pub fn triggers(mut self, triggers: bool) -> Self {
+        self.shape.triggers = triggers;
+        self
+    }
+
+    /// The largest payload, in bytes; larger ones are refused. Default: 64 KiB,
+    /// at most 8 MiB.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.shape.payload_limit = bytes;
+        self
+    }
+
+    /// How many dead letters each partition keeps, and for how long; the oldest
+    /// make room, which is counted and logged. Default: 10,000 and 90 days.
+    #[must_use]
+    pub fn dead_letters(mut self, count: u64, age: Duration) -> Self {
+        self.shape.letters.count = count;
+        self.shape.letters.age_ms = ms_ceil(age);
+        self
+    }
+
+    /// Pauses the topic when its dead letters are full, rather than trimming.
+    #[must_use]
+    pub fn pause_when_dead_letters_are_full(mut self) -> Self {
+        self.shape.letters.pause_when_full = true;
+        self
+    }
+
+    /// The topic's name.
+    pub fn name(&self) -> &str {
+        &self.shape.name
+    }
+
+    /// The pattern of its keys.
+    pub fn pattern(&self) -> &Pattern {
+        &self.shape.pattern
+    }
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Self {
+        Self { shape: self.shape.clone(), codec: self.codec }
+    }
+}
+
+impl<T> fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shape.fmt(f)
+    }
+}
+
+impl Shape {
+    fn new(pattern: &str, name: Option<&str>) -> Result<Self> {
+        let pattern = Pattern::new(pattern)?;
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => pattern.default_name().ok_or_else(|| {
+                Error::invalid(format!(
+                    "pattern {pattern} gives the topic no name; choose one with Topic::named"
+                ))
+            })?,
+        };
+        check_name("topic", &name)?;
+        Ok(Self {
+            name,
+            pattern,
+            partitions: 1,
+            triggers: true,
+            backoff: Backoff::default(),
+            max_attempts: None,
+            max_age: Duration::from_secs(30 * 86_400),
+            max_snoozes: 1000,
+            timeout: Duration::from_secs(60),
+            lease: Duration::from_secs(30),
+            lookahead: Duration::from_millis(10),
+            concurrency: 100,
+            payload_limit: 64 << 10,
+            letters: Letters { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
+        })
+    }
+
+    /// Refuses settings that can never work. Setters do not, so that a topic
+    /// can be built in one breath; whoever uses it first asks.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |setting: &str, rule: &str| {
+            Err(Error::invalid(format!("topic {}: {setting} must be {rule}", self.name)))
+        };
+        if self.partitions == 0 || self.partitions > MAX_PARTITIONS {
+            return refuse("partitions", "1 to 1,024");
+        }
+        if self.max_attempts == Some(0) {
+            return refuse("max_attempts", "at least 1");
+        }
+        if self.concurrency == 0 {
+            return refuse("concurrency", "at least 1");
+        }
+        if self.timeout.is_zero() {
+            return refuse("timeout", "more than zero");
+        }
+        if self.lease < MIN_LEASE || self.lease > Duration::from_secs(86_400) {
+            return refuse("lease", "0.3 s to 1 day");
+        }
+        if self.lookahead > Duration::from_secs(1) || self.lookahead >= self.lease / 3 {
+            return refuse("lookahead", "at most 1 s and less than a third of the lease");
+        }
+        if self.payload_limit > MAX_PAYLOAD {
+            return refuse("payload_limit", "at most 8 MiB");
+        }
+        if self.letters.count == 0 {
+            return refuse("dead_letters", "at least 1");
+        }
+        Ok(())
+    }
+
+    /// After how many failed attempts a timer is buried.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.max_attempts.or(self.backoff.attempts()).unwrap_or(10)
+    }
+
+    pub(crate) fn entry(&self) -> TopicEntry {
+        TopicEntry {
+            name: self.name.clone(),
+            pattern: self.pattern.as_str().to_owned(),
+            partitions: self.partitions,
+            triggers: self.triggers,
+        }
+    }
+
+    pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<Partition> {
+        (0..self.partitions)
+            .map(|index| Partition::new(namespace, &self.name, index, self.partitions))
+            .collect()
+    }
+
+    pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
+        partition_of(key, self.partitions) as usize
+    }
+
+    /// Refuses a key that is too long or belongs to another topic.
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+        if key.len() > MAX_KEY {
+            let message = format!("a key of {} bytes is over the limit of {MAX_KEY}", key.len());
+            return Err(Error::new(ErrorKind::TooLarge, message).at_key(key));
+        }
+        if !self.pattern.is_match(key) {
+            let message =
+                format!("{} does not match pattern {} of topic {}", Escaped(key), self.pattern, self.name);
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_payload(&self, key: &[u8], payload: &[u8]) -> Result<()> {
+        if payload.len() > self.payload_limit {
+            let message = format!(
+                "a payload of {} bytes is over the limit of {} of topic {}",
+                payload.len(),
+                self.payload_limit,
+                self.name
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message).at_key(key));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Connections for what a test itself has to say to a server.
+
+use std::time::Duration;
+
+use redis::{
+    AsyncConnectionConfig, Client, IntoConnectionInfo, RedisResult, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
+};
+
+/// The default of `redis` is half a second, which a busy machine, `WAIT` or `DEBUG SLEEP` exceeds.
+const RESPONSE: Duration = Duration::from_secs(60);
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Connects with time limits so generous that only a server that is really stuck meets them.
+pub async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
+    // Without TCP_NODELAY a small request can wait 40 ms for the acknowledgement of the one before.
+    let info = url.into_connection_info()?.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let limits = AsyncConnectionConfig::new()
+        .set_response_timeout(Some(RESPONSE))
+        .set_connection_timeout(Some(CONNECT));
+    Client::open(info)?.get_multiplexed_async_connection_with_config(&limits).await
+}

@@ -1,0 +1,38 @@
+//! Real servers, and a proxy that breaks the line to them, for keylapse's own tests, examples and
+//! benchmarks.
+//!
+//! ```no_run
+//! use keylapse_support::{Proxy, Server, Then, command, connect};
+//!
+//! # async fn example() -> redis::RedisResult<()> {
+//! let server = Server::start().await;
+//! let proxy = Proxy::before(&server).await;
+//! let mut client = connect(&proxy.url()).await?;
+//!
+//! proxy.lose_reply(command("INCR"), Then::Close);
+//! let answer: redis::RedisResult<i64> = redis::cmd("INCR").arg("n").query_async(&mut client).await;
+//!
+//! assert!(answer.is_err(), "the client was told nothing,");
+//! assert_eq!(server.cmd(&["GET", "n"]).await, redis::Value::BulkString(b"1".to_vec()), "yet it was done");
+//! # Ok(()) }
+//! ```
+//!
+//! This crate is a tool for tests, so what cannot go on panics, with a message that says what was
+//! tried and what to do. Everything listens on 127.0.0.1 only and ends with the value that owns it.
+
+mod binary;
+mod connect;
+mod error;
+mod port;
+mod proxy;
+mod server;
+mod version;
+mod wait;
+
+pub use binary::Binary;
+pub use connect::connect;
+pub use error::Error;
+pub use proxy::{Direction, Proxy, Then, any, command};
+pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
+pub use version::Version;
+pub use wait::{Deadline, eventually};

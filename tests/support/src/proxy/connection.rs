@@ -1,0 +1,160 @@
+//! One connection through the proxy: a pump each way, and what they know of each other.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::AsyncReadExt,
+    net::{
+        TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::{mpsc, watch},
+};
+
+use super::{
+    counters::Counters,
+    delivery::{self, Parcel},
+    dialogue::Dialogue,
+    faults::{Faults, Then, Weather},
+    frame::{Frame, Malformed},
+};
+
+const READ: usize = 64 * 1024;
+
+/// What all connections of a proxy share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) upstream: SocketAddr,
+    pub(super) faults: Faults,
+    pub(super) counters: Counters,
+}
+
+/// Serves one client until either side closes, a fault ends it, or all connections are cut.
+pub(super) async fn serve(client: TcpStream, shared: &Shared, mut cut: watch::Receiver<()>) {
+    // A server that is away is for the client a connection that closes at once.
+    let Ok(server) = TcpStream::connect(shared.upstream).await else { return };
+    let finished = tokio::select! {
+        finished = relay(client, server, shared) => finished,
+        _ = cut.changed() => Ok(()),
+    };
+    // Peers that vanish are what this proxy is for; bytes that it cannot follow are a bug somewhere.
+    if let Err(error) = finished
+        && error.kind() == io::ErrorKind::InvalidData
+    {
+        eprintln!("the proxy closes a connection: {error}");
+    }
+}
+
+async fn relay(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let dialogue = Mutex::default();
+    let pumps = Pumps { shared, dialogue: &dialogue };
+    let Faults { requests, replies, .. } = &shared.faults;
+
+    // Whichever direction ends first ends the connection.
+    tokio::select! {
+        ended = pump(|parcels| pumps.requests(from_client, parcels), to_server, requests) => ended,
+        ended = pump(|parcels| pumps.replies(from_server, parcels), to_client, replies) => ended,
+    }
+}
+
+/// Runs one direction: `read` hands over what the delivery writes, perhaps later.
+async fn pump<R>(
+    read: impl FnOnce(mpsc::Sender<Parcel>) -> R,
+    to: WriteHalf<'_>,
+    weather: &watch::Sender<Weather>,
+) -> io::Result<()>
+where
+    R: Future<Output = io::Result<()>>,
+{
+    let (parcels, queue) = delivery::queue();
+    tokio::try_join!(read(parcels), delivery::run(queue, to, weather.subscribe()))?;
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Pumps<'a> {
+    shared: &'a Shared,
+    dialogue: &'a Mutex<Dialogue>,
+}
+
+impl Pumps<'_> {
+    async fn requests(self, mut from: ReadHalf<'_>, to: mpsc::Sender<Parcel>) -> io::Result<()> {
+        let mut buffer = BytesMut::new();
+        while read(&mut from, &mut buffer).await? {
+            self.shared.counters.batch();
+            let mut whole = BytesMut::new();
+            while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
+                self.note_request(&frame)?;
+                whole.extend_from_slice(frame.raw());
+            }
+            send(&to, whole).await?;
+        }
+        Ok(())
+    }
+
+    fn note_request(self, frame: &Frame) -> io::Result<()> {
+        let words = frame.words().ok_or_else(|| unreadable(Malformed::new(frame.raw())))?;
+        self.shared.counters.request(&words);
+        let fault = self.shared.faults.judge(&words);
+        self.with_dialogue(|dialogue| dialogue.sent(&words, fault));
+        Ok(())
+    }
+
+    async fn replies(self, mut from: ReadHalf<'_>, to: mpsc::Sender<Parcel>) -> io::Result<()> {
+        let mut buffer = BytesMut::new();
+        while read(&mut from, &mut buffer).await? {
+            let mut whole = BytesMut::new();
+            while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
+                if let Some(then) = self.with_dialogue(|dialogue| dialogue.received(&frame)) {
+                    // What was answered before this one does arrive.
+                    send(&to, whole).await?;
+                    return self.lose(then).await;
+                }
+                whole.extend_from_slice(frame.raw());
+            }
+            send(&to, whole).await?;
+        }
+        Ok(())
+    }
+
+    /// The server has executed the request, and the client will not hear of it.
+    async fn lose(self, then: Then) -> io::Result<()> {
+        self.shared.faults.lost.send_modify(|lost| *lost += 1);
+        match then {
+            Then::Close => Ok(()),
+            Then::Stall => std::future::pending().await,
+        }
+    }
+
+    fn with_dialogue<T>(self, act: impl FnOnce(&mut Dialogue) -> T) -> T {
+        act(&mut self.dialogue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Reads whatever has arrived; false at the end. A small buffer would cut what was written at once
+/// into many reads, and the count of batches would mean nothing.
+async fn read(from: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<bool> {
+    buffer.reserve(READ);
+    Ok(from.read_buf(buffer).await? > 0)
+}
+
+async fn send(to: &mpsc::Sender<Parcel>, bytes: BytesMut) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let bytes: Bytes = bytes.freeze();
+    to.send(Parcel::now(bytes)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+}
+
+fn unreadable(malformed: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, malformed)
+}

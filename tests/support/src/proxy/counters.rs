@@ -1,0 +1,46 @@
+//! What a proxy has seen: the measure of "requests per timer" and "requests a second".
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    requests: Mutex<BTreeMap<String, u64>>,
+    batches: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn request(&self, words: &[Bytes]) {
+        let name = words.first().map_or(b"".as_slice(), |word| word);
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        *self.all().entry(name).or_default() += 1;
+    }
+
+    pub(super) fn batch(&self) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn requests(&self) -> BTreeMap<String, u64> {
+        self.all().clone()
+    }
+
+    pub(super) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reset(&self) {
+        self.all().clear();
+        self.batches.store(0, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

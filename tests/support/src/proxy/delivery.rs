@@ -1,0 +1,55 @@
+//! Writes one direction of a connection, as late as the weather there demands.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::{
+    io::AsyncWriteExt,
+    net::tcp::WriteHalf,
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::faults::Weather;
+
+/// Enough to keep a delayed line full, and few enough that a stalled one stops reading, as a
+/// network does whose buffers are full.
+const PARCELS: usize = 1_024;
+
+/// Bytes on their way.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    bytes: Bytes,
+    posted: Instant,
+}
+
+impl Parcel {
+    pub(super) fn now(bytes: Bytes) -> Self {
+        Self { bytes, posted: Instant::now() }
+    }
+}
+
+pub(super) fn queue() -> (mpsc::Sender<Parcel>, mpsc::Receiver<Parcel>) {
+    mpsc::channel(PARCELS)
+}
+
+/// Delivers until the sender is gone and all that it posted has been written.
+///
+/// Each parcel is late by the delay from when it was posted, so a delay is a latency: it does not
+/// limit how much is under way at a time.
+pub(super) async fn run(
+    mut queue: mpsc::Receiver<Parcel>,
+    mut to: WriteHalf<'_>,
+    mut weather: watch::Receiver<Weather>,
+) -> io::Result<()> {
+    while let Some(parcel) = queue.recv().await {
+        let delay = weather.borrow().delay;
+        if !delay.is_zero() {
+            sleep_until(parcel.posted + delay).await;
+        }
+        // The other end of the watch lives as long as the connection: see `Shared`.
+        let _ = weather.wait_for(|weather| !weather.is_stalled).await;
+        to.write_all(&parcel.bytes).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Tells which request each reply answers.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{faults::Then, frame::Frame};
+
+/// What has been asked on one connection and is not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct Dialogue {
+    pending: VecDeque<Pending>,
+    is_resp3: bool,
+    has_subscribed: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    expects: Expects,
+    fault: Option<Then>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    Reply,
+    /// An answer that, unless it is an error, switches the protocol.
+    Switch {
+        to_resp3: bool,
+    },
+    /// (UN)SUBSCRIBE and its kin: no reply, but a confirmation for each channel, or one error for
+    /// all. Without channels it means all there are, so the number is not known.
+    Confirmations {
+        seen: usize,
+        of: Option<usize>,
+    },
+}
+
+impl Dialogue {
+    /// Notes a request that goes to the server, and the fault that its reply shall meet.
+    pub(super) fn sent(&mut self, words: &[Bytes], fault: Option<Then>) {
+        let expects = Expects::answers_to(words);
+        self.has_subscribed |= matches!(expects, Expects::Confirmations { .. });
+        self.pending.push_back(Pending { expects, fault });
+    }
+
+    /// The fault meant for this frame, if it answers a request that was given one.
+    pub(super) fn received(&mut self, frame: &Frame) -> Option<Then> {
+        match self.kind(frame) {
+            Kind::Message => None,
+            Kind::Confirmation => self.confirmed(),
+            Kind::Reply => self.replied(frame.is_error()),
+        }
+    }
+
+    /// RESP2 has no pushes: once subscribed, an array is judged by its first word, which is safe
+    /// since hardly anything but subscriptions is allowed then.
+    fn kind(&self, frame: &Frame) -> Kind {
+        let may_be_push = frame.is_push() || (self.has_subscribed && !self.is_resp3);
+        match frame.first_word() {
+            Some(word) if may_be_push && is_subscription(word) => Kind::Confirmation,
+            Some(b"message" | b"pmessage" | b"smessage") if may_be_push => Kind::Message,
+            _ if frame.is_push() => Kind::Message,
+            _ => Kind::Reply,
+        }
+    }
+
+    fn confirmed(&mut self) -> Option<Then> {
+        let front = self.pending.front_mut()?;
+        // Otherwise the server took a channel away by itself, as when a slot moves.
+        let Expects::Confirmations { seen, of } = &mut front.expects else { return None };
+        *seen += 1;
+        let fault = front.fault.take();
+        if *of == Some(*seen) {
+            self.pending.pop_front();
+        }
+        fault
+    }
+
+    fn replied(&mut self, is_error: bool) -> Option<Then> {
+        while let Some(pending) = self.pending.pop_front() {
+            match pending.expects {
+                // An open-ended one that has had its confirmations: the reply is for the next.
+                Expects::Confirmations { seen, .. } if seen > 0 || !is_error => {}
+                Expects::Switch { to_resp3 } if !is_error => {
+                    self.is_resp3 = to_resp3;
+                    return pending.fault;
+                }
+                _ => return pending.fault,
+            }
+        }
+        None
+    }
+}
+
+enum Kind {
+    Reply,
+    Confirmation,
+    Message,
+}
+
+impl Expects {
+    fn answers_to(words: &[Bytes]) -> Self {
+        let Some((name, arguments)) = words.split_first() else { return Self::Reply };
+        if is_subscription(name) {
+            return Self::Confirmations { seen: 0, of: Some(arguments.len()).filter(|count| *count > 0) };
+        }
+        match arguments.first() {
+            Some(version) if name.eq_ignore_ascii_case(b"HELLO") => Self::Switch { to_resp3: version == "3" },
+            None if name.eq_ignore_ascii_case(b"RESET") => Self::Switch { to_resp3: false },
+            _ => Self::Reply,
+        }
+    }
+}
+
+fn is_subscription(word: &[u8]) -> bool {
+    const STEMS: [&[u8]; 2] = [b"SUBSCRIBE", b"UNSUBSCRIBE"];
+    let without_kind = match word.split_first() {
+        Some((b'P' | b'p' | b'S' | b's', rest)) if !word.eq_ignore_ascii_case(STEMS[0]) => rest,
+        _ => word,
+    };
+    STEMS.iter().any(|stem| without_kind.eq_ignore_ascii_case(stem))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+
+    fn frame(bytes: &[u8]) -> Frame {
+        Frame::take(&mut BytesMut::from(bytes)).expect("well-formed").expect("complete")
+    }
+
+    /// Notes a request; the one whose reply shall be found is marked with a fault.
+    fn send(dialogue: &mut Dialogue, request: &str, marked: bool) {
+        let words: Vec<Bytes> =
+            request.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
+        dialogue.sent(&words, marked.then_some(Then::Close));
+    }
+
+    fn is_marked(dialogue: &mut Dialogue, reply: &str) -> bool {
+        dialogue.received(&frame(reply.as_bytes())).is_some()
+    }
+
+    fn list(tag: char, words: &[&str]) -> String {
+        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        let count = words.matches('$').count();
+        format!("{tag}{count}\r\n{words}")
+    }
+
+    #[test]
+    fn replies_answer_requests_in_order() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "GET a", false);
+        send(&mut dialogue, "INCR n", true);
+        assert!(!is_marked(&mut dialogue, "-ERR wrong\r\n"));
+        assert!(!is_marked(&mut dialogue, &list('>', &["message", "c", "m"])));
+        assert!(is_marked(&mut dialogue, ":1\r\n"));
+        assert!(!is_marked(&mut dialogue, ":2\r\n"), "nothing was asked");
+    }
+
+    #[test]
+    fn resp3_confirmations_are_no_replies() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "HELLO 3", false);
+        assert!(!is_marked(&mut dialogue, "%1\r\n+proto\r\n:3\r\n"));
+        send(&mut dialogue, "SUBSCRIBE a b", false);
+        send(&mut dialogue, "INCR n", true);
+        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
+        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "b", "2"])));
+        assert!(is_marked(&mut dialogue, ":1\r\n"));
+    }
+
+    #[test]
+    fn a_list_of_odd_words_is_still_a_reply_in_resp3() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "HELLO 3", false);
+        send(&mut dialogue, "SUBSCRIBE a", false);
+        send(&mut dialogue, "LRANGE l 0 -1", true);
+        assert!(!is_marked(&mut dialogue, "%1\r\n+proto\r\n:3\r\n"));
+        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
+        assert!(is_marked(&mut dialogue, &list('*', &["message", "a", "b"])));
+    }
+
+    #[test]
+    fn resp2_messages_are_no_replies() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "SUBSCRIBE a", false);
+        send(&mut dialogue, "PING", true);
+        assert!(!is_marked(&mut dialogue, &list('*', &["subscribe", "a", "1"])));
+        assert!(!is_marked(&mut dialogue, &list('*', &["message", "a", "m"])));
+        assert!(is_marked(&mut dialogue, &list('*', &["pong", ""])));
+    }
+
+    #[test]
+    fn a_refused_subscription_has_one_error_for_its_reply() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "SSUBSCRIBE a b", false);
+        send(&mut dialogue, "INCR n", true);
+        assert!(!is_marked(&mut dialogue, "-NOPERM\r\n"));
+        assert!(is_marked(&mut dialogue, ":1\r\n"));
+    }
+
+    #[test]
+    fn unsubscribing_from_all_is_confirmed_an_unknown_number_of_times() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "HELLO 3", false);
+        assert!(!is_marked(&mut dialogue, "%0\r\n"));
+        send(&mut dialogue, "UNSUBSCRIBE", false);
+        send(&mut dialogue, "INCR n", true);
+        assert!(!is_marked(&mut dialogue, &list('>', &["unsubscribe", "a", "1"])));
+        assert!(!is_marked(&mut dialogue, &list('>', &["unsubscribe", "b", "0"])));
+        assert!(is_marked(&mut dialogue, "-ERR wrong type\r\n"));
+    }
+
+    #[test]
+    fn a_confirmation_can_be_lost_like_a_reply() {
+        let mut dialogue = Dialogue::default();
+        send(&mut dialogue, "SUBSCRIBE a", true);
+        assert!(is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
+    }
+}

@@ -1,0 +1,122 @@
+//! What is to go wrong: rules that tests set and connections obey.
+
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+/// What becomes of the connection when a reply is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is closed: the client knows at once that it does not know.
+    Close,
+    /// It stays open and silent: the client learns by its own time limit. No later reply arrives
+    /// either, since it would be taken for the lost one.
+    Stall,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From client to server.
+    Requests,
+    /// From server to client.
+    Replies,
+    /// Both ways.
+    Both,
+}
+
+impl Direction {
+    fn includes(self, one: Self) -> bool {
+        self == Self::Both || self == one
+    }
+}
+
+/// How one direction of all connections behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Weather {
+    pub(super) is_stalled: bool,
+    pub(super) delay: Duration,
+}
+
+type Predicate = Box<dyn Fn(&[Bytes]) -> bool + Send>;
+
+struct Loss {
+    left: usize,
+    matches: Predicate,
+    then: Then,
+}
+
+pub(super) struct Faults {
+    losses: Mutex<Vec<Loss>>,
+    pub(super) lost: watch::Sender<usize>,
+    pub(super) requests: watch::Sender<Weather>,
+    pub(super) replies: watch::Sender<Weather>,
+    /// Changes when all connections of that moment are to end.
+    pub(super) cuts: watch::Sender<()>,
+}
+
+impl Faults {
+    pub(super) fn none() -> Self {
+        Self {
+            losses: Mutex::default(),
+            lost: watch::Sender::new(0),
+            requests: watch::Sender::new(Weather::default()),
+            replies: watch::Sender::new(Weather::default()),
+            cuts: watch::Sender::new(()),
+        }
+    }
+
+    pub(super) fn lose(&self, left: usize, matches: Predicate, then: Then) {
+        self.losses().push(Loss { left, matches, then });
+    }
+
+    /// Whether the reply to this request shall be lost; each yes uses up one loss of its rule.
+    pub(super) fn judge(&self, words: &[Bytes]) -> Option<Then> {
+        let mut losses = self.losses();
+        let loss = losses.iter_mut().find(|loss| loss.left > 0 && (loss.matches)(words))?;
+        loss.left -= 1;
+        let then = loss.then;
+        losses.retain(|loss| loss.left > 0);
+        Some(then)
+    }
+
+    pub(super) fn forget_losses(&self) {
+        self.losses().clear();
+    }
+
+    pub(super) fn change(&self, direction: Direction, change: impl Fn(&mut Weather)) {
+        if direction.includes(Direction::Requests) {
+            self.requests.send_modify(&change);
+        }
+        if direction.includes(Direction::Replies) {
+            self.replies.send_modify(&change);
+        }
+    }
+
+    /// A test's predicate may panic; the rules are whole all the same.
+    fn losses(&self) -> MutexGuard<'_, Vec<Loss>> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").field("losses", &self.losses().len()).finish_non_exhaustive()
+    }
+}
+
+/// Matches requests by the command's name, in any case: `command("EVALSHA")`.
+pub fn command(name: &str) -> impl Fn(&[Bytes]) -> bool + Send + use<> {
+    let name = name.to_owned();
+    move |words| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Matches every request, also those by which a client introduces itself.
+pub fn any(_: &[Bytes]) -> bool {
+    true
+}

@@ -1,0 +1,72 @@
+//! The port that clients connect to.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::net::{Shutdown, shutdown};
+use tokio::{net::TcpListener, time::sleep};
+
+use super::connection::{self, Shared};
+use crate::{Deadline, port};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A listening socket that refuses connections from the moment it is dropped.
+#[derive(Debug)]
+pub(super) struct Listener(TcpListener);
+
+impl Listener {
+    pub(super) async fn on_any_port() -> Self {
+        loop {
+            // Somebody may be quicker to take it; then the next one.
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port::candidate())).await {
+                return Self(listener);
+            }
+        }
+    }
+
+    /// Listens again on a port that was in use a moment ago.
+    pub(super) async fn on_port(port: u16) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let deadline = Deadline::after(PATIENCE);
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return Self(listener),
+                Err(error) => {
+                    assert!(!deadline.is_over(), "the proxy's port {port} stayed in use: {error}");
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.0.local_addr().expect("a bound socket has an address").port()
+    }
+
+    pub(super) async fn serve_all(self, shared: Arc<Shared>) {
+        loop {
+            let Ok((client, _)) = self.0.accept().await else {
+                // For reasons that pass, such as too many open files.
+                sleep(PAUSE).await;
+                continue;
+            };
+            let shared = Arc::clone(&shared);
+            // Subscribed here, or a cut before the task first runs would be missed.
+            let cut = shared.faults.cuts.subscribe();
+            tokio::spawn(async move { connection::serve(client, &shared, cut).await });
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Closing is not enough: while another thread starts a process, that one holds a copy of
+        // every socket until it becomes its own program, and the port would go on accepting.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server shall be like, and the command line that makes it so.
+
+use std::process::{Command, Stdio};
+
+use super::{Server, home::Home, start};
+use crate::{Binary, Error};
+
+/// When an append-only file is forced to the disk: `appendfsync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before each reply: what was acknowledged survives a power cut.
+    Always,
+    /// Each second: a power cut loses about the last second or two.
+    EverySecond,
+    /// Whenever the operating system does.
+    Never,
+}
+
+impl Fsync {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::EverySecond => "everysec",
+            Self::Never => "no",
+        }
+    }
+}
+
+/// Settings for a server that is about to be started; see [`Server::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    binary: Option<Binary>,
+    config: Vec<(String, String)>,
+}
+
+impl Builder {
+    /// Runs this binary instead of the one that [`Binary::find`] names.
+    #[must_use]
+    pub fn binary(mut self, binary: Binary) -> Self {
+        self.binary = Some(binary);
+        self
+    }
+
+    /// Keeps an append-only file, so that data survives [`Server::kill`]. The default is to keep
+    /// nothing.
+    #[must_use]
+    pub fn aof(self, fsync: Fsync) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", fsync.name())
+    }
+
+    /// Overrides one setting of the repository's `redis.conf`. A value is split at spaces, as there.
+    #[must_use]
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.config.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started; the message holds the server's own explanation.
+    pub async fn start(self) -> Server {
+        self.try_start().await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Like [`start`](Self::start), for tests that expect the server to refuse.
+    pub async fn try_start(self) -> Result<Server, Error> {
+        let binary = match &self.binary {
+            Some(binary) => binary.clone(),
+            None => Binary::find()?,
+        };
+        start::on_any_port(binary, self).await
+    }
+
+    /// The later of two equal settings wins, so the test's own come last.
+    pub(super) fn command(&self, binary: &Binary, port: u16, home: &Home) -> Result<Command, Error> {
+        let mut command = Command::new(binary.path());
+        command
+            .arg(home.config())
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .arg("--dir")
+            .arg(home.path())
+            .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            // Complaints about the configuration come before a `logfile` is opened, so the log is
+            // simply what the server prints.
+            .stdout(home.open_log()?)
+            .stderr(home.open_log()?);
+        for (name, value) in &self.config {
+            command.arg(format!("--{name}")).args(value.split(' '));
+        }
+        Ok(command)
+    }
+}

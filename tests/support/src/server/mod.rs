@@ -1,0 +1,170 @@
+//! A server of a test's own.
+
+mod builder;
+mod home;
+mod process;
+mod start;
+
+use std::time::Duration;
+
+use redis::{Value, aio::MultiplexedConnection};
+use rustix::process::Signal;
+
+use self::{home::Home, process::Process};
+use crate::{Binary, Version, connect};
+
+pub use builder::{Builder, Fsync};
+
+/// The user with the least rights that keylapse needs, as `redis.conf` defines it.
+pub const APP_USER: &str = "keylapse";
+
+/// The password that `redis.conf` gives that user, for everybody to change.
+pub const APP_PASSWORD: &str = "change-me";
+
+const SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// A Redis or Valkey server with the repository's `redis.conf`, a directory and a port of its own.
+///
+/// It ends with this value. If that happens in a panic, its last log lines are printed and its
+/// directory is left in place.
+#[derive(Debug)]
+pub struct Server {
+    binary: Binary,
+    settings: Builder,
+    port: u16,
+    // Before `home`, so that the process has ended when its directory is removed.
+    process: Option<Process>,
+    home: Home,
+}
+
+impl Server {
+    /// Starts a server that keeps nothing on disk.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server to start (`make server` fetches one), or it does not start.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// Settings for a server that differs from that.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Where the `default` user, who may do everything, connects without a password.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Where this user connects. Name and password are put into the URL as they are.
+    pub fn url_for(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}/", self.port)
+    }
+
+    /// Where the user of `redis.conf` with the least rights connects.
+    pub fn app_url(&self) -> String {
+        self.url_for(APP_USER, APP_PASSWORD)
+    }
+
+    /// The port, the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id.
+    ///
+    /// # Panics
+    ///
+    /// If the server is not running.
+    pub fn pid(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// Family and version number.
+    pub fn version(&self) -> Version {
+        self.binary.version()
+    }
+
+    /// Ends it at once, as a crash does (SIGKILL).
+    pub async fn kill(&mut self) {
+        self.end_by(Signal::KILL).await;
+    }
+
+    /// Ends it in an orderly way (SIGTERM): it writes to disk whatever it is configured to keep.
+    pub async fn shutdown(&mut self) {
+        // A stopped process would not hear it.
+        self.cont();
+        self.end_by(Signal::TERM).await;
+    }
+
+    /// Starts it again, with the same directory, port and settings; shuts it down first if it runs.
+    pub async fn restart(&mut self) {
+        if self.process.is_some() {
+            self.shutdown().await;
+        }
+        let process = start::on_same_port(self).await.unwrap_or_else(|error| panic!("{error}"));
+        self.process = Some(process);
+    }
+
+    /// Makes it hang (SIGSTOP): connections stay open, and the kernel still accepts new ones.
+    pub fn stop(&self) {
+        self.running().signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
+    pub fn cont(&self) {
+        self.running().signal(Signal::CONT);
+    }
+
+    /// A new connection as the `default` user, with generous time limits.
+    pub async fn conn(&self) -> MultiplexedConnection {
+        let url = self.url();
+        connect(&url).await.unwrap_or_else(|error| panic!("cannot connect to {url}: {error}"))
+    }
+
+    /// What the server answers to one command, on a connection of its own.
+    ///
+    /// # Panics
+    ///
+    /// If it answers with an error; use [`conn`](Self::conn) where that is expected.
+    pub async fn cmd(&self, words: &[impl AsRef<[u8]>]) -> Value {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word.as_ref());
+        }
+        let answer = command.query_async(&mut self.conn().await).await;
+        answer.unwrap_or_else(|error| panic!("the server refused {}: {error}", shown(words)))
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("the server is not running: it was ended and not restarted")
+    }
+
+    async fn end_by(&mut self, signal: Signal) {
+        self.running().signal(signal);
+        let mut process = self.process.take().expect("it was running a line ago");
+        let ended = process.ends_within(SHUTDOWN).await;
+        assert!(
+            ended,
+            "the server did not end within {SHUTDOWN:?} of {signal:?}:\n{}",
+            self.home.last_log_lines()
+        );
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.home.keep();
+            let (version, folder) = (self.version(), self.home.path().display());
+            eprintln!("{version} on port {} left its data and log in {folder}; it last said:", self.port);
+            eprintln!("{}", self.home.last_log_lines());
+        }
+    }
+}
+
+fn shown(words: &[impl AsRef<[u8]>]) -> String {
+    let words: Vec<String> = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect();
+    words.join(" ")
+}

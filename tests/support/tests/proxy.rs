@@ -1,0 +1,214 @@
+//! The proxy breaks exactly what it is told to break.
+
+use std::time::{Duration, Instant};
+
+use keylapse_support::{Direction, Proxy, Server, Then, any, command, connect, eventually};
+use redis::{RedisResult, Value, aio::MultiplexedConnection};
+
+const SECONDS: Duration = Duration::from_secs(10);
+
+async fn incr(connection: &mut MultiplexedConnection) -> RedisResult<i64> {
+    redis::cmd("INCR").arg("n").query_async(connection).await
+}
+
+/// How often INCR was executed, asked of the server itself.
+async fn count(server: &Server) -> i64 {
+    redis::from_redis_value(server.cmd(&["INCRBY", "n", "0"]).await).expect("a number")
+}
+
+#[tokio::test]
+async fn a_lost_reply_leaves_the_work_done_and_the_client_in_doubt() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    assert_eq!(incr(&mut client).await.expect("an answer"), 1);
+
+    proxy.lose_reply(command("INCR"), Then::Close);
+    assert!(incr(&mut client).await.is_err());
+    proxy.until_lost(1).await;
+    assert_eq!(count(&server).await, 2, "it was executed once");
+
+    let mut client = connect(&proxy.url()).await.expect("connected again");
+    assert_eq!(incr(&mut client).await.expect("only one was to be lost"), 3);
+    assert_eq!(proxy.lost(), 1);
+}
+
+#[tokio::test]
+async fn a_reply_can_be_lost_without_a_sign() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+
+    proxy.lose_reply(command("INCR"), Then::Stall);
+    let mut other = client.clone();
+    let answer = tokio::spawn(async move { incr(&mut other).await });
+    proxy.until_lost(1).await;
+    let later = tokio::spawn(async move { incr(&mut client).await });
+    eventually(SECONDS, "the later request to be executed", async || count(&server).await == 2).await;
+    assert!(!answer.is_finished() && !later.is_finished());
+
+    proxy.cut();
+    assert!(answer.await.expect("no panic").is_err());
+    assert!(later.await.expect("no panic").is_err());
+}
+
+#[tokio::test]
+async fn in_a_pipeline_only_the_chosen_reply_and_later_ones_are_lost() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = connect(&proxy.url()).await.expect("connected");
+    proxy.lose_reply(|words| words.get(1).is_some_and(|key| key == "lost"), Then::Close);
+
+    let answers = ["before", "lost", "after"].map(|key| {
+        let mut client = client.clone();
+        async move { redis::cmd("INCR").arg(key).query_async::<i64>(&mut client).await.ok() }
+    });
+    let [before, lost, after] = answers;
+    assert_eq!(tokio::join!(before, lost, after), (Some(1), None, None));
+    assert_eq!(server.cmd(&["EXISTS", "before", "lost"]).await, Value::Int(2));
+}
+
+#[tokio::test]
+async fn as_many_replies_are_lost_as_were_ordered() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.lose_replies(3, command("incr"), Then::Close);
+    for expected in 1..=5 {
+        let mut client = connect(&proxy.url()).await.expect("connected");
+        assert_eq!(incr(&mut client).await.ok(), (expected > 3).then_some(expected));
+    }
+    assert_eq!(proxy.lost(), 3);
+}
+
+#[tokio::test]
+async fn pushes_do_not_confuse_replies() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    for protocol in ["", "?protocol=resp3"] {
+        let url = format!("{}{protocol}", proxy.url());
+        let mut pubsub =
+            redis::Client::open(url).expect("a URL").get_async_pubsub().await.expect("connected");
+        pubsub.subscribe(&["a", "b"]).await.expect("subscribed");
+        server.cmd(&["PUBLISH", "a", "heard"]).await;
+
+        proxy.lose_reply(command("UNSUBSCRIBE"), Then::Close);
+        assert!(pubsub.unsubscribe("b").await.is_err(), "with {protocol:?}");
+    }
+    assert_eq!(proxy.lost(), 2);
+}
+
+#[tokio::test]
+async fn refused_connections_do_not_disturb_open_ones() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut open = connect(&proxy.url()).await.expect("connected");
+
+    proxy.refuse().await;
+    let refused = connect(&proxy.url()).await.expect_err("refused");
+    assert!(refused.is_connection_refusal(), "{refused}");
+    assert_eq!(incr(&mut open).await.expect("still open"), 1);
+
+    proxy.accept().await;
+    assert!(connect(&proxy.url()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_cut_ends_open_connections_only() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    proxy.cut();
+    assert!(incr(&mut client).await.is_err());
+    assert!(connect(&proxy.url()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_stalled_line_delivers_nothing_until_it_is_resumed() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    for (direction, is_executed) in [(Direction::Requests, false), (Direction::Replies, true)] {
+        server.cmd(&["SET", "n", "0"]).await;
+        let mut client = connect(&proxy.url()).await.expect("connected");
+        proxy.reset_counts();
+        proxy.stall(direction);
+        let answer = tokio::spawn(async move { incr(&mut client).await });
+        eventually(SECONDS, "the proxy to see it", async || proxy.requests().contains_key("INCR")).await;
+        if is_executed {
+            eventually(SECONDS, "the server to see it", async || count(&server).await == 1).await;
+        }
+        assert_eq!(count(&server).await, i64::from(is_executed), "{direction:?}");
+        assert!(!answer.is_finished());
+
+        proxy.resume();
+        assert_eq!(answer.await.expect("no panic").expect("an answer"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_delay_is_a_latency_and_no_limit() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = connect(&proxy.url()).await.expect("connected");
+    let delay = Duration::from_millis(50);
+    proxy.delay(Direction::Both, delay);
+
+    let started = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let mut client = client.clone();
+        tasks.spawn(async move { incr(&mut client).await.expect("an answer") });
+    }
+    tasks.join_all().await;
+
+    let took = started.elapsed();
+    assert!(took >= 2 * delay, "{took:?}");
+    assert!(took < 20 * delay, "{took:?}: one after the other would have been {:?}", 100 * delay);
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_name_and_batches_apart() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    incr(&mut client).await.expect("an answer");
+    proxy.reset_counts();
+
+    let mut pipeline = redis::pipe();
+    for _ in 0..100 {
+        pipeline.cmd("incr").arg("n");
+    }
+    pipeline.cmd("GET").arg("n");
+    pipeline.exec_async(&mut client).await.expect("answers");
+    let counts: Vec<(String, u64)> = proxy.requests().into_iter().collect();
+    assert_eq!(counts, [("GET".to_owned(), 1), ("INCR".to_owned(), 100)]);
+    assert!((1..=5).contains(&proxy.batches()), "{}", proxy.batches());
+}
+
+#[tokio::test]
+async fn the_proxy_follows_a_restart_and_heals() {
+    let mut server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    server.kill().await;
+    assert!(incr(&mut client).await.is_err());
+    assert!(connect(&proxy.url()).await.is_err());
+    server.restart().await;
+
+    proxy.lose_replies(usize::MAX, any, Then::Close);
+    proxy.stall(Direction::Both);
+    proxy.refuse().await;
+    proxy.heal().await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    assert_eq!(incr(&mut client).await.expect("an answer"), 1);
+}
+
+#[tokio::test]
+async fn a_large_value_passes_unharmed() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    let value: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+    let _: () = redis::cmd("SET").arg("v").arg(&value).query_async(&mut client).await.expect("set");
+    let read: Vec<u8> = redis::cmd("GET").arg("v").query_async(&mut client).await.expect("got");
+    assert!(read == value);
+}
