@@ -11,7 +11,6 @@
 -- Invariants: a timer goes only with the token that holds it; a lease that is
 --   over but has not been claimed again still counts.
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local count = (#ARGV - 3) / 2
 local asked = {}
 for i = 1, count do asked[i] = ARGV[2 + 2 * i] end

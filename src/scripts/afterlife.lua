@@ -2,7 +2,9 @@
 --
 -- Purpose: put the arming that was kept for later in the place of a timer that
 --   has ended, and remember the ids of armings that were ended by hand.
--- Needs the locals: due, solo, rec, run, nxt, tomb
+-- KEYS 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+
+local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 
 local TOMB_AGE, TOMB_COUNT = 600000, 10000
 

@@ -15,7 +15,6 @@
 -- Invariants: the deadline is never earlier than asked for; timers armed for
 --   one millisecond in one call order come out in that order.
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
 local LIMIT = 8796093022208 -- 2^43 ms, in 2248: beyond it a score has no room for the fraction
 local BASE, WIDTH = 5, 4

@@ -12,7 +12,6 @@
 -- Invariants: once this returned, no attempt starts; a running one can no
 --   longer settle, and its holder is told by 'f' token key on the channel.
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local repeated = ARGV[4] == '1'
 local fences = {}
 

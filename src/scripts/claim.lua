@@ -19,12 +19,11 @@
 --   lane's slot names the claim before anything else is written, so that a
 --   repeat finds it.
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local dead, grave, lanes = KEYS[8], KEYS[9], KEYS[10]
+local lanes = KEYS[10]
 local alone, lane, token, repeated = ARGV[4] == 'solo', ARGV[5], ARGV[6], ARGV[7] == '1'
 local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
 local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
-local dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
+dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
 local index = alone and solo or due
 local expires = now + lease
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN

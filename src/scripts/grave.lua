@@ -2,8 +2,11 @@
 --
 -- Purpose: move a record and its state into the dead letters, keep these
 --   within their bounds, and let the arming kept behind the timer follow.
--- Needs the locals: those of afterlife.lua, and dead, grave,
---   dead_cap, dead_age, dead_full
+-- KEYS 8 dead, 9 grave
+-- The body sets dead_cap, dead_age (ms) and dead_full ('trim' or 'pause').
+
+local dead, grave = KEYS[8], KEYS[9]
+local dead_cap, dead_age, dead_full
 
 -- Reports how many letters were trimmed, for the caller to be loud about.
 local trimmed = 0

@@ -16,9 +16,7 @@
 -- Invariants: as for ack. A live holder's settlement clears lost leases; a
 --   release, which proves nothing about the handler, keeps them.
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local dead, grave = KEYS[8], KEYS[9]
-local dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local BASE, WIDTH = 6, 5
 
 local function leave(key)

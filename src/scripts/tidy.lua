@@ -10,7 +10,6 @@
 --   6 how many to look at, 7 lease in ms
 -- Returns: secs, micros, next cursor, how many were put right
 
-local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local which, lease, mended = ARGV[4], tonumber(ARGV[7]), 0
 local LANE_AGE = 86400000
 

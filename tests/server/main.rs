@@ -1,0 +1,4 @@
+//! The library against real servers.
+
+mod life;
+mod support;
