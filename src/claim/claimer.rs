@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::pace::Pace;
-use super::take::{Ask, Taken, take};
+use super::take::{Ask, Complaint, Taken, take};
+use crate::calls::Waits;
 use crate::dispatch::{Place, Starter};
 use crate::id::Lane;
 use crate::lapse::Source;
@@ -30,6 +31,8 @@ pub(crate) struct Claimer {
     pace: Pace,
     head: Option<Head>,
     planned: Option<(Instant, Source)>,
+    waits: Waits,
+    complaint: Complaint,
 }
 
 /// The earliest that is known to be due.
@@ -54,6 +57,8 @@ impl Claimer {
             pace: Pace::default(),
             head: None,
             planned,
+            waits: Waits::default(),
+            complaint: Complaint::default(),
         }
     }
 
@@ -71,7 +76,7 @@ impl Claimer {
                 () = stopped.asked() => return,
                 look = self.next_look(reading) => look,
             };
-            reading = Some(self.tick(source, places).await);
+            reading = self.tick(source, places).await.or(reading);
         }
     }
 
@@ -124,16 +129,22 @@ impl Claimer {
         }
     }
 
-    /// Looks once; the server's time.
-    async fn tick(&mut self, source: Source, vacant: Vacant) -> Reading {
+    /// Looks once; the server's time, if it answered.
+    async fn tick(&mut self, source: Source, vacant: Vacant) -> Option<Reading> {
         let woke_for = self.head.take();
         self.planned = None;
         let ask = Ask { index: Index::Due, lane: self.lane, limit: vacant.left };
-        let taken = take(&*self.store, &self.desk, ask).await;
+        let Ok(taken) = take(&*self.store, &self.desk, ask, &mut self.complaint).await else {
+            // Its places go back at once: other partitions may have a use for
+            // them.
+            self.planned = Some((Instant::now() + self.waits.next(), source));
+            return None;
+        };
+        self.waits = Waits::default();
         let reading = taken.reading;
         self.learn(&taken, woke_for, source);
         self.dispatch(taken, vacant, source);
-        reading
+        Some(reading)
     }
 
     /// What the answer says about the next look.
@@ -158,7 +169,7 @@ impl Claimer {
         // Should something stay due that cannot be claimed, it is looked at
         // again soon, but not in a hurry.
         let soonest = Instant::now() + EMPTY_PAUSE;
-        if let Some(head) = &mut self.head {
+        if let Some(head) = self.head.as_mut().filter(|head| head.ms <= reading.stamp.ms()) {
             head.at = head.at.max(soonest);
         }
     }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use super::take::{Ask, take};
+use super::take::{Ask, Complaint, take};
+use crate::calls::Waits;
 use crate::dispatch::{Place, Starter};
 use crate::id::Lane;
 use crate::lapse::Source;
@@ -48,6 +49,7 @@ impl Suspects {
     pub(crate) async fn run(&self, core: &Core, lanes: &[Lane], starter: &Starter, mut stopped: Stopped) {
         let one = Arc::new(Semaphore::new(1));
         let next = async || (one.clone().acquire_owned().await.ok(), self.next().await);
+        let (mut waits, mut complaint) = (Waits::default(), Complaint::default());
         loop {
             let (alone, partition) = tokio::select! {
                 biased;
@@ -56,7 +58,11 @@ impl Suspects {
             };
             let desk = &core.desks[partition];
             let ask = Ask { index: Index::Solo, lane: lanes[partition], limit: 1 };
-            let taken = take(&*core.store, desk, ask).await;
+            let Ok(taken) = take(&*core.store, desk, ask, &mut complaint).await else {
+                self.note(partition, Some(Instant::now() + waits.next()));
+                continue;
+            };
+            waits = Waits::default();
             let reading = taken.reading;
             let next = taken.claimed.heads.solo.map(|ms| reading.when(ms));
             self.note(partition, next.filter(|_| taken.claimed.paused.is_none()));

@@ -7,7 +7,7 @@ use tracing::{debug, error, warn};
 
 use crate::calls::Waits;
 use crate::dispatch::{Job, LeaseWatch, Place};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Lane, Token};
 use crate::lapse::Source;
 use crate::listener::Desk;
@@ -34,9 +34,17 @@ pub(super) struct Taken {
     pub(super) reading: Reading,
 }
 
-/// Claims until there is an answer: what an unanswered claim has taken would
-/// otherwise lie until its lease is over.
-pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask) -> Taken {
+/// Claims. A claim that was sent and not answered is repeated until it is: what
+/// it has taken would otherwise lie until its lease is over.
+///
+/// # Errors
+/// When nothing was taken.
+pub(super) async fn take(
+    store: &dyn Store,
+    desk: &Desk,
+    ask: Ask,
+    complaint: &mut Complaint,
+) -> Result<Taken> {
     let shape = &desk.topic.shape;
     let mut call = Claim {
         index: ask.index,
@@ -50,18 +58,21 @@ pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask) -> Taken {
         letters: shape.letters,
     };
     let mut waits = Waits::default();
-    let mut complaint = None;
     loop {
         let since = Instant::now();
         match store.claim(&desk.at, call).await {
             Ok(claimed) => {
                 let reading = Reading::now(claimed.stamp);
                 count(desk, &claimed);
-                return Taken { claimed, token: call.token, since, reading };
+                *complaint = Complaint::default();
+                return Ok(Taken { claimed, token: call.token, since, reading });
             }
             Err(reason) => {
                 call.repeat |= reason.maybe_done();
-                complain(desk, &reason, &mut complaint);
+                complaint.say(desk, &reason);
+                if !call.repeat {
+                    return Err(reason);
+                }
                 tokio::time::sleep(waits.next()).await;
             }
         }
@@ -69,19 +80,22 @@ pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask) -> Taken {
 }
 
 /// Says why nothing can be claimed, once for each reason.
-fn complain(desk: &Desk, reason: &Error, said: &mut Option<String>) {
-    let text = reason.to_string();
-    if said.as_ref() == Some(&text) {
-        return;
+#[derive(Debug, Default)]
+pub(super) struct Complaint(Option<ErrorKind>);
+
+impl Complaint {
+    fn say(&mut self, desk: &Desk, reason: &Error) {
+        if self.0.replace(reason.kind()) == Some(reason.kind()) {
+            return;
+        }
+        desk.topic.stats.claim_errors.add(1);
+        let (topic, partition) = (&desk.topic.shape.name, desk.at.index);
+        if reason.needs_operator() {
+            error!(%topic, partition, error = %reason, "the partition is parked until this is mended");
+        } else {
+            warn!(%topic, partition, error = %reason, "cannot claim; trying again");
+        }
     }
-    let topic = &desk.topic.shape.name;
-    if reason.needs_operator() {
-        error!(%topic, partition = desk.at.index, error = %reason, "the partition is parked until this is mended");
-    } else {
-        warn!(%topic, partition = desk.at.index, error = %reason, "cannot claim; trying again");
-    }
-    desk.topic.stats.claim_errors.add(1);
-    *said = Some(text);
 }
 
 fn count(desk: &Desk, claimed: &Claimed) {

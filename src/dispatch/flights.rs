@@ -1,6 +1,6 @@
 //! What this listener holds of one partition, from claim to settlement.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,8 +40,14 @@ impl LeaseWatch {
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     held: Mutex<HashMap<Held, Flight>>,
+    /// Fences for what we do not hold: mostly other listeners', but a fence can
+    /// also overtake the answer to the claim that it is for.
+    fenced: Mutex<VecDeque<Held>>,
     emptied: Notify,
 }
+
+/// How many fences are remembered.
+const FENCES: usize = 256;
 
 #[derive(Debug)]
 struct Flight {
@@ -56,6 +62,20 @@ impl Flights {
     pub(crate) fn board(&self, claimed: impl Iterator<Item = (Held, Arc<LeaseWatch>)>, since: Instant) {
         let boarded = claimed.map(|(held, watch)| (held, Flight { watch, extended: since }));
         self.lock().extend(boarded);
+        let fenced: Vec<_> = self.fences().iter().filter(|held| self.holds(held)).cloned().collect();
+        fenced.iter().for_each(|held| {
+            self.lose(held);
+        });
+    }
+
+    /// A cancel has fenced this timer, which may be about to be ours.
+    pub(crate) fn fence(&self, held: Held) {
+        if self.lose(&held) {
+            return;
+        }
+        let mut fences = self.fences();
+        fences.truncate(FENCES - 1);
+        fences.push_front(held);
     }
 
     /// Whether the timer is still ours to settle.
@@ -137,6 +157,10 @@ impl Flights {
         }
     }
 
+    fn fences(&self) -> MutexGuard<'_, VecDeque<Held>> {
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Held, Flight>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,6 +191,15 @@ mod tests {
         assert!(!flights.lose(&held("a")));
         watch.lost().await;
         watch.lost().await;
+    }
+
+    #[test]
+    fn a_fence_that_overtakes_the_claim_still_holds() {
+        let flights = Flights::default();
+        (0..1000).for_each(|_| flights.fence(held("others")));
+        flights.fence(held("a"));
+        assert!(boarded(&flights, "a").is_lost());
+        assert!(!boarded(&flights, "b").is_lost());
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ pub struct ListenerBuilder {
     concurrency: usize,
     grace: Duration,
     answer_within: Duration,
+    manage_notifications: bool,
 }
 
 enum At {
@@ -47,6 +48,7 @@ impl ListenerBuilder {
             concurrency: 1000,
             grace: Duration::from_secs(10),
             answer_within: crate::store::DEFAULT_ANSWER_WITHIN,
+            manage_notifications: false,
         }
     }
 
@@ -87,6 +89,15 @@ impl ListenerBuilder {
         self
     }
 
+    /// Adds `E` and `x` to the server's `notify-keyspace-events` at the start, if
+    /// they are missing. Without this the flags are never changed: they are the
+    /// operator's, and timers fire all the same.
+    #[must_use]
+    pub fn manage_notifications(mut self) -> Self {
+        self.manage_notifications = true;
+        self
+    }
+
     /// The listener. Nothing is connected yet.
     ///
     /// # Errors
@@ -114,7 +125,15 @@ impl ListenerBuilder {
         let suspects =
             Arc::new(Suspects::new(topics.iter().map(|topic| topic.shape.partitions as usize).sum()));
         let desks = open_desks(&topics, &self.namespace, &places, &suspects);
-        let core = Core { store, topics, desks, router, suspects, stats: ListenerCounters::default() };
+        let core = Core {
+            store,
+            topics,
+            desks,
+            router,
+            suspects,
+            stats: ListenerCounters::default(),
+            manage_notifications: self.manage_notifications,
+        };
         Ok(Listener { core: Arc::new(core), grace: self.grace })
     }
 }

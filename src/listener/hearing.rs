@@ -21,7 +21,7 @@ pub(crate) async fn hear(core: Arc<Core>, mut hints: mpsc::Receiver<Hint>, sweep
             }
             Hint::Fence { partition, held } => {
                 if let Some(desk) = core.desks.get(partition) {
-                    desk.flights.lose(&held);
+                    desk.flights.fence(held);
                 }
             }
             Hint::Expired(key) => core.expired(&key),

@@ -56,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) router: Router<usize>,
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) stats: ListenerCounters,
+    pub(crate) manage_notifications: bool,
 }
 
 impl Listener {

@@ -27,7 +27,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(super) async fn run(core: &Arc<Core>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
     tokio::pin!(shutdown);
     tokio::select! {
-        registered = register(core) => registered?,
+        registered = prepare(core) => registered?,
         () = &mut shutdown => return Ok(()),
     }
     let starter = Starter::new(core.store.virtual_time())
@@ -36,6 +36,15 @@ pub(super) async fn run(core: &Arc<Core>, grace: Duration, shutdown: impl Future
     info!(topics = ?core.topics, "listening");
     shutdown.await;
     roles.stop(core, grace, &starter).await;
+    Ok(())
+}
+
+/// Agrees with Redis on every topic, and looks at its settings.
+async fn prepare(core: &Core) -> Result<()> {
+    register(core).await?;
+    if let Err(error) = core.store.check_settings(core.manage_notifications).await {
+        warn!(%error, "the server's settings were not checked");
+    }
     Ok(())
 }
 
@@ -130,11 +139,9 @@ impl Roles {
         if tokio::time::timeout_at(until, idle).await.is_err() {
             hand_back_running(core);
         }
-        self.keeping.abort_all();
-        while self.keeping.join_next().await.is_some() {}
         let farewell = async {
             for desk in &core.desks {
-                Settler { store: core.store.clone(), desk: desk.clone() }.flush().await;
+                desk.outbox.empty().await;
             }
             for (index, lane) in &self.lanes {
                 let _ = core.store.close_lane(&core.desks[*index].at, *lane).await; // tidied in a day
@@ -143,6 +150,7 @@ impl Roles {
         if tokio::time::timeout(FAREWELL, farewell).await.is_err() {
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
+        self.keeping.shutdown().await;
         info!("stopped");
     }
 }

@@ -92,12 +92,13 @@ local function attend(key, record, state)
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end
 
-if meta[3] then
-  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 }
-end
+-- What was claimed before a pause is held all the same.
 if repeated then
   local again = repeat_claim()
   if again then return again end
+end
+if meta[3] then
+  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 }
 end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)

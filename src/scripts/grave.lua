@@ -15,18 +15,19 @@ local function forget_oldest(members)
   if #members == 0 then return end
   redis.call('ZREM', dead, unpack(members))
   redis.call('HDEL', grave, unpack(members))
+  redis.call('HINCRBY', KEYS[1], 'trimmed', #members)
   trimmed = trimmed + #members
 end
 
 local function bound_letters()
   local excess = redis.call('ZCARD', dead) - dead_cap
   if dead_full == 'pause' then
-    if excess >= 0 then redis.call('HSET', KEYS[1], 'paused', 'dead letters are full') end
+    -- Whoever has paused it already had a reason, too.
+    if excess >= 0 then redis.call('HSETNX', KEYS[1], 'paused', 'dead letters are full') end
   elseif excess > 0 then
     forget_oldest(redis.call('ZRANGE', dead, 0, math.min(excess, 1000) - 1))
   end
   forget_oldest(redis.call('ZRANGE', dead, '-inf', '(' .. string.format('%.0f', now - dead_age), 'BYSCORE', 'LIMIT', 0, 100))
-  if trimmed > 0 then redis.call('HINCRBY', KEYS[1], 'trimmed', trimmed) end
 end
 
 -- A letter: version, reason, time of death, length of the state, state, record.

@@ -77,7 +77,8 @@ end
 function ends.release(key, record, state)
   local lost = byte(state, 15)
   local at = struct.unpack('>I8', state, 18)
-  if at == 0 then at = struct.unpack('>I8', record, 10) end
+  -- One that was cut short meanwhile is due now, and buried by its claim.
+  if at == 0 then at = #record >= 17 and struct.unpack('>I8', record, 10) or now end
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   wait_until(lost >= SUSPECT and solo or due, key, at)
   return 1, at, sub(record, 2, 9)

@@ -74,8 +74,7 @@ impl Outbox {
         self.take()
     }
 
-    /// What there is, without waiting.
-    pub(crate) fn take(&self) -> Vec<Settlement> {
+    fn take(&self) -> Vec<Settlement> {
         let mut state = self.lock();
         let batch: Vec<_> = std::mem::take(&mut state.waiting);
         state.sent.extend(batch.iter().map(|settlement| settlement.held.clone()));
@@ -98,16 +97,25 @@ impl Outbox {
 
     /// Returns once there is room for more ends.
     pub(crate) async fn room(&self) {
+        self.fewer_than(FULL).await;
+    }
+
+    /// Returns once everything is settled.
+    pub(crate) async fn empty(&self) {
+        self.fewer_than(1).await;
+    }
+
+    async fn fewer_than(&self, count: usize) {
         loop {
             let drained = self.drained.notified();
-            if self.unsettled() < FULL {
+            if self.unsettled() < count {
                 return;
             }
             drained.await;
         }
     }
 
-    pub(crate) fn unsettled(&self) -> usize {
+    fn unsettled(&self) -> usize {
         let state = self.lock();
         state.waiting.len() + state.sent.len()
     }

@@ -30,12 +30,6 @@ impl Settler {
         }
     }
 
-    /// Settles everything that waits.
-    pub(crate) async fn flush(&self) {
-        let batch = self.desk.outbox.take();
-        self.settle(batch).await;
-    }
-
     async fn settle(&self, batch: Vec<Settlement>) {
         for chunk in batch.chunks(MAX_BATCH) {
             let (mut acks, mut ends) = (Vec::new(), Vec::new());

@@ -24,7 +24,7 @@ mod memory;
 pub mod record;
 mod redis;
 
-pub use self::memory::MemoryStore;
+pub use self::memory::{Clock, MemoryStore};
 pub use self::redis::{DEFAULT_ANSWER_WITHIN, RedisStore, scripts};
 use keys::Partition;
 use record::Reason;
@@ -105,6 +105,12 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Makes sure that the partitions exist as the caller believes, and lists
     /// the topic for others to find.
     async fn register(&self, topic: &TopicEntry, partitions: &[Partition]) -> Result<()>;
+
+    /// Reports settings that weaken a promise; adds the flags for expired events
+    /// only where asked to.
+    async fn check_settings(&self, _manage_notifications: bool) -> Result<()> {
+        Ok(())
+    }
 
     /// Opens the stream of hints: wake-ups, fences, expired keys and gaps.
     ///

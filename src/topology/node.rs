@@ -92,7 +92,12 @@ impl Node {
     pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, Failed> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let answers = live.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
+        // A transaction is answered by OK, by QUEUED for each command, and by
+        // one array. An answer that is not waited for would be taken for that
+        // of the next request.
+        let (skip, take) =
+            if pipeline.is_transaction() { (pipeline.len() + 1, 1) } else { (0, pipeline.len()) };
+        let answers = live.connection.send_packed_commands(pipeline, skip, take).await;
         answers.map_err(|error| self.failed(doing, live.number, &error))
     }
 

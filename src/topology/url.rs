@@ -95,7 +95,7 @@ mod tests {
     fn odd_but_good_urls_are_read() {
         for (url, shown) in [
             ("redis://127.0.0.1", "127.0.0.1:6379"),
-            ("redis://:p%40ss%25@[::1]:7000/1", "[::1]:7000/1"),
+            ("redis://:p%40ss%25@[::1]:7000/1", "::1:7000/1"),
             ("valkey://localhost", "localhost:6379"),
             ("unix:///tmp/redis.sock", "/tmp/redis.sock"),
         ] {

@@ -15,7 +15,9 @@ async fn an_armed_timer_runs_once_with_its_payload_and_is_gone() {
         let report = report.clone();
         async move {
             assert!(lapse.deadline() <= std::time::SystemTime::now());
-            report.send((lapse.capture("id").map(str::to_owned), lapse.payload().clone(), lapse.attempt())).ok();
+            report
+                .send((lapse.capture("id").map(str::to_owned), lapse.payload().clone(), lapse.attempt()))
+                .ok();
             Ok::<_, Failure>(Done)
         }
     }));

@@ -1,4 +1,6 @@
 //! The library against real servers.
 
+mod holding;
 mod life;
+mod on_time;
 mod support;

@@ -9,15 +9,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Shows what the library says, with the output of a failing test.
-pub fn show_log() {
+pub(crate) fn show_log() {
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
 }
 
 /// A server and a schedule on it, as the least privileged user.
-pub async fn server_and_schedule() -> (Server, Schedule) {
+pub(crate) async fn server_and_schedule() -> (Server, Schedule) {
     show_log();
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
@@ -25,14 +25,14 @@ pub async fn server_and_schedule() -> (Server, Schedule) {
 }
 
 /// A listener that runs in the background until it is stopped or dropped.
-pub struct Running {
+pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<keylapse::Result<()>>,
-    pub stats: Stats,
+    pub(crate) stats: Stats,
 }
 
 impl Running {
-    pub fn start(builder: ListenerBuilder) -> Self {
+    pub(crate) fn start(builder: ListenerBuilder) -> Self {
         let listener = Arc::new(builder.build().expect("a listener"));
         let stats = listener.stats();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -46,27 +46,27 @@ impl Running {
         Self { stop: Some(stop), task, stats }
     }
 
-    pub async fn stop(mut self) -> keylapse::Result<()> {
+    pub(crate) async fn stop(mut self) -> keylapse::Result<()> {
         drop(self.stop.take());
         tokio::time::timeout(PATIENCE, self.task).await.expect("the listener stops").expect("without a panic")
     }
 }
 
-pub fn listener(server: &Server) -> ListenerBuilder {
+pub(crate) fn listener(server: &Server) -> ListenerBuilder {
     Listener::builder(server.app_url())
 }
 
 /// A channel on which handlers report; `next` fails the test if nothing comes.
-pub struct Reports<T>(mpsc::UnboundedReceiver<T>);
+pub(crate) struct Reports<T>(mpsc::UnboundedReceiver<T>);
 
-pub fn reports<T>() -> (mpsc::UnboundedSender<T>, Reports<T>) {
+pub(crate) fn reports<T>() -> (mpsc::UnboundedSender<T>, Reports<T>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Reports(receiver))
 }
 
 impl<T> Reports<T> {
     #[track_caller]
-    pub fn next(&mut self) -> impl Future<Output = T> + '_ {
+    pub(crate) fn next(&mut self) -> impl Future<Output = T> + '_ {
         let caller = std::panic::Location::caller();
         async move {
             match tokio::time::timeout(PATIENCE, self.0.recv()).await {
@@ -76,7 +76,7 @@ impl<T> Reports<T> {
         }
     }
 
-    pub fn try_next(&mut self) -> Option<T> {
+    pub(crate) fn try_next(&mut self) -> Option<T> {
         self.0.try_recv().ok()
     }
 }

@@ -172,9 +172,11 @@ impl Store for RedisStore {
     }
 
     async fn letters(&self, at: &Partition, skip: usize, count: usize) -> Result<Vec<RawLetter>> {
-        let Some(last) = (skip + count).checked_sub(1).filter(|_| count > 0) else {
+        if count == 0 {
             return Ok(Vec::new());
-        };
+        }
+        // Ranks are signed in Redis.
+        let last = skip.saturating_add(count - 1).min(i64::MAX as usize);
         let mut range = cmd("ZRANGE");
         range.arg(&at.dead).arg(skip).arg(last);
         let mut reply = Reply::new("letters", self.0.node.call("reading dead letters", &range).await?)?;
@@ -300,6 +302,10 @@ impl Store for RedisStore {
         set.arg(keys::registry(&first.namespace)).arg(&topic.name).arg(entry);
         self.0.node.call("registering the topic", &set).await?;
         Ok(())
+    }
+
+    async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
+        RedisStore::check_settings(self, manage_notifications).await
     }
 
     fn hints(&self, partitions: &[Partition]) -> mpsc::Receiver<Hint> {

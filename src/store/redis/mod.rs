@@ -2,6 +2,7 @@
 
 mod calls;
 mod diagnose;
+mod preflight;
 mod reply;
 mod run;
 pub mod scripts;

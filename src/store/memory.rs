@@ -1,4 +1,0 @@
-//! Placeholder while the seam settles.
-/// In memory.
-#[derive(Debug)]
-pub struct MemoryStore;

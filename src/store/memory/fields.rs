@@ -1,0 +1,73 @@
+//! Single fields of records and states, read by their place.
+//!
+//! As the scripts read them: bytes that are cut short still tell what they
+//! can. Whole ones are read with [`Record`](crate::store::record::Record) and
+//! [`State`](crate::store::record::State).
+
+use crate::id::{ArmingId, Token};
+use crate::store::record::RECORD_HEAD;
+
+pub(super) fn arming(record: &[u8]) -> Option<ArmingId> {
+    record.get(1..9).and_then(ArmingId::from_bytes)
+}
+
+pub(super) fn first_deadline(record: &[u8]) -> Option<u64> {
+    number(record, RECORD_HEAD - 8)
+}
+
+pub(super) fn is_claimed(state: &[u8]) -> bool {
+    state.get(1) == Some(&1)
+}
+
+pub(super) fn is_held_by(state: &[u8], token: Token) -> bool {
+    state.get(2..10) == Some(token.as_bytes())
+}
+
+pub(super) fn token(state: &[u8]) -> Option<Token> {
+    state.get(2..10).and_then(Token::from_bytes)
+}
+
+pub(super) fn lost_leases(state: &[u8]) -> u8 {
+    state.get(14).copied().unwrap_or(0)
+}
+
+pub(super) fn attempt(state: &[u8]) -> u32 {
+    let digits = state.get(10..14).and_then(|digits| digits.try_into().ok());
+    digits.map_or(1, u32::from_be_bytes)
+}
+
+/// The present deadline; none where it is that of the record.
+pub(super) fn present_deadline(state: &[u8]) -> Option<u64> {
+    number(state, 17).filter(|deadline| *deadline > 0)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    let digits = bytes.get(at..at + 8)?;
+    digits.try_into().ok().map(u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::record::{Record, State};
+
+    #[test]
+    fn fields_are_where_the_encoders_put_them() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 8, payload: Bytes::new() }.encode();
+        assert_eq!((arming(&record), first_deadline(&record)), (Some(ArmingId([7; 8])), Some(8)));
+
+        let state = State { lost: 3, deadline: 9, ..State::first(Token([5; 8])) }.encode();
+        assert!(is_claimed(&state) && is_held_by(&state, Token([5; 8])));
+        assert_eq!((token(&state), lost_leases(&state)), (Some(Token([5; 8])), 3));
+        assert_eq!(present_deadline(&state), Some(9));
+        assert_eq!(present_deadline(&State::waiting(1).encode()), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_has_no_such_field() {
+        assert_eq!((arming(b"\x01short"), first_deadline(b"\x01short")), (None, None));
+        assert_eq!((token(b""), lost_leases(b""), present_deadline(b"")), (None, 0, None));
+    }
+}

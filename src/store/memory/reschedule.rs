@@ -1,0 +1,40 @@
+//! Moves a waiting timer to another deadline: reschedule.lua.
+
+use bytes::{Bytes, BytesMut};
+
+use super::fields;
+use super::index::Score;
+use super::turn::Turn;
+use crate::error::Result;
+use crate::store::RescheduleReply;
+use crate::store::record::{RECORD_HEAD, STATE_HEAD, State};
+use crate::time::WireWhen;
+
+impl Turn<'_> {
+    pub(super) fn reschedule(&mut self, key: &[u8], when: WireWhen) -> Result<RescheduleReply> {
+        let deadline = self.deadline(when)?;
+        let record = self.book.rec.get(key).filter(|record| record.len() >= RECORD_HEAD);
+        let Some(arming) = record.and_then(|record| fields::arming(record)) else {
+            return Ok(RescheduleReply::NotArmed);
+        };
+        let state = self.book.run.get(key);
+        if state.is_some_and(|state| fields::is_claimed(state)) {
+            return Ok(RescheduleReply::InFlight);
+        }
+        let state = moved(state, deadline);
+        let (attempt, lost) = (fields::attempt(&state), fields::lost_leases(&state));
+        let key = Bytes::copy_from_slice(key);
+        self.book.run.insert(key.clone(), state);
+        self.wait(&key, Score::from_ms(deadline), lost);
+        Ok(RescheduleReply::Rescheduled { deadline, arming, attempt })
+    }
+}
+
+/// The same state with another deadline. Its other bytes may be those of a
+/// newer version and stay as they are.
+fn moved(state: Option<&Bytes>, deadline: u64) -> Bytes {
+    let whole = state.filter(|state| state.len() >= STATE_HEAD).cloned();
+    let mut bytes = BytesMut::from(whole.unwrap_or_else(|| State::waiting(1).encode()));
+    bytes[STATE_HEAD - 8..STATE_HEAD].copy_from_slice(&deadline.to_be_bytes());
+    bytes.freeze()
+}

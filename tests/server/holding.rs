@@ -1,0 +1,251 @@
+//! P4, P6, P7 and P9 in one process: who holds a timer, and who may end it.
+
+use std::time::Duration;
+
+use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Phase, Rescheduled, Topic};
+use tokio::sync::Notify;
+
+use crate::support::{Running, listener, reports, server_and_schedule};
+
+/// A handler that reports its attempt and then waits for the end of its lease.
+async fn until_lost(lapse: Lapse<u32>, report: tokio::sync::mpsc::UnboundedSender<&'static str>) {
+    report.send("started").ok();
+    lapse.lease_lost().await;
+    assert!(!lapse.has_lease());
+    report.send("told to stop").ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_cancel_fences_a_running_attempt_and_tells_it() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:fence:{id}").unwrap();
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        let report = report.clone();
+        async move {
+            until_lost(lapse, report).await;
+            Err::<Done, _>(Failure::retry("counts for nothing any more"))
+        }
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    assert_eq!(reported.next().await, "started");
+    assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::InFlight);
+    assert_eq!(reported.next().await, "told to stop");
+    assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::NotArmed);
+    let stats = running.stats.clone();
+    running.stop().await.unwrap();
+    assert!(schedule.look_up(&topic, ["1"]).await.unwrap().is_none(), "not retried");
+    assert_eq!((stats.total().retried, stats.total().fenced), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_an_arming_over_a_running_attempt_follows_it() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:next:{id}").unwrap();
+    let (report, mut reported) = reports();
+    let go = std::sync::Arc::new(Notify::new());
+    let gate = go.clone();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        let (report, gate) = (report.clone(), gate.clone());
+        async move {
+            report.send(*lapse.payload()).ok();
+            if *lapse.payload() == 1 {
+                gate.notified().await;
+            }
+            Ok::<_, Failure>(Done)
+        }
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    assert_eq!(reported.next().await, 1);
+    let over = schedule.arm(&topic, ["1"], Duration::ZERO, &2).await.unwrap();
+    assert!(matches!(over, Arming::AfterRunning(_)), "{over:?}");
+    let absent = schedule.arm(&topic, ["1"], Duration::ZERO, &3).only_if_absent().await.unwrap();
+    assert!(matches!(absent, Arming::Exists), "{absent:?}");
+    assert_eq!(schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap(), Rescheduled::InFlight);
+    let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+    assert!(matches!(timer.phase, Phase::Running(_)) && timer.next.is_some(), "{timer:?}");
+    go.notify_one();
+    assert_eq!(reported.next().await, 2);
+    running.stop().await.unwrap();
+}
+
+/// One listener holds its place; nothing of what another does may count.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_of_eight_listeners_one_runs_each_timer() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:many:{id}").unwrap().partitions(2);
+    let (report, mut reported) = reports();
+    let listeners: Vec<_> = (0..8)
+        .map(|_| {
+            let report = report.clone();
+            Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+                report.send(*lapse.payload()).ok();
+                std::future::ready(Ok::<_, Failure>(Done))
+            }))
+        })
+        .collect();
+    let arms = (0..2000_u32)
+        .map(|n| keylapse::NewArm::new([n.to_string()], Duration::from_millis(200 + u64::from(n) / 2), n));
+    schedule.arm_many(&topic, arms).await.unwrap();
+    let mut seen = std::collections::HashSet::new();
+    while seen.len() < 2000 {
+        let n = reported.next().await;
+        assert!(seen.insert(n), "timer {n} ran twice");
+    }
+    for running in listeners {
+        running.stop().await.unwrap();
+    }
+    assert!(reported.try_next().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p9_shut_down_waits_for_what_runs_within_the_grace_time() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:grace:{id}").unwrap();
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |_| {
+        let report = report.clone();
+        async move {
+            report.send("started").ok();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            report.send("ended").ok();
+            Ok::<_, Failure>(Done)
+        }
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    assert_eq!(reported.next().await, "started");
+    running.stop().await.unwrap();
+    assert_eq!(reported.try_next(), Some("ended"));
+    assert!(schedule.look_up(&topic, ["1"]).await.unwrap().is_none(), "acked before the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p9_unfinished_work_is_handed_back_at_once_without_using_up_an_attempt() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:back:{id}").unwrap().max_attempts(1);
+    let (report, mut reported) = reports();
+    let builder = listener(&server).grace(Duration::from_millis(50));
+    let stuck = Running::start(builder.on(topic.clone(), move |_| {
+        let report = report.clone();
+        async move {
+            report.send("started").ok();
+            std::future::pending::<Result<Done, Failure>>().await
+        }
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    assert_eq!(reported.next().await, "started");
+    stuck.stop().await.unwrap();
+    let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+    assert!(matches!(timer.phase, Phase::Waiting(at) if at <= std::time::SystemTime::now()), "{timer:?}");
+    assert_eq!(timer.attempt, 1);
+    let (report, mut reported) = reports();
+    let next = Running::start(listener(&server).on(topic, move |lapse: Lapse<u32>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    }));
+    assert_eq!(reported.next().await, 1);
+    next.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic =
+        Topic::<String>::new("app:bad:{id}").unwrap().max_attempts(1).timeout(Duration::from_millis(50));
+    let running = Running::start(listener(&server).on(topic.clone(), |lapse: Lapse<String>| async move {
+        match lapse.payload().as_str() {
+            "panic" => panic!("as asked"),
+            "hang" => std::future::pending::<Result<Done, Failure>>().await,
+            _ => Err(Failure::dead("never again")),
+        }
+    }));
+    for what in ["panic", "hang", "dead"] {
+        let _ = schedule.arm(&topic, [what], Duration::ZERO, &what.to_owned()).await.unwrap();
+    }
+    let all_dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 3;
+    keylapse_support::eventually(crate::support::PATIENCE, "three dead letters", all_dead).await;
+    let mut labels: Vec<_> = (schedule.dead_letters(&topic, 0, 10).await.unwrap().iter())
+        .map(|letter| (letter.history[0].kind.clone(), letter.reason))
+        .collect();
+    labels.sort_by(|a, b| a.0.cmp(&b.0));
+    use keylapse::Reason::{Exhausted, Permanent};
+    let expected = [("error", Permanent), ("panic", Exhausted), ("timeout", Exhausted)];
+    assert_eq!(labels, expected.map(|(kind, reason)| (kind.to_owned(), reason)));
+    let stats = running.stats.total();
+    assert_eq!((stats.panics, stats.timeouts, stats.failed), (1, 1, 3));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snoozes_use_no_attempt_and_are_limited() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:snooze:{id}").unwrap().max_attempts(1).max_snoozes(3);
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Ok::<_, Failure>(Outcome::Snooze(Duration::from_millis(5))))
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    for _ in 0..4 {
+        assert_eq!(reported.next().await, 1);
+    }
+    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
+    keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
+    let letters = schedule.dead_letters(&topic, 0, 1).await.unwrap();
+    assert_eq!(letters[0].reason, keylapse::Reason::Snoozed);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_topic_does_not_hold_up_another() {
+    let (server, schedule) = server_and_schedule().await;
+    let slow = Topic::<u32>::new("app:slow:{id}").unwrap();
+    let quick = Topic::<u32>::new("app:quick:{id}").unwrap();
+    let (report, mut reported) = reports();
+    let running = Running::start(
+        listener(&server)
+            .concurrency(4)
+            .grace(Duration::ZERO)
+            .on(slow.clone(), |_| std::future::pending::<Result<Done, Failure>>())
+            .on(quick.clone(), move |lapse: Lapse<u32>| {
+                report.send(*lapse.payload()).ok();
+                std::future::ready(Ok::<_, Failure>(Done))
+            }),
+    );
+    let arms = (0..50).map(|n: u32| keylapse::NewArm::new([n.to_string()], Duration::ZERO, n));
+    schedule.arm_many(&slow, arms).await.unwrap();
+    let busy = async || {
+        running.stats.topic("app.slow").unwrap().by_timer + running.stats.topic("app.slow").unwrap().by_sweep
+            >= 3
+    };
+    keylapse_support::eventually(crate::support::PATIENCE, "the slow topic fills its places", busy).await;
+    for n in 0..20 {
+        let _ = schedule.arm(&quick, [n.to_string()], Duration::ZERO, &n).await.unwrap();
+        assert_eq!(reported.next().await, n);
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_replayed_and_dropped() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:replay:{id}").unwrap().retry(Backoff::table([]));
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Err::<Done, _>(Failure::retry("no")))
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
+    assert_eq!(reported.next().await, 1);
+    keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
+    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Replayed);
+    assert_eq!(reported.next().await, 1);
+    keylapse_support::eventually(crate::support::PATIENCE, "another dead letter", dead).await;
+    assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Gone);
+    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    assert!(schedule.drop_dead_letter(&letter).await.unwrap());
+    assert!(!schedule.drop_dead_letter(&letter).await.unwrap());
+    running.stop().await.unwrap();
+}
