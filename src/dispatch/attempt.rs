@@ -74,10 +74,14 @@ impl Job {
         stats.started(self.source, self.state.lost > 0);
         let (verdict, before) = (self.attempt().await, self.before());
         let Self { desk, held, place, .. } = self;
-        drop(place);
         match verdict {
-            Some(verdict) if desk.flights.holds(&held) => desk.settle(held, verdict, before),
+            Some(verdict) if desk.flights.holds(&held) => desk.settle(held.clone(), verdict, before),
             _ => desk.topic.stats.fenced.add(1),
+        }
+        if let Place::Alone(_) = place {
+            // Until Redis knows how it ended: or the next suspect, should it be
+            // the one that takes the listener down, would take this one along.
+            desk.flights.landed(&held).await;
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct Flights {
     /// Fences for what we do not hold: mostly other listeners', but a fence can
     /// also overtake the answer to the claim that it is for.
     fenced: Mutex<VecDeque<Held>>,
-    emptied: Notify,
+    /// Something is held no longer.
+    landed: Notify,
 }
 
 /// How many fences are remembered.
@@ -89,22 +90,21 @@ impl Flights {
         held.for_each(|one| {
             flights.remove(one);
         });
-        self.tell_if_empty(&flights);
+        drop(flights);
+        self.landed.notify_waiters();
     }
 
     /// Gives a timer up and tells its handler; whether it was ours.
     pub(crate) fn lose(&self, held: &Held) -> bool {
-        let mut flights = self.lock();
-        let flight = flights.remove(held);
-        self.tell_if_empty(&flights);
-        drop(flights);
+        let flight = self.lock().remove(held);
+        self.landed.notify_waiters();
         flight.map(|flight| flight.watch.lose()).is_some()
     }
 
     /// Gives everything up, to be handed back.
     pub(crate) fn surrender(&self) -> Vec<Held> {
         let flights = std::mem::take(&mut *self.lock());
-        self.emptied.notify_waiters();
+        self.landed.notify_waiters();
         flights
             .into_iter()
             .map(|(held, flight)| {
@@ -136,24 +136,23 @@ impl Flights {
         self.extended_before(when).iter().filter(|held| self.lose(held)).count()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
     /// Returns once nothing is held.
     pub(crate) async fn emptied(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.is_empty() {
-                return;
-            }
-            emptied.await;
-        }
+        self.until(HashMap::is_empty).await;
     }
 
-    fn tell_if_empty(&self, flights: &HashMap<Held, Flight>) {
-        if flights.is_empty() {
-            self.emptied.notify_waiters();
+    /// Returns once this timer is settled or given up.
+    pub(crate) async fn landed(&self, held: &Held) {
+        self.until(|flights| !flights.contains_key(held)).await;
+    }
+
+    async fn until(&self, done: impl Fn(&HashMap<Held, Flight>) -> bool) {
+        loop {
+            let landed = self.landed.notified();
+            if done(&self.lock()) {
+                return;
+            }
+            landed.await;
         }
     }
 

@@ -176,9 +176,9 @@ impl Store for RedisStore {
             return Ok(Vec::new());
         }
         // Ranks are signed in Redis.
-        let last = skip.saturating_add(count - 1).min(i64::MAX as usize);
+        let rank = |place: usize| i64::try_from(place).unwrap_or(i64::MAX);
         let mut range = cmd("ZRANGE");
-        range.arg(&at.dead).arg(skip).arg(last);
+        range.arg(&at.dead).arg(rank(skip)).arg(rank(skip.saturating_add(count - 1)));
         let mut reply = Reply::new("letters", self.0.node.call("reading dead letters", &range).await?)?;
         let mut ids = Vec::new();
         while !reply.is_empty() {

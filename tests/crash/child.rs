@@ -1,0 +1,147 @@
+//! A listener in a process of its own.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use keylapse::{Done, Failure, Lapse, Listener, Topic};
+use keylapse_support::Server;
+
+/// What a child is told to be.
+const URL: &str = "KEYLAPSE_CHILD_URL";
+const TOPIC: &str = "KEYLAPSE_CHILD_TOPIC";
+const LEASE: &str = "KEYLAPSE_CHILD_LEASE_MS";
+
+/// The topic that a parent arms and its children run.
+pub(crate) fn topic(name: &str, lease: Duration) -> Topic<String> {
+    Topic::named(name, &format!("app:{name}:{{id}}")).expect("a topic").lease(lease)
+}
+
+/// A listener process; killed when dropped.
+pub(crate) struct Listening(Child);
+
+impl Listening {
+    pub(crate) fn start(server: &Server, topic: &str, lease: Duration) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command
+            .args(["--exact", "child::listen_if_told_to", "--nocapture"])
+            .env(URL, server.url())
+            .env(TOPIC, topic)
+            .env(LEASE, lease.as_millis().to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(command.spawn().expect("a child"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// SIGKILL, and wait for the end.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill(); // it may be dead already
+        let _ = self.0.wait();
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a child's state").is_some()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("a signal");
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Not a test of its own: what a child does.
+#[test]
+fn listen_if_told_to() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let name = std::env::var(TOPIC).expect("a topic");
+    let lease = std::env::var(LEASE).expect("a lease").parse().expect("milliseconds");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let journal = keylapse_support::connect(&url).await.expect("a connection");
+        let handler = move |lapse: Lapse<String>| handle(lapse, journal.clone());
+        let topic = topic(&name, Duration::from_millis(lease));
+        let listener = Listener::builder(url).on(topic, handler).build().expect("a listener");
+        listener.run_until(std::future::pending()).await.expect("a run");
+    });
+}
+
+/// Says in Redis what it does, and then does what the payload says.
+async fn handle(
+    lapse: Lapse<String>,
+    mut journal: redis::aio::MultiplexedConnection,
+) -> Result<Done, Failure> {
+    let say = |what: &str| {
+        let recovered = if lapse.is_recovered() { "again" } else { "first" };
+        format!("{what} {} {recovered} {}", std::process::id(), lapse.id())
+    };
+    let mut log = async |what: &str| {
+        let list = format!("journal:{}", String::from_utf8_lossy(lapse.key()));
+        redis::cmd("RPUSH").arg(list).arg(say(what)).exec_async(&mut journal).await
+    };
+    log("started").await?;
+    match lapse.payload().as_str() {
+        "hang once" if !lapse.is_recovered() => std::future::pending::<()>().await,
+        "abort" => std::process::abort(),
+        "until lost" if !lapse.is_recovered() => {
+            lapse.lease_lost().await;
+            log("told").await?;
+            std::future::pending::<()>().await;
+        }
+        "bystander" => tokio::time::sleep(Duration::from_millis(300)).await,
+        _ => {}
+    }
+    log("ended").await?;
+    Ok(Done)
+}
+
+/// What children have said of one key.
+pub(crate) struct Journal {
+    connection: redis::aio::MultiplexedConnection,
+    list: String,
+}
+
+/// One line of a journal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) what: String,
+    pub(crate) pid: u32,
+    pub(crate) recovered: bool,
+    pub(crate) attempt_id: String,
+}
+
+impl Journal {
+    pub(crate) async fn of(server: &Server, key: &str) -> Self {
+        Self { connection: server.conn().await, list: format!("journal:{key}") }
+    }
+
+    /// The next line; waits for it.
+    pub(crate) async fn next(&mut self, within: Duration) -> Line {
+        let mut pop = redis::cmd("BLPOP");
+        pop.arg(&self.list).arg(within.as_secs_f64());
+        let line: Option<(String, String)> = pop.query_async(&mut self.connection).await.expect("a journal");
+        let (_, line) = line.unwrap_or_else(|| panic!("nothing in {} within {within:?}", self.list));
+        let words: Vec<_> = line.split(' ').collect();
+        let [what, pid, recovered, id] = words[..] else { panic!("a line: {line}") };
+        Line {
+            what: what.to_owned(),
+            pid: pid.parse().expect("a pid"),
+            recovered: recovered == "again",
+            attempt_id: id.to_owned(),
+        }
+    }
+
+    /// How many lines are left.
+    pub(crate) async fn left(&mut self) -> usize {
+        redis::cmd("LLEN").arg(&self.list).query_async(&mut self.connection).await.expect("a journal")
+    }
+}

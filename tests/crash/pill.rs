@@ -1,0 +1,52 @@
+//! P6: a timer that takes its listener down is isolated and buried, and takes
+//! no bystander along.
+
+use std::time::Duration;
+
+use keylapse::{Reason, Schedule};
+use keylapse_support::{Server, eventually};
+
+use crate::child::{Listening, topic};
+
+const BYSTANDERS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_run() {
+    let lease = Duration::from_millis(500);
+    let server = Server::start().await;
+    let (topic, schedule) =
+        (topic("pill", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    schedule.pause(&topic, "until all are armed").await.expect("paused");
+    for n in 0..BYSTANDERS {
+        let armed = schedule.arm(&topic, [n.to_string()], Duration::ZERO, &"bystander".to_owned()).await;
+        assert!(armed.expect("armed").is_armed());
+    }
+    let armed = schedule.arm(&topic, ["pill"], Duration::ZERO, &"abort".to_owned()).await;
+    assert!(armed.expect("armed").is_armed());
+    schedule.resume(&topic).await.expect("resumed");
+    let mut child = Listening::start(&server, "pill", lease);
+    let mut restarts = 0;
+    let buried = async || {
+        if child.has_ended() {
+            child = Listening::start(&server, "pill", lease);
+            restarts += 1;
+        }
+        schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1
+    };
+    eventually(Duration::from_secs(30), "the pill is buried", buried).await;
+    let letter = schedule.dead_letters(&topic, 0, 10).await.expect("letters").remove(0);
+    assert_eq!(
+        (&letter.key[..], letter.reason, letter.lost_leases),
+        (&b"app:pill:pill"[..], Reason::LostLeases, 4)
+    );
+    assert_eq!(restarts, 4, "it took down four listeners, and no more");
+    let all_done = async || {
+        let mut left = 0;
+        for n in 0..BYSTANDERS {
+            left += usize::from(schedule.look_up(&topic, [n.to_string()]).await.expect("a look").is_some());
+        }
+        left == 0
+    };
+    eventually(Duration::from_secs(20), "the bystanders have run", all_done).await;
+    assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts").0, 1, "no bystander was buried");
+}

@@ -1,0 +1,33 @@
+//! P4: a listener that was paused for longer than its lease changes nothing.
+
+use std::time::Duration;
+
+use keylapse::Schedule;
+use keylapse_support::{Server, eventually};
+use rustix::process::Signal;
+
+use crate::child::{Journal, Listening, topic};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
+    let lease = Duration::from_secs(1);
+    let server = Server::start().await;
+    let (topic, schedule) =
+        (topic("stop", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let sleeper = Listening::start(&server, "stop", lease);
+    let mut journal = Journal::of(&server, "app:stop:1").await;
+    let armed = schedule.arm(&topic, ["1"], Duration::ZERO, &"until lost".to_owned()).await;
+    assert!(armed.expect("armed").is_armed());
+    assert_eq!(journal.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+    sleeper.signal(Signal::STOP);
+    let other = Listening::start(&server, "stop", lease);
+    let again = journal.next(Duration::from_secs(20)).await;
+    assert_eq!((again.what.as_str(), again.pid, again.recovered), ("started", other.pid(), true));
+    assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
+    sleeper.signal(Signal::CONT);
+    let told = journal.next(Duration::from_secs(20)).await;
+    assert_eq!((told.what.as_str(), told.pid), ("told", sleeper.pid()));
+    let gone = async || schedule.look_up(&topic, ["1"]).await.expect("a look").is_none();
+    eventually(Duration::from_secs(10), "the other one has ended it", gone).await;
+    assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts").0, 0);
+}
