@@ -142,6 +142,8 @@ counters! {
         foreign,
         /// Times the subscription may have missed something.
         gaps,
+        /// Times a canary proved that expired events flow, after it was not known.
+        anchored,
         /// Sweeps made.
         sweeps,
         /// Sweeps that failed.

@@ -30,7 +30,10 @@ pub(crate) async fn hear(core: Arc<Core>, mut hints: mpsc::Receiver<Hint>, sweep
                 debug!(gap = gap.as_str(), "hints may have been missed: sweeping");
                 sweeper.gap(gap);
             }
-            Hint::Anchored => sweeper.anchored(),
+            Hint::Anchored => {
+                core.stats.anchored.add(1);
+                sweeper.anchored();
+            }
         }
     }
 }

@@ -32,12 +32,19 @@ local head
 if #done > 0 then
   local kept = redis.call('EXISTS', nxt) == 1
   head = kept and head_of(due)
+  local ended = {}
+  if kept then
+    for i, key in ipairs(done) do
+      ended[i] = redis.call('HEXISTS', nxt, key) == 1 and (redis.call('HGET', rec, key) or '')
+    end
+  end
   redis.call('ZREM', due, unpack(done))
   redis.call('HDEL', run, unpack(done))
   redis.call('HDEL', rec, unpack(done))
   if kept then
     for i, key in ipairs(done) do
-      local at, id = succeed(key, 0)
+      local at, id
+      if ended[i] then at, id = succeed(key, 0, ended[i]) end
       if at then
         local n = #followed
         followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id

@@ -1,7 +1,7 @@
 -- afterlife.lua: what may follow the end of a timer.
 --
 -- Purpose: put the arming that was kept for later in the place of a timer that
---   has ended, and remember the ids of armings that were ended by hand.
+--   has ended, and remember the ids of armings that were withdrawn or followed.
 -- KEYS 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
 
 local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -23,8 +23,9 @@ end
 -- Installs the arming kept behind a timer that is gone from rec, run and the
 -- indexes. Lost leases are inherited until a live holder settles, or a poison
 -- pill that arms its own key would never be caught.
+-- ended: the record of the timer that is gone, or ''
 -- Returns the new deadline and arming id, or nil.
-local function succeed(key, lost)
+local function succeed(key, lost, ended)
   local kept = redis.call('HGET', nxt, key)
   if not kept then return end
   local at = #kept >= 17 and struct.unpack('>I8', kept, 10) or now
@@ -32,6 +33,7 @@ local function succeed(key, lost)
   if lost > 0 then redis.call('HSET', run, key, stained(lost)) end
   redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
   redis.call('HDEL', nxt, key)
+  if #ended >= 9 then tombstone('a' .. sub(ended, 2, 9)) end
   sooner(at)
   return at, sub(kept, 2, 9)
 end

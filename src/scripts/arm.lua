@@ -10,7 +10,8 @@
 --   record head (version byte, arming id of 8 bytes); payload
 -- Returns: secs, micros, then per timer: code, deadline
 --   codes: 0 armed, 1 replaced, 2 kept for after the running attempt,
---   3 exists, 4 superseded (a repeat whose arming has been ended by hand)
+--   3 exists, 4 superseded (a repeat whose arming was withdrawn or has been
+--   followed by another)
 -- Errors: those of the prelude, BADDEADLINE (nothing was written)
 -- Invariants: the deadline is never earlier than asked for; timers armed for
 --   one millisecond in one call order come out in that order.
@@ -44,19 +45,19 @@ local function over(key, id, record, at)
     local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
     return 0, deadline > 0 and deadline or struct.unpack('>I8', old, 10)
   end
-  local running = state and byte(state, 2) == 1
-  if running then
-    local kept = redis.call('HGET', nxt, key)
-    local mine = kept and sub(kept, 2, 9) == id
-    if mine then return 2, struct.unpack('>I8', kept, 10) end
-    if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
-    if absent then return 3, 0 end
-    if kept then tombstone('a' .. sub(kept, 2, 9)) end
-    redis.call('HSET', nxt, key, record)
-    return 2, at
+  -- What was kept for later may still be, though the attempt has been handed back.
+  local kept = redis.call('HGET', nxt, key)
+  if kept and #kept >= 17 and sub(kept, 2, 9) == id then
+    return 2, (struct.unpack('>I8', kept, 10))
   end
   if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
   if absent then return 3, 0 end
+  if kept then tombstone('a' .. sub(kept, 2, 9)) end
+  if state and byte(state, 2) == 1 then
+    redis.call('HSET', nxt, key, record)
+    return 2, at
+  end
+  if kept then redis.call('HDEL', nxt, key) end
   if old then tombstone('a' .. sub(old, 2, 9)) end
   local lost = state and byte(state, 15) or 0
   redis.call('HSET', rec, key, record)

@@ -41,5 +41,5 @@ local function bury(key, record, state, reason, lost)
   redis.call('HDEL', run, key)
   redis.call('HDEL', rec, key)
   bound_letters()
-  return succeed(key, lost)
+  return succeed(key, lost, record)
 end

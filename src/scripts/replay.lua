@@ -16,7 +16,7 @@ local member, id = ARGV[4], ARGV[5]
 local key = sub(member, 9)
 local present = redis.call('HGET', rec, key)
 if present then
-  if sub(present, 2, 9) == id then return { secs, micros, 1, struct.unpack('>I8', present, 10) } end
+  if sub(present, 2, 9) == id then return { secs, micros, 1, (struct.unpack('>I8', present, 10)) } end
   return { secs, micros, 2, 0 }
 end
 local letter = redis.call('HGET', grave, member)

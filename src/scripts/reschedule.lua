@@ -11,10 +11,12 @@
 -- Errors: those of the prelude, BADDEADLINE (nothing was written)
 
 local due, solo, rec, run = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local key, at = ARGV[4], tonumber(ARGV[5])
+local LIMIT = 8796093022208 -- as for arm
+local key, at = ARGV[4], math.ceil(tonumber(ARGV[5]) or LIMIT)
+if at ~= at then at = LIMIT end
 if byte(ARGV[5]) == 43 then at = ceil + at end
 if at < ceil then at = ceil end
-if at >= 8796093022208 then
+if at >= LIMIT then
   return redis.error_reply('BADDEADLINE the deadline lies beyond 2^43 ms')
 end
 
@@ -30,4 +32,4 @@ redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(
 redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, at, key)
 sooner(at)
 wake(head)
-return { secs, micros, 1, at, id, struct.unpack('>I4', state, 11) }
+return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)) }

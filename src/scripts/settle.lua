@@ -41,24 +41,24 @@ function ends.snooze(key, record, state, delay, body)
 end
 
 -- Ends the timer in favour of the arming kept behind it, if there is one.
-local function give_way(key)
+local function give_way(key, record)
   if redis.call('HEXISTS', nxt, key) == 0 then return end
   leave(key)
   redis.call('HDEL', run, key)
   redis.call('HDEL', rec, key)
-  return succeed(key, 0)
+  return succeed(key, 0, record)
 end
 
 function ends.retry(key, record, state, delay, body)
-  local at, id = give_way(key)
+  local at, id = give_way(key, record)
   if at then return 2, at, id end
   return ends.snooze(key, record, state, delay, body)
 end
 
 function ends.again(key, record, state, delay, body)
-  tombstone('a' .. sub(record, 2, 9))
-  local at, id = give_way(key)
+  local at, id = give_way(key, record)
   if at then return 2, at, id end
+  tombstone('a' .. sub(record, 2, 9))
   at = ceil + delay
   redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
   redis.call('HDEL', run, key)

@@ -39,7 +39,7 @@ end
 function mend.next(key)
   if redis.call('HEXISTS', rec, key) == 1 then return end
   redis.call('HDEL', run, key) -- must not speak for another arming
-  succeed(key, 0)
+  succeed(key, 0, '')
   return true
 end
 

@@ -574,6 +574,8 @@ pub enum Gap {
     Silent,
     /// The queue was full, and hints were dropped.
     Overflow,
+    /// Wake-ups cannot be heard here: new heads are found by sweeps.
+    NoWakeUps,
 }
 
 impl Gap {
@@ -583,6 +585,7 @@ impl Gap {
             Self::Disconnected => "disconnected",
             Self::Silent => "silent",
             Self::Overflow => "overflow",
+            Self::NoWakeUps => "no_wake_ups",
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod canary;
 mod heard;
+mod open;
 mod session;
 
 use std::time::Duration;

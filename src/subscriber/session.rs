@@ -6,24 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, RedisResult, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::canary;
 use super::heard::{Ear, Heard};
+use super::open::{Opened, open};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::keys::Partition;
+use crate::store::keys::{Partition, canary as canary_name};
 use crate::store::{Gap, Hint, RedisStore};
 use crate::topology::classify;
 
-/// Messages that may wait between the socket and the session. The closure that
-/// fills the queue runs in the connection's driver and must not block.
-const PUSHED: usize = 8192;
-/// Everything before the first canary has to be done within this.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
 /// Up to this much later, by chance: so that mostly one listener sends it.
@@ -39,6 +35,7 @@ pub(super) struct Session {
     pushed: mpsc::Receiver<Heard>,
     dropped: Arc<AtomicU64>,
     dropped_before: u64,
+    wake_ups: bool,
     anchor: Anchor,
     next_canary: Instant,
 }
@@ -56,38 +53,19 @@ enum Anchor {
 type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 
 impl Session {
-    /// Connects and subscribes, each step within a deadline.
+    /// Connects and subscribes, within a deadline.
     pub(super) async fn open(store: &RedisStore, namespace: &str, partitions: &[Partition]) -> Result<Self> {
         let address = store.address();
-        let (sender, pushed) = mpsc::channel(PUSHED);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let ear = Ear::new(namespace, address.db, partitions);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(OPEN_WITHIN))
-            .set_response_timeout(Some(OPEN_WITHIN))
-            .set_push_sender(into_queue(ear.clone(), sender, dropped.clone()));
-        let opening = async {
-            let client = Client::open(address.resp3())?;
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            connection.subscribe(&ear.expired).await?;
-            if !ear.wake.is_empty() {
-                cmd("SSUBSCRIBE").arg(&ear.wake).exec_async(&mut connection).await?;
-            }
-            Ok(connection)
-        };
-        let connection = match tokio::time::timeout(OPEN_WITHIN, opening).await {
-            Ok(opened) => opened.map_err(|error| classify("subscribing", &error))?,
-            Err(_) => {
-                return Err(Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s"));
-            }
-        };
+        let Opened { connection, pushed, dropped, wake_ups } =
+            open(address, Ear::new(namespace, address.db, partitions)).await?;
         Ok(Self {
             server: store.server(),
-            canary: crate::store::keys::canary(namespace, 0),
+            canary: canary_name(namespace, 0),
             connection,
             pushed,
             dropped,
             dropped_before: 0,
+            wake_ups,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
         })
@@ -138,6 +116,9 @@ impl Session {
             info!(server = %self.server, "expired events flow");
             self.anchor = Anchor::Holds;
             pass(hints, Hint::Anchored).await?;
+            if !self.wake_ups {
+                pass(hints, Hint::Gap(Gap::NoWakeUps)).await?;
+            }
         }
         Ok(())
     }
@@ -184,20 +165,4 @@ impl Session {
 async fn pass(hints: &mpsc::Sender<Hint>, hint: Hint) -> Result<()> {
     let gone = |_| Error::new(ErrorKind::Unreachable, "nobody listens");
     hints.send(hint).await.map_err(gone)
-}
-
-/// Puts what is heard into a bounded queue and counts what does not fit.
-fn into_queue(
-    ear: Ear,
-    sender: mpsc::Sender<Heard>,
-    dropped: Arc<AtomicU64>,
-) -> impl Fn(PushInfo) -> std::result::Result<(), redis::aio::SendError> + Send + Sync + 'static {
-    move |push| {
-        if let Some(heard) = ear.hear(push) {
-            if sender.try_send(heard).is_err() {
-                dropped.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
 }

@@ -3,4 +3,5 @@
 mod holding;
 mod life;
 mod on_time;
+mod subscription;
 mod support;

@@ -1,0 +1,150 @@
+//! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, cmd,
+};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::heard::{Ear, Heard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::topology::{Address, classify};
+
+/// Messages that may wait between the socket and the session. The closure that
+/// fills the queue runs in the connection's driver and must not block.
+const PUSHED: usize = 8192;
+/// Everything before the first canary has to be done within this.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// A subscribed connection and what comes out of it.
+pub(super) struct Opened {
+    /// For canaries: where it can be, the very connection that is subscribed.
+    pub(super) connection: MultiplexedConnection,
+    pub(super) pushed: mpsc::Receiver<Heard>,
+    pub(super) dropped: Arc<AtomicU64>,
+    /// Whether wake-ups and fences are heard, too.
+    pub(super) wake_ups: bool,
+}
+
+/// Connects and subscribes, within a deadline.
+pub(super) async fn open(address: &Address, ear: Ear) -> Result<Opened> {
+    let queue = Queue::new();
+    let resp3 = within(in_resp3(address, &ear, queue.0.clone())).await?;
+    let (connection, wake_ups) = match resp3 {
+        Ok(opened) => opened,
+        Err(error) if lacks_resp3(&error) => {
+            info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
+            let opened = within(in_resp2(address, &ear, queue.0.clone())).await?;
+            (opened.map_err(|error| classify("subscribing", &error))?, false)
+        }
+        Err(error) => return Err(classify("subscribing", &error)),
+    };
+    let Queue(sender, pushed) = queue;
+    Ok(Opened { connection, pushed, dropped: sender.dropped, wake_ups })
+}
+
+async fn within<T>(opening: impl Future<Output = T>) -> Result<T> {
+    let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
+    tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)
+}
+
+fn lacks_resp3(error: &redis::RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.kind() == RedisErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || detail.contains("unknown command") && detail.contains("HELLO")
+}
+
+async fn in_resp3(
+    address: &Address,
+    ear: &Ear,
+    sender: Sender,
+) -> RedisResult<(MultiplexedConnection, bool)> {
+    let ear_of_pushes = ear.clone();
+    let config = config().set_push_sender(move |push| sender.hear(&ear_of_pushes, push));
+    let client = Client::open(address.resp3())?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    connection.subscribe(&ear.expired).await?;
+    if ear.wake.is_empty() {
+        return Ok((connection, true));
+    }
+    match cmd("SSUBSCRIBE").arg(&ear.wake).exec_async(&mut connection).await {
+        Ok(()) => Ok((connection, true)),
+        // Better without wake-ups than without anything.
+        Err(error) if error.code().is_some() => {
+            warn!(error = %classify("SSUBSCRIBE", &error), "no wake-ups: new timers are found by sweeps");
+            Ok((connection, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
+async fn in_resp2(address: &Address, ear: &Ear, sender: Sender) -> RedisResult<MultiplexedConnection> {
+    let client = Client::open(address.info.clone())?;
+    let connection = client.get_multiplexed_async_connection_with_config(&config()).await?;
+    let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
+    sink.subscribe(&ear.expired).await?;
+    let ear = ear.clone();
+    tokio::spawn(async move {
+        let _subscribed = sink; // dropping it would end the subscription
+        loop {
+            // A session that has ended is told from an idle one by its queue.
+            let message = tokio::select! {
+                message = messages.next() => message,
+                () = sender.queue.closed() => return,
+            };
+            let Some(message) = message else { break };
+            sender.message(&ear, message.get_channel_name().as_bytes(), message.get_payload_bytes());
+        }
+        let _ = sender.queue.send(Heard::Disconnected).await;
+    });
+    Ok(connection)
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(OPEN_WITHIN))
+        .set_response_timeout(Some(OPEN_WITHIN))
+}
+
+struct Queue(Sender, mpsc::Receiver<Heard>);
+
+/// Fills the bounded queue, and counts what does not fit.
+#[derive(Clone)]
+struct Sender {
+    queue: mpsc::Sender<Heard>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let (queue, receiver) = mpsc::channel(PUSHED);
+        Self(Sender { queue, dropped: Arc::default() }, receiver)
+    }
+}
+
+impl Sender {
+    fn hear(&self, ear: &Ear, push: PushInfo) -> std::result::Result<(), SendError> {
+        self.put(ear.hear(push));
+        Ok(())
+    }
+
+    fn message(&self, ear: &Ear, channel: &[u8], payload: &[u8]) {
+        let data = [channel, payload].map(|bytes| redis::Value::BulkString(bytes.to_vec())).into();
+        self.put(ear.hear(PushInfo { kind: PushKind::Message, data }));
+    }
+
+    fn put(&self, heard: Option<Heard>) {
+        if heard.is_some_and(|heard| self.queue.try_send(heard).is_err()) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The subscription: what it hears, what it costs, and how it heals.
+
+use std::time::Duration;
+
+use keylapse::{Done, Failure, Lapse, Topic};
+use keylapse_support::{Proxy, Server, eventually};
+
+use crate::support::{PATIENCE, Reports, Running, listener, reports, show_log};
+
+fn topic() -> Topic<u32> {
+    Topic::new("app:sub:{id}").unwrap()
+}
+
+fn start(builder: keylapse::ListenerBuilder) -> (Running, Reports<u32>) {
+    let (report, reported) = reports();
+    let handler = move |lapse: Lapse<u32>| {
+        report.send(*lapse.payload()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    };
+    (Running::start(builder.on(topic(), handler)), reported)
+}
+
+/// Where RESP3 is refused, expired keys are heard in RESP2, and sweeps do what
+/// wake-ups would.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_resp3_everything_works_on_sweeps_and_expired_keys() {
+    show_log();
+    let server = Server::builder().config("rename-command", "HELLO \"\"").start().await;
+    let (running, mut reported) = start(keylapse::Listener::builder(server.url()));
+    let schedule = keylapse::Schedule::connect(&server.url()).await.unwrap();
+    for n in 0..3 {
+        let _ = schedule.arm(&topic(), [n.to_string()], Duration::from_millis(100), &n).await.unwrap();
+        assert_eq!(reported.next().await, n);
+    }
+    let heard = async || running.stats.total().heard == 3;
+    eventually(PATIENCE, "the keys' expiries are heard", heard).await;
+    running.stop().await.unwrap();
+}
+
+/// Counted, not timed: a lone listener with one topic sends at most three
+/// requests a second while nothing happens.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_listener_sends_at_most_three_requests_a_second() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let (running, _) = start(keylapse::Listener::builder(proxy.app_url()));
+    let sweeping = async || running.stats.listener().sweeps >= 2;
+    eventually(PATIENCE, "the listener has settled", sweeping).await;
+    proxy.reset_counts();
+    let sweeps = running.stats.listener().sweeps;
+    // Two calm sweeps are ten seconds, by the listener's own clock.
+    let later = async || running.stats.listener().sweeps >= sweeps + 2;
+    eventually(PATIENCE, "ten seconds have passed", later).await;
+    let sent: u64 = proxy.batches();
+    assert!(sent <= 33, "{sent} requests in ten seconds: {:?}", proxy.requests());
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_subscription_comes_back_and_what_was_missed_is_swept_up() {
+    let (server, schedule) = crate::support::server_and_schedule().await;
+    let (running, mut reported) = start(listener(&server));
+    for n in 0..5 {
+        let anchored = async || running.stats.listener().anchored > u64::from(n);
+        eventually(PATIENCE, "the subscription stands", anchored).await;
+        server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        let _ = schedule.arm(&topic(), [n.to_string()], Duration::ZERO, &n).await.unwrap();
+        assert_eq!(reported.next().await, n);
+        let gaps = async || running.stats.listener().gaps > u64::from(n);
+        eventually(PATIENCE, "the gap is noticed", gaps).await;
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_flags_are_added_only_when_asked_for() {
+    let (server, _) = crate::support::server_and_schedule().await;
+    let flags = async || -> Vec<String> {
+        redis::from_redis_value(server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await).unwrap()
+    };
+    server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "Kg"]).await;
+    let (running, _) = start(keylapse::Listener::builder(server.url()));
+    let silent = async || running.stats.listener().gaps > 0;
+    eventually(PATIENCE, "the silence is noticed", silent).await;
+    running.stop().await.unwrap();
+    assert_eq!(flags().await[1], "gK", "never changed unasked");
+    let (running, _) = start(keylapse::Listener::builder(server.url()).manage_notifications());
+    let added = async || flags().await[1].contains('E') && flags().await[1].contains('x');
+    eventually(PATIENCE, "the flags are added", added).await;
+    assert!(flags().await[1].contains('K') && flags().await[1].contains('g'), "what was there stays");
+    running.stop().await.unwrap();
+}
