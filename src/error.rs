@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::Escaped;
+use crate::id::ArmingId;
 use crate::pattern::{PatternConflict, PatternError};
 
 /// Shorthand for results of this crate.
@@ -18,10 +19,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     key: Option<Vec<u8>>,
+    arming: Option<ArmingId>,
     maybe_done: bool,
 }
 
@@ -67,19 +70,19 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), key: None, maybe_done: false }))
+        let message = message.into();
+        Self(Arc::new(Inner { kind, message, key: None, arming: None, maybe_done: false }))
     }
 
     /// Marks a call that was sent and has no answer: the server may have
     /// executed it.
     pub(crate) fn unanswered(self) -> Self {
-        let inner = Inner {
-            kind: self.0.kind,
-            message: self.0.message.clone(),
-            key: self.0.key.clone(),
-            maybe_done: true,
-        };
-        Self(Arc::new(inner))
+        self.with(|inner| inner.maybe_done = true)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// Whether the server may have executed the call.
@@ -93,16 +96,14 @@ impl Error {
 
     /// Names the key that the error is about, unless one is named already.
     pub(crate) fn at_key(self, key: &[u8]) -> Self {
-        if self.0.key.is_some() {
-            return self;
-        }
-        let inner = Inner {
-            kind: self.0.kind,
-            message: self.0.message.clone(),
-            key: Some(key.to_vec()),
-            maybe_done: self.0.maybe_done,
-        };
-        Self(Arc::new(inner))
+        self.with(|inner| {
+            inner.key.get_or_insert_with(|| key.to_vec());
+        })
+    }
+
+    /// Names the arming that was tried.
+    pub(crate) fn of_arming(self, id: ArmingId) -> Self {
+        self.with(|inner| inner.arming = Some(id))
     }
 
     /// Which case this is.
@@ -113,6 +114,12 @@ impl Error {
     /// The key that the error is about, where there is one.
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key.as_deref()
+    }
+
+    /// The id of the arming whose outcome is unknown: a lapse that carries it
+    /// came from this call.
+    pub fn arming(&self) -> Option<ArmingId> {
+        self.0.arming
     }
 
     /// Whether the same call may succeed later without any change: the server
@@ -141,8 +148,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
-        match &self.0.key {
-            Some(key) => write!(f, " (key {})", Escaped(key)),
+        if let Some(key) = &self.0.key {
+            write!(f, " (key {})", Escaped(key))?;
+        }
+        match self.0.arming {
+            Some(arming) => write!(f, " (arming {arming})"),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::pattern::Pattern;
 use crate::payload::Codec;
-use crate::store::keys::{MAX_PARTITIONS, Partition, check_name, partition_of};
+use crate::store::keys::{MAX_PARTITIONS, Partition, check_name, is_own, partition_of};
 use crate::store::{Letters, TopicEntry};
 use crate::time::ms_ceil;
 
@@ -268,10 +268,17 @@ impl Shape {
 
     /// Refuses settings that can never work. Setters do not, so that a topic
     /// can be built in one breath; whoever uses it first asks.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, namespace: &str) -> Result<()> {
         let refuse = |setting: &str, rule: &str| {
             Err(Error::invalid(format!("topic {}: {setting} must be {rule}", self.name)))
         };
+        if is_own(namespace, self.pattern.literal_prefix().as_bytes()) {
+            return Err(Error::invalid(format!(
+                "topic {}: pattern {} matches only names that are keylapse's own, which begin with \
+                 {namespace}:; choose another prefix for the keys, or another namespace",
+                self.name, self.pattern
+            )));
+        }
         if self.partitions == 0 || self.partitions > MAX_PARTITIONS {
             return refuse("partitions", "1 to 1,024");
         }
@@ -323,8 +330,9 @@ impl Shape {
         partition_of(key, self.partitions) as usize
     }
 
-    /// Refuses a key that is too long or belongs to another topic.
-    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+    /// Refuses a key that is too long, belongs to another topic, or is a name
+    /// of ours: a trigger key written over one would take a partition down.
+    pub(crate) fn check_key(&self, namespace: &str, key: &[u8]) -> Result<()> {
         if key.len() > MAX_KEY {
             let message = format!("a key of {} bytes is over the limit of {MAX_KEY}", key.len());
             return Err(Error::new(ErrorKind::TooLarge, message).at_key(key));
@@ -333,6 +341,10 @@ impl Shape {
             let message =
                 format!("{} does not match pattern {} of topic {}", Escaped(key), self.pattern, self.name);
             return Err(Error::invalid(message));
+        }
+        if is_own(namespace, key) {
+            let message = format!("keys that begin with {namespace}: are keylapse's own and cannot be armed");
+            return Err(Error::invalid(message).at_key(key));
         }
         Ok(())
     }

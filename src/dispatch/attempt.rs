@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::LeaseWatch;
 use crate::escape::Escaped;
@@ -114,7 +114,11 @@ impl Job {
                 return Some(Verdict::Undecodable(error.to_string()));
             }
         };
-        self.supervise(attempt).instrument(span).await
+        let verdict = self.supervise(attempt).instrument(span.clone()).await;
+        if let Some(Verdict::Failed { kind, error, .. }) = &verdict {
+            span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
+        }
+        verdict
     }
 
     async fn supervise(&self, attempt: Attempt) -> Option<Verdict> {

@@ -112,7 +112,7 @@ impl ListenerBuilder {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
         check_name("the namespace", &self.namespace)?;
-        let router = route(&self.topics)?;
+        let router = route(&self.topics, &self.namespace)?;
         let store: Arc<dyn Store> = match self.at {
             At::Store(store) => store,
             At::Url(url) => Arc::new(RedisStore::with_options(&url, self.answer_within)?),
@@ -145,11 +145,11 @@ impl fmt::Debug for ListenerBuilder {
     }
 }
 
-fn route(topics: &[(Shape, Arc<dyn AnyHandler>)]) -> Result<Router<usize>> {
+fn route(topics: &[(Shape, Arc<dyn AnyHandler>)], namespace: &str) -> Result<Router<usize>> {
     let mut router = Router::new();
     let mut names = HashMap::new();
     for (index, (shape, _)) in topics.iter().enumerate() {
-        shape.check()?;
+        shape.check(namespace)?;
         if let Some(other) = names.insert(shape.name.as_str(), &shape.pattern) {
             let message = format!(
                 "patterns {other} and {} share the topic name {}; give one of them another with Topic::named",

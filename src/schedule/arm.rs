@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::Schedule;
-use super::key::{KeyArgs, key_of};
+use super::key::KeyArgs;
 use crate::calls::persist;
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
@@ -150,7 +150,7 @@ impl Schedule {
     /// Refused at once, with nothing sent: a key or payload that is too long or
     /// not of the topic, a delay over 100 years. From the server: out of memory,
     /// read-only, no permission, unreachable. If the answer stays lost, the kind
-    /// is [`Unknown`](crate::ErrorKind::Unknown).
+    /// is [`Unknown`](crate::ErrorKind::Unknown), and the error names the arming's id.
     pub fn arm<'a, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -158,7 +158,7 @@ impl Schedule {
         when: impl Into<When>,
         payload: &T,
     ) -> ArmRequest<'a> {
-        let timer = new_timer(topic, &key, when.into(), payload);
+        let timer = self.new_timer(topic, &key, when.into(), payload);
         ArmRequest { schedule: self, shape: &topic.shape, timer, only_if_absent: false, durably: None }
     }
 }
@@ -192,7 +192,7 @@ impl ArmRequest<'_> {
                 armed.map_or_else(|error| (Err(error), None), |(reply, reached)| (Ok(reply), Some(reached)))
             }
         };
-        let replies = reply.map_err(|error| error.at_key(&key))?.value;
+        let replies = reply.map_err(|error| Schedule::failed(error, &key, id))?.value;
         let reply = replies.first().ok_or_else(|| Error::invalid("an arm without an answer"))?;
         let mut arming = Arming::new(*reply, id);
         if let Some(receipt) = arming.receipt_mut() {
@@ -212,20 +212,28 @@ impl<'a> IntoFuture for ArmRequest<'a> {
     }
 }
 
-pub(super) fn new_timer<T>(
-    topic: &Topic<T>,
-    key: &impl KeyArgs,
-    when: When,
-    payload: &T,
-) -> Result<NewTimer> {
-    let key = key_of(&topic.shape, key)?;
-    let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
-    topic.shape.check_payload(&key, &payload)?;
-    let when = when.resolve().map_err(|error| error.at_key(&key))?;
-    Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
-}
-
 impl Schedule {
+    /// Names the key, and where nobody knows whether it was armed, the arming.
+    pub(super) fn failed(error: Error, key: &[u8], arming: ArmingId) -> Error {
+        let error = error.at_key(key);
+        if error.is_unknown() { error.of_arming(arming) } else { error }
+    }
+
+    /// Everything about an arm that can be refused before it is sent.
+    pub(super) fn new_timer<T>(
+        &self,
+        topic: &Topic<T>,
+        key: &impl KeyArgs,
+        when: When,
+        payload: &T,
+    ) -> Result<NewTimer> {
+        let key = self.key_of(&topic.shape, key)?;
+        let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
+        topic.shape.check_payload(&key, &payload)?;
+        let when = when.resolve().map_err(|error| error.at_key(&key))?;
+        Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
+    }
+
     /// Sets the trigger keys of what was armed, after the index: a missing
     /// trigger needs no repair, and a failure is no failure of the arm.
     pub(super) async fn set_triggers(&self, shape: &Shape, armed: &mut [(&Bytes, &mut Arming)]) {

@@ -7,7 +7,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::arm::new_timer;
 use super::{Arming, KeyArgs, Schedule};
 use crate::calls::persist;
 use crate::error::Result;
@@ -66,7 +65,8 @@ impl Schedule {
         topic: &'a Topic<T>,
         arms: impl IntoIterator<Item = NewArm<K, T>>,
     ) -> ArmManyRequest<'a> {
-        let timers = arms.into_iter().map(|arm| new_timer(topic, &arm.key, arm.when, &arm.payload)).collect();
+        let new_timer = |arm: NewArm<K, T>| self.new_timer(topic, &arm.key, arm.when, &arm.payload);
+        let timers = arms.into_iter().map(new_timer).collect();
         ArmManyRequest { schedule: self, shape: &topic.shape, timers, only_if_absent: false }
     }
 }
@@ -131,8 +131,9 @@ impl Schedule {
         let replies = match persist(self.patience, call).await {
             Ok(replies) => replies.value,
             Err(error) => {
-                let failed =
-                    |(place, timer): (usize, &NewTimer)| (place, Err(error.clone().at_key(&timer.key)));
+                let failed = |(place, timer): (usize, &NewTimer)| {
+                    (place, Err(Self::failed(error.clone(), &timer.key, timer.arming)))
+                };
                 return places.into_iter().zip(&timers).map(failed).collect();
             }
         };

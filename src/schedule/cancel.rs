@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use tracing::debug;
 
 use super::Schedule;
-use super::key::{KeyArgs, key_of};
+use super::key::KeyArgs;
 use crate::calls::persist;
 use crate::error::{Error, Result};
 use crate::id::{ArmingId, CancelId};
@@ -48,7 +48,7 @@ impl Schedule {
     /// # Errors
     /// As for [`arm`](Schedule::arm).
     pub async fn cancel<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Cancelled> {
-        let key = key_of(&topic.shape, &key)?;
+        let key = self.key_of(&topic.shape, &key)?;
         let at = self.partition_of(&topic.shape, &key).await?;
         let timers = [Cancel { key: key.clone(), id: CancelId::random() }];
         let call = |repeat| self.store.cancel(&at, &timers, repeat);
@@ -74,7 +74,7 @@ impl Schedule {
         key: impl KeyArgs,
         when: impl Into<When>,
     ) -> Result<Rescheduled> {
-        let key = key_of(&topic.shape, &key)?;
+        let key = self.key_of(&topic.shape, &key)?;
         let when = when.into().resolve().map_err(|error| error.at_key(&key))?;
         let at = self.partition_of(&topic.shape, &key).await?;
         let call = |_| self.store.reschedule(&at, &key, when);

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::Schedule;
 use crate::error::Result;
 use crate::topic::Shape;
 
@@ -13,49 +14,54 @@ pub struct Key<K>(pub K);
 /// order (an array, slice or vector), or a whole [`Key`].
 pub trait KeyArgs {
     #[doc(hidden)]
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes>;
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes>;
 }
 
 pub(crate) mod private {
     /// Keeps the trait's method out of reach.
     #[derive(Clone, Copy, Debug)]
-    pub struct ShapeRef<'a>(pub(crate) &'a super::Shape);
+    pub struct Scope<'a> {
+        pub(crate) shape: &'a super::Shape,
+        pub(crate) namespace: &'a str,
+    }
 }
 
 impl<K: AsRef<[u8]>> KeyArgs for Key<K> {
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes> {
-        shape.0.check_key(self.0.as_ref())?;
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
+        scope.shape.check_key(scope.namespace, self.0.as_ref())?;
         Ok(Bytes::copy_from_slice(self.0.as_ref()))
     }
 }
 
 impl<V: AsRef<[u8]>> KeyArgs for [V] {
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes> {
-        let key = shape.0.pattern.build(self.iter().map(AsRef::as_ref))?;
-        shape.0.check_key(&key)?;
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
+        let key = scope.shape.pattern.build(self.iter().map(AsRef::as_ref))?;
+        scope.shape.check_key(scope.namespace, &key)?;
         Ok(key.into())
     }
 }
 
 impl<V: AsRef<[u8]>, const N: usize> KeyArgs for [V; N] {
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes> {
-        self[..].key(shape)
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
+        self[..].key(scope)
     }
 }
 
 impl<V: AsRef<[u8]>> KeyArgs for Vec<V> {
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes> {
-        self[..].key(shape)
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
+        self[..].key(scope)
     }
 }
 
 impl<A: KeyArgs + ?Sized> KeyArgs for &A {
-    fn key(&self, shape: private::ShapeRef<'_>) -> Result<Bytes> {
-        (**self).key(shape)
+    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
+        (**self).key(scope)
     }
 }
 
-/// The key that `args` name in a topic.
-pub(super) fn key_of(shape: &Shape, args: &impl KeyArgs) -> Result<Bytes> {
-    args.key(private::ShapeRef(shape))
+impl Schedule {
+    /// The key that `args` name in a topic.
+    pub(super) fn key_of(&self, shape: &Shape, args: &impl KeyArgs) -> Result<Bytes> {
+        args.key(private::Scope { shape, namespace: &self.namespace })
+    }
 }

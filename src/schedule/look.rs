@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::Schedule;
-use super::key::{KeyArgs, key_of};
+use super::key::KeyArgs;
 use crate::calls::persist;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
@@ -51,7 +51,7 @@ impl Schedule {
     /// When the server cannot be reached or refuses, or the record is not of
     /// the topic's type or of a newer version.
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
-        let key = key_of(&topic.shape, &key)?;
+        let key = self.key_of(&topic.shape, &key)?;
         let at = self.partition_of(&topic.shape, &key).await?;
         let look = persist(self.patience, |_| self.store.look(&at, &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };

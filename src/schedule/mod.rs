@@ -125,7 +125,7 @@ impl Schedule {
         {
             return Ok(known.clone());
         }
-        shape.check()?;
+        shape.check(&self.namespace)?;
         let partitions: Arc<[Partition]> = shape.all_partitions(&self.namespace).into();
         let entry = shape.entry();
         persist(self.patience, |_| self.store.register(&entry, &partitions)).await?;

@@ -120,6 +120,11 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     index
 }
 
+/// Whether a key could be one of the names of this namespace.
+pub(crate) fn is_own(namespace: &str, key: &[u8]) -> bool {
+    key.strip_prefix(namespace.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+}
+
 /// The hash that lists the topics.
 pub(crate) fn registry(namespace: &str) -> String {
     format!("{namespace}:topics")
@@ -166,6 +171,16 @@ mod tests {
         assert_eq!(partition_of(b"", 1024), 0xcbf2_9ce4_8422_2325_u64 as u32 % 1024);
         assert_eq!(partition_of(b"foobar", 1024), 0x8594_4171_f739_67e8_u64 as u32 % 1024);
         assert_eq!(partition_of(b"anything", 1), 0);
+    }
+
+    #[test]
+    fn only_what_the_namespace_begins_is_our_own() {
+        for own in [&registry("ns")[..], &canary("ns", 0), &Partition::new("ns", "a", 0, 1).due, "ns:"] {
+            assert!(is_own("ns", own.as_bytes()), "{own}");
+        }
+        for foreign in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {
+            assert!(!is_own("ns", foreign.as_bytes()), "{foreign}");
+        }
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Supervisor {
                     info!(server = %self.store.server(), "subscription lost; reconnecting");
                 }
                 Ok(_) => {}
+                Err(_) if self.hints.is_closed() => return,
                 Err(error) => complaint.say(&self.store.server(), &error),
             }
             if self.hints.send(Hint::Gap(Gap::Disconnected)).await.is_err() {

@@ -1,0 +1,115 @@
+//! A server, a topic and a listener whose handler counts: what tests of trouble
+//! need.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylapse::store::keys::Partition;
+use keylapse::{Done, Failure, Handler, Lapse, Schedule, Topic, TopicStats};
+use keylapse_support::{Server, eventually};
+use redis::Value;
+
+use crate::support::{PATIENCE, Running, listener, show_log};
+
+/// How often each key was handled.
+#[derive(Clone, Default)]
+pub(crate) struct Tally(Arc<Mutex<BTreeMap<Vec<u8>, u32>>>);
+
+impl Tally {
+    /// A handler that counts and succeeds.
+    pub(crate) fn handler<T: Send + 'static>(&self) -> impl Handler<T> + use<T> {
+        let tally = self.clone();
+        move |lapse: Lapse<T>| {
+            *tally.0.lock().unwrap().entry(lapse.key().to_vec()).or_default() += 1;
+            std::future::ready(Ok::<_, Failure>(Done))
+        }
+    }
+
+    pub(crate) fn runs_of(&self, key: impl AsRef<[u8]>) -> u32 {
+        self.0.lock().unwrap().get(key.as_ref()).copied().unwrap_or(0)
+    }
+
+    /// Waits until this many keys have been handled.
+    #[track_caller]
+    pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+    }
+
+    /// That many keys, and each once.
+    #[track_caller]
+    pub(crate) fn assert_each_once(&self, keys: usize) {
+        let runs = self.0.lock().unwrap();
+        assert_eq!(runs.len(), keys, "keys handled");
+        let twice: Vec<_> = runs.iter().filter(|(_, runs)| **runs != 1).collect();
+        assert!(twice.is_empty(), "handled more than once: {twice:?}");
+    }
+}
+
+/// A topic on a server, with a producer and a listener.
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    pub(crate) schedule: Schedule,
+    pub(crate) topic: Topic<String>,
+    pub(crate) tally: Tally,
+    pub(crate) running: Running,
+}
+
+/// The topic of a [`Scene`].
+pub(crate) fn orders() -> Topic<String> {
+    Topic::named("orders", "app:order:{id}").unwrap()
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        Self::of(orders()).await
+    }
+
+    pub(crate) async fn of(topic: Topic<String>) -> Self {
+        Self::on(Server::start().await, topic).await
+    }
+
+    pub(crate) async fn on(server: Server, topic: Topic<String>) -> Self {
+        show_log();
+        let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
+        let tally = Tally::default();
+        let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
+        Self { server, schedule, topic, tally, running }
+    }
+
+    /// Arms a timer that counts.
+    pub(crate) async fn arm(&self, id: impl AsRef<[u8]>, delay: Duration) {
+        let armed = self.schedule.arm(&self.topic, [id], delay, &String::new()).await;
+        assert!(armed.expect("it is armed").is_armed());
+    }
+
+    /// Arms one timer for now, and waits for it: the topic is well.
+    pub(crate) async fn proves_well(&self, id: &str) {
+        self.arm(id, Duration::ZERO).await;
+        let key = self.topic.pattern().build([id]).unwrap();
+        eventually(PATIENCE, "a new timer to run", async || self.tally.runs_of(&key) == 1).await;
+    }
+
+    /// The names of the topic's only partition.
+    pub(crate) fn names(&self) -> Partition {
+        names(&self.topic)
+    }
+
+    pub(crate) fn stats(&self) -> TopicStats {
+        self.running.stats.topic(self.topic.name()).unwrap()
+    }
+
+    pub(crate) async fn stop(self) {
+        self.running.stop().await.unwrap();
+    }
+}
+
+/// The names of a topic's only partition.
+pub(crate) fn names<T>(topic: &Topic<T>) -> Partition {
+    Partition::new("keylapse", topic.name(), 0, 1)
+}
+
+/// The bytes of an answer; none for nil.
+pub(crate) fn bytes(answer: Value) -> Option<Vec<u8>> {
+    redis::from_redis_value(answer).unwrap()
+}
