@@ -1,4 +1,64 @@
-//! Redis and Valkey key expiry made dependable.
+//! Redis and Valkey key expiry, made dependable.
+//!
+//! People use TTLs as timers: an unpaid order's key expires and the order must
+//! be closed; a merchant must be told of a payment now, in 15 s, in 3 min, in
+//! 6 h, until it answers. Redis announces an expired key late, once, to whoever
+//! happens to listen, and without its value. keylapse keeps every deadline in a
+//! sorted set beside the keys: **the sorted set is the timer, the notification
+//! is a hint and a proof, and an atomic claim is the judge.** So what was missed
+//! is recovered, and nothing fires early, or twice at once.
+//!
+//! Three things are all there is to learn:
+//!
+//! - a [`Topic`] says what a timer is: the pattern of its keys, the type of its
+//!   payload, how its attempts are made;
+//! - a [`Schedule`] arms, cancels and looks at timers;
+//! - a [`Listener`] runs an async function for each [`Lapse`].
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use keylapse::{Backoff, Done, Failure, Lapse, Listener, Schedule, Topic};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Notice { url: String, amount: u64 }
+//!
+//! async fn notify(lapse: Lapse<Notice>) -> Result<Done, Failure> {
+//!     let Notice { url, amount } = lapse.payload();
+//!     println!("attempt {}: telling {url} of {amount}", lapse.attempt());
+//!     Ok(Done)
+//! }
+//!
+//! # async fn run() -> keylapse::Result<()> {
+//! let notices = Topic::<Notice>::new("app:trans:notice:{id}")?
+//!     .retry(Backoff::payment_notice())
+//!     .timeout(Duration::from_secs(20));
+//!
+//! // a producer, in this program or another
+//! let schedule = Schedule::connect("redis://127.0.0.1/").await?;
+//! let notice = Notice { url: "https://merchant.example".into(), amount: 1999 };
+//! schedule.arm(&notices, ["1615283234"], Duration::from_secs(15), &notice).await?;
+//!
+//! // a listener
+//! Listener::builder("redis://127.0.0.1/")
+//!     .on(notices, notify)
+//!     .build()?
+//!     .run_until(std::future::pending())
+//!     .await
+//! # }
+//! ```
+//!
+//! # Delivery
+//!
+//! At least once, never "exactly once". Each attempt has a stable
+//! [id](Lapse::id), the same when it runs again after a crash: pass it on as an
+//! idempotency key. A lapse runs again within its lease (default 30 s) and
+//! about a second after its listener died.
+//!
+//! # Logs
+//!
+//! Events and spans of [`tracing`] with the fields `topic`, `key` (escaped, at
+//! most 128 bytes), `attempt`, `source`, `lateness_us` and `error`. Payloads and
+//! passwords never appear; what a handler's error says does.
 
 #![forbid(unsafe_code)]
 

@@ -4,5 +4,6 @@ mod holding;
 mod hostile;
 mod life;
 mod on_time;
+mod producing;
 mod subscription;
 mod support;

@@ -13,11 +13,11 @@ const TOMB_AGE: u64 = 600_000;
 /// or when there are more of them.
 const TOMB_COUNT: usize = 10_000;
 
-/// What was ended by hand.
+/// What was withdrawn or followed by another.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum Ended {
-    /// An arming, by a cancel or by a later arming.
+    /// An arming, by a cancel or a later arming.
     Arming = b'a',
     /// A waiting timer, by this cancel.
     Cancel = b'c',
@@ -37,10 +37,10 @@ impl Turn<'_> {
         excess.iter().for_each(|member| tomb.remove(member));
     }
 
+    /// The same of a record's arming, or of what is left of its id.
     pub(super) fn tombstone_arming(&mut self, record: &[u8]) {
-        if let Some(arming) = fields::arming(record) {
-            self.tombstone(Ended::Arming, arming.as_bytes());
-        }
+        let id = record.get(1..).unwrap_or_default();
+        self.tombstone(Ended::Arming, &id[..id.len().min(8)]);
     }
 
     pub(super) fn has_tombstone(&self, what: Ended, id: &[u8]) -> bool {
@@ -50,13 +50,16 @@ impl Turn<'_> {
     /// Installs the arming kept behind a timer that is gone, and answers its
     /// deadline and id. Lost leases are inherited until a live holder settles,
     /// or a poison pill that arms its own key would never be caught.
-    pub(super) fn succeed(&mut self, key: &Bytes, lost: u8) -> Option<(u64, ArmingId)> {
+    pub(super) fn succeed(&mut self, key: &Bytes, lost: u8, ended: &[u8]) -> Option<(u64, ArmingId)> {
         let kept = self.book.next.remove(key)?;
         let deadline = fields::first_deadline(&kept).unwrap_or(self.now());
         let arming = fields::arming(&kept).unwrap_or(ArmingId([0; 8]));
         self.book.rec.insert(key.clone(), kept);
         self.stain(key, lost);
         self.wait(key, Score::from_ms(deadline), lost);
+        if let Some(ended) = fields::arming(ended) {
+            self.tombstone(Ended::Arming, ended.as_bytes());
+        }
         Some((deadline, arming))
     }
 

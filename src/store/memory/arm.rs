@@ -37,12 +37,7 @@ impl Turn<'_> {
         if let Some(deadline) = self.deadline_of_arming(timer) {
             return ArmReply { code: ArmCode::Armed, deadline };
         }
-        let running = self.book.run.get(&timer.key).is_some_and(|state| fields::is_claimed(state));
-        let kept = self.book.next.get(&timer.key).filter(|_| running);
-        if let Some(kept) = kept
-            && fields::arming(kept) == Some(timer.arming)
-        {
-            let deadline = fields::first_deadline(kept).unwrap_or(0);
+        if let Some(deadline) = self.deadline_of_kept(timer) {
             return ArmReply { code: ArmCode::AfterRunning, deadline };
         }
         if call.repeat && self.has_tombstone(Ended::Arming, timer.arming.as_bytes()) {
@@ -51,6 +46,10 @@ impl Turn<'_> {
         if call.only_if_absent {
             return ArmReply { code: ArmCode::Exists, deadline: 0 };
         }
+        if let Some(earlier) = self.book.next.remove(&timer.key) {
+            self.tombstone_arming(&earlier);
+        }
+        let running = self.book.run.get(&timer.key).is_some_and(|state| fields::is_claimed(state));
         let code = if running { self.keep(timer, deadline) } else { self.replace(timer, deadline) };
         ArmReply { code, deadline }
     }
@@ -64,11 +63,16 @@ impl Turn<'_> {
         (fields::arming(record) == Some(timer.arming)).then(|| present.unwrap_or(first))
     }
 
+    /// The deadline of this very arming, if it is kept for later; it may be
+    /// although the attempt before it has been handed back.
+    fn deadline_of_kept(&self, timer: &NewTimer) -> Option<u64> {
+        let kept = self.book.next.get(&timer.key)?;
+        fields::first_deadline(kept).filter(|_| fields::arming(kept) == Some(timer.arming))
+    }
+
     /// Keeps an arming until the running attempt has ended.
     fn keep(&mut self, timer: &NewTimer, deadline: u64) -> ArmCode {
-        if let Some(earlier) = self.book.next.insert(timer.key.clone(), record(timer, deadline)) {
-            self.tombstone_arming(&earlier);
-        }
+        self.book.next.insert(timer.key.clone(), record(timer, deadline));
         ArmCode::AfterRunning
     }
 

@@ -4,8 +4,10 @@
 //! can. Whole ones are read with [`Record`](crate::store::record::Record) and
 //! [`State`](crate::store::record::State).
 
+use bytes::Bytes;
+
 use crate::id::{ArmingId, Token};
-use crate::store::record::RECORD_HEAD;
+use crate::store::record::{RECORD_HEAD, STATE_HEAD, State};
 
 pub(super) fn arming(record: &[u8]) -> Option<ArmingId> {
     record.get(1..9).and_then(ArmingId::from_bytes)
@@ -41,6 +43,21 @@ pub(super) fn present_deadline(state: &[u8]) -> Option<u64> {
     number(state, 17).filter(|deadline| *deadline > 0)
 }
 
+/// A state that is not cut short, of whatever version: a token that fits
+/// speaks for itself.
+pub(super) fn state(state: &Bytes) -> Option<State> {
+    let snoozes = state.get(15..17)?.try_into().ok()?;
+    Some(State {
+        claimed: is_claimed(state),
+        token: token(state)?,
+        attempt: attempt(state),
+        lost: lost_leases(state),
+        snoozes: u16::from_be_bytes(snoozes),
+        deadline: number(state, 17)?,
+        history: state.slice(STATE_HEAD..),
+    })
+}
+
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
     let digits = bytes.get(at..at + 8)?;
     digits.try_into().ok().map(u64::from_be_bytes)
@@ -48,10 +65,8 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use crate::store::record::{Record, State};
+    use crate::store::record::Record;
 
     #[test]
     fn fields_are_where_the_encoders_put_them() {
@@ -63,6 +78,14 @@ mod tests {
         assert_eq!((token(&state), lost_leases(&state)), (Some(Token([5; 8])), 3));
         assert_eq!(present_deadline(&state), Some(9));
         assert_eq!(present_deadline(&State::waiting(1).encode()), None);
+    }
+
+    #[test]
+    fn a_state_reads_as_it_was_written() {
+        let history = Bytes::from_static(b"[]");
+        let whole = State { lost: 3, snoozes: 4, deadline: 9, history, ..State::first(Token([5; 8])) };
+        assert_eq!(state(&whole.encode()), Some(whole.clone()));
+        assert_eq!(state(&whole.encode().slice(..STATE_HEAD - 1)), None);
     }
 
     #[test]

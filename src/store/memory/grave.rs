@@ -32,14 +32,14 @@ impl Turn<'_> {
     pub(super) fn bury(&mut self, corpse: Corpse<'_>, bounds: Letters) -> Option<(u64, ArmingId)> {
         let Corpse { key, record, state, reason, lost } = corpse;
         let name = letter_name(&record, key);
-        let letter = Letter { reason, died: self.now(), state, record };
+        let letter = Letter { reason, died: self.now(), state, record: record.clone() };
         self.book.grave.insert(name.clone(), letter.encode());
         self.book.dead.set(&name, Score::from_ms(self.now()));
         self.book.unindex(key);
         self.book.run.remove(key);
         self.book.rec.remove(key);
         self.bound_letters(bounds);
-        self.succeed(key, lost)
+        self.succeed(key, lost, &record)
     }
 
     fn bound_letters(&mut self, bounds: Letters) {

@@ -20,11 +20,9 @@ impl Turn<'_> {
         for (place, holds) in holds.into_iter().enumerate() {
             if holds { done.push(place) } else { reply.gone.push(place) }
         }
-        for place in &done {
-            self.remove(&held[*place].key);
-        }
-        for place in done {
-            if let Some((deadline, arming)) = self.succeed(&held[place].key, 0) {
+        let ended: Vec<Bytes> = done.iter().map(|place| self.remove(&held[*place].key)).collect();
+        for (place, record) in done.into_iter().zip(ended) {
+            if let Some((deadline, arming)) = self.succeed(&held[place].key, 0, &record) {
                 reply.followed.push(Followed { place, deadline, arming });
             }
         }
@@ -35,9 +33,8 @@ impl Turn<'_> {
         let mut out = Vec::with_capacity(ends.len());
         for Settle { held, end } in ends {
             let state = self.book.run.get(&held.key).filter(|_| self.holds(held));
-            let state = state.and_then(|state| State::decode(state.clone()).ok());
             let record = self.book.rec.get(&held.key).cloned();
-            out.push(match state.zip(record) {
+            out.push(match state.and_then(fields::state).zip(record) {
                 Some((state, record)) => self.settle_one(&held.key, state, record, end, letters),
                 None => SettleReply::Gone,
             });
@@ -49,11 +46,12 @@ impl Turn<'_> {
         self.book.run.get(&one.key).is_some_and(|state| fields::is_held_by(state, one.token))
     }
 
-    /// Takes a timer out of everything but what is kept behind it.
-    fn remove(&mut self, key: &Bytes) {
+    /// Takes a timer out of everything but what is kept behind it, and answers
+    /// its record.
+    fn remove(&mut self, key: &Bytes) -> Bytes {
         self.book.unindex(key);
         self.book.run.remove(key);
-        self.book.rec.remove(key);
+        self.book.rec.remove(key).unwrap_or_default()
     }
 
     fn settle_one(
@@ -72,7 +70,6 @@ impl Turn<'_> {
                 self.wait_again(key, &record, *delay, (*attempt, *snoozes, history))
             }
             End::Again { delay, arming } => {
-                self.tombstone_arming(&record);
                 self.give_way(key).unwrap_or_else(|| self.begin_again(key, &record, *delay, *arming))
             }
             End::Dead { reason, history } => {
@@ -89,8 +86,8 @@ impl Turn<'_> {
         if !self.book.next.contains_key(key) {
             return None;
         }
-        self.remove(key);
-        self.succeed(key, 0).map(|(deadline, arming)| SettleReply::GaveWay(deadline, arming))
+        let record = self.remove(key);
+        self.succeed(key, 0, &record).map(|(deadline, arming)| SettleReply::GaveWay(deadline, arming))
     }
 
     fn wait_again(
@@ -112,6 +109,7 @@ impl Turn<'_> {
     fn begin_again(&mut self, key: &Bytes, record: &Bytes, delay: u64, arming: ArmingId) -> SettleReply {
         let deadline = self.after(delay);
         let payload = record.slice(RECORD_HEAD.min(record.len())..);
+        self.tombstone_arming(record);
         self.remove(key);
         self.book.rec.insert(key.clone(), Record { arming, deadline, payload }.encode());
         self.wait(key, Score::from_ms(deadline), 0);

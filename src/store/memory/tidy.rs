@@ -60,7 +60,7 @@ impl Turn<'_> {
         let rec = &self.book.rec;
         let lost: Vec<Bytes> = self.book.next.keys().filter(|key| !rec.contains_key(*key)).cloned().collect();
         for key in &lost {
-            self.succeed(key, 0);
+            self.succeed(key, 0, &[]);
         }
         lost.len()
     }

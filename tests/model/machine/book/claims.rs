@@ -1,0 +1,98 @@
+//! Claims, and the leases that they give.
+
+use bytes::Bytes;
+use keylapse::store::record::{Record, State};
+use keylapse::store::{Claim, Claimed, ClaimedTimer, Held, Index, Look, POISON_AT, SUSPECT_AT};
+
+use super::{Book, Holder, promise};
+use crate::machine::player::{KEYS, Verdict};
+use crate::rig::LEASE;
+
+impl Book {
+    pub(super) fn claim(&mut self, call: &Claim, claimed: &Claimed, looks: &[Option<Look>]) -> Verdict {
+        promise!(claimed.orphans == 0 && claimed.parked == 0, "nothing was broken");
+        promise!(claimed.paused.is_some() || !self.paused, "it was paused");
+        let gives_out = claimed.paused.is_none() || call.repeat;
+        promise!(gives_out || claimed.timers.is_empty(), "a paused partition gave something out");
+        promise!(claimed.timers.len() <= call.limit || call.repeat, "that is more than was asked for");
+        for timer in &claimed.timers {
+            self.take(call, timer)?;
+        }
+        let mut buried = 0;
+        for (key, look) in KEYS.iter().zip(looks) {
+            buried += self.lose(call, &Bytes::from_static(key), look.as_ref())?;
+        }
+        promise!(claimed.buried == buried, "P1: {buried} were buried");
+        Ok(())
+    }
+
+    /// A timer that the claim has given out.
+    fn take(&mut self, call: &Claim, timer: &ClaimedTimer) -> Verdict {
+        let now = self.moment.now;
+        let record = Record::decode(timer.record.clone()).map_err(|_| "a broken record was given out")?;
+        let Some(life) = &mut self.slot(&timer.key).life else {
+            return Err("P7: a timer came out that is not there".to_owned());
+        };
+        promise!(record.arming == life.arming, "P7: another arming came out than {:?}", life.arming);
+        match life.holder {
+            Some(holder) if holder.token == call.token => promise!(call.repeat, "P4: claimed twice"),
+            Some(holder) => {
+                promise!(holder.until <= now, "P4: a live lease was taken");
+                life.lost += u8::from(!holder.found_lost);
+                promise!(life.lost < POISON_AT, "P6: it was lost too often");
+            }
+            None => promise!(life.deadline <= now + call.lookahead_ms, "P2: early by the clock"),
+        }
+        let alone = life.lost >= SUSPECT_AT;
+        let from = if alone { Index::Solo } else { Index::Due };
+        promise!(from == call.index || life.is_held_by(call.token), "P6: suspects run alone");
+        let told = timer.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
+        let told = told.unwrap_or(State::first(call.token));
+        promise!(
+            (told.lost, told.attempt, told.token) == (life.lost, life.attempt, call.token),
+            "the claimant was told something else"
+        );
+        life.holder = Some(Holder { token: call.token, until: now + call.lease_ms, found_lost: false });
+        Ok(())
+    }
+
+    /// What a claim does with leases that are over, apart from giving the
+    /// timers out again. Answers how many it has buried.
+    fn lose(&mut self, call: &Claim, key: &Bytes, look: Option<&Look>) -> Verdict<u64> {
+        let now = self.moment.now;
+        let Some(life) = &mut self.slot(key).life else { return Ok(0) };
+        let Some(holder) = &mut life.holder else { return Ok(0) };
+        if holder.found_lost || holder.until > now || holder.token == call.token {
+            return Ok(0);
+        }
+        let still = look.filter(|look| look.record.get(1..9) == Some(life.arming.as_bytes()));
+        let Some(look) = still else {
+            promise!(life.lost + 1 >= POISON_AT, "P6: buried after {} lost leases", life.lost + 1);
+            promise!(call.index == Index::Solo, "P6: buried without having run alone");
+            let (arming, lost) = (life.arming, life.lost + 1);
+            self.end(key, lost);
+            self.died(key, arming);
+            return Ok(1);
+        };
+        let waits = look.state.as_ref().is_some_and(|state| state.get(1) == Some(&0));
+        if waits {
+            promise!(call.index == Index::Due && life.lost + 1 == SUSPECT_AT, "P6: a suspect too soon");
+            holder.found_lost = true;
+            life.lost += 1;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn renew(&mut self, held: &[Held], lost: &[usize]) -> Verdict {
+        let until = self.moment.now + LEASE;
+        for (place, one) in held.iter().enumerate() {
+            let held = self.slot(&one.key).held_by(one.token);
+            let holder = held.and_then(|life| life.holder.as_mut()).filter(|holder| !holder.found_lost);
+            promise!(holder.is_none() == lost.contains(&place), "P4: a lease was kept or lost wrongly");
+            if let Some(holder) = holder {
+                holder.until = until;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What is seen must be what was promised.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use keylapse::store::record::{Record, State};
+use keylapse::store::{Look, SUSPECT_AT};
+
+use super::{Book, Life, Slot, promise};
+use crate::machine::player::{KEYS, Verdict};
+
+impl Book {
+    pub(crate) fn agrees(&self, looks: &[Option<Look>]) -> Verdict {
+        KEYS.iter().zip(looks).try_for_each(|(key, look)| {
+            let slot = &self.keys[*key];
+            slot.agrees(look.as_ref()).map_err(|why| format!("{why}\n  {slot:?}\n  {look:?}"))
+        })
+    }
+
+    /// Takes note of the letters there are; those that have gone were trimmed.
+    pub(crate) fn letters_are(&mut self, listed: impl Iterator<Item = Bytes>, trimmed: u64) -> Verdict {
+        let listed: BTreeSet<Bytes> = listed.collect();
+        promise!(listed.is_subset(&self.letters), "a letter came from nowhere: {listed:?}");
+        let gone = (self.letters.len() - listed.len()) as u64;
+        promise!(self.trimmed + gone == trimmed, "P1: {gone} letters are missing, {trimmed} were trimmed");
+        let within = self.bounds.pause_when_full || listed.len() as u64 <= self.bounds.count;
+        promise!(within, "there are more letters than were asked for");
+        (self.letters, self.trimmed) = (listed, trimmed);
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn agrees(&self, look: Option<&Look>) -> Verdict {
+        let (life, look) = match (&self.life, look) {
+            (Some(life), Some(look)) => (life, look),
+            (None, None) => return Ok(()),
+            (Some(_), None) => return Err("P1: an armed timer has vanished".to_owned()),
+            (None, Some(_)) => return Err("P7: a timer came from nowhere".to_owned()),
+        };
+        let next = look.next.as_ref().map(|next| &next[1..9]);
+        promise!(next == self.next.as_ref().map(|(arming, _)| &arming.as_bytes()[..]), "P1: what is kept");
+        life.agrees(look)
+    }
+}
+
+impl Life {
+    fn agrees(&self, look: &Look) -> Verdict {
+        let record = Record::decode(look.record.clone()).map_err(|_| "a broken record")?;
+        let state = look.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
+        let state = state.unwrap_or(State::waiting(1));
+        let deadline = if state.deadline > 0 { state.deadline } else { record.deadline };
+        promise!(record.arming == self.arming, "P1: another arming is there");
+        promise!(deadline == self.deadline, "P2: another deadline is there");
+        promise!((state.attempt, state.lost) == (self.attempt, self.lost), "P6: it was counted otherwise");
+        promise!(look.suspect == (self.lost >= SUSPECT_AT), "P6: it is in the wrong index");
+        promise!(state.claimed == self.runs(), "P4: it is not clear whether it runs");
+        match self.holder {
+            Some(holder) if !holder.found_lost => {
+                promise!(state.token == holder.token, "P4: another token holds it");
+                promise!(look.score == Some(holder.until), "P1: its lease has no end");
+            }
+            // Due at once, or moved since.
+            Some(_) => promise!(look.score.is_some(), "P1: it will never come out"),
+            None => promise!(look.score == Some(self.deadline), "P1: it will not come out on time"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! What was promised, kept in mind from calls and answers alone.
+//!
+//! Not a third store: it knows neither bytes nor scores nor what a claim would
+//! choose. It knows which arming each key is of, who may hold it until when,
+//! and how often it was lost, and judges answers by that:
+//!
+//! - P1 nothing that was armed vanishes;
+//! - P2 nothing is claimed before its deadline, less the lookahead;
+//! - P4 one token lives at a time, and a stale one changes nothing;
+//! - P6 four lost leases end a timer, and the last two run alone;
+//! - P7 nothing runs or comes back after its cancel.
+
+mod arms;
+mod claims;
+mod ends;
+mod looks;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use keylapse::store::{CancelCode, Letters, Look, Scan};
+use keylapse::{ArmingId, CancelId, Token, WireWhen};
+
+use super::call::{Answer, Call};
+use super::player::{KEYS, Verdict};
+
+/// For how long a repeat is recognised, in ms.
+const MEMORY: u64 = 600_000;
+
+/// Returns an error unless a condition holds.
+macro_rules! promise {
+    ($holds:expr, $($why:tt)+) => {
+        if !$holds {
+            return Err(format!($($why)+));
+        }
+    };
+}
+use promise;
+
+/// The server's clock at a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    pub(crate) now: u64,
+    pub(crate) ceil: u64,
+}
+
+impl Moment {
+    fn deadline(self, when: WireWhen) -> u64 {
+        match when {
+            WireWhen::In(ms) => self.ceil + ms,
+            WireWhen::At(ms) => ms.max(self.ceil),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Book {
+    moment: Moment,
+    bounds: Letters,
+    keys: BTreeMap<Bytes, Slot>,
+    /// Armings that were withdrawn or followed by another, and when.
+    withdrawn: HashMap<ArmingId, u64>,
+    cancels: HashMap<CancelId, (CancelCode, u64)>,
+    letters: BTreeSet<Bytes>,
+    trimmed: u64,
+    paused: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    life: Option<Life>,
+    /// What is kept for later, and its deadline.
+    next: Option<(ArmingId, u64)>,
+}
+
+/// An arming that is to run.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    arming: ArmingId,
+    first_deadline: u64,
+    deadline: u64,
+    attempt: u32,
+    lost: u8,
+    holder: Option<Holder>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    token: Token,
+    until: u64,
+    /// Its lease was found to be lost, and nobody else holds it yet.
+    found_lost: bool,
+}
+
+impl Life {
+    fn new((arming, deadline): (ArmingId, u64), lost: u8) -> Self {
+        Self { arming, first_deadline: deadline, deadline, attempt: 1, lost, holder: None }
+    }
+
+    fn runs(&self) -> bool {
+        self.holder.is_some_and(|holder| !holder.found_lost)
+    }
+
+    fn is_held_by(&self, token: Token) -> bool {
+        self.holder.is_some_and(|holder| holder.token == token)
+    }
+}
+
+impl Slot {
+    fn held_by(&mut self, token: Token) -> Option<&mut Life> {
+        self.life.as_mut().filter(|life| life.is_held_by(token))
+    }
+}
+
+impl Book {
+    pub(crate) fn new(bounds: Letters) -> Self {
+        let keys = KEYS.iter().map(|key| (Bytes::from_static(key), Slot::default())).collect();
+        Self {
+            moment: Moment::default(),
+            bounds,
+            keys,
+            withdrawn: HashMap::new(),
+            cancels: HashMap::new(),
+            letters: BTreeSet::new(),
+            trimmed: 0,
+            paused: false,
+        }
+    }
+
+    /// Judges an answer, and keeps in mind what it means.
+    pub(crate) fn note(
+        &mut self,
+        moment: Moment,
+        call: &Call,
+        answer: &Answer,
+        looks: &[Option<Look>],
+    ) -> Verdict {
+        self.moment = moment;
+        match (call, answer) {
+            (Call::Arm { timers, only_if_absent, repeat }, Answer::Armed(replies)) => {
+                promise!(replies.value.len() == timers.len(), "not an answer for each timer");
+                let mut pairs = timers.iter().zip(&replies.value);
+                pairs.try_for_each(|(timer, reply)| self.arm(timer, *only_if_absent, *repeat, *reply))
+            }
+            (Call::Cancel { timers, repeat }, Answer::Cancelled(replies)) => {
+                promise!(replies.len() == timers.len(), "not an answer for each timer");
+                let mut pairs = timers.iter().zip(replies);
+                pairs.try_for_each(|(cancel, reply)| self.cancel(cancel, *repeat, *reply))
+            }
+            (Call::Reschedule(key, when), Answer::Rescheduled(reply)) => self.reschedule(key, *when, *reply),
+            (Call::Claim(call), Answer::Claimed(claimed)) => self.claim(call, claimed, looks),
+            (Call::Ack(held), Answer::Acked(reply)) => self.ack(held, reply),
+            (Call::Settle(ends), Answer::Settled(replies)) => {
+                promise!(replies.len() == ends.len(), "not an answer for each end");
+                ends.iter().zip(replies).try_for_each(|(end, reply)| self.settle(end, *reply))
+            }
+            (Call::Renew(held), Answer::Renewed(lost)) => self.renew(held, lost),
+            (Call::Pause(reason), Answer::Paused(before)) => {
+                promise!(before.is_some() || !self.paused, "it was paused");
+                self.paused = reason.is_some();
+                Ok(())
+            }
+            (Call::Tidy(what), Answer::Tidied(mended)) => {
+                promise!(*what == Scan::Lanes || *mended == 0, "P1: {mended} entries were lost");
+                Ok(())
+            }
+            (Call::CloseLane(_), Answer::Closed) => Ok(()),
+            (Call::Replay(letter, arming), Answer::Replayed(reply)) => self.replay(letter, *arming, *reply),
+            (Call::DropLetter(letter), Answer::Dropped(done)) => {
+                promise!(self.letters.remove(letter) == *done, "it is not clear which letters there are");
+                Ok(())
+            }
+            (call, Answer::Refused(kind)) => self.refused(call, *kind),
+            _ => Err("that is no answer to this call".to_owned()),
+        }
+    }
+
+    fn slot(&mut self, key: &Bytes) -> &mut Slot {
+        self.keys.entry(key.clone()).or_default()
+    }
+
+    /// An arming was withdrawn or has been followed by another.
+    fn withdraw(&mut self, arming: ArmingId) {
+        self.withdrawn.insert(arming, self.moment.now);
+    }
+
+    /// Whether that cannot have been forgotten yet.
+    fn was_just_withdrawn(&self, arming: ArmingId) -> bool {
+        self.withdrawn.get(&arming).is_some_and(|at| self.moment.now < at + MEMORY)
+    }
+
+    /// Ends the life of a key. Answers the arming that was kept behind it, and
+    /// now takes its place, with its deadline.
+    fn end(&mut self, key: &Bytes, lost: u8) -> Option<(ArmingId, u64)> {
+        let slot = self.slot(key);
+        let next = slot.next.take();
+        let ended = std::mem::replace(&mut slot.life, next.map(|next| Life::new(next, lost)));
+        if let Some(ended) = ended.filter(|_| next.is_some()) {
+            self.withdraw(ended.arming);
+        }
+        next
+    }
+
+    fn died(&mut self, key: &Bytes, arming: ArmingId) {
+        self.letters.insert([arming.as_bytes(), &key[..]].concat().into());
+    }
+}

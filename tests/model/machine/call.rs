@@ -1,0 +1,112 @@
+//! A call with everything filled in, and what a store answers to it.
+
+use bytes::Bytes;
+use keylapse::store::{
+    AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer, ReplayReply,
+    RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
+};
+use keylapse::{ArmingId, ErrorKind, Lane, Result, WireWhen};
+
+use crate::rig::{LEASE, Rig};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Arm { timers: Vec<NewTimer>, only_if_absent: bool, repeat: bool },
+    Cancel { timers: Vec<Cancel>, repeat: bool },
+    Reschedule(Bytes, WireWhen),
+    Claim(Claim),
+    Ack(Vec<Held>),
+    Settle(Vec<Settle>),
+    Renew(Vec<Held>),
+    Pause(Option<&'static str>),
+    Tidy(Scan),
+    Replay(Bytes, ArmingId),
+    DropLetter(Bytes),
+    CloseLane(Lane),
+}
+
+/// Answers are compared as they are shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Armed(Stamped<Vec<ArmReply>>),
+    Cancelled(Vec<CancelReply>),
+    Rescheduled(RescheduleReply),
+    Claimed(Box<Claimed>),
+    Acked(AckReply),
+    Settled(Vec<SettleReply>),
+    Renewed(Vec<usize>),
+    Paused(Option<String>),
+    /// How many were put right in the end; cursors differ.
+    Tidied(u64),
+    Replayed(ReplayReply),
+    Dropped(bool),
+    Closed,
+    Refused(ErrorKind),
+}
+
+impl Call {
+    /// The call of a client that got no answer.
+    pub(crate) fn repeated(&self) -> Self {
+        let mut again = self.clone();
+        match &mut again {
+            Self::Arm { repeat, .. } | Self::Cancel { repeat, .. } => *repeat = true,
+            Self::Claim(call) => call.repeat = true,
+            // These are what they are, however often they are made.
+            _ => {}
+        }
+        again
+    }
+
+    /// Whether a client that has made `later` would not repeat this call: a lane
+    /// makes one claim at a time, and does not outlive its slot.
+    pub(crate) fn is_past_after(&self, later: &Self) -> bool {
+        let Self::Claim(Claim { lane, token, .. }) = self else { return false };
+        match later {
+            Self::Claim(later) => later.lane == *lane && later.token != *token,
+            Self::CloseLane(closed) => closed == lane,
+            Self::Tidy(what) => *what == Scan::Lanes,
+            _ => false,
+        }
+    }
+
+    pub(crate) async fn make(&self, rig: &Rig, letters: Letters) -> Answer {
+        self.try_make(rig, letters).await.unwrap_or_else(|error| Answer::Refused(error.kind()))
+    }
+
+    async fn try_make(&self, rig: &Rig, letters: Letters) -> Result<Answer> {
+        let (store, at) = (&rig.store, &rig.at);
+        Ok(match self {
+            Self::Arm { timers, only_if_absent, repeat } => {
+                let call = Arm { timers, only_if_absent: *only_if_absent, repeat: *repeat };
+                Answer::Armed(store.arm(at, call).await?)
+            }
+            Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),
+            Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
+            Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
+            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?),
+            Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
+            Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
+            Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
+            Self::Tidy(what) => Answer::Tidied(tidy(rig, *what).await?),
+            Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
+            Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
+            Self::CloseLane(lane) => {
+                store.close_lane(at, *lane).await?;
+                Answer::Closed
+            }
+        })
+    }
+}
+
+/// One whole scan.
+async fn tidy(rig: &Rig, what: Scan) -> Result<u64> {
+    let mut step = Tidy { what, cursor: 0, count: 100, lease_ms: LEASE };
+    let mut mended = 0;
+    loop {
+        let reply = rig.store.tidy(&rig.at, step.clone()).await?;
+        (step.cursor, mended) = (reply.cursor, mended + reply.mended);
+        if reply.cursor == 0 {
+            return Ok(mended);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Both stores, driven alike through random lives of a few timers.
+
+mod book;
+mod call;
+mod op;
+mod player;
+mod regressions;
+mod stage;
+mod strategy;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use stage::Stage;
+
+/// Enough for some ten seconds each; set `KEYLAPSE_CASES` for more.
+const CASES: u32 = 250;
+
+#[test]
+fn both_stores_answer_alike_and_keep_their_promises() {
+    play("machine", strategy::lives(), true);
+}
+
+/// Without promises: what broke cannot keep them. But neither store may fail
+/// or do otherwise than the other.
+#[test]
+fn both_stores_treat_broken_data_alike() {
+    play("broken", strategy::broken_lives(), false);
+}
+
+fn play(name: &str, lives: impl Strategy<Value = Vec<op::Op>>, promises: bool) {
+    let cases = std::env::var("KEYLAPSE_CASES").ok().and_then(|cases| cases.parse().ok());
+    let config = Config {
+        cases: cases.unwrap_or(CASES),
+        max_shrink_iters: 3000,
+        // What is found becomes a named test in `regressions`.
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let stage = std::cell::RefCell::new(Stage::open(name));
+    let ran = TestRunner::new(config).run(&(strategy::letters(), lives), |(letters, ops)| {
+        stage.borrow_mut().play(letters, &ops, promises).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = ran {
+        panic!("{error}");
+    }
+}

@@ -1,0 +1,1 @@
+//! Lives that once went wrong.

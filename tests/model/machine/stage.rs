@@ -1,0 +1,60 @@
+//! Where lives are played: two stores that begin anew each time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keylapse::store::Letters;
+use tokio::runtime::{Builder, Runtime};
+
+use super::op::Op;
+use super::player::{Player, Verdict};
+use crate::rig::{Hearing, Rig};
+
+pub(crate) struct Stage {
+    runtime: Runtime,
+    memory: Rig,
+    redis: Rig,
+    /// Subscribing takes longer than a life does.
+    on_redis: Hearing,
+}
+
+impl Stage {
+    pub(crate) fn open(name: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+        let (redis, on_redis) = runtime.block_on(async {
+            let redis = Rig::redis(name).await;
+            let hearing = Hearing::open(&redis).await;
+            (redis, hearing)
+        });
+        Self { runtime, memory: Rig::memory(), redis, on_redis }
+    }
+
+    /// Plays one life to its end, and says what was wrong with it.
+    pub(crate) fn play(&mut self, letters: Letters, ops: &[Op], promises: bool) -> Verdict {
+        let Self { runtime, memory, redis, on_redis } = self;
+        runtime.block_on(async {
+            memory.reset(start()).await;
+            redis.reset(start()).await;
+            let mut in_memory = Hearing::open(memory).await;
+            on_redis.so_far(redis).await;
+            let mut player = Player::new(memory, redis, letters, promises);
+            for (place, op) in ops.iter().enumerate() {
+                player.play(op).await.map_err(|why| format!("at step {place}, {op:?}:\n{why}"))?;
+            }
+            player.compare().await?;
+            if promises {
+                player.drain().await.map_err(|why| format!("at the end: {why}"))?;
+                player.compare().await?;
+            }
+            let (memory, redis) = (in_memory.so_far(memory).await, on_redis.so_far(redis).await);
+            if memory == redis {
+                return Ok(());
+            }
+            Err(format!("listeners were told otherwise:\n  memory {memory:?}\n  redis  {redis:?}"))
+        })
+    }
+}
+
+/// The same for every life, so that failures repeat.
+fn start() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(250)
+}

@@ -1,0 +1,221 @@
+//! Calls in the few words that a readable case needs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::store::record::State;
+use keylapse::store::{
+    AckReply, Arm, ArmCode, ArmReply, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Held, Index,
+    Letters, Look, NewTimer, RawLetter, Settle, SettleReply,
+};
+use keylapse::{ArmingId, Reason, WireWhen};
+
+use super::{Ids, Rig};
+
+/// How long claims hold, unless a case says otherwise.
+pub(crate) const LEASE: u64 = 30_000;
+
+/// Room for more dead letters than most cases make.
+pub(crate) const LETTERS: Letters = Letters { count: 100, age_ms: 86_400_000, pause_when_full: false };
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What a claim took, and what it takes to end that.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub claimed: Claimed,
+    pub call: Claim,
+}
+
+impl Taken {
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let held = |timer: &ClaimedTimer| Held { key: timer.key.clone(), token: self.call.token };
+        self.claimed.timers.iter().map(held).collect()
+    }
+
+    /// The only one.
+    pub(crate) fn one(&self) -> Held {
+        let [timer] = &self.claimed.timers[..] else { panic!("not one timer: {:?}", self.claimed) };
+        Held { key: timer.key.clone(), token: self.call.token }
+    }
+
+    /// The state of the only one.
+    pub(crate) fn state(&self) -> State {
+        let [timer] = &self.claimed.timers[..] else { panic!("not one timer: {:?}", self.claimed) };
+        match &timer.state {
+            Some(state) => State::decode(state.clone()).expect("states can be read"),
+            None => State::first(self.call.token),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Bytes> {
+        keys(&self.claimed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claimed.timers.is_empty()
+    }
+}
+
+pub(crate) fn keys(claimed: &Claimed) -> Vec<Bytes> {
+    claimed.timers.iter().map(|timer| timer.key.clone()).collect()
+}
+
+/// An ordinary claim of the first lane.
+pub(crate) fn ask(ids: &mut Ids) -> Claim {
+    Claim {
+        index: Index::Due,
+        lane: Ids::lane(1),
+        token: ids.token(),
+        repeat: false,
+        limit: 1000,
+        bytes: 1 << 20,
+        lookahead_ms: 0,
+        lease_ms: LEASE,
+        letters: LETTERS,
+    }
+}
+
+impl Rig {
+    /// A timer to be, with an id of its own and the key as its payload.
+    pub(crate) fn timer(&mut self, key: &str, when: WireWhen) -> NewTimer {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        NewTimer { payload: key.clone(), key, when, arming: self.ids.arming() }
+    }
+
+    pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
+        let call = Arm { timers, only_if_absent: false, repeat: false };
+        self.store.arm(&self.at, call).await.expect("it can be armed").value
+    }
+
+    pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false };
+        self.store.arm(&self.at, call).await.expect("it can be armed").value[0]
+    }
+
+    /// The arm of an unanswered call once more.
+    pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true };
+        self.store.arm(&self.at, call).await.expect("it can be armed").value[0]
+    }
+
+    /// Arms one key this many milliseconds ahead.
+    pub(crate) async fn arm_in(&mut self, key: &str, ms: u64) -> (NewTimer, ArmReply) {
+        let timer = self.timer(key, WireWhen::In(ms));
+        let reply = self.arm_all(std::slice::from_ref(&timer)).await[0];
+        (timer, reply)
+    }
+
+    /// Arms a key for now and claims it.
+    pub(crate) async fn run(&mut self, key: &str) -> (NewTimer, Held) {
+        let (timer, reply) = self.arm_in(key, 0).await;
+        assert_eq!(reply.code, ArmCode::Armed);
+        self.pass(ms(1)).await;
+        let held = self.claim().await.one();
+        (timer, held)
+    }
+
+    pub(crate) async fn claim(&mut self) -> Taken {
+        self.claim_with(|_| {}).await
+    }
+
+    pub(crate) async fn claim_solo(&mut self) -> Taken {
+        self.claim_with(|call| call.index = Index::Solo).await
+    }
+
+    /// A claim that differs from the ordinary one.
+    pub(crate) async fn claim_with(&mut self, change: impl FnOnce(&mut Claim)) -> Taken {
+        let mut call = ask(&mut self.ids);
+        change(&mut call);
+        self.claim_as(call).await
+    }
+
+    pub(crate) async fn claim_as(&self, call: Claim) -> Taken {
+        let claimed = self.store.claim(&self.at, call).await.expect("it can be claimed");
+        Taken { claimed, call }
+    }
+
+    pub(crate) async fn ack(&self, held: &[Held]) -> AckReply {
+        self.store.ack(&self.at, held).await.expect("it can be acked")
+    }
+
+    pub(crate) async fn end(&self, held: &Held, end: End) -> SettleReply {
+        self.end_bounded(LETTERS, held, end).await
+    }
+
+    pub(crate) async fn end_bounded(&self, letters: Letters, held: &Held, end: End) -> SettleReply {
+        let settle = Settle { held: held.clone(), end };
+        self.store.settle(&self.at, letters, &[settle]).await.expect("it can be settled")[0]
+    }
+
+    pub(crate) async fn renew(&self, held: &Held) -> bool {
+        let lost = self.store.renew(&self.at, LEASE, std::slice::from_ref(held)).await;
+        lost.expect("it can be renewed").is_empty()
+    }
+
+    pub(crate) async fn cancel(&mut self, key: &str) -> CancelReply {
+        let cancel = self.cancelling(key);
+        self.cancel_as(&cancel, false).await
+    }
+
+    pub(crate) fn cancelling(&mut self, key: &str) -> Cancel {
+        Cancel { key: Bytes::copy_from_slice(key.as_bytes()), id: self.ids.cancel() }
+    }
+
+    pub(crate) async fn cancel_as(&self, cancel: &Cancel, repeat: bool) -> CancelReply {
+        let replies = self.store.cancel(&self.at, std::slice::from_ref(cancel), repeat).await;
+        replies.expect("it can be cancelled")[0]
+    }
+
+    pub(crate) async fn look(&self, key: &str) -> Option<Look> {
+        self.store.look(&self.at, key.as_bytes()).await.expect("it can be looked at")
+    }
+
+    /// The arming that a key's timer is of.
+    pub(crate) async fn armed(&self, key: &str) -> Option<ArmingId> {
+        let look = self.look(key).await?;
+        look.record.get(1..9).and_then(ArmingId::from_bytes)
+    }
+
+    pub(crate) async fn letters(&self) -> Vec<RawLetter> {
+        self.store.letters(&self.at, 0, 1000).await.expect("letters can be read")
+    }
+
+    /// Lets the lease of everything that is held run out.
+    pub(crate) async fn lose_leases(&mut self) {
+        self.pass(ms(LEASE)).await;
+    }
+
+    /// Runs a key until its leases are lost this often; below four.
+    pub(crate) async fn lose(&mut self, key: &str, times: u8) {
+        assert_eq!(self.arm_in(key, 0).await.1.code, ArmCode::Armed);
+        self.pass(ms(1)).await;
+        for lost in 0..times {
+            assert_eq!(self.claim_next().await.state().lost, lost);
+            self.lose_leases().await;
+        }
+    }
+
+    /// Claims whatever has come due, alone if it is a suspect.
+    pub(crate) async fn claim_next(&mut self) -> Taken {
+        let taken = self.claim().await;
+        if taken.is_empty() { self.claim_solo().await } else { taken }
+    }
+}
+
+/// A failure, to be tried again.
+pub(crate) fn retry(delay: u64) -> End {
+    End::Retry { delay, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[1]") }
+}
+
+/// The same attempt, later.
+pub(crate) fn snooze(delay: u64) -> End {
+    End::Snooze { delay, attempt: 1, snoozes: 1, history: Bytes::new() }
+}
+
+/// Never again.
+pub(crate) fn dead() -> End {
+    End::Dead { reason: Reason::Permanent, history: Bytes::from_static(b"[2]") }
+}

@@ -1,0 +1,104 @@
+//! Records and states that are not as they should be.
+
+use keylapse::Reason;
+use keylapse::store::record::{Letter, State};
+use keylapse::store::{End, Scan, SettleReply};
+
+use crate::rig::{LETTERS, Rig, ms};
+
+on_both_stores! {
+    a_record_of_a_newer_version_is_parked_for_a_minute,
+    a_state_of_a_newer_version_is_parked_too,
+    a_record_cut_short_is_buried_as_unreadable,
+    an_empty_record_is_buried_as_unreadable,
+    a_state_cut_short_is_buried_with_its_record,
+    an_index_entry_without_a_record_is_removed,
+    broken_records_do_not_stop_the_healthy_behind_them,
+    a_record_cut_short_while_it_runs_can_still_be_released,
+}
+
+async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(Scan::Records, b"a", Some(b"\x02from the future")).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.is_empty(), taken.claimed.parked), (true, 1));
+    assert_eq!(taken.claimed.heads.due, Some(rig.now() + 60_000));
+    let look = rig.look("a").await.expect("it is never dropped");
+    assert_eq!(&look.record[..], b"\x02from the future");
+    rig.pass(ms(60_000)).await;
+    assert_eq!(rig.claim().await.claimed.parked, 1);
+}
+
+async fn a_state_of_a_newer_version_is_parked_too(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(Scan::States, b"a", Some(b"\x02from the future")).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.is_empty(), taken.claimed.parked), (true, 1));
+}
+
+/// The only letter, which a claim has just made.
+async fn letter_of_a_claim(rig: &mut Rig) -> (Vec<u8>, Letter) {
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.is_empty(), taken.claimed.buried), (true, 1));
+    assert_eq!(rig.look("a").await, None);
+    let raw = rig.letters().await.remove(0);
+    (raw.id.to_vec(), Letter::decode(raw.letter).expect("it can be read"))
+}
+
+async fn a_record_cut_short_is_buried_as_unreadable(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 0).await;
+    let cut = [&b"\x01"[..], timer.arming.as_bytes(), b"1234567"].concat();
+    rig.put_raw(Scan::Records, b"a", Some(&cut)).await;
+    let (id, letter) = letter_of_a_claim(rig).await;
+    assert_eq!(id, [timer.arming.as_bytes(), &b"a"[..]].concat());
+    assert_eq!((letter.reason, letter.died), (Reason::Unreadable, rig.now()));
+    assert_eq!((&letter.record[..], &letter.state[..]), (&cut[..], &b""[..]), "its bytes are kept");
+}
+
+async fn an_empty_record_is_buried_as_unreadable(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(Scan::Records, b"a", Some(b"")).await;
+    let (id, letter) = letter_of_a_claim(rig).await;
+    assert_eq!((&id[..], letter.reason), (&b"\0\0\0\0\0\0\0\0a"[..], Reason::Unreadable));
+}
+
+async fn a_state_cut_short_is_buried_with_its_record(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(Scan::States, b"a", Some(b"\x01short")).await;
+    let (_, letter) = letter_of_a_claim(rig).await;
+    assert_eq!((letter.reason, &letter.state[..]), (Reason::Unreadable, &b"\x01short"[..]));
+}
+
+async fn an_index_entry_without_a_record_is_removed(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(Scan::Records, b"a", None).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.is_empty(), taken.claimed.orphans), (true, 1));
+    assert_eq!(taken.claimed.heads.due, None);
+}
+
+async fn broken_records_do_not_stop_the_healthy_behind_them(rig: &mut Rig) {
+    for key in ["newer", "broken", "gone", "healthy"] {
+        rig.arm_in(key, 0).await;
+    }
+    rig.put_raw(Scan::Records, b"newer", Some(b"\x02")).await;
+    rig.put_raw(Scan::Records, b"broken", Some(b"\x00")).await;
+    rig.put_raw(Scan::Records, b"gone", None).await;
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.keys(), ["healthy"]);
+}
+
+async fn a_record_cut_short_while_it_runs_can_still_be_released(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.put_raw(Scan::Records, b"a", Some(b"\x01cut")).await;
+    // It shares a call with others, which must not fail with it.
+    let released = rig.end(&held, End::Release).await;
+    assert_eq!(released, SettleReply::Settled(None));
+    let state = rig.look("a").await.and_then(|look| look.state).expect("it waits");
+    assert!(!State::decode(state).expect("it can be read").claimed);
+    assert_eq!(rig.claim_with(|call| call.letters = LETTERS).await.claimed.buried, 1);
+}

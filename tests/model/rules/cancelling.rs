@@ -1,0 +1,88 @@
+//! After a cancel nothing of that arming runs.
+
+use keylapse::WireWhen;
+use keylapse::store::{ArmCode, Cancel, CancelCode, CancelReply, SettleReply};
+
+use crate::rig::{Rig, ms, retry};
+
+on_both_stores! {
+    a_waiting_timer_is_cancelled,
+    what_is_not_there_is_not_armed,
+    a_running_attempt_is_fenced,
+    a_waiting_retry_is_cancelled,
+    a_repeated_cancel_gives_the_first_answer,
+    a_repeated_cancel_leaves_what_was_armed_since,
+    a_repeated_cancel_that_never_arrived_cancels,
+    several_are_cancelled_in_one_call,
+}
+
+async fn a_waiting_timer_is_cancelled(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    let reply = rig.cancel("a").await;
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+    rig.pass(ms(11)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.is_empty(), taken.claimed.orphans), (true, 0));
+}
+
+async fn what_is_not_there_is_not_armed(rig: &mut Rig) {
+    let reply = rig.cancel("a").await;
+    assert_eq!(reply, CancelReply { code: CancelCode::NotArmed, arming: None });
+}
+
+async fn a_running_attempt_is_fenced(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    let reply = rig.cancel("a").await;
+    assert_eq!(reply, CancelReply { code: CancelCode::InFlight, arming: Some(timer.arming) });
+    assert!(!rig.renew(&held).await);
+    assert_eq!(rig.end(&held, retry(0)).await, SettleReply::Gone);
+    rig.lose_leases().await;
+    assert!(rig.claim_next().await.is_empty());
+}
+
+async fn a_waiting_retry_is_cancelled(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.end(&held, retry(10)).await;
+    let reply = rig.cancel("a").await;
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+    rig.pass(ms(11)).await;
+    assert!(rig.claim().await.is_empty());
+}
+
+async fn a_repeated_cancel_gives_the_first_answer(rig: &mut Rig) {
+    rig.arm_in("waiting", 10).await;
+    rig.run("running").await;
+    for (key, code) in [("waiting", CancelCode::Cancelled), ("running", CancelCode::InFlight)] {
+        let cancel = rig.cancelling(key);
+        assert_eq!(rig.cancel_as(&cancel, false).await.code, code);
+        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { code, arming: None });
+    }
+}
+
+async fn a_repeated_cancel_leaves_what_was_armed_since(rig: &mut Rig) {
+    rig.arm_in("a", 10).await;
+    let cancel = rig.cancelling("a");
+    rig.cancel_as(&cancel, false).await;
+    let (later, reply) = rig.arm_in("a", 10).await;
+    assert_eq!(reply.code, ArmCode::Armed);
+    rig.cancel_as(&cancel, true).await;
+    assert_eq!(rig.armed("a").await, Some(later.arming));
+}
+
+async fn a_repeated_cancel_that_never_arrived_cancels(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    let cancel = rig.cancelling("a");
+    let reply = rig.cancel_as(&cancel, true).await;
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+}
+
+async fn several_are_cancelled_in_one_call(rig: &mut Rig) {
+    let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(10)));
+    rig.arm_all(&timers).await;
+    let cancels: Vec<Cancel> = ["c", "x", "a"].map(|key| rig.cancelling(key)).into();
+    let replies = rig.store.cancel(&rig.at, &cancels, false).await.expect("it answers");
+    let codes: Vec<CancelCode> = replies.iter().map(|reply| reply.code).collect();
+    assert_eq!(codes, [CancelCode::Cancelled, CancelCode::NotArmed, CancelCode::Cancelled]);
+    rig.pass(ms(11)).await;
+    assert_eq!(rig.claim().await.keys(), ["b"]);
+}

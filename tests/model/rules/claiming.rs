@@ -1,0 +1,97 @@
+//! What a claim takes, and on whose behalf.
+
+use keylapse::WireWhen;
+use keylapse::store::Heads;
+
+use crate::rig::{Ids, LEASE, Rig, ms, retry};
+
+on_both_stores! {
+    a_claim_takes_no_more_than_its_limit,
+    a_claim_stops_at_its_bytes_but_takes_at_least_one,
+    a_claim_says_what_is_due_next,
+    what_is_claimed_is_not_claimed_again,
+    a_live_lease_is_not_taken_within_the_lookahead,
+    a_paused_partition_gives_nothing_out_and_takes_timers,
+    a_resumed_partition_gives_out_what_has_come_due,
+    an_empty_claim_says_whether_another_lane_took_the_last,
+    peek_reads_the_heads_of_several_partitions,
+}
+
+async fn arm_three(rig: &mut Rig) {
+    let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(0)));
+    rig.arm_all(&timers).await;
+    rig.pass(ms(1)).await;
+}
+
+async fn a_claim_takes_no_more_than_its_limit(rig: &mut Rig) {
+    arm_three(rig).await;
+    assert_eq!(rig.claim_with(|call| call.limit = 2).await.keys(), ["a", "b"]);
+    assert_eq!(rig.claim_with(|call| call.limit = 2).await.keys(), ["c"]);
+}
+
+async fn a_claim_stops_at_its_bytes_but_takes_at_least_one(rig: &mut Rig) {
+    arm_three(rig).await;
+    // A record has 17 bytes and a payload of one.
+    assert_eq!(rig.claim_with(|call| call.bytes = 1).await.keys(), ["a"]);
+    assert_eq!(rig.claim_with(|call| call.bytes = 18).await.keys(), ["b"]);
+    assert!(rig.claim_with(|call| call.bytes = 0).await.is_empty());
+}
+
+async fn a_claim_says_what_is_due_next(rig: &mut Rig) {
+    let (_, far) = rig.arm_in("far", 500).await;
+    arm_three(rig).await;
+    assert_eq!(rig.claim().await.claimed.heads, Heads { due: Some(far.deadline), solo: None });
+}
+
+async fn what_is_claimed_is_not_claimed_again(rig: &mut Rig) {
+    arm_three(rig).await;
+    assert_eq!(rig.claim().await.keys().len(), 3);
+    let second = rig.claim().await;
+    assert!(second.is_empty());
+    assert_eq!(second.claimed.heads.due, Some(rig.now() + LEASE), "it is due again when the lease ends");
+}
+
+async fn a_live_lease_is_not_taken_within_the_lookahead(rig: &mut Rig) {
+    arm_three(rig).await;
+    let held = rig.claim_with(|call| call.lease_ms = 5).await.held();
+    rig.pass(ms(4)).await;
+    assert!(rig.claim_with(|call| call.lookahead_ms = 10).await.is_empty());
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim_with(|call| call.lookahead_ms = 10).await.keys().len(), 3);
+    assert_eq!(rig.ack(&held).await.gone, [0, 1, 2]);
+}
+
+async fn a_paused_partition_gives_nothing_out_and_takes_timers(rig: &mut Rig) {
+    let (_, held) = rig.run("running").await;
+    assert_eq!(rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses"), None);
+    arm_three(rig).await;
+    let taken = rig.claim().await;
+    assert!(taken.is_empty());
+    assert_eq!(taken.claimed.paused.as_deref(), Some("maintenance"));
+    rig.end(&held, retry(0)).await;
+    assert!(rig.look("running").await.is_some(), "what runs can still be settled");
+}
+
+async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
+    rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
+    arm_three(rig).await;
+    let before = rig.store.pause(&rig.at, None).await.expect("it resumes");
+    assert_eq!(before.as_deref(), Some("maintenance"));
+    assert_eq!(rig.claim().await.keys(), ["a", "b", "c"]);
+}
+
+async fn an_empty_claim_says_whether_another_lane_took_the_last(rig: &mut Rig) {
+    assert!(!rig.claim().await.claimed.rival, "nobody has taken anything");
+    arm_three(rig).await;
+    let other = |call: &mut keylapse::store::Claim| call.lane = Ids::lane(2);
+    assert!(!rig.claim_with(other).await.claimed.rival, "it took something itself");
+    assert!(rig.claim().await.claimed.rival);
+    assert!(!rig.claim_with(other).await.claimed.rival, "it is the one");
+}
+
+async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {
+    let (_, reply) = rig.arm_in("a", 10).await;
+    let unknown = keylapse::store::keys::Partition::new("keylapse", "unknown", 0, 1);
+    let heads = rig.store.peek(&[unknown, rig.at.clone()]).await.expect("it can be read").value;
+    assert_eq!(heads, [Heads::default(), Heads { due: Some(reply.deadline), solo: None }]);
+}

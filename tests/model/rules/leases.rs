@@ -1,0 +1,177 @@
+//! One live attempt: tokens, leases, and what becomes of those that are lost.
+
+use bytes::Bytes;
+use keylapse::Reason;
+use keylapse::store::record::Letter;
+use keylapse::store::{AckReply, ArmCode, End, Index, SettleReply};
+
+use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
+
+on_both_stores! {
+    a_lease_that_runs_out_makes_the_timer_due_again,
+    a_renewed_lease_lasts_from_now_on,
+    a_stale_token_changes_nothing,
+    a_late_ack_counts_until_the_next_claim,
+    a_late_settlement_counts_until_the_next_claim,
+    one_lost_lease_is_bad_luck,
+    the_second_lost_lease_makes_a_suspect,
+    a_suspect_is_claimed_from_solo_only,
+    the_old_holder_of_a_suspect_may_settle_until_it_is_claimed,
+    four_lost_leases_make_a_dead_letter,
+    a_live_settlement_clears_lost_leases,
+    a_release_keeps_lost_leases,
+    arming_over_a_waiting_suspect_keeps_lost_leases,
+    a_cancel_forgets_lost_leases,
+}
+
+async fn a_lease_that_runs_out_makes_the_timer_due_again(rig: &mut Rig) {
+    rig.run("a").await;
+    rig.pass(ms(LEASE - 1)).await;
+    assert!(rig.claim().await.is_empty());
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.state().lost, 1);
+}
+
+async fn a_renewed_lease_lasts_from_now_on(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.pass(ms(LEASE - 1)).await;
+    assert!(rig.renew(&held).await);
+    rig.pass(ms(LEASE - 1)).await;
+    assert!(rig.claim().await.is_empty());
+    assert!(rig.renew(&held).await);
+}
+
+async fn a_stale_token_changes_nothing(rig: &mut Rig) {
+    let (_, stale) = rig.run("a").await;
+    rig.lose_leases().await;
+    let live = rig.claim().await.one();
+    let before = rig.look("a").await;
+    assert_eq!(rig.ack(std::slice::from_ref(&stale)).await.gone, [0]);
+    assert!(!rig.renew(&stale).await);
+    let again = End::Again { delay: 0, arming: rig.ids.arming() };
+    for end in [retry(0), snooze(0), again, dead(), End::Release] {
+        assert_eq!(rig.end(&stale, end).await, SettleReply::Gone);
+    }
+    assert_eq!(rig.look("a").await, before);
+    assert_eq!(rig.ack(&[live]).await, AckReply::default());
+}
+
+async fn a_late_ack_counts_until_the_next_claim(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.lose_leases().await;
+    rig.lose_leases().await;
+    assert_eq!(rig.ack(&[held]).await, AckReply::default());
+    assert_eq!(rig.look("a").await, None);
+}
+
+async fn a_late_settlement_counts_until_the_next_claim(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.lose_leases().await;
+    let settled = rig.end(&held, retry(50)).await;
+    assert_eq!(settled, SettleReply::Settled(Some((rig.ceil() + 50, timer.arming))));
+    assert!(rig.claim().await.is_empty(), "it waits for its retry");
+}
+
+async fn one_lost_lease_is_bad_luck(rig: &mut Rig) {
+    rig.lose("a", 1).await;
+    rig.arm_in("b", 0).await;
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.keys(), ["a", "b"], "it runs with the others");
+}
+
+async fn the_second_lost_lease_makes_a_suspect(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    let taken = rig.claim().await;
+    assert!(taken.is_empty());
+    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.solo), (None, Some(rig.now())));
+    let look = rig.look("a").await.expect("it waits");
+    assert!(look.suspect);
+    assert_eq!(rig.claim_solo().await.state().lost, 2);
+}
+
+async fn a_suspect_is_claimed_from_solo_only(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    assert!(rig.claim().await.is_empty());
+    let taken = rig.claim_with(|call| (call.index, call.limit) = (Index::Solo, 1)).await;
+    rig.ack(&[taken.one()]).await;
+    assert_eq!(rig.look("a").await, None);
+    assert_eq!(rig.claim_solo().await.claimed.orphans, 0, "it has left its index");
+}
+
+async fn the_old_holder_of_a_suspect_may_settle_until_it_is_claimed(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    rig.claim().await;
+    rig.lose_leases().await;
+    let second = rig.claim().await.one();
+    rig.lose_leases().await;
+    rig.claim().await;
+    assert!(rig.look("a").await.expect("it waits").suspect);
+    assert!(!rig.renew(&second).await, "its handler is told to stop");
+    assert_eq!(rig.ack(&[second]).await, AckReply::default());
+    assert!(rig.claim_solo().await.is_empty());
+}
+
+async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let mut last = None;
+    for lost in 0..4 {
+        let taken = rig.claim_next().await;
+        assert_eq!(taken.state().lost, lost);
+        last = Some(taken.call.token);
+        rig.lose_leases().await;
+    }
+    let burial = rig.claim_solo().await;
+    assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
+    assert_eq!(rig.look("a").await, None);
+
+    let letters = rig.letters().await;
+    assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
+    let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
+    assert_eq!((letter.reason, letter.died), (Reason::LostLeases, rig.now()));
+    let state = keylapse::store::record::State::decode(letter.state).expect("it can be read");
+    assert_eq!((state.lost, Some(state.token)), (4, last));
+    assert_eq!(letter.record.slice(17..), timer.payload);
+}
+
+async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
+    for end in [retry(0), snooze(0)] {
+        rig.lose("a", 3).await;
+        let held = rig.claim_solo().await.one();
+        rig.end(&held, end).await;
+        rig.pass(ms(1)).await;
+        let taken = rig.claim().await;
+        assert_eq!(taken.state().lost, 0, "it runs with the others again");
+        rig.ack(&[taken.one()]).await;
+    }
+}
+
+async fn a_release_keeps_lost_leases(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    let held = rig.claim_solo().await.one();
+    rig.end(&held, End::Release).await;
+    assert!(rig.claim().await.is_empty());
+    assert_eq!(rig.claim_solo().await.state().lost, 3);
+}
+
+async fn arming_over_a_waiting_suspect_keeps_lost_leases(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    let (timer, reply) = rig.arm_in("a", 0).await;
+    assert_eq!(reply.code, ArmCode::Replaced);
+    rig.pass(ms(1)).await;
+    assert!(rig.claim().await.is_empty());
+    let taken = rig.claim_solo().await;
+    assert_eq!((taken.state().lost, rig.armed("a").await), (2, Some(timer.arming)));
+    assert_eq!(taken.state().history, Bytes::new());
+}
+
+async fn a_cancel_forgets_lost_leases(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    rig.cancel("a").await;
+    rig.run("a").await;
+    assert!(!rig.look("a").await.expect("it runs").suspect);
+}

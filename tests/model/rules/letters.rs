@@ -1,0 +1,174 @@
+//! Dead letters, their bounds, and their way back.
+
+use keylapse::WireWhen;
+use keylapse::store::record::{Letter, Record};
+use keylapse::store::{ArmCode, CancelCode, Letters, ReplayReply, Settle};
+
+use crate::rig::{LETTERS, Rig, dead, ms};
+
+on_both_stores! {
+    the_oldest_letters_make_room,
+    every_letter_that_makes_room_is_counted_once,
+    letters_that_lost_their_leases_make_room_too,
+    old_letters_are_trimmed_at_the_next_death,
+    full_letters_pause_the_partition_if_asked_to,
+    a_pause_of_an_operator_keeps_its_reason,
+    letters_are_read_page_by_page,
+    a_letter_is_dropped_once,
+    dropping_a_letter_does_not_mix_up_the_answers_of_others,
+    a_replayed_letter_is_a_new_arming_of_the_same_payload,
+    a_key_with_a_timer_is_not_replayed,
+    an_unknown_letter_is_not_replayed,
+    an_unreadable_letter_is_not_replayed,
+}
+
+/// Ends each of these keys for good, one after the other in time.
+async fn kill(rig: &mut Rig, letters: Letters, keys: &[&str]) {
+    for key in keys {
+        let (_, held) = rig.run(key).await;
+        rig.end_bounded(letters, &held, dead()).await;
+    }
+}
+
+async fn dead_keys(rig: &Rig) -> Vec<String> {
+    let key = |id: &[u8]| String::from_utf8_lossy(&id[8..]).into_owned();
+    rig.letters().await.iter().map(|letter| key(&letter.id)).collect()
+}
+
+async fn counts(rig: &Rig) -> (u64, u64) {
+    rig.store.letter_counts(&rig.at).await.expect("they can be counted")
+}
+
+async fn the_oldest_letters_make_room(rig: &mut Rig) {
+    kill(rig, Letters { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
+    assert_eq!(dead_keys(rig).await, ["c", "d"]);
+    assert_eq!(counts(rig).await, (2, 2));
+}
+
+async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
+    let timers = ["a", "b", "c", "d"].map(|key| rig.timer(key, WireWhen::In(0)));
+    rig.arm_all(&timers).await;
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.held();
+    let ends: Vec<Settle> = held.into_iter().map(|held| Settle { held, end: dead() }).collect();
+    let letters = Letters { count: 1, ..LETTERS };
+    rig.store.settle(&rig.at, letters, &ends).await.expect("they can be settled");
+    assert_eq!(counts(rig).await, (1, 3));
+}
+
+async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
+    let timers = ["a", "b", "c", "d"].map(|key| rig.timer(key, WireWhen::In(0)));
+    rig.arm_all(&timers).await;
+    rig.pass(ms(1)).await;
+    for _ in 0..4 {
+        rig.claim_next().await;
+        rig.lose_leases().await;
+    }
+    let burial = rig.claim_with(|call| {
+        (call.index, call.letters.count) = (keylapse::store::Index::Solo, 1);
+    });
+    let burial = burial.await.claimed;
+    assert_eq!((burial.buried, burial.trimmed), (4, 3));
+    assert_eq!(counts(rig).await, (1, 3));
+}
+
+async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
+    let letters = Letters { age_ms: 1000, ..LETTERS };
+    kill(rig, letters, &["old"]).await;
+    rig.pass(ms(900)).await;
+    kill(rig, letters, &["young"]).await;
+    rig.pass(ms(100)).await;
+    assert_eq!(dead_keys(rig).await, ["old", "young"]);
+    kill(rig, letters, &["last"]).await;
+    assert_eq!(dead_keys(rig).await, ["young", "last"]);
+    assert_eq!(counts(rig).await, (2, 1));
+}
+
+async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
+    let letters = Letters { count: 2, pause_when_full: true, ..LETTERS };
+    kill(rig, letters, &["a", "b"]).await;
+    rig.arm_in("c", 0).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert!(taken.is_empty());
+    assert_eq!(taken.claimed.paused.as_deref(), Some("dead letters are full"));
+    assert_eq!(counts(rig).await, (2, 0), "nothing was thrown away");
+}
+
+async fn a_pause_of_an_operator_keeps_its_reason(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
+    let letters = Letters { count: 1, pause_when_full: true, ..LETTERS };
+    rig.end_bounded(letters, &held, dead()).await;
+    assert_eq!(rig.claim().await.claimed.paused.as_deref(), Some("maintenance"));
+}
+
+async fn letters_are_read_page_by_page(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a", "b", "c"]).await;
+    let page = rig.store.letters(&rig.at, 1, 2).await.expect("they can be read");
+    let keys: Vec<&[u8]> = page.iter().map(|letter| &letter.id[8..]).collect();
+    assert_eq!(keys, [b"b", b"c"]);
+    assert_eq!(rig.store.letters(&rig.at, 3, 2).await.expect("they can be read"), []);
+    assert_eq!(rig.store.letters(&rig.at, 0, 0).await.expect("they can be read"), []);
+}
+
+async fn a_letter_is_dropped_once(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a", "b"]).await;
+    let id = rig.letters().await[0].id.clone();
+    assert!(rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped"));
+    assert!(!rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped"));
+    assert_eq!(dead_keys(rig).await, ["b"]);
+}
+
+async fn dropping_a_letter_does_not_mix_up_the_answers_of_others(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a", "b"]).await;
+    rig.arm_in("c", 10).await;
+    let letters = rig.letters().await;
+    let drop = |place: usize| rig.store.drop_letter(&rig.at, &letters[place].id);
+    // All at a time on one connection.
+    let (first, look, second) = tokio::join!(drop(0), rig.look("c"), drop(1));
+    assert!(first.expect("it can be dropped") && second.expect("it can be dropped"));
+    assert_eq!(look, rig.look("c").await);
+}
+
+async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let raw = rig.letters().await.remove(0);
+    let arming = rig.ids.arming();
+    let replayed = rig.store.replay(&rig.at, &raw.id, arming).await.expect("it can be replayed");
+    assert_eq!(replayed, ReplayReply::Replayed(rig.ceil()));
+    assert_eq!(counts(rig).await, (0, 0));
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    let letter = Letter::decode(raw.letter).expect("it can be read");
+    let payload = Record::decode(letter.record).expect("it can be read").payload;
+    let record = Record::decode(taken.claimed.timers[0].record.clone()).expect("it can be read");
+    assert_eq!((record.arming, record.payload), (arming, payload));
+    assert_eq!(taken.state().attempt, 1);
+}
+
+async fn a_key_with_a_timer_is_not_replayed(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let (timer, reply) = rig.arm_in("a", 10).await;
+    assert_eq!(reply.code, ArmCode::Armed);
+    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
+    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it answers");
+    assert_eq!((replayed, rig.armed("a").await), (ReplayReply::Exists, Some(timer.arming)));
+    assert_eq!(counts(rig).await, (1, 0));
+}
+
+async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
+    let replayed = rig.store.replay(&rig.at, b"12345678a", rig.ids.arming()).await;
+    assert_eq!(replayed.expect("it answers"), ReplayReply::NoLetter);
+}
+
+async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.put_raw(keylapse::store::Scan::Records, b"a", Some(b"\x01cut")).await;
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.claimed.buried, 1);
+    let id = rig.letters().await[0].id.clone();
+    let replayed = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it answers");
+    assert_eq!((replayed, counts(rig).await), (ReplayReply::Unreadable, (1, 0)));
+    assert_eq!(rig.cancel("a").await.code, CancelCode::NotArmed);
+}

@@ -1,0 +1,169 @@
+//! An arming over a running attempt is kept, and takes effect when that ends.
+
+use keylapse::store::record::State;
+use keylapse::store::{ArmCode, ArmReply, CancelCode, End, Followed, NewTimer, SettleReply};
+
+use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
+
+on_both_stores! {
+    arming_over_a_running_attempt_keeps_it_for_later,
+    a_later_arming_takes_the_place_of_a_kept_one,
+    a_later_arming_over_what_was_handed_back_withdraws_a_kept_one,
+    it_follows_an_ack,
+    it_follows_once_although_an_ack_names_the_timer_twice,
+    it_follows_a_death,
+    it_takes_the_place_of_a_retry,
+    it_takes_the_place_of_running_again,
+    it_waits_through_a_release,
+    it_waits_through_a_snooze,
+    it_waits_through_lost_leases,
+    it_inherits_the_lost_leases_of_a_poison_pill,
+    it_inherits_nothing_from_a_live_holder,
+    a_cancel_withdraws_it_too,
+    it_may_be_due_already_when_its_turn_comes,
+}
+
+/// A running attempt of `a`, with another arming kept behind it.
+async fn run_and_keep(rig: &mut Rig) -> (keylapse::store::Held, NewTimer, ArmReply) {
+    let (_, held) = rig.run("a").await;
+    let (kept, reply) = rig.arm_in("a", 1000).await;
+    assert_eq!(reply.code, ArmCode::AfterRunning);
+    (held, kept, reply)
+}
+
+async fn arming_over_a_running_attempt_keeps_it_for_later(rig: &mut Rig) {
+    let (_, kept, reply) = run_and_keep(rig).await;
+    assert_eq!(reply.deadline, rig.ceil() + 1000);
+    let look = rig.look("a").await.expect("it runs");
+    assert_eq!(&look.next.expect("it is kept")[1..9], kept.arming.as_bytes());
+    rig.pass(ms(1001)).await;
+    assert!(rig.claim().await.is_empty(), "there is one live attempt at a time");
+}
+
+async fn a_later_arming_takes_the_place_of_a_kept_one(rig: &mut Rig) {
+    let (held, first, _) = run_and_keep(rig).await;
+    let (second, reply) = rig.arm_in("a", 2000).await;
+    assert_eq!(reply.code, ArmCode::AfterRunning);
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
+    rig.ack(&[held]).await;
+    assert_eq!(rig.armed("a").await, Some(second.arming));
+}
+
+async fn a_later_arming_over_what_was_handed_back_withdraws_a_kept_one(rig: &mut Rig) {
+    let (held, kept, _) = run_and_keep(rig).await;
+    rig.end(&held, End::Release).await;
+    let (latest, reply) = rig.arm_in("a", 0).await;
+    assert_eq!(reply.code, ArmCode::Replaced);
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    assert_eq!(rig.armed("a").await, Some(latest.arming));
+    assert_eq!(rig.ack(&[held]).await.followed, [], "the latest arming stands");
+    assert_eq!(rig.arm_again(&kept).await.code, ArmCode::Superseded);
+}
+
+async fn it_follows_an_ack(rig: &mut Rig) {
+    let (held, kept, ArmReply { deadline, .. }) = run_and_keep(rig).await;
+    let reply = rig.ack(&[held]).await;
+    assert_eq!(reply.followed, [Followed { place: 0, deadline, arming: kept.arming }]);
+    rig.pass(ms(1001)).await;
+    assert_eq!(rig.claim().await.state().attempt, 1);
+}
+
+async fn it_follows_once_although_an_ack_names_the_timer_twice(rig: &mut Rig) {
+    let (held, kept, _) = run_and_keep(rig).await;
+    let reply = rig.ack(&[held.clone(), held]).await;
+    assert_eq!((reply.gone, reply.followed.len()), (vec![], 1));
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}
+
+async fn it_follows_a_death(rig: &mut Rig) {
+    let (held, kept, reply) = run_and_keep(rig).await;
+    assert_eq!(rig.end(&held, dead()).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+    assert_eq!(rig.letters().await.len(), 1);
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}
+
+async fn it_takes_the_place_of_a_retry(rig: &mut Rig) {
+    let (held, kept, reply) = run_and_keep(rig).await;
+    assert_eq!(rig.end(&held, retry(5)).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+    rig.pass(ms(6)).await;
+    assert!(rig.claim().await.is_empty(), "the retry is off");
+}
+
+async fn it_takes_the_place_of_running_again(rig: &mut Rig) {
+    let (held, kept, reply) = run_and_keep(rig).await;
+    let again = End::Again { delay: 5, arming: rig.ids.arming() };
+    assert_eq!(rig.end(&held, again).await, SettleReply::GaveWay(reply.deadline, kept.arming));
+}
+
+async fn it_waits_through_a_release(rig: &mut Rig) {
+    let (held, kept, _) = run_and_keep(rig).await;
+    rig.end(&held, End::Release).await;
+    let unfinished = rig.claim().await.one();
+    assert_ne!(rig.armed("a").await, Some(kept.arming));
+    rig.ack(&[unfinished]).await;
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}
+
+async fn it_waits_through_a_snooze(rig: &mut Rig) {
+    let (held, kept, _) = run_and_keep(rig).await;
+    rig.end(&held, snooze(5)).await;
+    rig.pass(ms(6)).await;
+    let snoozed = rig.claim().await.one();
+    assert_ne!(rig.armed("a").await, Some(kept.arming));
+    rig.ack(&[snoozed]).await;
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}
+
+async fn it_waits_through_lost_leases(rig: &mut Rig) {
+    let (_, kept, _) = run_and_keep(rig).await;
+    for _ in 0..3 {
+        rig.lose_leases().await;
+        let taken = rig.claim_next().await;
+        assert_ne!(taken.claimed.timers[0].record[1..9], kept.arming.as_bytes()[..]);
+    }
+}
+
+async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    let pill = rig.claim_solo().await;
+    assert_eq!(pill.state().lost, 3);
+    let (kept, _) = rig.arm_in("a", 0).await;
+    rig.lose_leases().await;
+    let burial = rig.claim_solo().await;
+    assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
+
+    let alone = rig.claim_next().await;
+    assert_eq!(alone.call.index, keylapse::store::Index::Solo);
+    assert_eq!(alone.state(), State { lost: 4, ..State::first(alone.call.token) });
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+    rig.lose_leases().await;
+    assert_eq!(rig.claim_solo().await.claimed.buried, 1, "one lease lost is enough now");
+}
+
+async fn it_inherits_nothing_from_a_live_holder(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    let held = rig.claim_solo().await.one();
+    rig.arm_in("a", 0).await;
+    rig.ack(&[held]).await;
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.state().lost, 0);
+}
+
+async fn a_cancel_withdraws_it_too(rig: &mut Rig) {
+    let (held, kept, _) = run_and_keep(rig).await;
+    assert_eq!(rig.cancel("a").await.code, CancelCode::InFlight);
+    assert_eq!(rig.ack(&[held]).await.gone, [0]);
+    assert_eq!(rig.look("a").await, None);
+    assert_eq!(rig.arm_again(&kept).await.code, ArmCode::Superseded);
+}
+
+async fn it_may_be_due_already_when_its_turn_comes(rig: &mut Rig) {
+    let (held, kept, reply) = run_and_keep(rig).await;
+    rig.pass(ms(LEASE - 1)).await;
+    rig.ack(&[held]).await;
+    let taken = rig.claim().await;
+    assert_eq!(taken.keys(), ["a"]);
+    assert!(reply.deadline < rig.now());
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}

@@ -1,0 +1,66 @@
+//! In which order timers come out.
+
+use bytes::Bytes;
+use keylapse::WireWhen;
+use keylapse::store::NewTimer;
+
+use crate::rig::{Rig, ms};
+
+on_both_stores! {
+    earlier_deadlines_come_first,
+    one_call_keeps_its_order_within_a_millisecond,
+    calls_of_one_millisecond_keep_their_order,
+    beyond_1024_timers_of_a_millisecond_keys_decide,
+}
+
+/// So many timers for one deadline, the keys falling.
+fn falling(rig: &mut Rig, count: u32) -> Vec<NewTimer> {
+    let deadline = rig.ceil() + 5;
+    (0..count).rev().map(|n| rig.timer(&format!("{n:04}"), WireWhen::At(deadline))).collect()
+}
+
+fn keys_of(timers: &[NewTimer]) -> Vec<Bytes> {
+    timers.iter().map(|timer| timer.key.clone()).collect()
+}
+
+async fn earlier_deadlines_come_first(rig: &mut Rig) {
+    for (key, delay) in [("c", 30), ("a", 20), ("b", 10)] {
+        rig.arm_in(key, delay).await;
+    }
+    rig.pass(ms(31)).await;
+    assert_eq!(rig.claim().await.keys(), ["b", "a", "c"]);
+}
+
+async fn one_call_keeps_its_order_within_a_millisecond(rig: &mut Rig) {
+    let timers = falling(rig, 100);
+    rig.arm_all(&timers).await;
+    rig.pass(ms(6)).await;
+    assert_eq!(rig.claim().await.keys(), keys_of(&timers));
+}
+
+async fn calls_of_one_millisecond_keep_their_order(rig: &mut Rig) {
+    let timers = falling(rig, 10);
+    for timer in &timers {
+        rig.arm_all(std::slice::from_ref(timer)).await;
+    }
+    rig.pass(ms(6)).await;
+    assert_eq!(rig.claim().await.keys(), keys_of(&timers));
+}
+
+async fn beyond_1024_timers_of_a_millisecond_keys_decide(rig: &mut Rig) {
+    let timers = falling(rig, 3000);
+    for batch in timers.chunks(1000) {
+        rig.arm_all(batch).await;
+    }
+    rig.pass(ms(6)).await;
+    let mut claimed = Vec::new();
+    for _ in 0..3 {
+        let taken = rig.claim().await;
+        assert_eq!(taken.keys().len(), 1000);
+        rig.ack(&taken.held()).await;
+        claimed.extend(taken.keys());
+    }
+    let mut expected = keys_of(&timers);
+    expected[1023..].sort();
+    assert_eq!(claimed, expected);
+}

@@ -1,0 +1,67 @@
+//! All programs agree on how a topic is divided.
+
+use keylapse::store::keys::Partition;
+use keylapse::store::{Arm, Store, TopicEntry};
+use keylapse::{ErrorKind, WireWhen};
+
+use crate::rig::Rig;
+
+on_both_stores! {
+    another_number_of_partitions_is_refused,
+    partition_0_speaks_for_all,
+    a_registration_creates_the_partitions,
+    a_partition_has_timers_of_its_own,
+    namespaces_do_not_meet,
+}
+
+fn partition(rig: &Rig, index: u32, of: u32) -> Partition {
+    Partition::new("keylapse", &format!("{}.divided", rig.at.topic), index, of)
+}
+
+async fn refusal(store: &dyn Store, at: &Partition) -> Option<ErrorKind> {
+    store.look(at, b"a").await.err().map(|error| error.kind())
+}
+
+async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
+    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 2)).await, None, "the first to come decides");
+    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 4)).await, Some(ErrorKind::Partitions));
+    let timer = rig.timer("a", WireWhen::In(0));
+    let call = Arm { timers: &[timer], only_if_absent: false, repeat: false };
+    let refused = rig.store.arm(&partition(rig, 0, 1), call).await.expect_err("it says one");
+    assert_eq!(refused.kind(), ErrorKind::Partitions);
+}
+
+async fn partition_0_speaks_for_all(rig: &mut Rig) {
+    assert_eq!(refusal(&*rig.store, &partition(rig, 1, 2)).await, None);
+    assert_eq!(refusal(&*rig.store, &partition(rig, 3, 4)).await, Some(ErrorKind::Partitions));
+    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 2)).await, None);
+}
+
+async fn a_registration_creates_the_partitions(rig: &mut Rig) {
+    let topic = |of| TopicEntry {
+        name: format!("{}.divided", rig.at.topic),
+        pattern: "a:{id}".to_owned(),
+        partitions: of,
+        triggers: true,
+    };
+    let all = |of| (0..of).map(|index| partition(rig, index, of)).collect::<Vec<_>>();
+    rig.store.register(&topic(2), &all(2)).await.expect("it is the first");
+    rig.store.register(&topic(2), &all(2)).await.expect("it agrees");
+    let refused = rig.store.register(&topic(3), &all(3)).await.expect_err("it does not agree");
+    assert_eq!(refused.kind(), ErrorKind::Partitions);
+}
+
+async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {
+    let timer = rig.timer("a", WireWhen::In(0));
+    let call = Arm { timers: &[timer], only_if_absent: false, repeat: false };
+    rig.store.arm(&partition(rig, 0, 2), call).await.expect("it can be armed");
+    let look = async |at| rig.store.look(&at, b"a").await.expect("it answers");
+    assert!(look(partition(rig, 0, 2)).await.is_some());
+    assert_eq!(look(partition(rig, 1, 2)).await, None);
+}
+
+async fn namespaces_do_not_meet(rig: &mut Rig) {
+    let other = Partition::new("other", &rig.at.topic, 0, 8);
+    assert_eq!(refusal(&*rig.store, &rig.at).await, None);
+    assert_eq!(refusal(&*rig.store, &other).await, None);
+}

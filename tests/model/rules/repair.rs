@@ -1,0 +1,123 @@
+//! The slow repair: everything can be rebuilt from records and states.
+
+use keylapse::store::record::State;
+use keylapse::store::{ArmCode, Held, Scan, Tidy};
+use keylapse::{Token, WireWhen};
+
+use crate::rig::{LEASE, Rig, ms, retry};
+
+on_both_stores! {
+    a_waiting_record_without_an_index_entry_comes_back_at_its_deadline,
+    a_retry_without_an_index_entry_comes_back_at_its_own_deadline,
+    a_held_record_without_an_index_entry_gets_a_lease,
+    a_suspect_without_an_index_entry_stays_one,
+    a_state_without_a_record_is_removed,
+    a_kept_arming_without_a_timer_takes_its_place,
+    a_state_left_behind_does_not_speak_for_a_kept_arming,
+    a_slot_of_a_lane_is_removed_after_a_day,
+    what_is_in_order_is_left_alone,
+    arming_over_a_lost_index_entry_starts_afresh,
+}
+
+/// How many entries one whole scan has put right.
+async fn tidy(rig: &Rig, what: Scan) -> u64 {
+    let (mut cursor, mut mended) = (0, 0);
+    loop {
+        let step = Tidy { what, cursor, count: 100, lease_ms: LEASE };
+        let reply = rig.store.tidy(&rig.at, step).await.expect("it can be tidied");
+        (cursor, mended) = (reply.cursor, mended + reply.mended);
+        if cursor == 0 {
+            return mended;
+        }
+    }
+}
+
+async fn lose_index_entry(rig: &Rig, key: &str) {
+    rig.unindex(key.as_bytes()).await.expect("it can be lost");
+}
+
+async fn a_waiting_record_without_an_index_entry_comes_back_at_its_deadline(rig: &mut Rig) {
+    let (_, reply) = rig.arm_in("a", 10).await;
+    lose_index_entry(rig, "a").await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it waits").score, Some(reply.deadline));
+}
+
+async fn a_retry_without_an_index_entry_comes_back_at_its_own_deadline(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.end(&held, retry(500)).await;
+    lose_index_entry(rig, "a").await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it waits").score, Some(rig.ceil() + 500));
+}
+
+async fn a_held_record_without_an_index_entry_gets_a_lease(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    lose_index_entry(rig, "a").await;
+    rig.pass(ms(7)).await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
+    assert_eq!(rig.ack(&[held]).await.gone, [0; 0], "its holder may be alive");
+}
+
+async fn a_suspect_without_an_index_entry_stays_one(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    lose_index_entry(rig, "a").await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert!(rig.look("a").await.expect("it waits").suspect);
+}
+
+async fn a_state_without_a_record_is_removed(rig: &mut Rig) {
+    rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
+    assert_eq!((tidy(rig, Scan::States).await, tidy(rig, Scan::States).await), (1, 0));
+}
+
+async fn a_kept_arming_without_a_timer_takes_its_place(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let (kept, reply) = rig.arm_in("a", 10).await;
+    assert_eq!(reply.code, ArmCode::AfterRunning);
+    rig.put_raw(Scan::Records, b"a", None).await;
+    rig.put_raw(Scan::States, b"a", None).await;
+    assert_eq!(tidy(rig, Scan::Next).await, 1);
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+    assert_eq!(rig.ack(&[held]).await.gone, [0]);
+}
+
+async fn a_state_left_behind_does_not_speak_for_a_kept_arming(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let (kept, _) = rig.arm_in("a", 10).await;
+    rig.put_raw(Scan::Records, b"a", None).await;
+    assert_eq!(tidy(rig, Scan::Next).await, 1);
+    assert_eq!(rig.ack(&[held]).await.gone, [0], "that was another arming's attempt");
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
+}
+
+async fn a_slot_of_a_lane_is_removed_after_a_day(rig: &mut Rig) {
+    rig.run("a").await;
+    rig.pass(ms(86_400_000 - 1)).await;
+    assert_eq!(tidy(rig, Scan::Lanes).await, 0);
+    rig.pass(ms(1)).await;
+    assert_eq!((tidy(rig, Scan::Lanes).await, tidy(rig, Scan::Lanes).await), (1, 0));
+}
+
+async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
+    let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(10)));
+    rig.arm_all(&timers).await;
+    rig.run("running").await;
+    rig.arm_in("running", 10).await;
+    for what in [Scan::Records, Scan::States, Scan::Next, Scan::Lanes] {
+        assert_eq!(tidy(rig, what).await, 0, "{what:?}");
+    }
+}
+
+async fn arming_over_a_lost_index_entry_starts_afresh(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    lose_index_entry(rig, "a").await;
+    let (timer, reply) = rig.arm_in("a", 0).await;
+    assert_eq!(reply.code, ArmCode::Armed);
+    let nobody = Held { token: Token::from_bytes(&[0; 8]).expect("it has 8 bytes"), ..held.clone() };
+    assert_eq!(rig.ack(&[held, nobody]).await.gone, [0, 1]);
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.state().attempt, 1);
+    assert_eq!(rig.armed("a").await, Some(timer.arming));
+}

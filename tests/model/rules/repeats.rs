@@ -1,0 +1,226 @@
+//! Calls whose answers were lost, made once more.
+
+use keylapse::WireWhen;
+use keylapse::store::{ArmCode, Cancel, Claim, End};
+
+use crate::rig::{Ids, LEASE, Rig, Taken, dead, ms};
+
+on_both_stores! {
+    a_repeated_arm_answers_as_the_first,
+    a_repeated_arm_that_never_arrived_arms,
+    a_repeated_arm_finds_what_was_kept,
+    a_repeated_arm_finds_what_is_kept_behind_a_released_attempt,
+    a_repeated_arm_finds_a_retry_at_its_present_deadline,
+    a_repeated_arm_after_a_cancel_is_superseded,
+    a_repeated_arm_after_a_later_arming_is_superseded,
+    a_repeated_arm_after_it_was_followed_is_superseded,
+    a_repeated_arm_after_its_ack_arms_again,
+    a_tombstone_is_forgotten_after_ten_minutes,
+    the_oldest_of_ten_thousand_tombstones_are_forgotten,
+    a_repeated_claim_returns_and_renews_what_it_holds,
+    a_repeated_claim_that_never_arrived_claims,
+    a_repeated_claim_leaves_out_what_has_ended,
+    a_repeated_claim_leaves_out_what_was_claimed_since,
+    a_repeated_claim_is_answered_although_the_partition_is_paused,
+    a_repeated_claim_of_a_suspect_renews_it_in_solo,
+    the_next_claim_of_a_lane_overwrites_its_slot,
+    lanes_do_not_share_a_slot,
+    a_closed_lane_has_no_slot,
+    a_repeated_replay_answers_as_the_first,
+}
+
+async fn repeat(rig: &Rig, taken: &Taken) -> Taken {
+    rig.claim_as(Claim { repeat: true, ..taken.call }).await
+}
+
+async fn a_repeated_arm_answers_as_the_first(rig: &mut Rig) {
+    let (timer, reply) = rig.arm_in("a", 10).await;
+    rig.pass(ms(3)).await;
+    assert_eq!(rig.arm_again(&timer).await, reply);
+}
+
+async fn a_repeated_arm_that_never_arrived_arms(rig: &mut Rig) {
+    let timer = rig.timer("a", WireWhen::In(10));
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed);
+}
+
+async fn a_repeated_arm_finds_what_was_kept(rig: &mut Rig) {
+    rig.run("a").await;
+    let (kept, reply) = rig.arm_in("a", 10).await;
+    rig.pass(ms(3)).await;
+    assert_eq!(rig.arm_again(&kept).await, reply);
+}
+
+async fn a_repeated_arm_finds_what_is_kept_behind_a_released_attempt(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let (kept, reply) = rig.arm_in("a", 10).await;
+    rig.end(&held, End::Release).await;
+    rig.pass(ms(3)).await;
+    assert_eq!(rig.arm_again(&kept).await, reply);
+}
+
+async fn a_repeated_arm_finds_a_retry_at_its_present_deadline(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.end(&held, crate::rig::retry(500)).await;
+    let deadline = rig.ceil() + 500;
+    rig.pass(ms(3)).await;
+    let reply = rig.arm_again(&timer).await;
+    assert_eq!((reply.code, reply.deadline), (ArmCode::Armed, deadline));
+}
+
+async fn a_repeated_arm_after_a_cancel_is_superseded(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    rig.cancel("a").await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Superseded);
+    assert_eq!(rig.look("a").await, None);
+}
+
+async fn a_repeated_arm_after_a_later_arming_is_superseded(rig: &mut Rig) {
+    let (first, _) = rig.arm_in("a", 10).await;
+    let (second, _) = rig.arm_in("a", 10).await;
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
+    assert_eq!(rig.armed("a").await, Some(second.arming));
+}
+
+async fn a_repeated_arm_after_it_was_followed_is_superseded(rig: &mut Rig) {
+    let (first, held) = rig.run("a").await;
+    let (second, _) = rig.arm_in("a", 10).await;
+    rig.ack(&[held]).await;
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
+    assert_eq!(rig.armed("a").await, Some(second.arming));
+}
+
+async fn a_repeated_arm_after_its_ack_arms_again(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.ack(&[held]).await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed, "with the same idempotency id");
+    assert_eq!(rig.armed("a").await, Some(timer.arming));
+}
+
+async fn a_tombstone_is_forgotten_after_ten_minutes(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    rig.cancel("a").await;
+    for (wait, code) in [(600_000 - 2, ArmCode::Superseded), (0, ArmCode::Armed)] {
+        rig.pass(ms(wait)).await;
+        rig.run("other").await;
+        rig.cancel("other").await;
+        assert_eq!(rig.arm_again(&timer).await.code, code);
+    }
+}
+
+async fn the_oldest_of_ten_thousand_tombstones_are_forgotten(rig: &mut Rig) {
+    let (first, _) = rig.arm_in("0", 10).await;
+    rig.cancel("0").await;
+    let (second, _) = rig.arm_in("1", 10).await;
+    rig.pass(ms(1)).await;
+    rig.cancel("1").await;
+    rig.pass(ms(1)).await;
+    // Each leaves two: of the cancel and of the arming.
+    for batch in 0..5 {
+        let names: Vec<String> =
+            (0..1000).map(|n| format!("{batch}:{n}")).take(if batch == 4 { 999 } else { 1000 }).collect();
+        let timers: Vec<_> = names.iter().map(|name| rig.timer(name, WireWhen::In(10))).collect();
+        rig.arm_all(&timers).await;
+        let cancels: Vec<Cancel> = names.iter().map(|name| rig.cancelling(name)).collect();
+        rig.store.cancel(&rig.at, &cancels, false).await.expect("they can be cancelled");
+    }
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Armed);
+    assert_eq!(rig.arm_again(&second).await.code, ArmCode::Superseded);
+}
+
+async fn a_repeated_claim_returns_and_renews_what_it_holds(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.arm_in("b", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim().await;
+    rig.arm_in("c", 0).await;
+    rig.pass(ms(LEASE - 1)).await;
+    let second = repeat(rig, &first).await;
+    assert_eq!(second.keys(), ["a", "b"], "and not c");
+    assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
+    assert_eq!(rig.ack(&first.held()).await.gone, [0; 0]);
+}
+
+async fn a_repeated_claim_that_never_arrived_claims(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim_with(|call| call.repeat = true).await.keys(), ["a"]);
+}
+
+async fn a_repeated_claim_leaves_out_what_has_ended(rig: &mut Rig) {
+    for key in ["acked", "cancelled", "running"] {
+        rig.arm_in(key, 0).await;
+    }
+    rig.pass(ms(1)).await;
+    let first = rig.claim().await;
+    rig.ack(&first.held()[..1]).await;
+    rig.cancel("cancelled").await;
+    assert_eq!(repeat(rig, &first).await.keys(), ["running"]);
+}
+
+async fn a_repeated_claim_leaves_out_what_was_claimed_since(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim().await;
+    rig.lose_leases().await;
+    let other = rig.claim_with(|call| call.lane = Ids::lane(2)).await;
+    assert!(repeat(rig, &first).await.is_empty());
+    assert_eq!(rig.ack(&other.held()).await.gone, [0; 0]);
+}
+
+async fn a_repeated_claim_is_answered_although_the_partition_is_paused(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim().await;
+    rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
+    let second = repeat(rig, &first).await;
+    assert_eq!(second.keys(), ["a"], "or its lease would be lost for nothing");
+    assert_eq!(second.claimed.paused.as_deref(), Some("maintenance"));
+}
+
+async fn a_repeated_claim_of_a_suspect_renews_it_in_solo(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    let first = rig.claim_solo().await;
+    rig.pass(ms(LEASE - 1)).await;
+    assert_eq!(repeat(rig, &first).await.state(), first.state());
+    let look = rig.look("a").await.expect("it runs");
+    assert_eq!((look.suspect, look.score), (true, Some(rig.now() + LEASE)));
+}
+
+async fn the_next_claim_of_a_lane_overwrites_its_slot(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.arm_in("b", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim_with(|call| call.limit = 1).await;
+    let second = rig.claim_with(|call| call.limit = 1).await;
+    assert!(repeat(rig, &first).await.is_empty());
+    assert_eq!(repeat(rig, &second).await.keys(), ["b"]);
+}
+
+async fn lanes_do_not_share_a_slot(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.arm_in("b", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim_with(|call| call.limit = 1).await;
+    rig.claim_with(|call| call.lane = Ids::lane(2)).await;
+    assert_eq!(repeat(rig, &first).await.keys(), ["a"]);
+}
+
+async fn a_closed_lane_has_no_slot(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let first = rig.claim().await;
+    rig.store.close_lane(&rig.at, first.call.lane).await.expect("it closes");
+    assert!(repeat(rig, &first).await.is_empty());
+}
+
+async fn a_repeated_replay_answers_as_the_first(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.end(&held, dead()).await;
+    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
+    let first = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    rig.pass(ms(5)).await;
+    let second = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    assert_eq!(first, second);
+}

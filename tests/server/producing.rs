@@ -1,0 +1,187 @@
+//! The producers' door: what arms, cancels and moves, and what it answers.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse::{
+    Arming, Cancelled, Done, Durably, Failure, Key, Lapse, NewArm, Phase, Rescheduled, Schedule, Topic,
+    TriggerKey,
+};
+use keylapse_support::{Server, eventually};
+
+use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+
+const LATER: Duration = Duration::from_secs(3600);
+
+fn topic() -> Topic<String> {
+    Topic::new("app:made:{id}").unwrap()
+}
+
+#[tokio::test]
+async fn each_answer_says_what_happened() {
+    let (_server, schedule) = server_and_schedule().await;
+    let topic = topic();
+    let arm = |id: &'static str| schedule.arm(&topic, [id], LATER, &String::new());
+    assert!(matches!(arm("1").await.unwrap(), Arming::Armed(_)));
+    assert!(matches!(arm("1").await.unwrap(), Arming::Replaced(_)));
+    assert!(matches!(arm("1").only_if_absent().await.unwrap(), Arming::Exists));
+    assert!(matches!(arm("2").only_if_absent().await.unwrap(), Arming::Armed(_)));
+    let moved = schedule.reschedule(&topic, ["1"], SystemTime::now() + LATER * 2).await.unwrap();
+    assert!(matches!(moved, Rescheduled::Rescheduled(at) if at > SystemTime::now() + LATER));
+    assert_eq!(schedule.reschedule(&topic, ["9"], LATER).await.unwrap(), Rescheduled::NotArmed);
+    assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::NotArmed);
+    assert!(schedule.look_up(&topic, ["1"]).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_trigger_key_lives_and_dies_with_its_arming() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic();
+    let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
+    let receipt = armed.receipt().unwrap();
+    assert!(matches!(receipt.trigger, TriggerKey::Set));
+    let value: String = redis::from_redis_value(server.cmd(&["GET", "app:made:1"]).await).unwrap();
+    assert_eq!(value, format!("{{\"attempt\":1,\"arming\":\"{}\"}}", receipt.id));
+    let expires: u64 = redis::from_redis_value(server.cmd(&["PEXPIRETIME", "app:made:1"]).await).unwrap();
+    let since = receipt.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(u128::from(expires), since.as_millis(), "it expires at the recorded deadline");
+    let _ = schedule.cancel(&topic, ["1"]).await.unwrap();
+    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, redis::Value::Int(0));
+}
+
+#[tokio::test]
+async fn a_topic_can_do_without_trigger_keys() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic().triggers(false);
+    let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
+    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::None));
+    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, redis::Value::Int(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_brings_the_trigger_key_back_with_the_next_attempt() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic().retry(keylapse::Backoff::fixed(LATER));
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Err::<Done, _>(Failure::retry("not yet")))
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::from_millis(30), &String::new()).await.unwrap();
+    assert_eq!(reported.next().await, 1);
+    let second = async || {
+        let value: Option<String> =
+            redis::from_redis_value(server.cmd(&["GET", "app:made:1"]).await).unwrap();
+        value.is_some_and(|value| value.starts_with("{\"attempt\":2,"))
+    };
+    eventually(PATIENCE, "the key is back, with attempt 2", second).await;
+    let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+    assert!(matches!(timer.phase, Phase::Waiting(at) if at > SystemTime::now()));
+    assert_eq!((timer.attempt, timer.history[0].error.as_str()), (2, "not yet"));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_timers_are_armed_in_order_over_partitions_each_with_its_own_result() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u64>::new("app:bulk:{id}").unwrap().partitions(4).payload_limit(8);
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u64>| {
+        report.send(*lapse.payload()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    }));
+    let mut arms: Vec<_> = (0..2500).map(|n| NewArm::new([n.to_string()], Duration::ZERO, n)).collect();
+    arms[7].payload = u64::MAX; // twenty digits: over the limit
+    arms[8].key = [String::new()];
+    let results = schedule.arm_many(&topic, arms).await.unwrap();
+    let failed: Vec<_> = (0..2500).filter(|n| results[*n].is_err()).collect();
+    assert_eq!(failed, [7, 8]);
+    let mut seen: Vec<_> = Vec::new();
+    while seen.len() < 2498 {
+        seen.push(reported.next().await);
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 2498);
+    running.stop().await.unwrap();
+}
+
+/// In one call the later arm of a key comes later, as in a loop.
+#[tokio::test]
+async fn of_a_key_that_is_named_twice_the_later_arm_wins() {
+    let (_server, schedule) = server_and_schedule().await;
+    let topic = Topic::raw("app:twice:{id}").unwrap();
+    let arms = ["a", "b", "c"].map(|payload| NewArm::new(Key("app:twice:1"), LATER, Bytes::from(payload)));
+    let results = schedule.arm_many(&topic, arms).await.unwrap();
+    assert!(matches!(results[0], Ok(Arming::Armed(_))));
+    assert!(matches!(results[2], Ok(Arming::Replaced(_))));
+    let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+    assert_eq!(&timer.payload[..], b"c");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_armed_for_now_runs_in_the_order_of_arming() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:order:{id}").unwrap().concurrency(1);
+    let arms = (0..200).map(|n: u32| NewArm::new([(n * 7919 % 1000).to_string()], Duration::ZERO, n));
+    schedule.arm_many(&topic, arms).await.unwrap();
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic, move |lapse: Lapse<u32>| {
+        report.send(*lapse.payload()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    }));
+    for n in 0..200 {
+        assert_eq!(reported.next().await, n);
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_topic_takes_timers_and_gives_none_out_until_it_is_resumed() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic();
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    }));
+    schedule.pause(&topic, "the merchant is down").await.unwrap();
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &String::new()).await.unwrap();
+    let claims = running.stats.total().claims;
+    let looked = async || running.stats.total().claims > claims;
+    eventually(PATIENCE, "the listener has looked", looked).await;
+    assert!(reported.try_next().is_none());
+    schedule.resume(&topic).await.unwrap();
+    assert_eq!(reported.next().await, 1);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p10_an_arm_reports_how_far_it_has_travelled() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic();
+    let arm = |id: &'static str, ask| schedule.arm(&topic, [id], LATER, &String::new()).durably(ask);
+    let alone = arm("1", Durably::replicas(1).within(Duration::from_millis(50))).await.unwrap();
+    assert_eq!(alone.receipt().unwrap().reached.unwrap().replicas, 0, "told, not refused");
+    let replica = Server::start().await;
+    replica.cmd(&["REPLICAOF", "127.0.0.1", &server.port().to_string()]).await;
+    let linked = async || {
+        let info: String = redis::from_redis_value(replica.cmd(&["INFO", "replication"]).await).unwrap();
+        info.contains("master_link_status:up")
+    };
+    eventually(PATIENCE, "the replica is linked", linked).await;
+    let copied = arm("2", Durably::replicas(1).within(Duration::from_secs(3))).await.unwrap();
+    assert_eq!(copied.receipt().unwrap().reached.unwrap().replicas, 1);
+}
+
+/// Two programs that disagree must not make two truths.
+#[tokio::test]
+async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
+    let (server, schedule) = server_and_schedule().await;
+    let other = Schedule::connect(&server.url()).await.unwrap().namespace("other").unwrap();
+    let topic = topic().triggers(false);
+    let _ = schedule.arm(&topic, ["1"], LATER, &"mine".to_owned()).await.unwrap();
+    assert!(other.look_up(&topic, ["1"]).await.unwrap().is_none());
+    assert!(Schedule::connect(&server.url()).await.unwrap().namespace("bad{name").is_err());
+}
