@@ -300,8 +300,8 @@ impl Shape {
         if self.payload_limit > MAX_PAYLOAD {
             return refuse("payload_limit", "at most 8 MiB");
         }
-        if self.letters.count == 0 {
-            return refuse("dead_letters", "at least 1");
+        if self.letters.count == 0 || self.letters.age_ms == 0 {
+            return refuse("dead_letters", "at least 1, kept for more than zero");
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ pub(crate) struct Claimer {
     pace: Pace,
     head: Option<Head>,
     planned: Option<(Instant, Source)>,
+    /// Not before this does news prompt another look.
+    rested: Instant,
     waits: Waits,
     complaint: Complaint,
 }
@@ -57,6 +59,7 @@ impl Claimer {
             pace: Pace::default(),
             head: None,
             planned,
+            rested: Instant::now(),
             waits: Waits::default(),
             complaint: Complaint::default(),
         }
@@ -122,7 +125,10 @@ impl Claimer {
         }
         if let Some(ms) = news.head.filter(|ms| self.head.is_none_or(|head| *ms < head.ms)) {
             match reading {
-                Some(reading) => self.head = Some(Head { ms, at: reading.when(ms), exactly: false }),
+                Some(reading) => {
+                    let at = reading.when(ms);
+                    self.head = Some(Head { ms, at: at.max(self.rested), exactly: at < self.rested });
+                }
                 // Without a reading of the server's clock only a look can tell.
                 None => self.planned = Some((Instant::now(), Source::Timer)),
             }
@@ -137,7 +143,8 @@ impl Claimer {
         let Ok(taken) = take(&*self.store, &self.desk, ask, &mut self.complaint).await else {
             // Its places go back at once: other partitions may have a use for
             // them.
-            self.planned = Some((Instant::now() + self.waits.next(), source));
+            self.rested = Instant::now() + self.waits.next();
+            self.planned = Some((self.rested, source));
             return None;
         };
         self.waits = Waits::default();
@@ -166,11 +173,11 @@ impl Claimer {
             self.pace.lost();
             debug!(topic = %self.desk.topic.shape.name, pace = ?self.pace, "another listener leads");
         }
-        // Should something stay due that cannot be claimed, it is looked at
-        // again soon, but not in a hurry.
-        let soonest = Instant::now() + EMPTY_PAUSE;
+        // Should something stay due that cannot be claimed, or somebody forge
+        // wake-ups, there is another look soon, but not in a hurry.
+        self.rested = Instant::now() + EMPTY_PAUSE;
         if let Some(head) = self.head.as_mut().filter(|head| head.ms <= reading.stamp.ms()) {
-            head.at = head.at.max(soonest);
+            head.at = head.at.max(self.rested);
         }
     }
 

@@ -1,16 +1,17 @@
 //! One attempt: the handler, within its timeout and its lease.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::LeaseWatch;
+use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, Source};
@@ -70,6 +71,21 @@ impl Job {
         if self.watch.is_lost() {
             return;
         }
+        let (desk, held) = (self.desk.clone(), self.held.clone());
+        if AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await.is_err() {
+            // What the application gave us besides the handler has panicked: a
+            // retry policy, or a value dropped at the end. Leases are renewed
+            // for as long as a timer is held.
+            error!(
+                topic = %desk.topic.shape.name, key = %Escaped(&held.key),
+                "a panic outside of the handler: the timer runs again when its lease ends"
+            );
+            desk.topic.stats.panics.add(1);
+            desk.flights.lose(&held);
+        }
+    }
+
+    async fn run_to_its_end(self) {
         let stats = &self.desk.topic.stats;
         stats.started(self.source, self.state.lost > 0);
         let (verdict, before) = (self.attempt().await, self.before());
@@ -107,7 +123,8 @@ impl Job {
             lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
         );
         let handler = self.desk.topic.handler.clone();
-        let attempt = match handler.start(about, self.record.payload.clone()) {
+        let start = || handler.start(about, self.record.payload.clone());
+        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked())) {
             Ok(attempt) => attempt,
             Err(error) => {
                 span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
@@ -161,6 +178,11 @@ impl Job {
             lease: self.watch.clone(),
         }
     }
+}
+
+/// Without the panic's message, which may quote the payload.
+fn decoder_panicked() -> Error {
+    Error::new(ErrorKind::Payload, "the decoder of the payload panicked")
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

@@ -13,6 +13,7 @@ use crate::pattern::Router;
 use crate::stats::ListenerCounters;
 use crate::store::keys::{DEFAULT_NAMESPACE, check_name};
 use crate::store::{RedisStore, Store};
+use crate::time::MAX_DELAY;
 use crate::topic::{Shape, Topic};
 
 /// Collects topics and limits. See [`Listener::builder`].
@@ -71,7 +72,7 @@ impl ListenerBuilder {
     /// Default: 10 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+        self.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
         self
     }
 

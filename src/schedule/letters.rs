@@ -1,5 +1,6 @@
 //! The dead letters.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use super::Schedule;
 use crate::calls::persist;
 use crate::error::Result;
+use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::store::keys::Partition;
 use crate::store::record::{Failed, History, Letter, Reason, Record, State};
@@ -15,7 +17,7 @@ use crate::time::system_time;
 use crate::topic::Topic;
 
 /// A timer that has ended without success.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct DeadLetter {
     /// The key.
@@ -39,6 +41,19 @@ pub struct DeadLetter {
     pub payload: Bytes,
     id: Bytes,
     at: Partition,
+}
+
+impl fmt::Debug for DeadLetter {
+    /// Without the payload, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("key", &Escaped(&self.key))
+            .field("arming", &self.arming)
+            .field("reason", &self.reason)
+            .field("attempts", &self.attempts)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What became of a replay.

@@ -47,7 +47,7 @@ local function repeat_claim()
     local state = redis.call('HGET', run, key)
     local record = redis.call('HGET', rec, key)
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
-      redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, expires, key)
+      redis.call('ZADD', (byte(state, 15) or 0) >= SUSPECT and solo or due, expires, key)
       local n = #keys + 1
       keys[n], records[n], states[n] = key, record, state
     end

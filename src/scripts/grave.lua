@@ -3,7 +3,8 @@
 -- Purpose: move a record and its state into the dead letters, keep these
 --   within their bounds, and let the arming kept behind the timer follow.
 -- KEYS 8 dead, 9 grave
--- The body sets dead_cap, dead_age (ms) and dead_full ('trim' or 'pause').
+-- Invariants: the body sets dead_cap, dead_age (ms) and dead_full ('trim' or
+--   'pause') before it buries anything.
 
 local dead, grave = KEYS[8], KEYS[9]
 local dead_cap, dead_age, dead_full

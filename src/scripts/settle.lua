@@ -13,6 +13,7 @@
 -- Returns: secs, micros, then per timer: code, deadline, arming id
 --   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the
 --   next one, or 0), 2 the arming kept for later took the timer's place
+-- Errors: those of the prelude, BADEND (nothing was written)
 -- Invariants: as for ack. A live holder's settlement clears lost leases; a
 --   release, which proves nothing about the handler, keeps them.
 
@@ -82,6 +83,12 @@ function ends.release(key, record, state)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   wait_until(lost >= SUSPECT and solo or due, key, at)
   return 1, at, sub(record, 2, 9)
+end
+
+for base = BASE, #ARGV - 1, WIDTH do
+  if not ends[ARGV[base + 1]] then
+    return redis.error_reply('BADEND ' .. ARGV[base + 1] .. ' is no end of an attempt')
+  end
 end
 
 local head = head_of(due)

@@ -9,13 +9,14 @@
 //! `repeat`, and gets the answer of the first execution, or of this one if
 //! there was none. First tries pay nothing for that.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::error::Result;
+use crate::escape::Escaped;
 use crate::id::{ArmingId, CancelId, Lane, Token};
 use crate::time::{ServerTime, WireWhen};
 
@@ -147,7 +148,7 @@ pub struct Arm<'a> {
 }
 
 /// A timer to be.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NewTimer {
     /// Its key.
     pub key: Bytes,
@@ -157,6 +158,17 @@ pub struct NewTimer {
     pub arming: ArmingId,
     /// What the handler gets.
     pub payload: Bytes,
+}
+
+impl fmt::Debug for NewTimer {
+    /// Without the payload, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTimer")
+            .field("key", &Escaped(&self.key))
+            .field("when", &self.when)
+            .field("arming", &self.arming)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What became of one timer of an arm call.

@@ -6,6 +6,7 @@ use redis::{PushInfo, PushKind, Value};
 use crate::id::Token;
 use crate::store::keys::Partition;
 use crate::store::{Held, Hint};
+use crate::topic::MAX_KEY;
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +60,9 @@ impl Ear {
         if channel == self.expired.as_bytes() {
             return Some(match self.canary_number(&payload) {
                 Some(number) => Heard::Canary(number),
-                None => Heard::Hint(Hint::Expired(payload)),
+                None if payload.len() <= MAX_KEY => Heard::Hint(Hint::Expired(payload)),
+                // No key of ours, and too long to be kept in a queue.
+                None => Heard::Hint(Hint::Expired(Bytes::new())),
             });
         }
         let partition = self.wake.iter().position(|wake| wake.as_bytes() == channel)?;
@@ -79,7 +82,7 @@ fn signal(partition: usize, payload: &Bytes) -> Option<Hint> {
             let at = std::str::from_utf8(&payload[1..]).ok()?.parse().ok()?;
             Some(Hint::Wake { partition, at })
         }
-        b'f' if payload.len() >= 9 => {
+        b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
             let token = Token::from_bytes(&payload[1..9])?;
             Some(Hint::Fence { partition, held: Held { key: payload.slice(9..), token } })
         }
@@ -139,6 +142,15 @@ mod tests {
         ] {
             assert_eq!(ear.hear(message(channel, payload)), None, "{channel} {payload:?}");
         }
+    }
+
+    #[test]
+    fn no_message_fills_the_queue_with_more_than_a_key_of_ours() {
+        let long = vec![b'a'; MAX_KEY + 1];
+        let nameless = Heard::Hint(Hint::Expired(Bytes::new()));
+        assert_eq!(ear().hear(message("__keyevent@0__:expired", &long)), Some(nameless));
+        let fence = [b"f12345678", &long[..]].concat();
+        assert_eq!(ear().hear(message("keylapse:{a/0}:wake", &fence)), None);
     }
 
     proptest! {

@@ -26,6 +26,9 @@ const CANARY_EVERY: Duration = Duration::from_secs(1);
 const CANARY_JITTER: Duration = Duration::from_millis(100);
 /// A canary that is not heard within this is missing.
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
+/// Dropped hints are reported once in this time: in a flood there is no end of
+/// them, and each report costs a sweep.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Session {
     server: String,
@@ -35,6 +38,9 @@ pub(super) struct Session {
     pushed: mpsc::Receiver<Heard>,
     dropped: Arc<AtomicU64>,
     dropped_before: u64,
+    reported: Option<Instant>,
+    /// Why the last canary was not made.
+    refused: Option<Error>,
     wake_ups: bool,
     anchor: Anchor,
     next_canary: Instant,
@@ -65,6 +71,8 @@ impl Session {
             pushed,
             dropped,
             dropped_before: 0,
+            reported: None,
+            refused: None,
             wake_ups,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
@@ -124,11 +132,19 @@ impl Session {
     }
 
     async fn missed_canary(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
-        if self.anchor != Anchor::Lost {
-            warn!(
-                server = %self.server,
+        let server = &self.server;
+        // In a flood the canary is somewhere behind, or was dropped.
+        let flooded = !self.pushed.is_empty() || self.dropped.load(Ordering::Relaxed) != self.dropped_before;
+        match &self.refused {
+            _ if flooded || self.anchor == Anchor::Lost => {}
+            Some(error) => warn!(
+                %server, %error,
+                "no canary, so nothing tells whether expired events flow; sweeping every second"
+            ),
+            None => warn!(
+                %server,
                 "no expired events: is notify-keyspace-events set to at least Ex? Timers fire on time all the same"
-            );
+            ),
         }
         self.anchor = Anchor::Lost;
         pass(hints, Hint::Gap(Gap::Silent)).await
@@ -137,11 +153,13 @@ impl Session {
     /// A server that answers with an error may still heal; one that is a
     /// replica now, or does not answer, is left.
     fn released(&mut self, done: RedisResult<()>) -> Result<()> {
+        self.refused = None;
         let Err(error) = done else { return Ok(()) };
-        let reason = classify("making a canary", &error);
+        let reason = classify("making a canary", &error).at_key(self.canary.as_bytes());
         match error.code() {
             Some(code) if code != "READONLY" => {
                 debug!(error = %reason, "canary refused");
+                self.refused = Some(reason);
                 Ok(())
             }
             _ => Err(reason),
@@ -150,9 +168,11 @@ impl Session {
 
     async fn report_dropped(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
         let dropped = self.dropped.load(Ordering::Relaxed);
-        if dropped == self.dropped_before {
-            return Ok(());
+        let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
+        if dropped == self.dropped_before || lately {
+            return Ok(()); // the next canary comes by here in time
         }
+        self.reported = Some(Instant::now());
         warn!(
             count = dropped - self.dropped_before,
             "hints dropped: more expired events than can be looked at"

@@ -15,7 +15,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A shared connection. Not `redis`' ConnectionManager: that one gives up
 /// after six tries, and keeps a connection on which everything times out.
-#[derive(Debug)]
 pub(crate) struct Node {
     address: Address,
     client: Client,
@@ -31,9 +30,10 @@ struct Live {
     connection: MultiplexedConnection,
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for Node {
+    /// Without what `redis` would show: user, settings, perhaps the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "#{}", self.number)
+        write!(f, "Node({})", self.address)
     }
 }
 

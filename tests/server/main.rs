@@ -3,6 +3,7 @@
 mod holding;
 mod hostile;
 mod life;
+mod lost_replies;
 mod on_time;
 mod producing;
 mod subscription;

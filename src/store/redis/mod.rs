@@ -10,7 +10,7 @@ pub mod scripts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::topology::{Address, Node};
 
 /// The longest a script may take to answer, unless set otherwise. `redis`' own
@@ -50,8 +50,11 @@ impl RedisStore {
     /// A store with another limit for answers.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// When the URL cannot be read, or the limit is zero.
     pub fn with_options(url: &str, answer_within: Duration) -> Result<Self> {
+        if answer_within.is_zero() {
+            return Err(Error::invalid("answer_within must be more than zero"));
+        }
         let address = Address::parse(url)?;
         Ok(Self(Arc::new(Inner {
             node: Node::new(address.clone(), answer_within)?,

@@ -1,5 +1,9 @@
 //! What bad input gets: from producers, from other programs on the same server,
 //! and from the server itself.
 
+mod events;
 mod keys;
+mod panics;
+mod payloads;
 mod scene;
+mod settings;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylapse::store::keys::Partition;
-use keylapse::{Done, Failure, Handler, Lapse, Schedule, Topic, TopicStats};
+use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
@@ -70,11 +70,20 @@ impl Scene {
     }
 
     pub(crate) async fn on(server: Server, topic: Topic<String>) -> Self {
+        Self::with(server, topic, |builder| builder).await
+    }
+
+    /// With a listener that differs in something.
+    pub(crate) async fn with(
+        server: Server,
+        topic: Topic<String>,
+        change: impl FnOnce(ListenerBuilder) -> ListenerBuilder,
+    ) -> Self {
         show_log();
         let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
         let tally = Tally::default();
-        let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-        Self { server, schedule, topic, tally, running }
+        let builder = listener(&server).on(topic.clone(), tally.handler());
+        Self { server, schedule, topic, tally, running: Running::start(change(builder)) }
     }
 
     /// Arms a timer that counts.

@@ -1,0 +1,99 @@
+//! Panics in what the application gave us: they end an attempt, and never hold
+//! a timer for ever.
+
+use std::time::Duration;
+
+use keylapse::{Backoff, Done, Failure, Lapse, Reason, Schedule, Topic};
+use keylapse_support::eventually;
+use serde::{Deserialize, Serialize};
+
+use super::scene::Tally;
+use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+
+const LEASE: Duration = Duration::from_millis(300);
+const SECRET: &str = "hunter2";
+
+async fn until_dead<T>(schedule: &Schedule, topic: &Topic<T>, count: u64) {
+    let dead = async || schedule.dead_letter_counts(topic).await.unwrap().0 == count;
+    eventually(PATIENCE, "the dead letters", dead).await;
+}
+
+/// A type of the application's own, which takes its decoder down.
+#[derive(Debug, Serialize)]
+struct Picky;
+
+impl<'de> Deserialize<'de> for Picky {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(input)?;
+        panic!("cannot bear {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<Picky>::named("picky", "app:picky:{id}").unwrap();
+    let text = Topic::<String>::named("picky", "app:picky:{id}").unwrap();
+    let running = Running::start(listener(&server).on(topic.clone(), Tally::default().handler()));
+    let _ = schedule.arm(&text, ["1"], Duration::ZERO, &SECRET.to_owned()).await.unwrap();
+    until_dead(&schedule, &text, 1).await;
+    running.stop().await.unwrap();
+    let letter = schedule.dead_letters(&text, 0, 1).await.unwrap().remove(0);
+    assert_eq!(letter.reason, Reason::Undecodable);
+    assert!(letter.last_error().unwrap().contains("panicked"), "{letter:?}");
+    assert!(!letter.last_error().unwrap().contains(SECRET), "{letter:?}");
+}
+
+
+/// Leases are renewed while a timer is held, so an attempt whose end panicked
+/// would be held for as long as the listener lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
+    let (server, schedule) = server_and_schedule().await;
+    let policy = Backoff::custom(|_| panic!("no idea"));
+    let topic = Topic::<u32>::new("app:policy:{id}").unwrap().retry(policy).lease(LEASE);
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Err::<Done, _>(Failure::retry("no")))
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    for _ in 0..4 {
+        assert_eq!(reported.next().await, 1);
+    }
+    until_dead(&schedule, &topic, 1).await;
+    assert_eq!(schedule.dead_letters(&topic, 0, 1).await.unwrap()[0].reason, Reason::LostLeases);
+    assert_eq!(running.stats.total().panics, 4);
+    running.stop().await.unwrap();
+}
+
+/// Panics when it is dropped, as a guard does that finds its work undone.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        panic!("dropped before the end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_panics_when_it_is_stopped_is_a_lost_lease_like_any_other() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:guard:{id}").unwrap().lease(LEASE).timeout(Duration::from_millis(20));
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
+        let first = !lapse.is_recovered();
+        report.send(first).ok();
+        async move {
+            if first {
+                let _guard = Guard;
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Failure>(Done)
+        }
+    }));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    assert_eq!((reported.next().await, reported.next().await), (true, false));
+    eventually(PATIENCE, "the end", async || running.stats.total().handled == 1).await;
+    running.stop().await.unwrap();
+}

@@ -1,0 +1,214 @@
+//! Delays and settings that cannot work are refused where they are first used;
+//! extreme ones that can do what they say.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keylapse::store::RedisStore;
+use keylapse::{Backoff, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
+use keylapse_support::Server;
+
+use super::scene::{Scene, Tally, orders};
+use crate::support::server_and_schedule;
+
+/// Nobody listens there: what is refused is refused before anything is sent.
+const NOBODY: &str = "redis://127.0.0.1:1/";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delay_of_zero_and_times_that_have_passed_mean_now() {
+    let scene = Scene::new().await;
+    let now = SystemTime::now();
+    let passed = [
+        When::In(Duration::ZERO),
+        When::At(now),
+        When::At(now - Duration::from_secs(3600)),
+        When::At(UNIX_EPOCH),
+        When::At(UNIX_EPOCH - Duration::from_secs(1 << 40)),
+    ];
+    for (n, when) in passed.into_iter().enumerate() {
+        let armed = scene.schedule.arm(&scene.topic, [n.to_string()], when, &String::new()).await.unwrap();
+        let deadline = armed.receipt().unwrap().deadline;
+        assert!(deadline >= now - Duration::from_millis(1), "{n}: no deadline lies before its arming");
+    }
+    scene.tally.until(passed.len()).await;
+    scene.tally.assert_each_once(passed.len());
+    scene.stop().await;
+}
+
+#[tokio::test]
+async fn enormous_delays_and_times_are_refused_with_the_limit() {
+    let store = RedisStore::new(NOBODY).unwrap();
+    let schedule = Schedule::on_store(store.clone());
+    let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
+    let absurd = [
+        When::In(Duration::MAX),
+        When::In(MAX_DELAY + Duration::from_nanos(1)),
+        When::At(far),
+        // Seconds given for milliseconds: the year 58,000.
+        When::At(UNIX_EPOCH + Duration::from_secs(1_763_000_000_000)),
+    ];
+    for when in absurd {
+        let error = schedule.arm(&orders(), ["1"], when, &String::new()).await.unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::Invalid, Some(&b"app:order:1"[..])));
+        let text = error.to_string();
+        assert!(text.contains("100 years") || text.contains("2248"), "{text}");
+        let moved = schedule.reschedule(&orders(), ["1"], when).await.unwrap_err();
+        assert_eq!(moved.kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(store.requests(), 0, "nothing was sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
+    let scene = Scene::new().await;
+    scene.arm("2125", MAX_DELAY).await;
+    scene.proves_well("now").await;
+    let timer = scene.schedule.look_up(&scene.topic, ["2125"]).await.unwrap().unwrap();
+    let keylapse::Phase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
+    assert!(at > SystemTime::now() + MAX_DELAY - Duration::from_secs(60));
+    scene.stop().await;
+}
+
+/// Each is refused twice: by a schedule that uses the topic, and by a listener
+/// that is built with it.
+#[tokio::test]
+async fn settings_that_can_never_work_are_refused_naming_the_topic() {
+    let schedule = Schedule::on_store(RedisStore::new(NOBODY).unwrap());
+    let refused: [(&str, Topic<String>); 14] = [
+        ("partitions", orders().partitions(0)),
+        ("partitions", orders().partitions(1025)),
+        ("max_attempts", orders().max_attempts(0)),
+        ("concurrency", orders().concurrency(0)),
+        ("timeout", orders().timeout(Duration::ZERO)),
+        ("lease", orders().lease(Duration::ZERO)),
+        ("lease", orders().lease(Duration::MAX)),
+        ("lookahead", orders().lookahead(Duration::from_secs(2))),
+        ("lookahead", orders().lookahead(Duration::MAX)),
+        ("lookahead", orders().lease(Duration::from_millis(300)).lookahead(Duration::from_millis(100))),
+        ("payload_limit", orders().payload_limit(usize::MAX)),
+        ("payload_limit", orders().payload_limit((8 << 20) + 1)),
+        ("dead_letters", orders().dead_letters(0, Duration::from_secs(60))),
+        ("dead_letters", orders().dead_letters(10, Duration::ZERO)),
+    ];
+    for (setting, topic) in refused {
+        let used = schedule.cancel(&topic, ["1"]).await.unwrap_err();
+        let built = Listener::builder(NOBODY).on(topic, Tally::default().handler()).build().unwrap_err();
+        for error in [used, built] {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let text = error.to_string();
+            assert!(text.starts_with("topic orders: ") && text.contains(setting), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listener_with_settings_that_can_never_work_is_not_built() {
+    let builder = || Listener::builder(NOBODY).on(orders(), Tally::default().handler());
+    for (word, builder) in [
+        ("at least one topic", Listener::builder(NOBODY)),
+        ("concurrency", builder().concurrency(0)),
+        ("answer_within", builder().answer_within(Duration::ZERO)),
+        ("namespace", builder().namespace("")),
+        ("namespace", builder().namespace("a:b")),
+        ("namespace", builder().namespace("{tag}")),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+/// What people write for “for ever” and “as many as you like”.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_settings_work() {
+    let topic = orders()
+        .retry(Backoff::exponential(Duration::MAX, Duration::MAX))
+        .max_attempts(u32::MAX)
+        .max_age(Duration::MAX)
+        .max_snoozes(u16::MAX)
+        .timeout(Duration::MAX)
+        .lease(Duration::from_secs(86_400))
+        .lookahead(Duration::from_secs(1))
+        .concurrency(usize::MAX)
+        .dead_letters(u64::MAX, Duration::MAX);
+    let scene = Scene::with(Server::start().await, topic, |builder| {
+        builder.concurrency(usize::MAX).grace(Duration::MAX).answer_within(Duration::MAX)
+    })
+    .await;
+    scene.proves_well("1").await;
+    let schedule = scene.schedule.clone().patience(Duration::MAX);
+    assert_eq!(schedule.dead_letters(&scene.topic, usize::MAX, usize::MAX).await.unwrap().len(), 0);
+    let ask = keylapse::Durably::replicas(u32::MAX).within(Duration::ZERO);
+    let armed = schedule.arm(&scene.topic, ["2"], Duration::ZERO, &String::new()).durably(ask).await.unwrap();
+    assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 0);
+    scene.tally.until(2).await;
+    scene.stop().await;
+}
+
+/// Retries and snoozes of a handler that knows no measure.
+#[tokio::test(flavor = "multi_thread")]
+async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_for_ever() {
+    use keylapse::{Failure, Lapse, Outcome, Phase, Reason};
+    let (server, schedule) = server_and_schedule().await;
+    let topic = orders().max_attempts(5).max_snoozes(5);
+    let running = crate::support::Running::start(crate::support::listener(&server).on(
+        topic.clone(),
+        |lapse: Lapse<String>| {
+            std::future::ready(match lapse.payload().as_str() {
+                "snooze for ever" => Ok(Outcome::Snooze(Duration::MAX)),
+                "again in aeons" => Ok(Outcome::Again(Duration::MAX)),
+                "retry in aeons" => Err(Failure::retry_after(Duration::MAX, "no")),
+                "snooze" => Ok(Outcome::Snooze(Duration::ZERO)),
+                _ => Err(Failure::retry_after(Duration::ZERO, "no")),
+            })
+        },
+    ));
+    let kinds = ["snooze for ever", "again in aeons", "retry in aeons", "snooze", "retry"];
+    for kind in kinds {
+        let _ = schedule.arm(&topic, [kind], Duration::ZERO, &kind.to_owned()).await.unwrap();
+    }
+    for kind in &kinds[..3] {
+        let far = async || {
+            let timer = schedule.look_up(&topic, [kind]).await.unwrap().unwrap();
+            matches!(timer.phase, Phase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
+        };
+        keylapse_support::eventually(crate::support::PATIENCE, "it waits for a century", far).await;
+    }
+    let both = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 2;
+    keylapse_support::eventually(crate::support::PATIENCE, "two dead letters", both).await;
+    let letters = schedule.dead_letters(&topic, 0, 10).await.unwrap();
+    let mut reasons: Vec<_> = letters.iter().map(|letter| letter.reason).collect();
+    reasons.sort_by_key(|reason| reason.as_str());
+    assert_eq!(reasons, [Reason::Exhausted, Reason::Snoozed]);
+    running.stop().await.unwrap();
+}
+
+#[test]
+fn two_patterns_that_can_claim_one_key_are_refused_naming_both() {
+    let topic = |name: &str, pattern: &str| Topic::<String>::named(name, pattern).unwrap();
+    let build = |a, b| {
+        let builder = Listener::builder(NOBODY).on(a, Tally::default().handler());
+        builder.on(b, Tally::default().handler()).build()
+    };
+    for (one, other) in [
+        ("app:{id}", "app:{name}"),
+        ("app:{id:[0-9]+}", "app:{hex:[0-9a-f]+}"),
+        ("app:{rest..}", "app:{all..}"),
+        ("app:fixed", "app:fixed"),
+    ] {
+        let error = build(topic("a", one), topic("b", other)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let text = error.to_string();
+        assert!(text.contains(one) && text.contains(other), "{text}");
+    }
+    assert!(build(topic("a", "app:{id}"), topic("b", "app:{id:[0-9]+}")).is_ok(), "the more specific wins");
+}
+
+#[test]
+fn a_topic_name_that_is_used_twice_is_refused_naming_both_patterns() {
+    let topic = |pattern: &str| Topic::<String>::named("orders", pattern).unwrap();
+    let builder = Listener::builder(NOBODY).on(topic("app:order:{id}"), Tally::default().handler());
+    let error = builder.on(topic("shop:order:{id}"), Tally::default().handler()).build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let text = error.to_string();
+    assert!(text.contains("app:order:{id}") && text.contains("shop:order:{id}") && text.contains("orders"), "{text}");
+}

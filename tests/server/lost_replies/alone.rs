@@ -1,0 +1,181 @@
+//! A reply is lost, and nothing happens until the repeat.
+
+use std::collections::BTreeSet;
+
+use keylapse::WireWhen;
+use keylapse::store::{End, Scan, scripts};
+
+use super::call::{LEASE, START};
+use super::row::{Row, check};
+use super::step::{
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_alone, dead, retry, settle,
+    snooze,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_answers_as_the_first_call_and_leaves_the_same_behind() {
+    let rows = [arms(), cancels(), claims(), acks(), settles(), others()].concat();
+    let covered: BTreeSet<_> = rows.iter().map(Row::script).collect();
+    let all: BTreeSet<_> = scripts::all().map(|script| script.name).collect();
+    assert_eq!(covered, all, "each script has a row");
+    check(&rows).await;
+}
+
+fn waiting() -> [Step; 1] {
+    [arm("a", 1)]
+}
+
+fn running() -> [Step; 2] {
+    [arm_now("a", 1), claim(1)]
+}
+
+/// With another arming kept for after it.
+fn running_with_next() -> [Step; 3] {
+    [arm_now("a", 1), claim(1), arm("a", 2)]
+}
+
+/// Two leases are lost, and the timer has just been found to be a suspect.
+fn suspect() -> [Step; 6] {
+    let wait = || Step::Wait(LEASE);
+    [arm_now("a", 1), claim(1), wait(), claim(2), wait(), claim(3)]
+}
+
+fn arms() -> Vec<Row> {
+    // A replacement says that it finds itself armed: what it replaced is gone.
+    vec![
+        Row::of("arm", [], arm("a", 1)),
+        Row::of("arm for now", [], arm_now("a", 1)),
+        Row::of("arm many", [arm("c", 9)], arm_all(&[("a", 1), ("b", 2)])),
+        Row::of("arm if absent", [], arm_absent("a", 1)),
+        Row::of("arm if absent, but it is not", waiting(), arm_absent("a", 2)),
+        Row::of("arm if absent, but it runs", running(), arm_absent("a", 2)),
+        Row::of("arm over a running attempt", running(), arm("a", 2)),
+        Row::of("arm over a running attempt and a kept arming", running_with_next(), arm("a", 3)),
+        Row::of("replace", waiting(), arm("a", 2)).repeat_says("Armed at 100"),
+        Row::of("replace a retry", [&running()[..], &[settle("a", 1, retry())]].concat(), arm("a", 2))
+            .repeat_says("Armed at 100"),
+        Row::of("replace a suspect", suspect(), arm("a", 2)).repeat_says("Armed at 2100"),
+        Row::of("replace some of many", waiting(), arm_all(&[("b", 2), ("a", 3)]))
+            .repeat_says("Armed at 100, Armed at 100"),
+    ]
+}
+
+fn cancels() -> Vec<Row> {
+    // The tombstone of a cancel does not say which arming it ended.
+    vec![
+        Row::of("cancel", waiting(), cancel("a", 1)).repeat_says("Cancelled -"),
+        Row::of("cancel a running attempt", running(), cancel("a", 1)).repeat_says("InFlight -"),
+        Row::of("cancel what is kept, too", running_with_next(), cancel("a", 1)).repeat_says("InFlight -"),
+        Row::of("cancel a suspect", suspect(), cancel("a", 1)).repeat_says("Cancelled -"),
+        Row::of("cancel what is not armed", [], cancel("a", 1)),
+        Row::of("cancel some of many", waiting(), Step::Cancel(vec![("b", 1), ("a", 2)]))
+            .repeat_says("NotArmed -, Cancelled -"),
+    ]
+}
+
+fn claims() -> Vec<Row> {
+    // A repeat renews the leases of what it returns, as from the moment of the
+    // repeat, and tells nothing of what the first call did besides.
+    let retried = [&running()[..], &[settle("a", 1, retry()), Step::Wait(60)]].concat();
+    let poison =
+        [&suspect()[..], &[claim_alone(4), Step::Wait(LEASE), claim_alone(5), Step::Wait(LEASE)]].concat();
+    vec![
+        Row::of("claim", [arm_now("a", 1)], claim(1)).repeat_acts_as(renew("a", 1)),
+        Row::of("claim a retry", retried, claim(2)).repeat_acts_as(renew("a", 2)),
+        Row::of("claim what lost a lease", [&running()[..], &[Step::Wait(LEASE)]].concat(), claim(2))
+            .repeat_acts_as(renew("a", 2)),
+        Row::of("claim a suspect", suspect(), claim_alone(4)).repeat_acts_as(renew("a", 4)),
+        Row::of("claim what turns out to be a suspect", suspect()[..5].to_vec(), claim(3)),
+        Row::of("claim what turns out to be poison", poison, claim_alone(6)).repeat_says("[]"),
+        Row::of("claim when nothing is due", waiting(), claim(1)),
+        Row::of("claim while paused", [arm_now("a", 1), Step::Pause(Some("why"))], claim(1)),
+    ]
+}
+
+fn renew(key: &'static str, token: u8) -> Step {
+    Step::Renew(key, token)
+}
+
+fn acks() -> Vec<Row> {
+    // What an ack has ended is gone; the repeat reads this as done.
+    vec![
+        Row::of("ack", running(), ack("a", 1)).repeat_says("gone: [0], followed: "),
+        Row::of("ack a suspect", [&suspect()[..], &[claim_alone(4)]].concat(), ack("a", 4))
+            .repeat_says("gone: [0], followed: "),
+        Row::of("ack with an arming kept", running_with_next(), ack("a", 1))
+            .repeat_says("gone: [0], followed: "),
+        Row::of("ack many", [arm_now("a", 1), arm_now("b", 2), claim(1)], Step::Ack(vec!["b", "a"], 1))
+            .repeat_says("gone: [0, 1], followed: "),
+        Row::of("ack what is not held", running(), ack("a", 2)),
+    ]
+}
+
+fn settles() -> Vec<Row> {
+    let ends = [
+        ("retry", retry()),
+        ("snooze", snooze()),
+        ("run again", again(5)),
+        ("bury", dead()),
+        ("release", End::Release),
+    ];
+    let mut rows = Vec::new();
+    for (name, end) in ends {
+        rows.push(Row::of(name, running(), settle("a", 1, end.clone())).repeat_says("Gone"));
+        rows.push(Row::of(name, running_with_next(), settle("a", 1, end.clone())).repeat_says("Gone"));
+        rows.push(Row::of(name, running(), settle("a", 2, end)));
+    }
+    rows
+}
+
+fn others() -> Vec<Row> {
+    let dead_letter = [&running()[..], &[settle("a", 1, dead())]].concat();
+    let replay = Step::Replay { key: "a", died: 1, arming: 2 };
+    let in_100 = Step::Reschedule("a", WireWhen::In(100));
+    let (pause, resume) = (Step::Pause(Some("why")), Step::Pause(None));
+    vec![
+        Row::of("reschedule", waiting(), Step::Reschedule("a", WireWhen::At(START + 500))),
+        // It is said when a timer is to be, not by whom: a delay counts from the repeat.
+        Row::of("reschedule by a delay", waiting(), in_100.clone())
+            .repeat_says("Rescheduled { deadline: 4000000000140, arming: 232d2d2d2d2d2d31, attempt: 1 }")
+            .repeat_acts_as(in_100.clone()),
+        Row::of("reschedule a running attempt", running(), in_100.clone()),
+        Row::of("reschedule what is not armed", [], in_100),
+        Row::of("renew", running(), renew("a", 1)).repeat_acts_as(renew("a", 1)),
+        Row::of("renew what is not held", running(), renew("a", 2)),
+        Row::of("look", running(), Step::Look("a")),
+        // Each answers what stood there before, which the first call has changed.
+        Row::of("pause", [], pause.clone()).repeat_says("Some(\"why\")"),
+        Row::of("resume", [pause.clone()], resume.clone()).repeat_says("None"),
+        Row::of("replay", dead_letter, replay.clone()),
+        Row::of("replay nothing", [], replay),
+        Row::of("init", [], Step::Init),
+        Row::of("trigger", [], Step::Trigger("a", 1)),
+        Row::of("trigger over a foreign value", [Step::Raw(&["SET", "app:t:a", "x"])], Step::Trigger("a", 1)),
+        Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
+        Row::of("canary", [], Step::Canary).repeat_says("number 1, new: 0"),
+    ]
+    .into_iter()
+    .chain(repairs())
+    .collect()
+}
+
+/// The repeat finds nothing left to be put right.
+fn repairs() -> Vec<Row> {
+    let lost_entry = [arm("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])];
+    let lost_lease = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])];
+    let lost_record = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:rec"])];
+    let only_next =
+        [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
+    let old_lane = [Step::Raw(&["HSET", "keylapse:{t/0}:lanes", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
+    let mended = |name, given: Vec<Step>, scan| {
+        Row::of(name, given, Step::Tidy(scan)).repeat_says("TidyReply { cursor: 0, mended: 0 }")
+    };
+    vec![
+        mended("tidy records", lost_entry.to_vec(), Scan::Records),
+        mended("tidy held records", lost_lease.to_vec(), Scan::Records),
+        mended("tidy states", lost_record.to_vec(), Scan::States),
+        mended("tidy kept armings", only_next.concat(), Scan::Next),
+        mended("tidy lanes", old_lane.to_vec(), Scan::Lanes),
+        Row::of("tidy where all is well", running(), Step::Tidy(Scan::Records)),
+    ]
+}

@@ -1,0 +1,76 @@
+//! Every third reply to a script is lost, whosever it is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylapse::{Arming, Cancelled, Done, Failure, Handler, Lapse, Topic};
+use keylapse_support::{Then, command};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Line, stop, topic};
+use crate::support::{Running, reports};
+
+const TIMERS: usize = 120;
+
+/// An id and an attempt.
+type Ran = (usize, u32);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_attempt_still_runs_once() {
+    let (line, topic) = (Line::start().await, topic());
+    lose_every_third(&line);
+    arm_all_and_cancel_some(&line, &topic).await;
+    let (report, mut reported) = reports();
+    let running = Running::start(line.listener().on(topic, failing_at_first(report)));
+    let (expected, mut ran) = (attempts(), BTreeMap::new());
+    while ran.len() < expected.len() {
+        *ran.entry(reported.next().await).or_insert(0) += 1;
+    }
+    let stats = stop(running).await;
+    while let Some(more) = reported.try_next() {
+        *ran.entry(more).or_insert(0) += 1;
+    }
+    assert_eq!(ran, expected.into_iter().map(|attempt| (attempt, 1)).collect());
+    assert_eq!((stats.recovered, stats.unsettled, stats.dead), (0, 0, 0));
+    assert!(line.proxy.lost() > TIMERS / 3, "only {} replies were lost", line.proxy.lost());
+}
+
+fn lose_every_third(line: &Line) {
+    let scripts_run = AtomicUsize::new(0);
+    let is_script = command("EVALSHA");
+    let is_third = move |words: &[bytes::Bytes]| {
+        is_script(words) && scripts_run.fetch_add(1, Ordering::Relaxed) % 3 == 2
+    };
+    line.proxy.lose_replies(usize::MAX, is_third, Then::Close);
+}
+
+async fn arm_all_and_cancel_some(line: &Line, topic: &Topic<u32>) {
+    let schedule = line.schedule();
+    let ids: Vec<_> = (0..TIMERS).map(|id| id.to_string()).collect();
+    let arms = ids.iter().map(|id| schedule.arm(topic, [id], Duration::ZERO, &1).into_future());
+    for armed in join_all(arms).await {
+        assert!(armed.as_ref().is_ok_and(Arming::is_armed), "{armed:?}");
+    }
+    for cancelled in join_all(ids.iter().step_by(4).map(|id| schedule.cancel(topic, [id]))).await {
+        assert!(matches!(cancelled, Ok(Cancelled::Cancelled)), "{cancelled:?}");
+    }
+}
+
+/// A handler that fails on the first attempt of every second timer.
+fn failing_at_first(report: UnboundedSender<Ran>) -> impl Handler<u32> {
+    move |lapse: Lapse<u32>| {
+        let id: usize = lapse.capture("id").and_then(|id| id.parse().ok()).expect("a number");
+        report.send((id, lapse.attempt())).ok();
+        let fails = id % 2 == 0 && lapse.attempt() == 1;
+        async move { if fails { Err(Failure::retry("not yet")) } else { Ok(Done) } }
+    }
+}
+
+fn attempts() -> Vec<Ran> {
+    let not_cancelled = (0..TIMERS).filter(|id| id % 4 != 0);
+    not_cancelled
+        .flat_map(|id| (1..=if id % 2 == 0 { 2 } else { 1 }).map(move |attempt| (id, attempt)))
+        .collect()
+}

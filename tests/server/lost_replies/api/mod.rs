@@ -1,0 +1,114 @@
+//! What applications see of lost replies: nothing. One call has one effect, each
+//! attempt runs once, and no timer is lost.
+
+mod every_third;
+mod listeners;
+mod producers;
+
+use std::time::Duration;
+
+use keylapse::store::RedisStore;
+use keylapse::store::scripts::{self, Script};
+use keylapse::{
+    Backoff, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
+};
+use keylapse_support::{Proxy, Server, Then};
+use redis::cmd;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::support::{Reports, Running, listener, reports, show_log};
+
+/// A lost reply shows at once, or only by its not coming.
+const BOTH: [Then; 2] = [Then::Close, Then::Stall];
+const ANSWER_WITHIN: Duration = Duration::from_millis(300);
+
+/// A server and a bad line to it. What is called direct does not use the line.
+struct Line {
+    server: Server,
+    proxy: Proxy,
+    direct: Schedule,
+}
+
+impl Line {
+    async fn start() -> Self {
+        show_log();
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        let mut admin = server.conn().await;
+        for script in scripts::all() {
+            // Or the lost reply might be a NOSCRIPT, and nothing have been done.
+            cmd("SCRIPT").arg("LOAD").arg(&script.text).exec_async(&mut admin).await.expect("it loads");
+        }
+        let direct = Schedule::connect(&server.app_url()).await.expect("a schedule");
+        Self { server, proxy, direct }
+    }
+
+    fn store(&self) -> RedisStore {
+        RedisStore::with_options(&self.proxy.app_url(), ANSWER_WITHIN).expect("a store")
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule::on_store(self.store()).patience(Duration::from_secs(20))
+    }
+
+    fn listener(&self) -> ListenerBuilder {
+        Listener::builder_on(self.store())
+    }
+
+    /// Loses the reply to the next run of a script.
+    fn lose(&self, script: &Script, then: Then) {
+        let sha = script.sha.clone();
+        let runs = move |words: &[bytes::Bytes]| words.get(1).is_some_and(|word| *word == sha.as_bytes());
+        self.proxy.lose_reply(runs, then);
+    }
+
+    /// Arms a timer that is due at once, with a good line.
+    async fn arm(&self, topic: &Topic<u32>, id: &str) {
+        let armed = self.direct.arm(topic, [id], Duration::ZERO, &1).await.expect("an answer");
+        assert!(armed.is_armed(), "{armed:?}");
+    }
+
+    /// Runs what is armed, with a good line, until `count` attempts have begun.
+    async fn run_all(&self, topic: &Topic<u32>, count: usize) -> (Vec<String>, TopicStats) {
+        let (report, mut reported) = reports();
+        let running = Running::start(listener(&self.server).on(topic.clone(), reporting(report)));
+        let ids = next_ids(&mut reported, count).await;
+        let stats = stop(running).await;
+        assert_eq!(reported.try_next(), None, "nothing else runs");
+        (ids, stats)
+    }
+
+    async fn assert_gone(&self, topic: &Topic<u32>, ids: &[&str]) {
+        for id in ids {
+            let timer = self.direct.look_up(topic, [*id]).await.expect("an answer");
+            assert!(timer.is_none(), "{timer:?} is left");
+        }
+    }
+}
+
+fn topic() -> Topic<u32> {
+    Topic::new("app:line:{id}").expect("a topic").retry(Backoff::fixed(Duration::from_millis(20)))
+}
+
+/// A handler that reports the id in the key and the attempt.
+fn reporting(report: UnboundedSender<String>) -> impl Handler<u32> {
+    move |lapse: Lapse<u32>| {
+        report.send(format!("{} {}", lapse.capture("id").unwrap_or("?"), lapse.attempt())).ok();
+        async { Ok::<_, Failure>(Done) }
+    }
+}
+
+async fn next_ids(reported: &mut Reports<String>, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        ids.push(reported.next().await);
+    }
+    ids.sort();
+    ids
+}
+
+async fn stop(running: Running) -> TopicStats {
+    let stats = running.stats.clone();
+    running.stop().await.expect("an orderly end");
+    stats.total()
+}

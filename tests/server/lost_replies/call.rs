@@ -1,0 +1,206 @@
+//! Makes the calls that steps stand for, and puts the answers into words.
+
+use bytes::Bytes;
+use keylapse::store::keys::Partition;
+use keylapse::store::record::{Record, State};
+use keylapse::store::{
+    AckReply, Arm, ArmReply, Cancel, Claim, Claimed, ClaimedTimer, End, Held, Index, Letters, NewTimer,
+    RedisStore, Scan, Settle, Store, Tidy, TopicEntry, Trigger, scripts,
+};
+use keylapse::{ArmingId, CancelId, Lane, Token, WireWhen};
+use keylapse_support::connect;
+
+use super::step::Step;
+
+/// When each run begins, in ms since 1970: in 2096, so that what has a real
+/// time to live outlives the tests.
+pub(super) const START: u64 = 4_000_000_000_000;
+pub(super) const LEASE: u64 = 1000;
+
+const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+
+pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Somebody who makes calls, directly or through a bad line.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) store: RedisStore,
+    pub(super) url: String,
+    pub(super) at: Partition,
+}
+
+pub(super) fn bytes(number: u8) -> [u8; 8] {
+    [b'#', b'-', b'-', b'-', b'-', b'-', b'-', b'0' + number]
+}
+
+pub(super) fn id(number: u8) -> ArmingId {
+    ArmingId::from_bytes(&bytes(number)).expect("an id has eight bytes")
+}
+
+fn token(number: u8) -> Token {
+    Token::from_bytes(&bytes(number)).expect("a token has eight bytes")
+}
+
+fn key(name: &str) -> Bytes {
+    format!("app:t:{name}").into()
+}
+
+fn held(name: &str, number: u8) -> Held {
+    Held { key: key(name), token: token(number) }
+}
+
+impl Caller {
+    pub(super) async fn make(&self, step: &Step, repeat: bool) -> Said {
+        match step {
+            Step::Arm { timers, in_ms, absent } => self.arm(timers, *in_ms, *absent, repeat).await,
+            Step::Cancel(timers) => self.cancel(timers, repeat).await,
+            Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
+            Step::Ack(names, number) => self.ack(names, *number).await,
+            Step::Settle(name, number, end) => self.settle(name, *number, end).await,
+            Step::Tidy(scan) => self.tidy(*scan).await,
+            Step::Init => self.init().await,
+            Step::Canary => canary(&self.url).await,
+            simple => self.make_simple(simple).await,
+        }
+    }
+
+    async fn make_simple(&self, step: &Step) -> Said {
+        let Self { store, at, .. } = self;
+        Ok(match step {
+            Step::Reschedule(name, when) => format!("{:?}", store.reschedule(at, &key(name), *when).await?),
+            Step::Look(name) => match store.look(at, &key(name)).await? {
+                Some(look) => format!("{:?} {:?} {:?}", look.score, look.record, look.state),
+                None => "nothing".into(),
+            },
+            Step::Renew(name, number) => {
+                format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
+            }
+            Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
+            Step::Replay { key: name, died, arming } => {
+                let letter = [&bytes(*died)[..], &key(name)].concat();
+                format!("{:?}", store.replay(at, &letter, id(*arming)).await?)
+            }
+            Step::Trigger(name, arming) => {
+                let arming = id(*arming);
+                let trigger = Trigger { key: key(name), deadline: START + 100, attempt: 1, arming };
+                format!("{:?}", store.set_triggers(&[trigger]).await?)
+            }
+            Step::Untrigger(name, arming) => {
+                format!("{}", store.drop_trigger(&key(name), id(*arming)).await?)
+            }
+            other => unreachable!("{other:?} is made elsewhere"),
+        })
+    }
+
+    async fn arm(&self, timers: &[(&str, u8)], in_ms: u64, absent: bool, repeat: bool) -> Said {
+        let timer = |(name, arming): &(&str, u8)| NewTimer {
+            key: key(name),
+            when: WireWhen::In(in_ms),
+            arming: id(*arming),
+            payload: format!("payload of {arming}").into(),
+        };
+        let timers: Vec<_> = timers.iter().map(timer).collect();
+        let call = Arm { timers: &timers, only_if_absent: absent, repeat };
+        Ok(list(self.store.arm(&self.at, call).await?.value.iter().map(armed)))
+    }
+
+    async fn cancel(&self, timers: &[(&str, u8)], repeat: bool) -> Said {
+        let cancel = |(name, number): &(&str, u8)| Cancel {
+            key: key(name),
+            id: CancelId::from_bytes(&bytes(*number)).expect("an id has eight bytes"),
+        };
+        let timers: Vec<_> = timers.iter().map(cancel).collect();
+        let replies = self.store.cancel(&self.at, &timers, repeat).await?;
+        Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.code, named(reply.arming)))))
+    }
+
+    async fn claim(&self, index: Index, number: u8, repeat: bool) -> Said {
+        let call = Claim {
+            index,
+            // Each claim on behalf of another listener.
+            lane: Lane::from_bytes(&bytes(number)).expect("a lane has eight bytes"),
+            token: token(number),
+            repeat,
+            limit: 10,
+            bytes: 1000,
+            lookahead_ms: 0,
+            lease_ms: LEASE,
+            letters: LETTERS,
+        };
+        Ok(claimed(self.store.claim(&self.at, call).await?, call.token))
+    }
+
+    async fn ack(&self, names: &[&str], number: u8) -> Said {
+        let acks: Vec<_> = names.iter().map(|name| held(name, number)).collect();
+        let AckReply { gone, followed } = self.store.ack(&self.at, &acks).await?;
+        let followed = followed.iter().map(|next| format!("{} {}", next.place, named(Some(next.arming))));
+        Ok(format!("gone: {gone:?}, followed: {}", list(followed)))
+    }
+
+    async fn settle(&self, name: &str, number: u8, end: &End) -> Said {
+        let settle = Settle { held: held(name, number), end: end.clone() };
+        Ok(list(
+            self.store.settle(&self.at, LETTERS, &[settle]).await?.iter().map(|reply| format!("{reply:?}")),
+        ))
+    }
+
+    async fn tidy(&self, what: Scan) -> Said {
+        let step = Tidy { what, cursor: 0, count: 100, lease_ms: LEASE };
+        Ok(format!("{:?}", self.store.tidy(&self.at, step).await?))
+    }
+
+    async fn init(&self) -> Said {
+        let both = [0, 1].map(|index| Partition::new("keylapse", "two", index, 2));
+        let entry =
+            TopicEntry { name: "two".into(), pattern: "two:{id}".into(), partitions: 2, triggers: true };
+        self.store.register(&entry, &both).await?;
+        Ok("agreed".into())
+    }
+}
+
+/// The library makes canaries by itself, and never twice.
+async fn canary(url: &str) -> Said {
+    let mut line = connect(url).await?;
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&scripts::CANARY.sha).arg(1).arg("keylapse:{canary/0}").arg(3_600_000);
+    let (number, new): (u64, u64) = call.query_async(&mut line).await?;
+    Ok(format!("number {number}, new: {new}"))
+}
+
+fn list(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn named(id: Option<ArmingId>) -> String {
+    id.map_or_else(|| "-".into(), |id| String::from_utf8_lossy(&id.as_bytes()[7..]).into_owned())
+}
+
+fn armed(reply: &ArmReply) -> String {
+    match reply.deadline {
+        0 => format!("{:?}", reply.code),
+        deadline => format!("{:?} at {}", reply.code, deadline - START),
+    }
+}
+
+/// What a claim took. Its heads are those of the moment, also in a repeat.
+fn claimed(claimed: Claimed, token: Token) -> String {
+    let taken = claimed.timers.into_iter().map(|timer| taken(timer, token));
+    let mut said = vec![format!("[{}]", list(taken))];
+    said.extend(claimed.paused.map(|reason| format!("paused: {reason}")));
+    said.extend((claimed.buried > 0).then(|| format!("buried: {}", claimed.buried)));
+    said.extend((claimed.orphans > 0).then(|| format!("orphans: {}", claimed.orphans)));
+    said.join(", ")
+}
+
+/// A first attempt may be told without its state.
+fn taken(timer: ClaimedTimer, token: Token) -> String {
+    let state = timer.state.map_or_else(|| Ok(State::first(token)), State::decode).expect("a readable state");
+    assert_eq!((state.claimed, state.token), (true, token));
+    let record = Record::decode(timer.record).expect("a readable record");
+    let State { attempt, lost, snoozes, .. } = state;
+    format!(
+        "{} of {}: attempt {attempt}, {lost} lost, {snoozes} snoozes",
+        named(Some(record.arming)),
+        timer.key.escape_ascii()
+    )
+}

@@ -1,0 +1,15 @@
+//! The server executes a call, its reply is lost, and the caller repeats it.
+//!
+//! Each call of the store is made in this way, and then undisturbed: the repeat
+//! must answer what the first call would have, and both must leave the same
+//! behind in Redis. [`alone`] has a row for each case of each script,
+//! [`meanwhile`] those in which somebody is quicker than the repeat; their few
+//! exceptions say so. [`api`] is about what applications see of it.
+
+mod alone;
+mod api;
+mod call;
+mod dump;
+mod meanwhile;
+mod row;
+mod step;

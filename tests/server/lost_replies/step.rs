@@ -1,0 +1,121 @@
+//! What somebody does, as data.
+
+use bytes::Bytes;
+use keylapse::WireWhen;
+use keylapse::store::record::Reason;
+use keylapse::store::{End, Index, Scan};
+
+use super::call::id;
+
+/// One thing that somebody does. Words name keys; numbers name armings, claims
+/// and cancels.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Arm {
+        timers: Vec<(&'static str, u8)>,
+        in_ms: u64,
+        absent: bool,
+    },
+    Cancel(Vec<(&'static str, u8)>),
+    Reschedule(&'static str, WireWhen),
+    Look(&'static str),
+    Claim {
+        index: Index,
+        token: u8,
+    },
+    Ack(Vec<&'static str>, u8),
+    Settle(&'static str, u8, End),
+    Renew(&'static str, u8),
+    Pause(Option<&'static str>),
+    Replay {
+        key: &'static str,
+        died: u8,
+        arming: u8,
+    },
+    Tidy(Scan),
+    Init,
+    Trigger(&'static str, u8),
+    Untrigger(&'static str, u8),
+    Canary,
+    /// Time passes, in ms.
+    Wait(u64),
+    /// Another program talks to the server.
+    Raw(&'static [&'static str]),
+}
+
+pub(super) fn arm(key: &'static str, arming: u8) -> Step {
+    arm_all(&[(key, arming)])
+}
+
+pub(super) fn arm_all(timers: &[(&'static str, u8)]) -> Step {
+    Step::Arm { timers: timers.to_vec(), in_ms: 100, absent: false }
+}
+
+pub(super) fn arm_absent(key: &'static str, arming: u8) -> Step {
+    Step::Arm { timers: vec![(key, arming)], in_ms: 100, absent: true }
+}
+
+/// Arms a timer that is due at once.
+pub(super) fn arm_now(key: &'static str, arming: u8) -> Step {
+    Step::Arm { timers: vec![(key, arming)], in_ms: 0, absent: false }
+}
+
+pub(super) fn cancel(key: &'static str, number: u8) -> Step {
+    Step::Cancel(vec![(key, number)])
+}
+
+pub(super) fn claim(token: u8) -> Step {
+    Step::Claim { index: Index::Due, token }
+}
+
+pub(super) fn claim_alone(token: u8) -> Step {
+    Step::Claim { index: Index::Solo, token }
+}
+
+pub(super) fn ack(key: &'static str, token: u8) -> Step {
+    Step::Ack(vec![key], token)
+}
+
+pub(super) fn settle(key: &'static str, token: u8, end: End) -> Step {
+    Step::Settle(key, token, end)
+}
+
+pub(super) fn retry() -> End {
+    End::Retry { delay: 50, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
+}
+
+pub(super) fn snooze() -> End {
+    End::Snooze { delay: 50, attempt: 1, snoozes: 1, history: Bytes::new() }
+}
+
+pub(super) fn again(arming: u8) -> End {
+    End::Again { delay: 50, arming: id(arming) }
+}
+
+pub(super) fn dead() -> End {
+    End::Dead { reason: Reason::Permanent, history: Bytes::from_static(b"[]") }
+}
+
+impl Step {
+    /// The script that it runs, if any.
+    pub(super) fn script(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Arm { .. } => "arm",
+            Self::Cancel(_) => "cancel",
+            Self::Reschedule(..) => "reschedule",
+            Self::Look(_) => "look",
+            Self::Claim { .. } => "claim",
+            Self::Ack(..) => "ack",
+            Self::Settle(..) => "settle",
+            Self::Renew(..) => "renew",
+            Self::Pause(_) => "pause",
+            Self::Replay { .. } => "replay",
+            Self::Tidy(_) => "tidy",
+            Self::Init => "init",
+            Self::Trigger(..) => "trigger",
+            Self::Untrigger(..) => "untrigger",
+            Self::Canary => "canary",
+            Self::Wait(_) | Self::Raw(_) => return None,
+        })
+    }
+}
