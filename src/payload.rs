@@ -44,6 +44,7 @@ fn to_json<T: Serialize>(value: &T) -> Result<Bytes> {
 
 /// The message names the place and the kind of mistake, never the payload: it
 /// ends up in dead letters and logs.
+#[allow(clippy::needless_pass_by_value)] // the shape of every decoder
 fn from_json<T: DeserializeOwned>(bytes: Bytes) -> Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| {
         let what = match error.classify() {

@@ -114,7 +114,8 @@ counters! {
         trimmed,
         /// Trigger names found holding somebody else's value.
         foreign_triggers,
-        /// Entries that the slow repair has put right.
+        /// Index entries that disagreed with their records, or were missing, and
+        /// were put right.
         mended,
         /// Claims that failed, counted once for each reason in a row.
         claim_errors,

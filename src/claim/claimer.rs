@@ -118,10 +118,10 @@ impl Claimer {
 
     fn read_news(&mut self, reading: Option<Reading>) {
         let news = self.desk.alarm.take();
-        if let Some((at, source)) = news.look {
-            if self.planned.is_none_or(|(planned, _)| at < planned) {
-                self.planned = Some((at, source));
-            }
+        if let Some((at, source)) = news.look
+            && self.planned.is_none_or(|(planned, _)| at < planned)
+        {
+            self.planned = Some((at, source));
         }
         if let Some(ms) = news.head.filter(|ms| self.head.is_none_or(|head| *ms < head.ms)) {
             match reading {

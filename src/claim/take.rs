@@ -8,12 +8,13 @@ use tracing::{debug, error, warn};
 use crate::calls::Waits;
 use crate::dispatch::{Job, LeaseWatch, Place};
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::Escaped;
 use crate::id::{Lane, Token};
 use crate::lapse::Source;
 use crate::listener::Desk;
 use crate::store::record::{Reason, Record, State};
 use crate::store::{Claim, Claimed, ClaimedTimer, End, Held, Index, Store};
-use crate::time::{Reading, ms_ceil};
+use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
@@ -131,11 +132,12 @@ impl Taken {
         mut place: impl FnMut() -> Place,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, since, reading } = self;
+        let latest = reading.stamp.ms() + ms_ceil(desk.topic.shape.lookahead);
         let mut jobs = Vec::with_capacity(claimed.timers.len());
         for timer in claimed.timers {
             let held = Held { key: timer.key.clone(), token };
             match decode(timer, token) {
-                Some((record, state)) => {
+                Some((record, state)) if state.deadline_after(&record) <= latest => {
                     let watch = Arc::new(LeaseWatch::default());
                     let job = Job {
                         desk: desk.clone(),
@@ -149,7 +151,10 @@ impl Taken {
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
-                None => bury(desk, held),
+                Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
+                    put_back(desk, held)
+                }
+                _ => bury(desk, held),
             }
         }
         desk.flights.board(jobs.iter().map(|(_, job)| (job.held.clone(), job.watch.clone())), since);
@@ -166,11 +171,26 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
     Some((record, state))
 }
 
-/// The script lets nothing unreadable through; should a byte differ after all,
-/// the timer is not lost.
+/// Somebody has moved the index entry ahead of the deadline. The record says
+/// when; until then the timer must not sit on one of our places.
+fn put_back(desk: &Arc<Desk>, held: Held) {
+    warn!(
+        topic = %desk.topic.shape.name, key = %Escaped(&held.key),
+        "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
+    );
+    desk.topic.stats.mended.add(1);
+    end(desk, held, End::Release);
+}
+
+/// What the script cannot see at a glance: a deadline that never comes. Should
+/// another byte be beyond us after all, the timer is not lost either.
 fn bury(desk: &Arc<Desk>, held: Held) {
     debug!(topic = %desk.topic.shape.name, "a claimed record cannot be read");
-    let end = End::Dead { reason: Reason::Unreadable, history: bytes::Bytes::new() };
+    end(desk, held, End::Dead { reason: Reason::Unreadable, history: bytes::Bytes::new() });
+}
+
+/// Ends a timer that was claimed and is not run.
+fn end(desk: &Arc<Desk>, held: Held, end: End) {
     desk.flights.board([(held.clone(), Arc::default())].into_iter(), Instant::now());
     desk.end(held, end);
 }

@@ -63,7 +63,7 @@ impl std::fmt::Debug for Job {
 impl Job {
     /// The present deadline, in ms.
     pub(crate) fn deadline(&self) -> u64 {
-        if self.state.deadline > 0 { self.state.deadline } else { self.record.deadline }
+        self.state.deadline_after(&self.record)
     }
 
     /// Runs the attempt and hands over how it ended.
@@ -91,7 +91,7 @@ impl Job {
         let (verdict, before) = (self.attempt().await, self.before());
         let Self { desk, held, place, .. } = self;
         match verdict {
-            Some(verdict) if desk.flights.holds(&held) => desk.settle(held.clone(), verdict, before),
+            Some(verdict) if desk.flights.holds(&held) => desk.settle(held.clone(), verdict, &before),
             _ => desk.topic.stats.fenced.add(1),
         }
         if let Place::Alone(_) = place {
@@ -124,7 +124,8 @@ impl Job {
         );
         let handler = self.desk.topic.handler.clone();
         let start = || handler.start(about, self.record.payload.clone());
-        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked())) {
+        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked()))
+        {
             Ok(attempt) => attempt,
             Err(error) => {
                 span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));

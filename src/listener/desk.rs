@@ -94,9 +94,9 @@ impl Desk {
     }
 
     /// Hands over how an attempt ended.
-    pub(crate) fn settle(&self, held: Held, verdict: Verdict, before: Before) {
+    pub(crate) fn settle(&self, held: Held, verdict: Verdict, before: &Before) {
         self.count(&verdict);
-        let decision = verdict.decide(&self.topic.shape, &before);
+        let decision = verdict.decide(&self.topic.shape, before);
         self.outbox.put(Settlement { held, decision });
     }
 

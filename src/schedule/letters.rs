@@ -80,8 +80,14 @@ impl DeadLetter {
     fn read(at: &Partition, raw: RawLetter) -> Option<Self> {
         let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
         let arming = ArmingId::from_bytes(&raw.id[..8])?;
-        let letter = Letter::decode(raw.letter).ok()?;
-        let record = Record::decode(letter.record.clone()).ok();
+        let (letter, record) = match Letter::decode(raw.letter.clone()) {
+            Ok(letter) => {
+                let record = Record::decode(letter.record.clone()).ok();
+                (letter, record)
+            }
+            // Listed all the same, for somebody to look into.
+            Err(_) => (Letter::unreadable(raw.letter), None),
+        };
         let state = State::decode(letter.state).ok();
         Some(Self {
             key,

@@ -84,9 +84,9 @@ local function attend(key, record, state)
     end
   end
   if lost >= SUSPECT and not alone then
-    redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
-    redis.call('ZREM', due, key)
     redis.call('ZADD', solo, now, key)
+    redis.call('ZREM', due, key)
+    redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
   end
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
@@ -130,8 +130,10 @@ end
 
 if held > 0 then
   redis.call('HSET', lanes, lane, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', lane)
-  redis.call('HSET', run, unpack(holds))
+  -- Leases first: a state that says "claimed" beside an old score, which a lack
+  -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
+  redis.call('HSET', run, unpack(holds))
 end
 local answer = reply(keys, records, states)
 if soonest then wake() end

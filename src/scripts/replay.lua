@@ -21,6 +21,7 @@ if present then
 end
 local letter = redis.call('HGET', grave, member)
 if not letter then return { secs, micros, 0, 0 } end
+if #letter < 14 or byte(letter) ~= 1 then return { secs, micros, 3, 0 } end
 local record = sub(letter, 15 + struct.unpack('>I4', letter, 11))
 if #record < 17 or byte(record) ~= 1 then return { secs, micros, 3, 0 } end
 

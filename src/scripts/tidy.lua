@@ -1,6 +1,6 @@
 -- tidy.lua: one step of the slow repair.
 --
--- Purpose: find records that no index names, states and kept armings whose
+-- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
 --   record is gone, and lanes and tombstones that have had their day.
 -- Parts: prelude, afterlife
 -- Flags: allow-oom
@@ -12,12 +12,18 @@
 
 local which, lease, mended = ARGV[4], tonumber(ARGV[7]), 0
 local LANE_AGE = 86400000
+local LIMIT = 8796093022208 -- 2^43 ms: no deadline lies beyond, so such a score would never come up
+
+local function is_placed(key)
+  local score = redis.call('ZSCORE', due, key) or redis.call('ZSCORE', solo, key)
+  return score and tonumber(score) < LIMIT
+end
 
 local mend = {}
 
 -- A held record gets a lease from now on: its holder may be alive.
 function mend.rec(key, record)
-  if redis.call('ZSCORE', due, key) or redis.call('ZSCORE', solo, key) then return end
+  if is_placed(key) then return end
   local state = redis.call('HGET', run, key)
   local at, lost = now, 0
   if state and #state >= 25 then
@@ -25,6 +31,7 @@ function mend.rec(key, record)
     at = byte(state, 2) == 1 and now + lease or struct.unpack('>I8', state, 18)
   end
   if (not state or at == 0) and #record >= 17 then at = struct.unpack('>I8', record, 10) end
+  if at >= LIMIT then at = now end -- its claim will bury it
   redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
   sooner(at)
   return true

@@ -110,7 +110,7 @@ impl Settler {
                 }
                 (_, SettleReply::Settled(Some(next))) => triggers.push(trigger(key, 1, next)),
                 (_, SettleReply::GaveWay(deadline, arming)) => {
-                    triggers.push(trigger(key, 1, (deadline, arming)))
+                    triggers.push(trigger(key, 1, (deadline, arming)));
                 }
             }
         }

@@ -126,6 +126,7 @@ mod tests {
         Before { attempt, snoozes: 0, history: Bytes::new(), first_deadline: 1000, ended: 2000 }
     }
 
+    #[allow(clippy::needless_pass_by_value)] // reads better at the call
     fn reason(decision: Decision) -> Option<Reason> {
         match decision {
             Decision::End(End::Dead { reason, .. }) => Some(reason),

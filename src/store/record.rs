@@ -79,7 +79,8 @@ impl Record {
     /// Reads a record without copying its payload.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         check(&bytes, RECORD_HEAD)?;
-        let mut reader = Reader(bytes.slice(1..));
+        let mut reader = Reader(bytes);
+        let [_version] = reader.take();
         Ok(Self {
             arming: ArmingId(reader.take()),
             deadline: u64::from_be_bytes(reader.take()),
@@ -126,6 +127,11 @@ impl State {
         }
     }
 
+    /// The present deadline in ms.
+    pub(crate) fn deadline_after(&self, record: &Record) -> u64 {
+        if self.deadline > 0 { self.deadline } else { record.deadline }
+    }
+
     /// The state's bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(STATE_HEAD + self.history.len());
@@ -143,7 +149,8 @@ impl State {
     /// Reads a state without copying its history.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         check(&bytes, STATE_HEAD)?;
-        let mut reader = Reader(bytes.slice(1..));
+        let mut reader = Reader(bytes);
+        let [_version] = reader.take();
         Ok(Self {
             claimed: reader.take::<1>() == [1],
             token: Token(reader.take()),
@@ -277,6 +284,11 @@ pub struct Letter {
 }
 
 impl Letter {
+    /// A letter for bytes that are none.
+    pub(crate) fn unreadable(bytes: Bytes) -> Self {
+        Self { reason: Reason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
+    }
+
     /// The letter's bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(LETTER_HEAD + self.state.len() + self.record.len());
@@ -292,7 +304,8 @@ impl Letter {
     /// Reads a letter without copying.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         check(&bytes, LETTER_HEAD)?;
-        let mut reader = Reader(bytes.slice(1..));
+        let mut reader = Reader(bytes);
+        let [_version] = reader.take();
         let [reason] = reader.take();
         let died = u64::from_be_bytes(reader.take());
         let length = u32::from_be_bytes(reader.take()) as usize;

@@ -1,5 +1,7 @@
 //! The library against real servers.
 
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
 mod holding;
 mod hostile;
 mod life;

@@ -28,7 +28,6 @@ impl Scene {
         let script = "for i = 1, ARGV[1] do redis.call(ARGV[2], ARGV[3], ARGV[4] .. i) end";
         self.server.cmd(&["EVAL", script, "0", &count.to_string(), command, channel, message]).await;
     }
-
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +104,16 @@ async fn messages_on_the_wake_up_channel_that_are_not_ours_do_no_harm() {
     scene.arm("later", HOUR).await;
     let wake = scene.names().wake.clone();
     let messages: [&[u8]; 10] = [
-        b"", b"w", b"w0", b"w-1", b"wnan", b"w18446744073709551615", b"w99999999999999999999999", b"f",
-        b"f12345678app:order:later", b"\xff\xff",
+        b"",
+        b"w",
+        b"w0",
+        b"w-1",
+        b"wnan",
+        b"w18446744073709551615",
+        b"w99999999999999999999999",
+        b"f",
+        b"f12345678app:order:later",
+        b"\xff\xff",
     ];
     for message in messages {
         let heard_by = scene.server.cmd(&[b"SPUBLISH", wake.as_bytes(), message]).await;

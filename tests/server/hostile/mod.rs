@@ -5,5 +5,6 @@ mod events;
 mod keys;
 mod panics;
 mod payloads;
+mod records;
 mod scene;
 mod settings;

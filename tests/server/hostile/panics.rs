@@ -44,7 +44,6 @@ async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
     assert!(!letter.last_error().unwrap().contains(SECRET), "{letter:?}");
 }
 
-
 /// Leases are renewed while a timer is held, so an attempt whose end panicked
 /// would be held for as long as the listener lives.
 #[tokio::test(flavor = "multi_thread")]

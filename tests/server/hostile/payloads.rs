@@ -32,9 +32,20 @@ async fn until_dead<T>(schedule: &Schedule, topic: &Topic<T>, count: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_json_or_of_another_shape_dies_undecodable_and_holds_nobody_up() {
     let bad = [
-        "", "null", "[]", "{", "not json", "{\"url\":\"hunter2\"}", "{\"url\":7,\"amount\":\"hunter2\"}",
-        "{\"url\":\"u\",\"amount\":-1}", "{\"url\":\"u\",\"amount\":1}hunter2", "\u{feff}{}", "\"\\ud800\"",
-        "{\"url\":\"a\",\"url\":\"b\",\"amount\":1}", "NaN", "1e999",
+        "",
+        "null",
+        "[]",
+        "{",
+        "not json",
+        "{\"url\":\"hunter2\"}",
+        "{\"url\":7,\"amount\":\"hunter2\"}",
+        "{\"url\":\"u\",\"amount\":-1}",
+        "{\"url\":\"u\",\"amount\":1}hunter2",
+        "\u{feff}{}",
+        "\"\\ud800\"",
+        "{\"url\":\"a\",\"url\":\"b\",\"amount\":1}",
+        "NaN",
+        "1e999",
     ];
     let (server, schedule) = server_and_schedule().await;
     let (topic, raw) = notices();
@@ -59,7 +70,10 @@ async fn what_is_not_json_or_of_another_shape_dies_undecodable_and_holds_nobody_
         assert_eq!(letter.history[0].kind, "undecodable");
         let text = letter.last_error().unwrap();
         assert!(text.contains("the payload of") && !text.contains(SECRET), "{text}");
-        assert!(!format!("{letter:?}").contains(SECRET), "a letter that is logged keeps its payload to itself");
+        assert!(
+            !format!("{letter:?}").contains(SECRET),
+            "a letter that is logged keeps its payload to itself"
+        );
     }
 }
 

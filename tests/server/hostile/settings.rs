@@ -210,5 +210,8 @@ fn a_topic_name_that_is_used_twice_is_refused_naming_both_patterns() {
     let error = builder.on(topic("shop:order:{id}"), Tally::default().handler()).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let text = error.to_string();
-    assert!(text.contains("app:order:{id}") && text.contains("shop:order:{id}") && text.contains("orders"), "{text}");
+    assert!(
+        text.contains("app:order:{id}") && text.contains("shop:order:{id}") && text.contains("orders"),
+        "{text}"
+    );
 }
