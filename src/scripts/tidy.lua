@@ -31,6 +31,7 @@ function mend.rec(key, record)
     at = byte(state, 2) == 1 and now + lease or struct.unpack('>I8', state, 18)
   end
   if (not state or at == 0) and #record >= 17 then at = struct.unpack('>I8', record, 10) end
+  if at == 0 then at = now end
   if at >= LIMIT then at = now end -- its claim will bury it
   redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
   sooner(at)

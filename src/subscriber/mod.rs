@@ -27,6 +27,9 @@ const QUEUE: usize = 8192;
 /// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A session that held this long was a good one, even if no event ever flowed or it broke with an
+/// error: the waits start over.
+const GOOD: Duration = Duration::from_secs(10);
 
 /// Opens the stream of hints about these partitions.
 pub(crate) fn open(store: &RedisStore, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
@@ -59,7 +62,13 @@ impl Supervisor {
         let mut wait = FIRST_WAIT;
         let mut complaint = Complaint::default();
         loop {
-            match self.session().await {
+            let began = tokio::time::Instant::now();
+            let ended = self.session().await;
+            if began.elapsed() >= GOOD {
+                wait = FIRST_WAIT;
+                complaint = Complaint::default();
+            }
+            match ended {
                 Ok(heard_canary) if heard_canary => {
                     wait = FIRST_WAIT;
                     complaint = Complaint::default();

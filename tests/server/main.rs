@@ -8,5 +8,8 @@ mod life;
 mod lost_replies;
 mod on_time;
 mod producing;
+mod python;
+mod scripts;
 mod subscription;
 mod support;
+mod wire;

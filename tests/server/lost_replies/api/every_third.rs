@@ -63,7 +63,7 @@ fn failing_at_first(report: UnboundedSender<Ran>) -> impl Handler<u32> {
     move |lapse: Lapse<u32>| {
         let id: usize = lapse.capture("id").and_then(|id| id.parse().ok()).expect("a number");
         report.send((id, lapse.attempt())).ok();
-        let fails = id % 2 == 0 && lapse.attempt() == 1;
+        let fails = id.is_multiple_of(2) && lapse.attempt() == 1;
         async move { if fails { Err(Failure::retry("not yet")) } else { Ok(Done) } }
     }
 }

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Arms and cancels keylapse timers from Python: docs/wire.md as a program.
+
+    producer.py arm app.trans.notice app:trans:notice:42 15000 '{"amount":1999}'
+    producer.py cancel app.trans.notice app:trans:notice:42
+
+It needs the package `redis`, and the scripts in src/scripts.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, NoScriptError, RedisError, ResponseError, TimeoutError
+from redis.retry import Retry
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
+WIRE_VERSION = 1
+PATIENCE = 10  # seconds; two minutes at most
+
+ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exists", "superseded"]
+CANCELLED = ["not armed", "cancelled", "in flight"]
+
+
+class Script:
+    """A script as the server gets it: shebang, the parts that its header names, its body."""
+
+    def __init__(self, name):
+        body = (SCRIPTS / f"{name}.lua").read_text()
+        flags = ",".join(header(body, "Flags:"))
+        parts = [(SCRIPTS / f"{part}.lua").read_text() for part in header(body, "Parts:")]
+        shebang = f"#!lua flags={flags}\n" if flags else "#!lua\n"
+        self.text = (shebang + "".join(parts) + body).encode()
+        self.sha = hashlib.sha1(self.text).hexdigest()
+        self.keys = re.findall(r"\d+ (\w+)", " ".join(header(body, "KEYS")))
+
+
+@functools.cache
+def script(name):
+    return Script(name)
+
+
+def header(body, field):
+    """The words of a line of the header, without what is in parentheses."""
+    line = re.search(rf"^-- {field} (.*)$", body, re.MULTILINE)[1]
+    return [word for word in line.split(", ") if not word.startswith("(")]
+
+
+def partition_of(key, partitions):
+    """FNV-1a, 64 bits, modulo the number of partitions."""
+    digest = 0xCBF29CE484222325
+    for byte in key:
+        digest = (digest ^ byte) * 0x100000001B3 % 2**64
+    return digest % partitions
+
+
+class Topic:
+    """Arms and cancels the timers of one topic."""
+
+    def __init__(self, url, name, namespace="keylapse", partitions=1):
+        # The client must not repeat calls by itself: a repeat has to say that it is one.
+        self.redis = redis.Redis.from_url(url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
+        self.name, self.namespace = name, namespace
+        entry = json.loads(self.redis.hget(f"{namespace}:topics", name) or "{}")
+        self.partitions = entry.get("partitions", partitions)
+        self.triggers = entry.get("triggers", True)
+
+    def arm(self, key, delay_ms, payload, only_if_absent=False):
+        """Arms a timer. What became of it, and its deadline in ms since 1970."""
+        arming = os.urandom(8)
+        mode = "absent" if only_if_absent else "replace"
+        timer = [key, f"+{delay_ms}", bytes([WIRE_VERSION]) + arming, payload]
+        reply = persist(lambda repeat: self.run("arm", key, mode, repeat, *timer))
+        code, deadline = reply[2:4]
+        if ARMED[code] in ("armed", "replaced") and self.triggers:
+            value = '{"attempt":1,"arming":"%s"}' % arming.hex()
+            self.touch_trigger("trigger", key, deadline, value)
+        return ARMED[code], deadline
+
+    def cancel(self, key):
+        """Withdraws a timer. What became of it."""
+        cancel = os.urandom(8)
+        reply = persist(lambda repeat: self.run("cancel", key, repeat, key, cancel))
+        code, arming = reply[2:4]
+        if arming and self.triggers:
+            self.touch_trigger("untrigger", key, arming.hex())
+        return CANCELLED[code]
+
+    def touch_trigger(self, name, key, *args):
+        """Always after the index. Should it fail, the timer fires, or does not, all the same."""
+        try:
+            self.call(script(name), [key], *args)
+        except RedisError as error:
+            print(f"the trigger key is as it was: {error}", file=sys.stderr)
+
+    def run(self, name, key, *args):
+        """Runs a script on the partition of a key; makes the partition if it is new."""
+        body, partition = script(name), partition_of(key, self.partitions)
+        keys = [self.name_of(what, partition) for what in body.keys]
+        args = [WIRE_VERSION, self.partitions, self.name_of("wake", partition), *args]
+        try:
+            return self.call(body, keys, *args)
+        except ResponseError as error:
+            if not str(error).startswith("NOMETA"):
+                raise
+        self.agree(0)  # the first partition settles how many there are
+        self.agree(partition)
+        return self.call(body, keys, *args)
+
+    def agree(self, partition):
+        meta = self.name_of("meta", partition)
+        version, partitions = map(int, self.call(script("init"), [meta], WIRE_VERSION, self.partitions))
+        if (version, partitions) != (WIRE_VERSION, self.partitions):
+            raise SystemExit(f"{meta} has wire version {version} and {partitions} partitions")
+
+    def name_of(self, what, partition):
+        return f"{self.namespace}:{{{self.name}/{partition}}}:{what}"
+
+    def call(self, body, keys, *args):
+        try:
+            return self.redis.evalsha(body.sha, len(keys), *keys, *args)
+        except NoScriptError:  # nothing was executed
+            self.redis.script_load(body.text)
+            return self.redis.evalsha(body.sha, len(keys), *keys, *args)
+
+
+def persist(call):
+    """Calls until there is an answer. From the second time on it says that it repeats."""
+    until, repeat = time.monotonic() + PATIENCE, 0
+    while True:
+        try:
+            return call(repeat)
+        except (ConnectionError, TimeoutError):
+            if time.monotonic() > until:
+                raise  # it may have been executed: nobody knows
+            repeat = 1
+            time.sleep(0.05)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Arms and cancels keylapse timers.")
+    parser.add_argument("--url", default="redis://127.0.0.1:6379/")
+    parser.add_argument("--partitions", type=int, default=1, help="of a topic that nobody has used yet")
+    commands = parser.add_subparsers(dest="command", required=True)
+    arm = commands.add_parser("arm")
+    cancel = commands.add_parser("cancel")
+    for command in (arm, cancel):
+        command.add_argument("topic", help="its name, such as app.trans.notice")
+        command.add_argument("key", type=os.fsencode, help="such as app:trans:notice:42")
+    arm.add_argument("delay", type=int, help="in milliseconds")
+    arm.add_argument("payload", type=os.fsencode, help="as the topic's handlers read it: mostly JSON")
+    arm.add_argument("--if-absent", action="store_true")
+    args = parser.parse_args()
+
+    topic = Topic(args.url, args.topic, partitions=args.partitions)
+    if args.command == "cancel":
+        print(topic.cancel(args.key))
+    else:
+        outcome, deadline = topic.arm(args.key, args.delay, args.payload, args.if_absent)
+        print(f"{outcome}, due at {deadline}" if deadline else outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

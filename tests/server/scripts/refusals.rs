@@ -1,0 +1,107 @@
+//! A call that is refused has written nothing.
+
+use keylapse::store::keys::Partition;
+use keylapse::store::scripts::{self, Script};
+use keylapse_support::Server;
+use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
+
+use super::source::Source;
+
+/// A waiting timer and a claimed one, as they stand in Redis.
+const RECORD: &str = "\x01arming-1\0\0\0\0\0\0\0\x01payload";
+const STATE: &str = "\x01\x01token--1\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0";
+
+struct Scene {
+    at: Partition,
+    line: MultiplexedConnection,
+    _server: Server,
+}
+
+impl Scene {
+    /// An empty server.
+    async fn new() -> Self {
+        let server = Server::start().await;
+        Self { at: Partition::new("keylapse", "t", 0, 1), line: server.conn().await, _server: server }
+    }
+
+    /// With `a` waiting and `b` running.
+    async fn with_timers() -> Self {
+        let mut scene = Self::new().await;
+        let at = scene.at.clone();
+        scene.say(&["HSET", &at.meta, "v", "1", "p", "1"]).await;
+        scene.say(&["ZADD", &at.due, "1", "a", "4e12", "b"]).await;
+        scene.say(&["HSET", &at.rec, "a", RECORD, "b", RECORD]).await;
+        scene.say(&["HSET", &at.run, "b", STATE]).await;
+        scene
+    }
+
+    async fn say(&mut self, words: &[&str]) -> Value {
+        cmd(words[0]).arg(&words[1..]).query_async(&mut self.line).await.expect("the server takes it")
+    }
+
+    /// The code with which a script refuses a partition's call.
+    async fn refusal(&mut self, script: &Script, version: u32, of: u32, words: &[&str]) -> Option<String> {
+        let before = self.say(&["DEBUG", "DIGEST"]).await;
+        let keys: Vec<_> = Source::all()[script.name]
+            .numbered("KEYS")
+            .into_values()
+            .map(|name| format!("keylapse:{{t/0}}:{name}"))
+            .collect();
+        let mut call = cmd("EVAL");
+        call.arg(&script.text).arg(keys.len()).arg(keys).arg(version).arg(of).arg(&self.at.wake).arg(words);
+        let answer: RedisResult<Value> = call.query_async(&mut self.line).await;
+        assert_eq!(self.say(&["DEBUG", "DIGEST"]).await, before, "{} has written: {answer:?}", script.name);
+        answer.err().and_then(|error| error.code().map(str::to_owned))
+    }
+}
+
+fn partition_scripts() -> impl Iterator<Item = &'static Script> {
+    let all = Source::all();
+    scripts::all().filter(move |script| all[script.name].words("Parts").contains(&"prelude"))
+}
+
+#[tokio::test]
+async fn a_partition_that_is_not_there_is_not_made_by_the_way() {
+    let mut scene = Scene::new().await;
+    for script in partition_scripts() {
+        assert_eq!(scene.refusal(script, 1, 1, &[]).await.as_deref(), Some("NOMETA"), "{}", script.name);
+    }
+    assert_eq!(scene.say(&["DBSIZE"]).await, Value::Int(0));
+}
+
+#[tokio::test]
+async fn callers_with_another_version_or_number_of_partitions_are_refused() {
+    let mut scene = Scene::with_timers().await;
+    for script in partition_scripts() {
+        let older = scene.refusal(script, 0, 1, &[]).await;
+        assert_eq!(older.as_deref(), Some("WIREVERSION"), "{}", script.name);
+        let other = scene.refusal(script, 1, 2, &[]).await;
+        assert_eq!(other.as_deref(), Some("PARTITIONS"), "{}", script.name);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_deadline_is_refused() {
+    let mut scene = Scene::with_timers().await;
+    for when in ["", "x", "+", "+x", "nan", "+nan", "inf", "+inf", "8796093022208", "+8796093022208", "1e300"]
+    {
+        let head = &RECORD[..9];
+        let arm = ["replace", "0", "c", "1", head, "x", "a", when, head, "x"];
+        assert_eq!(
+            scene.refusal(&scripts::ARM, 1, 1, &arm).await.as_deref(),
+            Some("BADDEADLINE"),
+            "{when:?}"
+        );
+        let moved = scene.refusal(&scripts::RESCHEDULE, 1, 1, &["a", when]).await;
+        assert_eq!(moved.as_deref(), Some("BADDEADLINE"), "{when:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_end_is_refused_with_all_that_came_with_it() {
+    let mut scene = Scene::with_timers().await;
+    let letters = ["10", "1000", "trim"];
+    let (good, bad) = (["release", "b", "token--1", "0", ""], ["vanish", "b", "token--1", "0", ""]);
+    let ends = [&letters[..], &good, &bad].concat();
+    assert_eq!(scene.refusal(&scripts::SETTLE, 1, 1, &ends).await.as_deref(), Some("BADEND"));
+}

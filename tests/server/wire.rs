@@ -1,0 +1,178 @@
+//! docs/wire.md says what is so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::store::keys::{Partition, WIRE_VERSION, partition_of};
+use keylapse::store::record::{History, Letter, Reason, Record, State};
+use keylapse::store::scripts;
+use keylapse::{Done, Failure, Lapse, Topic};
+use keylapse_support::{Server, eventually};
+use redis::{AsyncCommands, FromRedisValue};
+use regex::Regex;
+use tokio::process::Command;
+
+use crate::scripts::source::Source;
+use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+const PAGE: &str = include_str!("../../docs/wire.md");
+
+#[test]
+fn every_script_is_there_with_its_header() {
+    for Source { name, header, .. } in Source::all().into_values() {
+        let section = format!("#### {name}\n\n```lua\n{header}\n```\n");
+        assert!(PAGE.contains(&section), "docs/wire.md lacks, or has another version of:\n{section}");
+    }
+    let sections = PAGE.lines().filter(|line| line.starts_with("#### ")).count();
+    assert_eq!(sections, Source::all().len(), "and no other");
+}
+
+#[test]
+fn every_name_of_a_partition_is_there() {
+    let at = Partition::new("keylapse", "<topic>", 0, 1);
+    let names: Vec<_> = at.all().into_iter().chain([at.wake.as_str()]).collect();
+    for name in &names {
+        let (_, word) = name.split_once("}:").expect("a hash tag");
+        assert!(PAGE.contains(&format!("\n| `{word}` | ")), "{word}");
+    }
+    assert!(PAGE.contains(&format!("**wire version {WIRE_VERSION}**")));
+    for code in errors() {
+        assert!(PAGE.contains(&format!("\n| `{code}` | ")), "{code}");
+    }
+}
+
+/// The codes with which scripts refuse.
+fn errors() -> BTreeSet<String> {
+    let error = Regex::new(r"error_reply\('(\w+) ").expect("a pattern");
+    let codes = |source: Source| {
+        let codes: Vec<_> = error.captures_iter(&source.code).map(|found| found[1].to_owned()).collect();
+        codes
+    };
+    Source::all().into_values().flat_map(codes).collect()
+}
+
+#[test]
+fn every_reason_is_there() {
+    let reasons = (0..=u8::MAX).map(Reason::from_code).filter(|reason| !matches!(reason, Reason::Other(_)));
+    for reason in reasons {
+        let row = format!("\n| `{}` | {}", char::from(reason.code()), reason.as_str());
+        assert!(PAGE.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn keys_have_the_partitions_of_the_table() {
+    let row = Regex::new(r"(?m)^\| `(.+)` \| (\d+) \| (\d+) \|$").expect("a pattern");
+    let rows: Vec<_> = row.captures_iter(PAGE).collect();
+    assert!(rows.len() >= 5);
+    for row in rows {
+        let number = |place: usize| row[place].parse::<u32>().expect("a number");
+        assert_eq!(partition_of(row[1].as_bytes(), number(2)), number(3), "{}", &row[1]);
+    }
+}
+
+/// The bytes of the page's examples, by what they are.
+fn examples() -> BTreeMap<String, Vec<Bytes>> {
+    let example = Regex::new(r"(?m)^(record|state|letter) +((?:[0-9a-f]+\s+)+)").expect("a pattern");
+    let mut examples = BTreeMap::<_, Vec<_>>::new();
+    for found in example.captures_iter(PAGE) {
+        let digits: Vec<u8> = found[2].bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
+        let byte = |two: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("two digits");
+        examples.entry(found[1].to_owned()).or_default().push(digits.chunks(2).map(byte).collect());
+    }
+    examples
+}
+
+#[test]
+fn the_examples_of_bytes_are_what_they_are_said_to_be() {
+    let examples = examples();
+    let record = Record::decode(examples["record"][0].clone()).expect("a record");
+    assert_eq!((record.deadline, &record.payload[..]), (1_700_000_000_000, &br#"{"amount":1999}"#[..]));
+    let states = &examples["state"];
+    let first = State::decode(states[0].clone()).expect("a state");
+    assert_eq!(first, State::first(first.token));
+    let second = State::decode(states[1].clone()).expect("a state");
+    assert_eq!((second.attempt, second.claimed, second.deadline), (2, false, 1_700_000_015_000));
+    let history = String::from_utf8_lossy(&second.history);
+    assert_eq!(History::decode(&second.history).0[0].error, "503");
+    assert!(PAGE.contains(&*history), "{history}");
+    let letter = Letter::decode(examples["letter"][0].clone()).expect("a letter");
+    assert_eq!((letter.reason, letter.died), (Reason::Permanent, 1_700_000_015_000));
+    assert_eq!((&letter.state, letter.record), (&State::waiting(1).encode(), record.encode()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_in_redis_has_another_name() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:wire:{id}").expect("a topic").partitions(2);
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |_: Lapse<u32>| {
+        report.send(()).ok();
+        async { Err::<Done, _>(Failure::dead("it shall be buried")) }
+    }));
+    for (id, delay) in [("1", 0), ("2", 60), ("3", 60)] {
+        let armed = schedule.arm(&topic, [id], Duration::from_secs(delay), &1).await.expect("an answer");
+        assert!(armed.is_armed());
+    }
+    let _ = schedule.cancel(&topic, ["2"]).await.expect("an answer");
+    reported.next().await;
+    let mut line = server.conn().await;
+    eventually(PATIENCE, "a canary", async || line.exists("keylapse:{canary/0}").await.expect("an answer"))
+        .await;
+    let keys: Vec<String> = line.keys("*").await.expect("KEYS");
+    for key in &keys {
+        assert!(is_listed(key), "{key}");
+    }
+    let fields: Vec<String> = line.hkeys("keylapse:{app.wire/0}:meta").await.expect("HKEYS");
+    assert!(fields.iter().all(|field| PAGE.contains(&format!("`{field}`"))), "{fields:?}");
+    running.stop().await.expect("an orderly end");
+}
+
+fn is_listed(key: &str) -> bool {
+    let general = match key.split_once("}:") {
+        Some(("keylapse:{app.wire/0" | "keylapse:{app.wire/1", word)) => format!("\n| `{word}` | "),
+        Some(("keylapse:{canary/0", _)) => "\n| `keylapse:{canary/0}:<n>` | ".to_owned(),
+        Some(_) => return false,
+        None if key.starts_with("app:wire:") => "\n| the timer's key itself | ".to_owned(),
+        None => format!("\n| `{key}` | "),
+    };
+    PAGE.contains(&general)
+}
+
+/// The example in a shell, as it stands on the page.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_in_a_shell_arms_and_cancels() {
+    let help = Command::new("redis-cli").arg("--help").output().await;
+    if !help
+        .is_ok_and(|help| String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains("-X <tag>"))
+    {
+        eprintln!("skipped: redis-cli 7.0 or later is needed");
+        return;
+    }
+    let server = Server::start().await;
+    let (_, rest) = PAGE.split_once("```sh\n").expect("an example in a shell");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let example = example.replace("6379", &server.port().to_string());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &example]).current_dir(REPOSITORY).stdin(Stdio::null());
+    let output = shell.output().await.expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("app:trans:notice:42") && said.contains(r#"{\"amount\":1999}"#), "{said}");
+    assert!(
+        said.contains("3) (integer) 1\n"),
+        "cancelled: {said} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for script in [&*scripts::INIT, &*scripts::ARM, &*scripts::CANCEL] {
+        let known = server.cmd(&["SCRIPT", "EXISTS", &script.sha]).await;
+        assert_eq!(
+            Vec::<u8>::from_redis_value(known).expect("one answer"),
+            [1],
+            "{} is as ours",
+            script.name
+        );
+    }
+}
