@@ -35,6 +35,39 @@ where
     }
 }
 
+/// Tells Redis how work ended until it is answered, refused for good, or
+/// `patience` has run out: what was done must not be done again for want of a
+/// right, a primary or a free name that an operator is about to give back.
+///
+/// The call is told whether it repeats one that may have been executed, in part
+/// or in full; `complain` hears each error.
+pub(crate) async fn insist<T, F>(
+    patience: Duration,
+    mut call: impl FnMut(bool) -> F,
+    mut complain: impl FnMut(&Error),
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let until = Instant::now() + patience;
+    let mut repeat = false;
+    let mut waits = Waits::default();
+    loop {
+        let error = match call(repeat).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        repeat |= error.maybe_done() || error.needs_operator();
+        complain(&error);
+        let wait = waits.next();
+        let may_heal = error.maybe_done() || error.is_transient() || error.needs_operator();
+        if !may_heal || Instant::now() + wait >= until {
+            return Err(error);
+        }
+        tokio::time::sleep(wait).await;
+    }
+}
+
 /// Whether waiting a moment is likely to help. A full or read-only server is
 /// the caller's to deal with.
 fn may_pass(error: &Error) -> bool {
@@ -102,6 +135,28 @@ mod tests {
         })
         .await;
         assert!(answer.unwrap_err().is_unknown());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_insists_waits_for_an_operator_too_but_not_for_the_impossible() {
+        let refusals = [ErrorKind::ReadOnly, ErrorKind::OutOfMemory, ErrorKind::Permission, ErrorKind::WrongType];
+        let (mut seen, mut heard) = (Vec::new(), 0);
+        let answer = insist(
+            PATIENCE,
+            |repeat| {
+                seen.push(repeat);
+                ready(match refusals.get(seen.len() - 1) {
+                    Some(kind) => Err(Error::new(*kind, "refused")),
+                    None => Ok(7),
+                })
+            },
+            |_| heard += 1,
+        );
+        assert_eq!(answer.await.unwrap(), 7);
+        assert_eq!((seen, heard), (vec![false, false, false, true, true], 4));
+        let impossible: Result<()> =
+            insist(PATIENCE, |_| ready(Err(Error::new(ErrorKind::Server, "ERR"))), |_| ()).await;
+        assert_eq!(impossible.unwrap_err().kind(), ErrorKind::Server);
     }
 
     #[tokio::test(start_paused = true)]

@@ -117,6 +117,8 @@ counters! {
         /// Index entries that disagreed with their records, or were missing, and
         /// were put right.
         mended,
+        /// Settlements that failed at first, counted once for each reason in a row.
+        settle_errors,
         /// Claims that failed, counted once for each reason in a row.
         claim_errors,
     }

@@ -21,6 +21,8 @@ use crate::store::Held;
 use crate::store::record::{Record, State};
 use crate::time::Reading;
 
+/// How long the next suspect waits for the end of the last to be settled.
+const LANDING: Duration = Duration::from_secs(1);
 /// How long a handler may go on after its lease was lost, to notice it.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -97,7 +99,9 @@ impl Job {
         if let Place::Alone(_) = place {
             // Until Redis knows how it ended: or the next suspect, should it be
             // the one that takes the listener down, would take this one along.
-            desk.flights.landed(&held).await;
+            // Not for ever: a partition that is parked must not hold up the
+            // suspects of all others.
+            let _ = tokio::time::timeout(LANDING, desk.flights.landed(&held)).await;
         }
     }
 

@@ -38,9 +38,10 @@ if #done > 0 then
       ended[i] = redis.call('HEXISTS', nxt, key) == 1 and (redis.call('HGET', rec, key) or '')
     end
   end
+  -- The token goes last: should one of these fail, a repeat finishes the rest.
+  redis.call('HDEL', rec, unpack(done))
   redis.call('ZREM', due, unpack(done))
   redis.call('HDEL', run, unpack(done))
-  redis.call('HDEL', rec, unpack(done))
   if kept then
     for i, key in ipairs(done) do
       local at, id

@@ -73,7 +73,13 @@ local function attend(key, record, state)
     buried = buried + 1
     return
   end
-  local lost = byte(state, 15)
+  local lost = state and byte(state, 15) or 0
+  if alone and lost < SUSPECT then
+    -- Its state was lost, and with it the suspicion: it is one of the others.
+    redis.call('ZADD', due, 'NX', now, key)
+    redis.call('ZREM', solo, key)
+    return
+  end
   if byte(state, 2) == 1 then
     if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
     lost = math.min(lost + 1, 255)
@@ -104,6 +110,13 @@ end
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
 local from = 1
+-- Nothing is given out whose end could not be written down: here a value of
+-- another type is an error before anything is written.
+if #ready > 0 then
+  for _, zset in ipairs({ due, solo, tomb, dead }) do redis.call('ZCARD', zset) end
+  redis.call('HLEN', nxt)
+  redis.call('HLEN', grave)
+end
 -- In slices, so that the bound on bytes bounds what is read, too.
 while from <= #ready and room > 0 do
   local to = math.min(from + 63, #ready)
@@ -112,7 +125,7 @@ while from <= #ready and room > 0 do
   for i = 1, to - from + 1 do
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     local hold = FIRST
-    local plain = record and not state and byte(record) == 1 and #record >= 17
+    local plain = record and not state and not alone and byte(record) == 1 and #record >= 17
     if not plain then
       hold = attend(key, record, state)
     end

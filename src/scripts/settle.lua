@@ -30,14 +30,16 @@ local function wait_until(index, key, at)
   sooner(at)
 end
 
+-- In each of these the state, and the token with it, is written last: should an
+-- earlier write be refused, a repeat finds the timer held and finishes the rest.
 local ends = {}
 
 function ends.snooze(key, record, state, delay, body)
   local at = ceil + delay
-  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
-    .. struct.pack('>I8', at) .. sub(body, 7))
   leave(key)
   wait_until(due, key, at)
+  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
+    .. struct.pack('>I8', at) .. sub(body, 7))
   return 1, at, sub(record, 2, 9)
 end
 
@@ -45,8 +47,8 @@ end
 local function give_way(key, record)
   if redis.call('HEXISTS', nxt, key) == 0 then return end
   leave(key)
-  redis.call('HDEL', run, key)
   redis.call('HDEL', rec, key)
+  redis.call('HDEL', run, key)
   return succeed(key, 0, record)
 end
 
@@ -61,10 +63,10 @@ function ends.again(key, record, state, delay, body)
   if at then return 2, at, id end
   tombstone('a' .. sub(record, 2, 9))
   at = ceil + delay
-  redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
-  redis.call('HDEL', run, key)
   leave(key)
   wait_until(due, key, at)
+  redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
+  redis.call('HDEL', run, key)
   return 1, at, body
 end
 
@@ -80,8 +82,8 @@ function ends.release(key, record, state)
   local at = struct.unpack('>I8', state, 18)
   -- One that was cut short meanwhile is due now, and buried by its claim.
   if at == 0 then at = #record >= 17 and struct.unpack('>I8', record, 10) or now end
-  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   wait_until(lost >= SUSPECT and solo or due, key, at)
+  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   return 1, at, sub(record, 2, 9)
 end
 

@@ -7,8 +7,8 @@ use tracing::{debug, error, warn};
 
 use super::outbox::Settlement;
 use super::verdict::Decision;
-use crate::calls::persist;
-use crate::error::Result;
+use crate::calls::insist;
+use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::listener::Desk;
@@ -61,6 +61,20 @@ impl Settler {
         }
     }
 
+    /// Says why nothing can be settled, once for each reason.
+    fn complaint(&self) -> impl FnMut(&Error) {
+        let mut said = None;
+        move |reason| {
+            if said.replace(reason.kind()) != Some(reason.kind()) {
+                self.desk.topic.stats.settle_errors.add(1);
+                warn!(
+                    topic = %self.desk.topic.shape.name, partition = self.desk.at.index, error = %reason,
+                    "cannot settle; trying again for the time of a lease"
+                );
+            }
+        }
+    }
+
     async fn ack(&self, acks: &[Held], triggers: &mut Vec<Trigger>) -> Result<()> {
         if acks.is_empty() {
             return Ok(());
@@ -70,7 +84,7 @@ impl Settler {
             repeated |= repeat;
             self.store.ack(&self.desk.at, acks)
         };
-        let reply = persist(self.desk.topic.shape.lease, call).await?;
+        let reply = insist(self.desk.topic.shape.lease, call, self.complaint()).await?;
         for followed in reply.followed {
             let key = acks.get(followed.place).map(|held| held.key.clone()).unwrap_or_default();
             triggers.push(trigger(key, 1, (followed.deadline, followed.arming)));
@@ -96,7 +110,7 @@ impl Settler {
             repeated |= repeat;
             self.store.settle(&self.desk.at, shape.letters, ends)
         };
-        let replies = persist(shape.lease, call).await?;
+        let replies = insist(shape.lease, call, self.complaint()).await?;
         for (settle, reply) in ends.iter().zip(replies) {
             self.note(settle, reply, repeated);
             let key = settle.held.key.clone();

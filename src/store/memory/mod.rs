@@ -48,37 +48,42 @@ use crate::time::WireWhen;
 /// conformance suite holds both to it. What it keeps is gone with its last
 /// clone.
 ///
-/// Its clock is tokio's, so a test with a paused clock drives hours in a
-/// moment:
+/// Its clock is tokio's, so a test with a paused clock drives days in a
+/// moment. Here a handler fails until its last attempt, more than a day later:
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use bytes::Bytes;
-/// use keylapse::store::keys::Partition;
-/// use keylapse::store::{Arm, MemoryStore, NewTimer, Store};
-/// use keylapse::{ArmingId, WireWhen};
+/// use keylapse::store::MemoryStore;
+/// use keylapse::{Backoff, Done, Failure, Lapse, Listener, Schedule, Topic};
+/// use tokio::sync::mpsc;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> keylapse::Result<()> {
 /// let store = MemoryStore::new();
-/// let orders = Partition::new("keylapse", "orders", 0, 1);
+/// let notices = Topic::<String>::new("notice:{id}")?.retry(Backoff::payment_notice());
 ///
-/// let timer = NewTimer {
-///     key: Bytes::from_static(b"orders:17"),
-///     when: WireWhen::In(3_600_000),
-///     arming: ArmingId::random(),
-///     payload: Bytes::from_static(b"{}"),
+/// let schedule = Schedule::on_store(store.clone());
+/// schedule.arm(&notices, ["42"], Duration::from_secs(60), &"https://…".to_owned()).await?;
+///
+/// let (attempts, mut seen) = mpsc::unbounded_channel();
+/// let notify = move |lapse: Lapse<String>| {
+///     let attempts = attempts.clone();
+///     async move {
+///         attempts.send(lapse.attempt())?;
+///         if lapse.is_last_attempt() { Ok(Done) } else { Err(Failure::retry("nobody answers")) }
+///     }
 /// };
-/// let call = Arm { timers: &[timer], only_if_absent: false, repeat: false };
-/// let deadline = store.arm(&orders, call).await?.value[0].deadline;
+/// let began = tokio::time::Instant::now();
+/// let the_last = async { while seen.recv().await != Some(16) {} };
+/// Listener::builder_on(store).on(notices, notify).build()?.run_until(the_last).await?;
 ///
-/// tokio::time::advance(Duration::from_secs(3600)).await;
-/// let heads = store.peek(&[orders]).await?;
-/// assert_eq!(heads.value[0].due, Some(deadline));
-/// assert!(heads.stamp.ms() + 1 >= deadline, "the hour has passed");
+/// assert!(began.elapsed() > Duration::from_secs(24 * 3600));
 /// # Ok(()) }
 /// ```
+///
+/// To call the store itself at moments of the test's own, give it a
+/// [manual clock](Clock::manual).
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 

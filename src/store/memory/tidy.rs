@@ -7,6 +7,7 @@ use super::index::Score;
 use super::turn::Turn;
 use crate::store::record::STATE_HEAD;
 use crate::store::{Scan, Tidy, TidyReply};
+use crate::time::MAX_DEADLINE_MS;
 
 /// When a lane's slot is of no use any more, in ms.
 const LANE_AGE: u64 = 86_400_000;
@@ -22,10 +23,9 @@ impl Turn<'_> {
         TidyReply { cursor: 0, mended: mended as u64 }
     }
 
-    /// Records that no index names.
+    /// Records that no index names, or only for a day that never comes.
     fn mend_records(&mut self, lease_ms: u64) -> usize {
-        let lost: Vec<Bytes> =
-            self.book.rec.keys().filter(|key| !self.book.is_indexed(key)).cloned().collect();
+        let lost: Vec<Bytes> = self.book.rec.keys().filter(|key| !self.is_placed(key)).cloned().collect();
         for key in &lost {
             let state = self.book.run.get(key).filter(|state| state.len() >= STATE_HEAD);
             let leases = state.map_or(0, |state| fields::lost_leases(state));
@@ -33,6 +33,11 @@ impl Turn<'_> {
             self.wait(key, Score::from_ms(at), leases);
         }
         lost.len()
+    }
+
+    fn is_placed(&self, key: &[u8]) -> bool {
+        let score = self.book.due.score(key).or(self.book.solo.score(key));
+        score.is_some_and(|score| score.ms() < MAX_DEADLINE_MS)
     }
 
     /// When a timer needs attention: at its deadline, or, as its holder may be
@@ -45,7 +50,7 @@ impl Turn<'_> {
             Some(state) => fields::present_deadline(state).or_else(first),
             None => first(),
         };
-        at.unwrap_or(self.now())
+        at.filter(|at| *at < MAX_DEADLINE_MS).unwrap_or(self.now())
     }
 
     /// States without a record.

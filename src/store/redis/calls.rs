@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd, pipe};
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::reply::Reply;
 use super::{RedisStore, scripts};
@@ -179,7 +180,8 @@ impl Store for RedisStore {
         let rank = |place: usize| i64::try_from(place).unwrap_or(i64::MAX);
         let mut range = cmd("ZRANGE");
         range.arg(&at.dead).arg(rank(skip)).arg(rank(skip.saturating_add(count - 1)));
-        let mut reply = Reply::new("letters", self.0.node.call("reading dead letters", &range).await?)?;
+        let ids = self.0.node.call("reading dead letters", &range).await;
+        let mut reply = Reply::new("letters", self.named(at, ids).await?)?;
         let mut ids = Vec::new();
         while !reply.is_empty() {
             ids.push(reply.bytes()?);
@@ -192,7 +194,8 @@ impl Store for RedisStore {
         ids.iter().for_each(|id| {
             fetch.arg(&id[..]);
         });
-        let mut reply = Reply::new("letters", self.0.node.call("reading dead letters", &fetch).await?)?;
+        let letters = self.0.node.call("reading dead letters", &fetch).await;
+        let mut reply = Reply::new("letters", self.named(at, letters).await?)?;
         let mut out = Vec::with_capacity(ids.len());
         for id in ids {
             // One that was dropped in between is simply not listed.
@@ -208,8 +211,10 @@ impl Store for RedisStore {
         counts.cmd("ZCARD").arg(&at.dead);
         counts.cmd("HGET").arg(&at.meta).arg("trimmed");
         let answers = self.0.node.call_all("counting dead letters", &counts).await?;
-        let mut reply = Reply::new("letter counts", Value::Array(answers))?;
-        Ok((reply.int()?, reply.maybe_score()?.unwrap_or(0)))
+        let mut reply = Reply::new("counting dead letters", Value::Array(answers))?;
+        let kept = self.named(at, reply.int()).await?;
+        let trimmed = self.named(at, reply.maybe_score()).await?;
+        Ok((kept, trimmed.unwrap_or(0)))
     }
 
     async fn replay(&self, at: &Partition, letter: &[u8], arming: ArmingId) -> Result<ReplayReply> {
@@ -232,13 +237,10 @@ impl Store for RedisStore {
         both.atomic();
         both.cmd("ZREM").arg(&at.dead).arg(letter);
         both.cmd("HDEL").arg(&at.grave).arg(letter);
-        let mut answers = self.0.node.call_all("dropping a dead letter", &both).await?;
-        let done = answers
-            .pop()
-            .unwrap_or_default()
-            .extract_error()
-            .map_err(|error| crate::topology::classify("dropping a dead letter", &error))?;
-        Ok(Reply::new("drop", done)?.int()? == 1)
+        let answers = self.0.node.call_all("dropping a dead letter", &both).await?;
+        let mut reply = Reply::new("dropping a dead letter", Value::Array(answers))?;
+        let mut both = self.named(at, reply.list()).await?;
+        Ok(both.int()? == 1)
     }
 
     async fn tidy(&self, at: &Partition, step: Tidy) -> Result<TidyReply> {
@@ -294,14 +296,10 @@ impl Store for RedisStore {
         for at in partitions {
             self.agree(at).await?;
         }
-        let Some(first) = partitions.first() else { return Ok(()) };
-        let entry = serde_json::to_string(topic).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("the topic cannot be registered: {error}"))
-        })?;
-        let mut set = cmd("HSET");
-        set.arg(keys::registry(&first.namespace)).arg(&topic.name).arg(entry);
-        self.0.node.call("registering the topic", &set).await?;
-        Ok(())
+        match partitions.first() {
+            Some(first) => self.list(&keys::registry(&first.namespace), topic).await,
+            None => Ok(()),
+        }
     }
 
     async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
@@ -321,6 +319,30 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
+    /// Lists a topic for others to find. Nothing is written where it stands
+    /// already: a server that is full refuses writes, and has to be drained.
+    async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
+        let entry = serde_json::to_string(topic).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the topic cannot be registered: {error}"))
+        })?;
+        let doing = "registering the topic";
+        let mut get = cmd("HGET");
+        get.arg(registry).arg(&topic.name);
+        match self.0.node.call(doing, &get).await {
+            Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
+            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
+                let error = failed.error.at_key(registry.as_bytes());
+                warn!(%error, "the list of topics is for other programs to read; everything else works");
+                return Ok(());
+            }
+            other => other?,
+        };
+        let mut set = cmd("HSET");
+        set.arg(registry).arg(&topic.name).arg(entry);
+        self.0.node.call(doing, &set).await?;
+        Ok(())
+    }
+
     fn arm_command(&self, at: &Partition, call: Arm<'_>) -> Cmd {
         let keys = [&at.meta, &at.due, &at.solo, &at.rec, &at.run, &at.next, &at.tomb].map(String::as_str);
         let mut command = self.partition_script(&scripts::ARM, at, &keys);

@@ -3,16 +3,23 @@
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::keys::Partition;
 
 /// The type of each name, in the order of [`Names::all`](crate::store::keys::Names::all).
 const TYPES: [&str; 10] = ["hash", "zset", "zset", "hash", "hash", "hash", "zset", "zset", "hash", "hash"];
 
 impl RedisStore {
-    /// Names the key that holds a value of another type, in place of the
-    /// server's own words.
-    pub(super) async fn name_at_fault(&self, at: &Partition, fallback: Error) -> Error {
+    /// An answer about a partition; where it is WRONGTYPE, with the name of the
+    /// key that holds a value of another type.
+    pub(super) async fn named<T>(&self, at: &Partition, answer: Result<T, impl Into<Error>>) -> Result<T> {
+        match answer.map_err(Into::into) {
+            Err(error) if error.kind() == ErrorKind::WrongType => Err(self.name_at_fault(at, error).await),
+            other => other,
+        }
+    }
+
+    async fn name_at_fault(&self, at: &Partition, fallback: Error) -> Error {
         let names = at.all();
         let mut types = pipe();
         for name in names {

@@ -6,6 +6,7 @@ use redis::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
 use crate::time::ServerTime;
+use crate::topology::classify;
 
 /// The elements of an array answer, taken one by one.
 pub(super) struct Reply {
@@ -21,8 +22,10 @@ impl Reply {
         }
     }
 
+    /// Where answers come in one array, an error can be any of them.
     fn next(&mut self) -> Result<Value> {
-        self.rest.next().ok_or_else(|| unexpected(self.script))
+        let value = self.rest.next().ok_or_else(|| unexpected(self.script))?;
+        value.extract_error().map_err(|error| classify(self.script, &error))
     }
 
     pub(super) fn is_empty(&self) -> bool {

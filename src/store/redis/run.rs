@@ -46,17 +46,12 @@ impl RedisStore {
             self.agree(at).await?;
             answer = self.run_on(node, script, command).await;
         }
-        match answer {
-            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
-                Err(self.name_at_fault(at, failed.error).await)
-            }
-            Err(failed) => Err(failed.error),
-            Ok(value) => Reply::new(script.name, value),
-        }
+        Reply::new(script.name, self.named(at, answer).await?)
     }
 
     /// Runs a script, loading it first where the server does not have it.
-    /// NOSCRIPT means that nothing was executed.
+    /// NOSCRIPT means that nothing was executed. Should somebody flush the
+    /// scripts over and over, the text goes along.
     pub(super) async fn run_on(
         &self,
         node: &Node,
@@ -70,7 +65,11 @@ impl RedisStore {
         let mut load = cmd("SCRIPT");
         load.arg("LOAD").arg(&self.0.variant(script).text);
         node.call("loading a script", &load).await?;
-        node.call(script.name, command).await
+        let answer = node.call(script.name, command).await;
+        if code_of(&answer) != Some("NOSCRIPT") {
+            return answer;
+        }
+        node.call(script.name, &with_text(command, &self.0.variant(script).text)).await
     }
 
     /// Creates the partition's meta, but never against partition 0: a producer
@@ -86,13 +85,7 @@ impl RedisStore {
         let mut command = self.script(&scripts::INIT, [&at.meta].into_iter());
         command.arg(WIRE_VERSION).arg(at.of);
         let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
-        let value = match answer {
-            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
-                return Err(self.name_at_fault(at, failed.error).await);
-            }
-            other => other?,
-        };
-        let mut reply = Reply::new("init", value)?;
+        let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of) = (reply.int()?, reply.int()?);
         if version != u64::from(WIRE_VERSION) {
             return Err(Error::new(
@@ -117,6 +110,18 @@ impl Inner {
     fn variant<'a>(&'a self, script: &'static Script) -> &'a Script {
         self.clock.as_ref().and_then(|clocked| clocked.0.get(script.name)).unwrap_or(script)
     }
+}
+
+/// EVAL in place of EVALSHA.
+fn with_text(command: &Cmd, text: &str) -> Cmd {
+    let mut eval = cmd("EVAL");
+    eval.arg(text);
+    for arg in command.args_iter().skip(2) {
+        if let redis::Arg::Simple(arg) = arg {
+            eval.arg(arg);
+        }
+    }
+    eval
 }
 
 fn code_of(answer: &Result<Value, Failed>) -> Option<&str> {

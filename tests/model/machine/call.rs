@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use keylapse::store::{
-    AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer, ReplayReply,
-    RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
+    AckReply, Arm, ArmCode, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer,
+    ReplayReply, RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
 };
 use keylapse::{ArmingId, ErrorKind, Lane, Result, WireWhen};
 
@@ -96,6 +96,47 @@ impl Call {
             }
         })
     }
+}
+
+impl Answer {
+    pub(crate) fn claimed(&self) -> Option<&Claimed> {
+        match self {
+            Self::Claimed(claimed) => Some(claimed),
+            _ => None,
+        }
+    }
+
+    /// Whether this is what the repeat of a call may answer after `first`.
+    pub(crate) fn repeats(&self, first: &Self) -> bool {
+        match (first, self) {
+            (Self::Armed(first), Self::Armed(second)) => {
+                first.value.iter().zip(&second.value).all(|(first, second)| is_repeated(*first, *second))
+            }
+            (Self::Cancelled(first), Self::Cancelled(second)) => {
+                first.iter().zip(second).all(|(first, second)| first.code == second.code)
+            }
+            (Self::Claimed(first), Self::Claimed(second)) => {
+                let keys = |claimed: &Claimed| -> Vec<Bytes> {
+                    claimed.timers.iter().map(|timer| timer.key.clone()).collect()
+                };
+                keys(first) == keys(second)
+            }
+            (Self::Settled(_), Self::Settled(second)) => {
+                second.iter().all(|reply| *reply == SettleReply::Gone)
+            }
+            (Self::Rescheduled(first), Self::Rescheduled(second)) => first == second,
+            (Self::Renewed(first), Self::Renewed(second)) => first == second,
+            (Self::Replayed(first), Self::Replayed(second)) => first == second,
+            _ => true,
+        }
+    }
+}
+
+/// That a timer was replaced cannot be known any more; that it is armed, and
+/// for when, can.
+fn is_repeated(first: ArmReply, second: ArmReply) -> bool {
+    let code = if first.code == ArmCode::Replaced { ArmCode::Armed } else { first.code };
+    (code, first.deadline) == (second.code, second.deadline)
 }
 
 /// One whole scan.

@@ -2,9 +2,9 @@
 
 mod book;
 mod call;
+mod cast;
 mod op;
 mod player;
-mod regressions;
 mod stage;
 mod strategy;
 
@@ -28,18 +28,18 @@ fn both_stores_treat_broken_data_alike() {
     play("broken", strategy::broken_lives(), false);
 }
 
-fn play(name: &str, lives: impl Strategy<Value = Vec<op::Op>>, promises: bool) {
+fn play(name: &str, lives: impl Strategy<Value = Vec<op::Step>>, promises: bool) {
     let cases = std::env::var("KEYLAPSE_CASES").ok().and_then(|cases| cases.parse().ok());
     let config = Config {
         cases: cases.unwrap_or(CASES),
         max_shrink_iters: 3000,
-        // What is found becomes a named test in `regressions`.
+        // What is found becomes a named case of `rules`.
         failure_persistence: None,
         ..Config::default()
     };
     let stage = std::cell::RefCell::new(Stage::open(name));
-    let ran = TestRunner::new(config).run(&(strategy::letters(), lives), |(letters, ops)| {
-        stage.borrow_mut().play(letters, &ops, promises).map_err(TestCaseError::fail)
+    let ran = TestRunner::new(config).run(&(strategy::letters(), lives), |(letters, steps)| {
+        stage.borrow_mut().play(letters, &steps, promises).map_err(TestCaseError::fail)
     });
     if let Err(error) = ran {
         panic!("{error}");

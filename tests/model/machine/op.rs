@@ -2,34 +2,32 @@
 
 use keylapse::store::{Index, Scan};
 
-/// One step of a random life. Numbers that choose among what is there wrap
-/// around, so that every step means something and sequences shrink well.
+/// One step of a random life.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) op: Op,
+    /// Whether the answer is lost, so that the call is repeated.
+    pub(crate) lost: bool,
+}
+
+/// Numbers that choose among what is there wrap around, so that every step
+/// means something and sequences shrink well.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Arm {
         timers: Vec<Ahead>,
         absent: bool,
-        lost: bool,
     },
-    Cancel {
-        keys: Vec<usize>,
-        lost: bool,
-    },
+    Cancel(Vec<usize>),
     Reschedule(Ahead),
-    Claim {
-        ask: Ask,
-        lost: bool,
-    },
+    Claim(Ask),
     Ack(Vec<Pick>),
     Settle(Vec<(Pick, Ending)>),
     Renew(Vec<Pick>),
     Pass(Pass),
     Pause(bool),
     Tidy(Scan),
-    Replay {
-        letter: usize,
-        lost: bool,
-    },
+    Replay(usize),
     DropLetter(usize),
     CloseLane(u64),
     /// A late repeat of a call made this many calls ago.

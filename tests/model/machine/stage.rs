@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use keylapse::store::Letters;
 use tokio::runtime::{Builder, Runtime};
 
-use super::op::Op;
+use super::op::Step;
 use super::player::{Player, Verdict};
 use crate::rig::{Hearing, Rig};
 
@@ -29,27 +29,26 @@ impl Stage {
     }
 
     /// Plays one life to its end, and says what was wrong with it.
-    pub(crate) fn play(&mut self, letters: Letters, ops: &[Op], promises: bool) -> Verdict {
+    pub(crate) fn play(&mut self, letters: Letters, steps: &[Step], promises: bool) -> Verdict {
         let Self { runtime, memory, redis, on_redis } = self;
         runtime.block_on(async {
             memory.reset(start()).await;
             redis.reset(start()).await;
-            let mut in_memory = Hearing::open(memory).await;
             on_redis.so_far(redis).await;
-            let mut player = Player::new(memory, redis, letters, promises);
-            for (place, op) in ops.iter().enumerate() {
-                player.play(op).await.map_err(|why| format!("at step {place}, {op:?}:\n{why}"))?;
+            let mut player = Player::new(memory, redis, letters, promises).await;
+            for (place, step) in steps.iter().enumerate() {
+                player.play(step).await.map_err(|why| format!("at step {place}, {step:?}:\n{why}"))?;
             }
             player.compare().await?;
             if promises {
                 player.drain().await.map_err(|why| format!("at the end: {why}"))?;
                 player.compare().await?;
             }
-            let (memory, redis) = (in_memory.so_far(memory).await, on_redis.so_far(redis).await);
-            if memory == redis {
+            let (in_memory, on_redis) = (player.heard, on_redis.so_far(redis).await);
+            if in_memory == on_redis {
                 return Ok(());
             }
-            Err(format!("listeners were told otherwise:\n  memory {memory:?}\n  redis  {redis:?}"))
+            Err(format!("listeners were told otherwise:\n  memory {in_memory:?}\n  redis  {on_redis:?}"))
         })
     }
 }

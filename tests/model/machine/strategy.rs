@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::op::{Ahead, Ask, Broken, Ending, Op, Pass, Pick, When};
-use super::player::KEYS;
+use super::cast::KEYS;
+use super::op::{Ahead, Ask, Broken, Ending, Op, Pass, Pick, Step, When};
 
 const DAY: u64 = 86_400_000;
 
@@ -22,31 +22,36 @@ pub(crate) fn letters() -> impl Strategy<Value = Letters> {
 }
 
 /// What listeners, producers and operators do.
-pub(crate) fn lives() -> impl Strategy<Value = Vec<Op>> {
-    vec(op(), 1..60)
+pub(crate) fn lives() -> impl Strategy<Value = Vec<Step>> {
+    steps(op())
 }
 
 /// The same, with data that breaks.
-pub(crate) fn broken_lives() -> impl Strategy<Value = Vec<Op>> {
+pub(crate) fn broken_lives() -> impl Strategy<Value = Vec<Step>> {
     let breaks = (0..KEYS.len(), broken()).prop_map(|(key, how)| Op::Break { key, how });
-    vec(prop_oneof![7 => op(), 1 => breaks], 1..60)
+    steps(prop_oneof![7 => op(), 1 => breaks])
+}
+
+fn steps(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Step>> {
+    let step = (op, prop::bool::weighted(0.15)).prop_map(|(op, lost)| Step { op, lost });
+    vec(step, 1..60)
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let scans = select(vec![Scan::Records, Scan::States, Scan::Next, Scan::Lanes]);
     prop_oneof![
-        6 => (batch(ahead()), prop::bool::weighted(0.2), lost())
-            .prop_map(|(timers, absent, lost)| Op::Arm { timers, absent, lost }),
-        2 => (batch(0..KEYS.len()), lost()).prop_map(|(keys, lost)| Op::Cancel { keys, lost }),
+        6 => (batch(ahead()), prop::bool::weighted(0.2))
+            .prop_map(|(timers, absent)| Op::Arm { timers, absent }),
+        2 => batch(0..KEYS.len()).prop_map(Op::Cancel),
         1 => ahead().prop_map(Op::Reschedule),
-        10 => (ask(), lost()).prop_map(|(ask, lost)| Op::Claim { ask, lost }),
+        10 => ask().prop_map(Op::Claim),
         3 => batch(pick()).prop_map(Op::Ack),
         5 => batch((pick(), ending())).prop_map(Op::Settle),
         2 => batch(pick()).prop_map(Op::Renew),
         10 => pass().prop_map(Op::Pass),
         1 => any::<bool>().prop_map(Op::Pause),
         1 => scans.prop_map(Op::Tidy),
-        1 => (0..4_usize, lost()).prop_map(|(letter, lost)| Op::Replay { letter, lost }),
+        1 => (0..4_usize).prop_map(Op::Replay),
         1 => (0..4_usize).prop_map(Op::DropLetter),
         1 => (0..3_u64).prop_map(Op::CloseLane),
         3 => (0..12_usize).prop_map(Op::Echo),
@@ -55,10 +60,6 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn batch<S: Strategy>(one: S) -> impl Strategy<Value = Vec<S::Value>> {
     vec(one, 1..4)
-}
-
-fn lost() -> impl Strategy<Value = bool> {
-    prop::bool::weighted(0.15)
 }
 
 fn ahead() -> impl Strategy<Value = Ahead> {
@@ -89,7 +90,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             lane,
             limit,
             bytes,
-            lookahead_ms,
+            // Nobody looks further ahead than a claim holds.
+            lookahead_ms: lookahead_ms.min(lease_ms),
             lease_ms,
         },
     )

@@ -4,7 +4,6 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use keylapse::Result;
 use keylapse::store::keys::Partition;
 use keylapse::store::{Clock, MemoryStore, Scan};
 use keylapse_support::Server;
@@ -72,13 +71,12 @@ impl Rig {
     }
 
     /// Loses the index entry of a timer.
-    pub(crate) async fn unindex(&self, key: &[u8]) -> Result<()> {
+    pub(crate) async fn unindex(&self, key: &[u8]) {
         if let Hands::Memory { store, .. } = &self.hands {
-            return store.unindex(&self.at, key);
+            return store.unindex(&self.at, key).expect("the partition agrees");
         }
         self.hands.ask::<()>(cmd("ZREM").arg(&self.at.due).arg(key)).await;
         self.hands.ask::<()>(cmd("ZREM").arg(&self.at.solo).arg(key)).await;
-        Ok(())
     }
 
     /// Puts somebody else's value where a trigger key might go.

@@ -2,7 +2,7 @@
 
 use keylapse::Reason;
 use keylapse::store::record::{Letter, State};
-use keylapse::store::{End, Scan, SettleReply};
+use keylapse::store::{Claim, End, Scan, SettleReply};
 
 use crate::rig::{LETTERS, Rig, ms};
 
@@ -15,6 +15,7 @@ on_both_stores! {
     an_index_entry_without_a_record_is_removed,
     broken_records_do_not_stop_the_healthy_behind_them,
     a_record_cut_short_while_it_runs_can_still_be_released,
+    a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim,
 }
 
 async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
@@ -101,4 +102,17 @@ async fn a_record_cut_short_while_it_runs_can_still_be_released(rig: &mut Rig) {
     let state = rig.look("a").await.and_then(|look| look.state).expect("it waits");
     assert!(!State::decode(state).expect("it can be read").claimed);
     assert_eq!(rig.claim_with(|call| call.letters = LETTERS).await.claimed.buried, 1);
+}
+
+async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.arm_in("b", 0).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    let cut = &State::first(taken.call.token).encode()[..14];
+    rig.put_raw(Scan::States, b"a", Some(cut)).await;
+    let again = rig.claim_as(Claim { repeat: true, ..taken.call }).await;
+    assert_eq!(again.keys(), ["a", "b"]);
+    rig.lose_leases().await;
+    assert_eq!(rig.claim().await.claimed.buried, 1);
 }

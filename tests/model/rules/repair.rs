@@ -1,7 +1,7 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
 use keylapse::store::record::State;
-use keylapse::store::{ArmCode, Held, Scan, Tidy};
+use keylapse::store::{ArmCode, End, Held, Scan, Tidy};
 use keylapse::{Token, WireWhen};
 
 use crate::rig::{LEASE, Rig, ms, retry};
@@ -11,6 +11,8 @@ on_both_stores! {
     a_retry_without_an_index_entry_comes_back_at_its_own_deadline,
     a_held_record_without_an_index_entry_gets_a_lease,
     a_suspect_without_an_index_entry_stays_one,
+    a_lease_without_an_end_in_sight_is_cut_short,
+    a_broken_record_without_an_index_entry_is_due_now,
     a_state_without_a_record_is_removed,
     a_kept_arming_without_a_timer_takes_its_place,
     a_state_left_behind_does_not_speak_for_a_kept_arming,
@@ -32,13 +34,9 @@ async fn tidy(rig: &Rig, what: Scan) -> u64 {
     }
 }
 
-async fn lose_index_entry(rig: &Rig, key: &str) {
-    rig.unindex(key.as_bytes()).await.expect("it can be lost");
-}
-
 async fn a_waiting_record_without_an_index_entry_comes_back_at_its_deadline(rig: &mut Rig) {
     let (_, reply) = rig.arm_in("a", 10).await;
-    lose_index_entry(rig, "a").await;
+    rig.unindex(b"a").await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it waits").score, Some(reply.deadline));
 }
@@ -46,14 +44,14 @@ async fn a_waiting_record_without_an_index_entry_comes_back_at_its_deadline(rig:
 async fn a_retry_without_an_index_entry_comes_back_at_its_own_deadline(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.end(&held, retry(500)).await;
-    lose_index_entry(rig, "a").await;
+    rig.unindex(b"a").await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it waits").score, Some(rig.ceil() + 500));
 }
 
 async fn a_held_record_without_an_index_entry_gets_a_lease(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    lose_index_entry(rig, "a").await;
+    rig.unindex(b"a").await;
     rig.pass(ms(7)).await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
@@ -62,9 +60,27 @@ async fn a_held_record_without_an_index_entry_gets_a_lease(rig: &mut Rig) {
 
 async fn a_suspect_without_an_index_entry_stays_one(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    lose_index_entry(rig, "a").await;
+    rig.unindex(b"a").await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert!(rig.look("a").await.expect("it waits").suspect);
+}
+
+async fn a_lease_without_an_end_in_sight_is_cut_short(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    rig.claim_with(|call| call.lease_ms = 1 << 45).await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
+}
+
+async fn a_broken_record_without_an_index_entry_is_due_now(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.put_raw(Scan::Records, b"a", Some(b"")).await;
+    rig.end(&held, End::Release).await;
+    rig.unindex(b"a").await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it waits").score, Some(rig.now()));
+    assert_eq!(rig.claim().await.claimed.buried, 1);
 }
 
 async fn a_state_without_a_record_is_removed(rig: &mut Rig) {
@@ -112,7 +128,7 @@ async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
 
 async fn arming_over_a_lost_index_entry_starts_afresh(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    lose_index_entry(rig, "a").await;
+    rig.unindex(b"a").await;
     let (timer, reply) = rig.arm_in("a", 0).await;
     assert_eq!(reply.code, ArmCode::Armed);
     let nobody = Held { token: Token::from_bytes(&[0; 8]).expect("it has 8 bytes"), ..held.clone() };

@@ -8,3 +8,4 @@ mod payloads;
 mod records;
 mod scene;
 mod settings;
+mod wrong_types;

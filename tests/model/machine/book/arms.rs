@@ -2,61 +2,55 @@
 
 use bytes::Bytes;
 use keylapse::store::{
-    ArmCode, ArmReply, Cancel, CancelCode, CancelReply, NewTimer, ReplayReply, RescheduleReply,
+    ArmCode, ArmReply, Cancel, CancelCode, CancelReply, Held, NewTimer, ReplayReply, RescheduleReply,
 };
 use keylapse::{ArmingId, ErrorKind, MAX_DEADLINE_MS, WireWhen};
 
-use super::{Book, Life, MEMORY, promise};
+use super::{Book, Holder, Life, MEMORY, Slot, promise};
 use crate::machine::call::Call;
 use crate::machine::player::Verdict;
 
+const SUPERSEDED: ArmReply = ArmReply { code: ArmCode::Superseded, deadline: 0 };
+const EXISTS: ArmReply = ArmReply { code: ArmCode::Exists, deadline: 0 };
+
 impl Book {
     pub(super) fn arm(&mut self, timer: &NewTimer, absent: bool, repeat: bool, reply: ArmReply) -> Verdict {
-        let promised = (timer.arming, self.moment.deadline(timer.when));
-        let just_withdrawn = self.was_just_withdrawn(timer.arming);
-        let once_withdrawn = self.withdrawn.contains_key(&timer.arming);
+        let remembered = match reply.code {
+            ArmCode::Superseded => self.withdrawn.contains_key(&timer.arming),
+            _ => self.was_just_withdrawn(timer.arming),
+        };
         let slot = self.slot(&timer.key);
-        match (reply.code, &mut slot.life) {
-            (ArmCode::Armed, Some(life)) => {
-                promise!(life.arming == timer.arming, "P1: armed as if there was no timer");
-                promise!(life.deadline == reply.deadline, "P2: not the deadline of this arming");
-                return Ok(());
-            }
-            (ArmCode::Armed, none) => {
-                promise!(!(repeat && just_withdrawn), "P7: what was withdrawn or followed came back");
-                *none = Some(Life::new(promised, 0));
-            }
-            (ArmCode::Replaced, Some(life)) => {
-                promise!(!absent && !life.runs(), "P1: a running or protected timer was replaced");
-                let ended = std::mem::replace(life, Life::new(promised, life.lost));
-                let kept = slot.next.take();
-                self.withdraw(ended.arming);
-                // The latest arming stands, whatever was kept before it.
-                kept.into_iter().for_each(|(arming, _)| self.withdraw(arming));
-            }
-            (ArmCode::AfterRunning, Some(life)) => {
-                if let Some((_, deadline)) = slot.next.filter(|(arming, _)| *arming == timer.arming) {
-                    promise!(deadline == reply.deadline, "P2: not the deadline of this arming");
-                    return Ok(());
-                }
-                promise!(life.runs(), "it is kept behind nothing that runs");
-                promise!(!absent, "a timer that was to be left alone was followed");
-                if let Some((ended, _)) = slot.next.replace(promised) {
-                    self.withdraw(ended);
-                }
-            }
-            (ArmCode::Exists, Some(_)) => {
-                promise!(absent, "it was not asked whether there is one");
-                return Ok(());
-            }
-            (ArmCode::Superseded, _) => {
-                promise!(repeat && once_withdrawn, "P1: an arming was not made");
-                return Ok(());
-            }
-            (code, None) => return Err(format!("P1: {code:?}, but there is no timer")),
-        }
-        promise!(reply.deadline == promised.1, "P2: not the deadline that was asked for: {promised:?}");
+        let expected = match slot.deadline_of(timer.arming) {
+            Some(known) => known,
+            None if repeat && remembered => SUPERSEDED,
+            None if absent && slot.life.is_some() => EXISTS,
+            None => self.install(timer),
+        };
+        promise!(reply == expected, "P1: {expected:?} was promised to {timer:?}");
         Ok(())
+    }
+
+    fn install(&mut self, timer: &NewTimer) -> ArmReply {
+        let deadline = self.moment.deadline(timer.when);
+        let slot = self.slot(&timer.key);
+        // The latest arming stands, whatever was kept before it.
+        let kept = slot.next.take().map(|(arming, _)| arming);
+        let (code, replaced) = match &mut slot.life {
+            Some(life) if life.runs() => {
+                slot.next = Some((timer.arming, deadline));
+                (ArmCode::AfterRunning, None)
+            }
+            Some(life) => {
+                let earlier = std::mem::replace(life, Life::new((timer.arming, deadline), life.lost));
+                (ArmCode::Replaced, Some(earlier.arming))
+            }
+            none => {
+                *none = Some(Life::new((timer.arming, deadline), 0));
+                (ArmCode::Armed, None)
+            }
+        };
+        kept.into_iter().chain(replaced).for_each(|ended| self.withdraw(ended));
+        ArmReply { code, deadline }
     }
 
     pub(super) fn cancel(&mut self, cancel: &Cancel, repeat: bool, reply: CancelReply) -> Verdict {
@@ -74,7 +68,11 @@ impl Book {
             return Ok(());
         };
         let kept = slot.next.take();
-        let code = if life.runs() { CancelCode::InFlight } else { CancelCode::Cancelled };
+        let running = life.holder.filter(|holder| !holder.found_lost);
+        let code = if running.is_some() { CancelCode::InFlight } else { CancelCode::Cancelled };
+        if let Some(Holder { token, .. }) = running {
+            self.fenced.push(Held { key: cancel.key.clone(), token });
+        }
         promise!(reply == CancelReply { code, arming: Some(life.arming) }, "P7: {code:?} {:?}", life.arming);
         self.withdraw(life.arming);
         if let Some((arming, _)) = kept {
@@ -124,5 +122,15 @@ impl Book {
         };
         promise!(rightly && kind == ErrorKind::Invalid, "a call was refused");
         Ok(())
+    }
+}
+
+impl Slot {
+    /// What an arm call says of an arming that it finds here.
+    fn deadline_of(&self, arming: ArmingId) -> Option<ArmReply> {
+        let life = self.life.filter(|life| life.arming == arming).map(|life| (ArmCode::Armed, life.deadline));
+        let kept = self.next.filter(|(kept, _)| *kept == arming);
+        let found = life.or(kept.map(|(_, deadline)| (ArmCode::AfterRunning, deadline)));
+        found.map(|(code, deadline)| ArmReply { code, deadline })
     }
 }

@@ -5,7 +5,8 @@ use keylapse::store::record::{Record, State};
 use keylapse::store::{Claim, Claimed, ClaimedTimer, Held, Index, Look, POISON_AT, SUSPECT_AT};
 
 use super::{Book, Holder, promise};
-use crate::machine::player::{KEYS, Verdict};
+use crate::machine::cast::KEYS;
+use crate::machine::player::Verdict;
 use crate::rig::LEASE;
 
 impl Book {

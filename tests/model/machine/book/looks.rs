@@ -2,24 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use keylapse::store::record::{Record, State};
 use keylapse::store::{Look, SUSPECT_AT};
 
 use super::{Book, Life, Slot, promise};
-use crate::machine::player::{KEYS, Verdict};
+use crate::machine::cast::KEYS;
+use crate::machine::player::{Sight, Verdict};
 
 impl Book {
-    pub(crate) fn agrees(&self, looks: &[Option<Look>]) -> Verdict {
-        KEYS.iter().zip(looks).try_for_each(|(key, look)| {
+    pub(crate) fn agrees(&mut self, sight: &Sight) -> Verdict {
+        for (key, look) in KEYS.iter().zip(&sight.looks) {
             let slot = &self.keys[*key];
-            slot.agrees(look.as_ref()).map_err(|why| format!("{why}\n  {slot:?}\n  {look:?}"))
-        })
+            slot.agrees(look.as_ref()).map_err(|why| format!("{why}\n  {slot:?}\n  {look:?}"))?;
+        }
+        self.letters_are(sight)
     }
 
     /// Takes note of the letters there are; those that have gone were trimmed.
-    pub(crate) fn letters_are(&mut self, listed: impl Iterator<Item = Bytes>, trimmed: u64) -> Verdict {
-        let listed: BTreeSet<Bytes> = listed.collect();
+    fn letters_are(&mut self, sight: &Sight) -> Verdict {
+        let listed = BTreeSet::from_iter(sight.letters.iter().map(|letter| letter.id.clone()));
+        let trimmed = sight.trimmed;
         promise!(listed.is_subset(&self.letters), "a letter came from nowhere: {listed:?}");
         let gone = (self.letters.len() - listed.len()) as u64;
         promise!(self.trimmed + gone == trimmed, "P1: {gone} letters are missing, {trimmed} were trimmed");

@@ -8,21 +8,26 @@
 //! - P2 nothing is claimed before its deadline, less the lookahead;
 //! - P4 one token lives at a time, and a stale one changes nothing;
 //! - P6 four lost leases end a timer, and the last two run alone;
-//! - P7 nothing runs or comes back after its cancel.
+//! - P7 nothing runs or comes back after its cancel, and the latest arming
+//!   stands;
+//! - whoever sleeps until the head that it knows of is woken for an earlier one.
 
 mod arms;
 mod claims;
 mod ends;
 mod looks;
+mod sleeper;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use keylapse::store::{CancelCode, Letters, Look, Scan};
+use keylapse::store::{CancelCode, Held, Letters, Scan};
 use keylapse::{ArmingId, CancelId, Token, WireWhen};
 
+use self::sleeper::Sleeper;
 use super::call::{Answer, Call};
-use super::player::{KEYS, Verdict};
+use super::cast::KEYS;
+use super::player::{Sight, Verdict};
 
 /// For how long a repeat is recognised, in ms.
 const MEMORY: u64 = 600_000;
@@ -64,6 +69,9 @@ pub(crate) struct Book {
     letters: BTreeSet<Bytes>,
     trimmed: u64,
     paused: bool,
+    /// Claims that were fenced by the last call.
+    fenced: Vec<Held>,
+    sleeper: Sleeper,
 }
 
 #[derive(Debug, Default)]
@@ -124,18 +132,15 @@ impl Book {
             letters: BTreeSet::new(),
             trimmed: 0,
             paused: false,
+            fenced: Vec::new(),
+            sleeper: Sleeper::default(),
         }
     }
 
     /// Judges an answer, and keeps in mind what it means.
-    pub(crate) fn note(
-        &mut self,
-        moment: Moment,
-        call: &Call,
-        answer: &Answer,
-        looks: &[Option<Look>],
-    ) -> Verdict {
+    pub(crate) fn note(&mut self, moment: Moment, call: &Call, answer: &Answer, sight: &Sight) -> Verdict {
         self.moment = moment;
+        self.fenced.clear();
         match (call, answer) {
             (Call::Arm { timers, only_if_absent, repeat }, Answer::Armed(replies)) => {
                 promise!(replies.value.len() == timers.len(), "not an answer for each timer");
@@ -148,7 +153,7 @@ impl Book {
                 pairs.try_for_each(|(cancel, reply)| self.cancel(cancel, *repeat, *reply))
             }
             (Call::Reschedule(key, when), Answer::Rescheduled(reply)) => self.reschedule(key, *when, *reply),
-            (Call::Claim(call), Answer::Claimed(claimed)) => self.claim(call, claimed, looks),
+            (Call::Claim(call), Answer::Claimed(claimed)) => self.claim(call, claimed, &sight.looks),
             (Call::Ack(held), Answer::Acked(reply)) => self.ack(held, reply),
             (Call::Settle(ends), Answer::Settled(replies)) => {
                 promise!(replies.len() == ends.len(), "not an answer for each end");

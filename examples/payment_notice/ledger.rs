@@ -1,0 +1,195 @@
+//! What was promised and what happened, written down by those who saw it, and judged afterwards.
+//!
+//! Times are the server's, read on a connection of our own. Nothing that the library says about
+//! itself is taken for granted, except what it promises: the receipt of an arm.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use keylapse::{ArmingId, Lapse, Source};
+
+use crate::merchants::{Merchant, Notice};
+
+/// The stories of all armings.
+#[derive(Default)]
+pub(crate) struct Ledger(Mutex<HashMap<ArmingId, Story>>);
+
+/// What is known of one arming. A handler may start before the producer has its receipt, so either
+/// may come first.
+#[derive(Default)]
+pub(crate) struct Story {
+    /// The trade, once the arming was acknowledged.
+    trade: Option<u64>,
+    bounds: Vec<Bound>,
+    withdrawn: Option<Withdrawn>,
+    runs: Vec<Run>,
+    handled: bool,
+}
+
+/// What starts after `since` must not start before `until`, unless a later bound says otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) since: SystemTime,
+    pub(crate) until: SystemTime,
+}
+
+/// An arming that the producer took back.
+#[derive(Clone, Copy)]
+pub(crate) struct Withdrawn {
+    pub(crate) by: By,
+    /// From when on no attempt may start; none if one was running.
+    pub(crate) since: Option<SystemTime>,
+}
+
+/// What withdrew an arming.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Cancel,
+    Rearm,
+}
+
+/// One start of the handler.
+struct Run {
+    id: String,
+    attempt: u32,
+    /// By the server's clock, asked by the handler when it had started: if even this is before the
+    /// deadline, the start was.
+    at: SystemTime,
+    deadline: SystemTime,
+    source: Source,
+    recovered: bool,
+}
+
+impl Ledger {
+    /// The server has acknowledged an arming.
+    pub(crate) fn armed(&self, id: ArmingId, trade: u64, not_before: SystemTime) {
+        let mut stories = self.lock();
+        let story = stories.entry(id).or_default();
+        story.trade = Some(trade);
+        story.bounds.push(Bound { since: SystemTime::UNIX_EPOCH, until: not_before });
+    }
+
+    /// An arming was moved to another time.
+    pub(crate) fn rescheduled(&self, id: ArmingId, bound: Bound) {
+        self.lock().entry(id).or_default().bounds.push(bound);
+    }
+
+    /// An arming was taken back.
+    pub(crate) fn withdrawn(&self, id: ArmingId, withdrawn: Withdrawn) {
+        self.lock().entry(id).or_default().withdrawn = Some(withdrawn);
+    }
+
+    /// A handler has started.
+    pub(crate) fn started(&self, lapse: &Lapse<Notice>, at: SystemTime) {
+        let run = Run {
+            id: lapse.id(),
+            attempt: lapse.attempt(),
+            at,
+            deadline: lapse.deadline(),
+            source: lapse.source(),
+            recovered: lapse.is_recovered(),
+        };
+        self.lock().entry(lapse.arming()).or_default().runs.push(run);
+    }
+
+    /// The merchant took the notice.
+    pub(crate) fn handled(&self, id: ArmingId) {
+        self.lock().entry(id).or_default().handled = true;
+    }
+
+    /// Adds up the armings for these merchants, given those that are dead letters.
+    pub(crate) fn tally(&self, of: impl Fn(Merchant) -> bool, dead: &HashSet<ArmingId>) -> Tally {
+        let mut tally = Tally::default();
+        for (id, story) in self.lock().iter() {
+            if story.trade.is_some_and(|trade| of(Merchant::of(trade))) {
+                tally.add(story, dead.contains(id));
+            }
+        }
+        tally
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ArmingId, Story>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sums over armings.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Acknowledged and not withdrawn: `handled + dead + open`.
+    pub(crate) armed: usize,
+    pub(crate) handled: usize,
+    pub(crate) dead: usize,
+    /// Neither handled nor dead. At the end these are the lost.
+    pub(crate) open: usize,
+    pub(crate) cancelled: usize,
+    pub(crate) rearmed: usize,
+    /// Attempts after the first.
+    pub(crate) retried: usize,
+    /// Attempts that no timer and no hint brought, but a sweep of the index.
+    pub(crate) swept: usize,
+    pub(crate) duplicates: usize,
+    pub(crate) early: usize,
+    /// Attempts that started although their arming was withdrawn.
+    pub(crate) stale: usize,
+    /// What brought each attempt, and how late it was.
+    pub(crate) starts: Vec<(Source, Duration)>,
+    /// What should not have happened, in words.
+    pub(crate) complaints: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, story: &Story, is_dead: bool) {
+        match story.withdrawn {
+            _ if story.handled => self.handled += 1,
+            _ if is_dead => self.dead += 1,
+            Some(Withdrawn { by: By::Cancel, .. }) => self.cancelled += 1,
+            Some(Withdrawn { by: By::Rearm, .. }) => self.rearmed += 1,
+            None => {
+                self.open += 1;
+                // The worst goes first.
+                let lost = format!("trade {}: neither taken nor dead", story.trade.unwrap_or_default());
+                self.complaints.insert(0, lost);
+            }
+        }
+        self.armed = self.handled + self.dead + self.open;
+        for (place, run) in story.runs.iter().enumerate() {
+            self.retried += usize::from(run.attempt > 1);
+            self.swept += usize::from(run.source == Source::Sweep);
+            self.starts.push((run.source, run.at.duration_since(run.deadline).unwrap_or_default()));
+            self.check(story, place, run);
+        }
+    }
+
+    fn check(&mut self, story: &Story, place: usize, run: &Run) {
+        let mut complain = |what: &str| {
+            let trade = story.trade.unwrap_or_default();
+            self.complaints.push(format!("trade {trade}, attempt {} ({}): {what}", run.attempt, run.id));
+        };
+        if story.runs[..place].iter().any(|other| other.id == run.id) {
+            self.duplicates += 1;
+            complain(if run.recovered { "ran again, as its lease was lost" } else { "ran twice" });
+        }
+        if let Some(by) = story.early_by(run) {
+            self.early += 1;
+            complain(&format!("started {by:?} early"));
+        }
+        if story.withdrawn.and_then(|withdrawn| withdrawn.since).is_some_and(|since| run.at > since) {
+            self.stale += 1;
+            complain("started after it was withdrawn");
+        }
+    }
+}
+
+impl Story {
+    /// By how much a run came before the latest of all times that it had to wait for.
+    fn early_by(&self, run: &Run) -> Option<Duration> {
+        let bound = self.bounds.iter().rfind(|bound| run.at > bound.since);
+        let before = self.runs.iter().filter(|before| before.attempt + 1 == run.attempt);
+        let retries = before.map(|before| before.at + crate::ladder().delay(before.attempt));
+        let bounds = bound.map(|bound| bound.until).into_iter();
+        let allowed = bounds.chain(retries).chain([run.deadline]).max()?;
+        allowed.duration_since(run.at).ok().filter(|by| !by.is_zero())
+    }
+}

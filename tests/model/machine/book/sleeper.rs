@@ -1,0 +1,54 @@
+//! A listener that sleeps until the head it knows of.
+
+use keylapse::store::{Heads, Held, Hint};
+
+use super::{Book, promise};
+use crate::machine::player::{Sight, Verdict};
+
+/// It makes no claims of its own, hears what everybody hears, and looks when
+/// its time has come.
+#[derive(Debug, Default)]
+pub(super) struct Sleeper {
+    until: Option<u64>,
+    heads: Heads,
+}
+
+impl Book {
+    /// Judges what was told after a call.
+    pub(crate) fn hears(&mut self, hints: &[Hint], sight: &Sight) -> Verdict {
+        let mut fences = Vec::<&Held>::new();
+        for hint in hints {
+            match hint {
+                Hint::Wake { at, .. } => self.sleeper.wake(*at),
+                Hint::Fence { held, .. } => fences.push(held),
+                other => return Err(format!("nobody expects {other:?}")),
+            }
+        }
+        promise!(fences.iter().copied().eq(&self.fenced), "P7: {:?} were fenced", self.fenced);
+        self.sleeper.sleeps_well(self.moment.now, sight.heads)
+    }
+}
+
+impl Sleeper {
+    fn wake(&mut self, at: u64) {
+        self.until = Some(self.until.map_or(at, |until| until.min(at)));
+    }
+
+    fn is_up_for(&self, head: Option<u64>) -> bool {
+        head.is_none_or(|head| self.until.is_some_and(|until| until <= head))
+    }
+
+    fn sleeps_well(&mut self, now: u64, heads: Heads) -> Verdict {
+        if self.until.is_some_and(|until| until <= now) {
+            self.until = heads.due.into_iter().chain(heads.solo).min();
+        }
+        promise!(self.is_up_for(heads.due), "P3: {:?} is slept through: {self:?}", heads.due);
+        // A claim that finds a suspect runs it itself; nobody else is woken.
+        if heads.solo == Some(now) && heads.solo != self.heads.solo {
+            self.wake(now);
+        }
+        promise!(self.is_up_for(heads.solo), "P3: {:?} is slept through: {self:?}", heads.solo);
+        self.heads = heads;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! From a step to a call: fills in keys, times, ids and tokens.
+
+use bytes::Bytes;
+use keylapse::store::record::State;
+use keylapse::store::{Cancel, Claim, Claimed, End, Held, Letters, NewTimer, Settle};
+use keylapse::{Reason, WireWhen};
+
+use super::call::Call;
+use super::op::{Ahead, Ask, Ending, Op, Pick, When};
+use crate::rig::Ids;
+
+/// Few, so that things happen to the same ones; ordinary ones and others.
+pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];
+
+/// Those who make the calls, and what they remember.
+pub(crate) struct Cast {
+    letters: Letters,
+    ids: Ids,
+    /// Everything that was ever claimed, and its attempt.
+    taken: Vec<(Held, u32)>,
+    calls: Vec<Call>,
+}
+
+/// What a step may refer to.
+pub(crate) struct Scene {
+    pub(crate) now: u64,
+    pub(crate) letters: Vec<Bytes>,
+}
+
+impl Cast {
+    pub(crate) fn new(letters: Letters) -> Self {
+        Self { letters, ids: Ids::default(), taken: Vec::new(), calls: Vec::new() }
+    }
+
+    /// Fills in what a step leaves open; none if there is nothing to do it to.
+    pub(crate) fn call(&mut self, op: &Op, scene: &Scene) -> Option<Call> {
+        Some(match op {
+            Op::Arm { timers, absent } => {
+                Call::Arm { timers: self.timers(timers, scene), only_if_absent: *absent, repeat: false }
+            }
+            Op::Cancel(keys) => Call::Cancel { timers: self.cancels(keys), repeat: false },
+            Op::Reschedule(ahead) => {
+                Call::Reschedule(Bytes::from_static(KEYS[ahead.key]), scene.when(ahead.when))
+            }
+            Op::Claim(ask) => Call::Claim(self.claim(ask)),
+            Op::Ack(picks) => Call::Ack(self.held(picks)?),
+            Op::Settle(ends) => Call::Settle(self.ends(ends)?),
+            Op::Renew(picks) => Call::Renew(self.held(picks)?),
+            Op::Pause(on) => Call::Pause(on.then_some("maintenance")),
+            Op::Tidy(what) => Call::Tidy(*what),
+            Op::Replay(letter) => Call::Replay(scene.letter(*letter)?, self.ids.arming()),
+            Op::DropLetter(letter) => Call::DropLetter(scene.letter(*letter)?),
+            Op::CloseLane(lane) => Call::CloseLane(Ids::lane(*lane)),
+            Op::Echo(ago) => self.echo(*ago)?,
+            Op::Pass(_) | Op::Break { .. } => return None,
+        })
+    }
+
+    /// Remembers a call, and what it took.
+    pub(crate) fn remember(&mut self, call: Call, claimed: Option<&Claimed>) {
+        if let (Call::Claim(Claim { token, .. }), Some(claimed)) = (&call, claimed) {
+            for timer in &claimed.timers {
+                let state = timer.state.clone().and_then(|state| State::decode(state).ok());
+                let held = Held { key: timer.key.clone(), token: *token };
+                self.taken.push((held, state.map_or(1, |state| state.attempt)));
+            }
+        }
+        self.calls.push(call);
+    }
+
+    /// No key twice in a call.
+    fn timers(&mut self, ahead: &[Ahead], scene: &Scene) -> Vec<NewTimer> {
+        let mut timers: Vec<NewTimer> = Vec::new();
+        for one in ahead {
+            let key = Bytes::from_static(KEYS[one.key]);
+            if timers.iter().all(|timer| timer.key != key) {
+                let payload = Bytes::from(vec![b'.'; one.payload]);
+                let arming = self.ids.arming();
+                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload });
+            }
+        }
+        timers
+    }
+
+    fn cancels(&mut self, keys: &[usize]) -> Vec<Cancel> {
+        let cancel = |key: &usize| Cancel { key: Bytes::from_static(KEYS[*key]), id: self.ids.cancel() };
+        keys.iter().map(cancel).collect()
+    }
+
+    pub(crate) fn claim(&mut self, ask: &Ask) -> Claim {
+        Claim {
+            index: ask.index,
+            lane: Ids::lane(ask.lane),
+            token: self.ids.token(),
+            repeat: false,
+            limit: ask.limit,
+            bytes: ask.bytes,
+            lookahead_ms: ask.lookahead_ms,
+            lease_ms: ask.lease_ms,
+            letters: self.letters,
+        }
+    }
+
+    fn picked(&self, pick: Pick) -> Option<&(Held, u32)> {
+        let last = self.taken.len().checked_sub(1)?;
+        self.taken.get(last - pick % self.taken.len())
+    }
+
+    fn held(&self, picks: &[Pick]) -> Option<Vec<Held>> {
+        picks.iter().map(|pick| Some(self.picked(*pick)?.0.clone())).collect()
+    }
+
+    fn ends(&mut self, ends: &[(Pick, Ending)]) -> Option<Vec<Settle>> {
+        let mut settles = Vec::with_capacity(ends.len());
+        for (pick, ending) in ends {
+            let (held, attempt) = self.picked(*pick)?.clone();
+            settles.push(Settle { held, end: self.end(*ending, attempt) });
+        }
+        Some(settles)
+    }
+
+    fn end(&mut self, ending: Ending, attempt: u32) -> End {
+        let history = Bytes::from(format!("[{attempt}]"));
+        match ending {
+            Ending::Retry(delay) => End::Retry { delay, attempt: attempt + 1, snoozes: 0, history },
+            Ending::Snooze(delay) => End::Snooze { delay, attempt, snoozes: 1, history },
+            Ending::Again(delay) => End::Again { delay, arming: self.ids.arming() },
+            Ending::Dead => End::Dead { reason: Reason::Exhausted, history },
+            Ending::Release => End::Release,
+        }
+    }
+
+    fn echo(&self, ago: usize) -> Option<Call> {
+        let place = self.calls.len().checked_sub(1 + ago)?;
+        let call = &self.calls[place];
+        let is_past = self.calls[place + 1..].iter().any(|later| call.is_past_after(later));
+        (!is_past).then(|| call.repeated())
+    }
+}
+
+impl Scene {
+    fn when(&self, when: When) -> WireWhen {
+        match when {
+            When::In(ms) => WireWhen::In(ms),
+            When::At(offset) => WireWhen::At(self.now.saturating_add_signed(offset)),
+        }
+    }
+
+    fn letter(&self, place: usize) -> Option<Bytes> {
+        self.letters.get(place % self.letters.len().max(1)).cloned()
+    }
+}

@@ -1,1 +1,0 @@
-//! Lives that once went wrong.
