@@ -102,3 +102,8 @@ pub use store::Reached;
 pub use store::record::{Failed, Reason};
 pub use time::{MAX_DEADLINE_MS, MAX_DELAY, ServerTime, When, WireWhen};
 pub use topic::{MAX_KEY, MAX_PAYLOAD, MIN_LEASE, Topic};
+
+/// The README's program is compiled with the examples of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
