@@ -139,7 +139,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_insists_waits_for_an_operator_too_but_not_for_the_impossible() {
-        let refusals = [ErrorKind::ReadOnly, ErrorKind::OutOfMemory, ErrorKind::Permission, ErrorKind::WrongType];
+        let refusals =
+            [ErrorKind::ReadOnly, ErrorKind::OutOfMemory, ErrorKind::Permission, ErrorKind::WrongType];
         let (mut seen, mut heard) = (Vec::new(), 0);
         let answer = insist(
             PATIENCE,

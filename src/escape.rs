@@ -31,6 +31,19 @@ pub(crate) fn cut(text: &str, limit: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
+/// What a server says, as one line of at most `limit` bytes or so: it can quote
+/// what others have written there.
+pub(crate) fn plain(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    for c in cut(text, limit).chars() {
+        match c {
+            '\\' | '\'' | '"' => line.push(c),
+            _ => line.extend(c.escape_debug()),
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +57,12 @@ mod tests {
     #[test]
     fn long_keys_are_cut_and_say_so() {
         assert!(Escaped(&[b'x'; 70_000]).to_string().ends_with("\"… and 69872 bytes"));
+    }
+
+    #[test]
+    fn what_a_server_says_is_one_line_that_no_terminal_obeys() {
+        assert_eq!(plain("it's \"ä\"\n\x1b[31m\u{202e}", 100), "it's \"ä\"\\n\\u{1b}[31m\\u{202e}");
+        assert_eq!(plain("abc", 2), "ab");
     }
 
     #[test]

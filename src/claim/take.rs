@@ -152,7 +152,7 @@ impl Taken {
                     jobs.push((reading.when(job.deadline()), job));
                 }
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
-                    put_back(desk, held)
+                    put_back(desk, held);
                 }
                 _ => bury(desk, held),
             }

@@ -22,7 +22,7 @@ for i = 1, count do
   if state and sub(state, 3, 10) == ARGV[3 + 2 * i] then
     done[#done + 1] = asked[i]
     places[#places + 1] = i
-    if (byte(state, 15) or 0) >= SUSPECT then redis.call('ZREM', solo, asked[i]) end
+    if (byte(state, 15) or SUSPECT) >= SUSPECT then redis.call('ZREM', solo, asked[i]) end
   else
     gone[#gone + 1] = i
   end

@@ -6,25 +6,31 @@
 use redis::RedisError;
 
 use crate::error::{Error, ErrorKind};
+use crate::escape::plain;
 
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     if let Some(code) = error.code() {
         let (kind, advice) = by_code(code, error);
-        let detail = error.detail().unwrap_or_default();
-        return Error::new(kind, format!("{doing}: {code} {}{advice}", crate::escape::cut(detail, 200)));
+        let (code, detail) = (plain(code, 40), plain(error.detail().unwrap_or_default(), 200));
+        return Error::new(kind, format!("{doing}: {code} {detail}{advice}"));
     }
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, format!("{doing}: the server did not answer in time"));
     }
+    let said = plain(&error.to_string(), 200);
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => Error::new(
             ErrorKind::Auth,
             format!("{doing}: the server refused the user or password; check the URL and the ACL"),
         ),
-        redis::ErrorKind::Io => Error::new(ErrorKind::Unreachable, format!("{doing}: {error}")),
-        redis::ErrorKind::InvalidClientConfig => Error::invalid(format!("{doing}: {error}")),
-        _ => Error::new(ErrorKind::Server, format!("{doing}: {error}")),
+        redis::ErrorKind::Parse => Error::new(
+            ErrorKind::Unsupported,
+            format!("{doing}: what answers there does not speak Redis' protocol; check host and port ({said})"),
+        ),
+        redis::ErrorKind::Io => Error::new(ErrorKind::Unreachable, format!("{doing}: {said}")),
+        redis::ErrorKind::InvalidClientConfig => Error::invalid(format!("{doing}: {said}")),
+        _ => Error::new(ErrorKind::Server, format!("{doing}: {said}")),
     }
 }
 
@@ -37,6 +43,7 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
         "NOAUTH" | "WRONGPASS" => (K::Auth, "; check user and password in the URL"),
+        "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),
         "NOMETA" => (K::Server, ""),

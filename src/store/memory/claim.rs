@@ -108,9 +108,18 @@ impl Turn<'_> {
                 let state = state.unwrap_or_default();
                 self.bury_one(Corpse { key, record, state, reason: Reason::Unreadable, lost: 0 }, taking);
             }
+            (Ok(_), Ok(state)) if misplaced(taking.call.index, state.as_ref()) => self.trust(key),
             (Ok(_), Ok(None)) => taking.add(key, record, None),
             (Ok(_), Ok(Some(state))) => self.attend_again(key, record, state, taking),
         }
+    }
+
+    /// Puts a timer among the others again, unless it is there.
+    fn trust(&mut self, key: &Bytes) {
+        if !self.book.due.contains(key) {
+            self.book.due.set(key, Score::from_ms(self.now()));
+        }
+        self.book.solo.remove(key);
     }
 
     /// A timer with a past: it was held before, or moved.
@@ -157,6 +166,12 @@ impl Turn<'_> {
             self.book.index_mut(call.index).set(&timer.key, expires);
         }
     }
+}
+
+/// Whether a timer waits with the suspects and is none: its state was lost,
+/// and with it the suspicion.
+fn misplaced(index: Index, state: Option<&State>) -> bool {
+    index == Index::Solo && state.is_none_or(|state| state.lost < SUSPECT_AT)
 }
 
 impl Taking {

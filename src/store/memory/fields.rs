@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use crate::id::{ArmingId, Token};
+use crate::store::SUSPECT_AT;
 use crate::store::record::{RECORD_HEAD, STATE_HEAD, State};
 
 pub(super) fn arming(record: &[u8]) -> Option<ArmingId> {
@@ -31,6 +32,11 @@ pub(super) fn token(state: &[u8]) -> Option<Token> {
 
 pub(super) fn lost_leases(state: &[u8]) -> u8 {
     state.get(14).copied().unwrap_or(0)
+}
+
+/// Whether its lost leases say so, or are cut off.
+pub(super) fn may_be_suspect(state: &[u8]) -> bool {
+    state.len() < 15 || lost_leases(state) >= SUSPECT_AT
 }
 
 pub(super) fn attempt(state: &[u8]) -> u32 {

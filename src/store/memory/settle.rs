@@ -20,13 +20,24 @@ impl Turn<'_> {
         for (place, holds) in holds.into_iter().enumerate() {
             if holds { done.push(place) } else { reply.gone.push(place) }
         }
-        let ended: Vec<Bytes> = done.iter().map(|place| self.remove(&held[*place].key)).collect();
+        let ended: Vec<Bytes> = done.iter().map(|place| self.finish(&held[*place].key)).collect();
         for (place, record) in done.into_iter().zip(ended) {
             if let Some((deadline, arming)) = self.succeed(&held[place].key, 0, &record) {
                 reply.followed.push(Followed { place, deadline, arming });
             }
         }
         reply
+    }
+
+    /// Takes a timer out, and answers its record. As none but suspects is held
+    /// in solo, that is looked into for them only.
+    fn finish(&mut self, key: &Bytes) -> Bytes {
+        let state = self.book.run.remove(key).unwrap_or_default();
+        if fields::may_be_suspect(&state) {
+            self.book.solo.remove(key);
+        }
+        self.book.due.remove(key);
+        self.book.rec.remove(key).unwrap_or_default()
     }
 
     pub(super) fn settle(&mut self, letters: Letters, ends: &[Settle]) -> Vec<SettleReply> {

@@ -33,8 +33,21 @@ pub(crate) fn broken_lives() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn steps(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Step>> {
-    let step = (op, prop::bool::weighted(0.15)).prop_map(|(op, lost)| Step { op, lost });
-    vec(step, 1..60)
+    let step = (op, prop::bool::weighted(0.15)).prop_map(|(op, lost)| vec![Step { op, lost }]);
+    // By chance alone hardly any timer would lose four leases.
+    let scene = prop_oneof![20 => step, 1 => (1..6_usize).prop_map(crashes)];
+    vec(scene, 1..60).prop_map(|scenes| scenes.concat())
+}
+
+/// Listeners that take everything there is, and are never heard of again.
+fn crashes(times: usize) -> Vec<Step> {
+    let claim = |index| {
+        let (limit, bytes, lease_ms) = (1000, 1 << 20, 30_000);
+        Op::Claim(Ask { index, lane: 2, limit, bytes, lookahead_ms: 0, lease_ms })
+    };
+    let one = [claim(Index::Due), claim(Index::Solo), Op::Pass(Pass::Ms(30_000))];
+    let one = one.map(|op| Step { op, lost: false });
+    std::iter::repeat_n(one, times).flatten().collect()
 }
 
 fn op() -> impl Strategy<Value = Op> {

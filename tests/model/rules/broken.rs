@@ -16,6 +16,7 @@ on_both_stores! {
     broken_records_do_not_stop_the_healthy_behind_them,
     a_record_cut_short_while_it_runs_can_still_be_released,
     a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim,
+    a_suspect_whose_state_is_lost_is_one_of_the_others,
 }
 
 async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
@@ -115,4 +116,17 @@ async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &m
     assert_eq!(again.keys(), ["a", "b"]);
     rig.lose_leases().await;
     assert_eq!(rig.claim().await.claimed.buried, 1);
+}
+
+async fn a_suspect_whose_state_is_lost_is_one_of_the_others(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    rig.put_raw(Scan::States, b"a", None).await;
+    let taken = rig.claim_solo().await;
+    assert!(taken.is_empty());
+    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.solo), (Some(rig.now()), None));
+    let taken = rig.claim().await;
+    assert_eq!(taken.state().lost, 0);
+    rig.ack(&taken.held()).await;
+    assert_eq!(rig.claim_solo().await.claimed.orphans, 0, "it is in one index only");
 }

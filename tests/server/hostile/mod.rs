@@ -2,7 +2,9 @@
 //! and from the server itself.
 
 mod events;
+mod foreign_hands;
 mod keys;
+mod no_redis;
 mod panics;
 mod payloads;
 mod records;

@@ -102,10 +102,11 @@ async fn a_producer_is_told_which_name_holds_what() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_reads_dead_letters_is_told_which_name_holds_what() {
     let (server, schedule) = server_and_schedule().await;
-    let topic = Topic::<String>::named("orders", "app:order:{id}").unwrap().retry(keylapse::Backoff::table([]));
-    let running = Running::start(listener(&server).on(topic.clone(), |_| async {
-        Err::<Done, _>(Failure::dead("on purpose"))
-    }));
+    let topic =
+        Topic::<String>::named("orders", "app:order:{id}").unwrap().retry(keylapse::Backoff::table([]));
+    let running = Running::start(
+        listener(&server).on(topic.clone(), |_| async { Err::<Done, _>(Failure::dead("on purpose")) }),
+    );
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &String::new()).await.unwrap();
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     eventually(PATIENCE, "a dead letter", dead).await;

@@ -2,10 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{AsyncCommands, FromRedisValue, Value, aio::MultiplexedConnection, cmd};
+use redis::{aio::MultiplexedConnection, cmd};
+
+use super::call::bytes;
+use super::step::Step;
 
 /// The key from which scripts read the time.
 pub(super) const CLOCK: &str = "app:clock";
+
+/// Reads all keys, each as its name, its type, its entries and when it expires.
+const READ_ALL: &str = "
+    local all = {}
+    for _, key in ipairs(redis.call('KEYS', '*')) do
+      local kind, entries = redis.call('TYPE', key).ok
+      if kind == 'hash' then entries = redis.call('HGETALL', key)
+      elseif kind == 'zset' then entries = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+      else entries = { redis.call('GET', key), string.format('%.0f', redis.call('PEXPIRETIME', key)) }
+      end
+      all[#all + 1] = { key, entries }
+    end
+    return all
+";
 
 /// Each key, and what it holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,12 +30,10 @@ pub(super) struct Dump(BTreeMap<String, BTreeSet<String>>);
 
 impl Dump {
     pub(super) async fn take(line: &mut MultiplexedConnection) -> Self {
-        let keys: Vec<Vec<u8>> = line.keys("*").await.expect("KEYS");
-        let mut dump = BTreeMap::new();
-        for key in keys.iter().filter(|key| &key[..] != CLOCK.as_bytes()) {
-            dump.insert(shown(key), contents(line, key).await);
-        }
-        Self(dump)
+        let read = cmd("EVAL").arg(READ_ALL).arg(0).query_async(line).await;
+        let all: Vec<(Vec<u8>, Vec<Vec<u8>>)> = read.expect("all keys");
+        let keys = all.into_iter().filter(|(key, _)| key != CLOCK.as_bytes());
+        Self(keys.map(|(key, entries)| (shown(&key), pairs(&key, &entries))).collect())
     }
 
     /// What one has and the other has not.
@@ -35,34 +50,64 @@ impl Dump {
     }
 }
 
-async fn contents(line: &mut MultiplexedConnection, key: &[u8]) -> BTreeSet<String> {
-    let kind: String = cmd("TYPE").arg(key).query_async(line).await.expect("TYPE");
-    let mut read = match kind.as_str() {
-        "string" => cmd("GET"),
-        "hash" => cmd("HGETALL"),
-        "zset" => cmd("ZRANGE"),
-        other => panic!("keylapse keeps no {other}, but {} is one", shown(key)),
-    };
-    read.arg(key);
-    if kind == "zset" {
-        read.arg(0).arg(-1).arg("WITHSCORES");
-    }
-    let value: Value = read.query_async(line).await.expect("reading a key");
-    if kind != "string" {
-        return pairs(value);
-    }
+fn pairs(key: &[u8], entries: &[Vec<u8>]) -> BTreeSet<String> {
     // A canary lives by the real clock.
-    let expires: i64 = cmd("PEXPIRETIME").arg(key).query_async(line).await.expect("PEXPIRETIME");
-    let until = if shown(key).contains("{canary/") { (expires > 0).to_string() } else { expires.to_string() };
-    let text = Vec::<u8>::from_redis_value(value).expect("a string");
-    BTreeSet::from([format!("{} until {until}", shown(&text))])
-}
-
-fn pairs(value: Value) -> BTreeSet<String> {
-    let flat = Vec::<Vec<u8>>::from_redis_value(value).expect("a flat list in RESP2");
-    flat.chunks(2).map(|pair| format!("{} = {}", shown(&pair[0]), shown(&pair[1]))).collect()
+    let is_canary = shown(key).contains("{canary/");
+    let pair = |pair: &[Vec<u8>]| match pair {
+        [field, _] if is_canary => shown(field),
+        [field, value] => format!("{} = {}", shown(field), shown(value)),
+        _ => panic!("{} has half an entry", shown(key)),
+    };
+    entries.chunks(2).map(pair).collect()
 }
 
 fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
+}
+
+/// What holds at any moment, and what repeats go by.
+impl Dump {
+    fn entries(&self, name: &str) -> BTreeMap<&str, &str> {
+        let entries = self.0.get(&format!("keylapse:{{t/0}}:{name}")).into_iter().flatten();
+        entries.filter_map(|entry| entry.split_once(" = ")).collect()
+    }
+
+    /// Whether there is a timer or a tombstone of this arming.
+    pub(super) fn knows_arming(&self, number: u8) -> bool {
+        let id = shown(&bytes(number));
+        let is_record = |record: &&&str| record.starts_with(&format!("\\x01{id}"));
+        let kept = [self.entries("rec"), self.entries("next")];
+        kept.iter().any(|records| records.values().any(|record| is_record(&record)))
+            || self.entries("tomb").contains_key(&*format!("a{id}"))
+    }
+
+    /// A timer has a record, and one place in one index; nothing is kept behind
+    /// nothing, and no arming is in two places.
+    pub(super) fn assert_sound(&self, story: &impl Fn() -> String) {
+        let (due, solo, rec) = (self.entries("due"), self.entries("solo"), self.entries("rec"));
+        let (run, next) = (self.entries("run"), self.entries("next"));
+        for key in due.keys().chain(solo.keys()).chain(run.keys()).chain(next.keys()) {
+            assert!(rec.contains_key(key), "{key} has no record\n{}\n{self:#?}", story());
+        }
+        for (key, record) in &rec {
+            let places = u8::from(due.contains_key(key)) + u8::from(solo.contains_key(key));
+            assert_eq!(places, 1, "{key} in the indexes\n{}\n{self:#?}", story());
+            let twice = next.get(key).is_some_and(|kept| kept[..12] == record[..12]);
+            assert!(!twice, "{key} is kept behind itself\n{}\n{self:#?}", story());
+        }
+    }
+
+    /// The same, less what a repeat is to renew.
+    pub(super) fn but_for_leases(&self, call: &Step) -> Self {
+        let mut dump = self.0.clone();
+        if matches!(call, Step::Claim { .. } | Step::Renew(..)) {
+            for name in ["keylapse:{t/0}:due", "keylapse:{t/0}:solo"] {
+                let keys = self.0.get(name).into_iter().flatten();
+                let keys =
+                    keys.map(|entry| entry.split(" = ").next().unwrap_or_default().to_owned()).collect();
+                dump.insert(name.to_owned(), keys);
+            }
+        }
+        Self(dump)
+    }
 }

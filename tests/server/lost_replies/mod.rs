@@ -11,5 +11,7 @@ mod api;
 mod call;
 mod dump;
 mod meanwhile;
+mod random;
 mod row;
 mod step;
+mod world;

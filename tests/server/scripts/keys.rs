@@ -38,7 +38,8 @@ fn declared(source: &Source) -> BTreeSet<String> {
     // over all of them.
     let aliases: &[&str] = match source.name.as_str() {
         "prelude" => &["zset"],
-        "settle" | "claim" => &["index"],
+        "claim" => &["index", "zset"],
+        "settle" => &["index"],
         "tidy" => &["hashes[which]"],
         "trigger" => &["key"],
         _ => &[],

@@ -1,0 +1,244 @@
+//! Other people's values and commands: at the names of trigger keys, at our own,
+//! and producers that believe something else. The index is the truth.
+
+use std::time::Duration;
+
+use keylapse::{
+    Cancelled, Done, ErrorKind, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, TriggerKey,
+};
+use keylapse_support::{Server, eventually};
+use redis::Value;
+
+use super::scene::{Scene, Tally, bytes, orders};
+use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+
+const SOON: Duration = Duration::from_millis(300);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Foreign values of every kind at the names of triggers.
+const FOREIGN: [(&str, &[&str]); 6] = [
+    ("string", &["SET", "KEY", "theirs"]),
+    ("empty", &["SET", "KEY", ""]),
+    ("number", &["INCR", "KEY"]),
+    ("hash", &["HSET", "KEY", "a", "1"]),
+    ("list", &["RPUSH", "KEY", "a"]),
+    ("stream", &["XADD", "KEY", "*", "a", "1"]),
+];
+
+async fn write_foreign(server: &Server) {
+    for (kind, command) in FOREIGN {
+        let key = format!("app:order:{kind}");
+        let words: Vec<&str> = command.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect();
+        server.cmd(&words).await;
+    }
+}
+
+async fn dump(server: &Server) -> Vec<Option<Vec<u8>>> {
+    let mut dumps = Vec::new();
+    for (kind, _) in FOREIGN {
+        dumps.push(bytes(server.cmd(&["DUMP", &format!("app:order:{kind}")]).await));
+    }
+    dumps
+}
+
+/// At every step of a timer's life.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_value_under_a_triggers_name_is_left_alone_and_its_timer_fires() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = orders();
+    write_foreign(&server).await;
+    let before = dump(&server).await;
+    assert!(before.iter().all(Option::is_some));
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
+        report.send(lapse.attempt()).ok();
+        let first = lapse.attempt() == 1;
+        let retry = Failure::retry_after(Duration::from_millis(50), "once more");
+        std::future::ready(if first { Err(retry) } else { Ok(Done) })
+    }));
+    for (kind, _) in FOREIGN {
+        let armed = schedule.arm(&topic, [kind], SOON, &String::new()).await.unwrap();
+        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Foreign), "{kind}: {armed:?}");
+        let moved = schedule.reschedule(&topic, [kind], Duration::from_millis(50)).await.unwrap();
+        assert!(matches!(moved, Rescheduled::Rescheduled(_)));
+    }
+    let arms = FOREIGN.map(|(kind, _)| NewArm::new([kind], Duration::from_millis(50), String::new()));
+    for armed in schedule.arm_many(&topic, arms).await.unwrap() {
+        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Foreign));
+    }
+    let mut attempts = [0, 0];
+    for _ in 0..2 * FOREIGN.len() {
+        attempts[reported.next().await as usize - 1] += 1;
+    }
+    assert_eq!(attempts, [FOREIGN.len(); 2]);
+    let counted = async || running.stats.total().foreign_triggers == FOREIGN.len() as u64;
+    eventually(PATIENCE, "the retries' triggers to be counted", counted).await;
+    running.stop().await.unwrap();
+    for (kind, _) in FOREIGN {
+        let _ = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
+        assert_eq!(schedule.cancel(&topic, [kind]).await.unwrap(), Cancelled::Cancelled);
+    }
+    assert_eq!(dump(&server).await, before, "not a byte of theirs was touched");
+}
+
+/// What users do to a trigger key before its deadline, one timer each.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_becomes_of_a_trigger_key_its_timer_fires_once_and_on_time() {
+    let scene = Scene::new().await;
+    let deeds: [&[&str]; 10] = [
+        &["SET", "KEY", "theirs"],
+        &["PERSIST", "KEY"],
+        &["DEL", "KEY"],
+        &["RENAME", "KEY", "app:order:renamed"],
+        &["PEXPIRE", "KEY", "1"],
+        &["PEXPIRE", "KEY", "3600000"],
+        &["APPEND", "KEY", "junk"],
+        &["GETEX", "KEY", "PERSIST"],
+        &["COPY", "KEY", "app:order:copied"],
+        &["MOVE", "KEY", "1"],
+    ];
+    for (n, deed) in deeds.iter().enumerate() {
+        let key = format!("app:order:{n}");
+        scene.arm(n.to_string(), SOON).await;
+        let words: Vec<&str> = deed.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect();
+        assert_ne!(scene.server.cmd(&words).await, Value::Nil, "{deed:?}");
+    }
+    scene.tally.until(deeds.len()).await;
+    // Those that were renamed or copied expire, too, and mean nothing.
+    let expired = async || scene.server.cmd(&["EXISTS", "app:order:renamed", "app:order:copied"]).await == Value::Int(0);
+    eventually(PATIENCE, "the others to expire", expired).await;
+    scene.proves_well("well").await;
+    scene.tally.assert_each_once(deeds.len() + 1);
+    assert_eq!(scene.stats().by_notification + scene.stats().by_sweep, 0, "each by its deadline");
+    scene.stop().await;
+}
+
+/// A trigger that its user has persisted is ours again with the next arming.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_persisted_trigger_key_is_taken_back_by_the_next_arming() {
+    let scene = Scene::new().await;
+    scene.arm("1", HOUR).await;
+    scene.server.cmd(&["PERSIST", "app:order:1"]).await;
+    scene.arm("1", HOUR).await;
+    let Value::Int(ttl) = scene.server.cmd(&["PTTL", "app:order:1"]).await else { panic!() };
+    assert!(ttl > 3_000_000, "{ttl}");
+    let _ = scene.schedule.cancel(&scene.topic, ["1"]).await.unwrap();
+    assert_eq!(scene.server.cmd(&["EXISTS", "app:order:1"]).await, Value::Int(0));
+    scene.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_naming_both() {
+    let (server, schedule) = server_and_schedule().await;
+    let _ = schedule.arm(&orders().partitions(3), ["1"], HOUR, &String::new()).await.unwrap();
+    let other = Schedule::connect(&server.app_url()).await.unwrap();
+    for partitions in [1, 2, 4] {
+        let topic = orders().partitions(partitions);
+        let armed = other.arm(&topic, ["1"], HOUR, &String::new()).await.unwrap_err();
+        let listened = Listener::builder(server.app_url()).on(topic, Tally::default().handler());
+        let refused = listened.build().unwrap().run_until(std::future::pending()).await.unwrap_err();
+        for error in [armed, refused] {
+            assert_eq!(error.kind(), ErrorKind::Partitions);
+            let text = error.to_string();
+            assert!(text.contains("topic orders has 3 partitions") && text.contains(&format!("says {partitions}")), "{text}");
+        }
+    }
+    // The same schedule, with another definition of the topic it knows.
+    let error = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Partitions);
+    let keys: Vec<String> = redis::from_redis_value(server.cmd(&["KEYS", "*:rec"]).await).unwrap();
+    assert_eq!(keys.len(), 1, "no second copy of the truth: {keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
+    let (server, schedule) = server_and_schedule().await;
+    let names = super::scene::names(&orders());
+    server.cmd(&["HSET", &names.meta, "v", "2", "p", "1"]).await;
+    let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
+    let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
+    let refused = listened.run_until(std::future::pending()).await.unwrap_err();
+    for error in [armed, refused] {
+        assert_eq!(error.kind(), ErrorKind::WireVersion);
+        assert!(error.to_string().contains("wire version 2"), "{error}");
+    }
+}
+
+/// An upgrade, or a hand, behind our back: the partition parks, and heals.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_meta_that_changes_while_we_run_parks_the_partition_until_it_is_put_right() {
+    for (field, wrong, right) in [("v", "2", "1"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "1"), ("p", "", "1")] {
+        let scene = Scene::new().await;
+        scene.proves_well("before").await;
+        scene.arm("later", SOON).await;
+        let meta = scene.names().meta.clone();
+        scene.server.cmd(&["HSET", &meta, field, wrong]).await;
+        let parked = async || scene.stats().claim_errors > 0;
+        eventually(PATIENCE, "the partition to be parked", parked).await;
+        let error = scene.schedule.arm(&scene.topic, ["1"], HOUR, &String::new()).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::WireVersion | ErrorKind::Partitions), "{error:?}");
+        assert!(!error.to_string().contains(['\u{1b}', '\n']), "{error}");
+        scene.server.cmd(&["HSET", &meta, field, right]).await;
+        scene.tally.until(2).await;
+        scene.proves_well("after").await;
+        scene.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_meta_that_is_deleted_is_made_again_and_nothing_else_is_lost() {
+    let scene = Scene::of(orders().partitions(2)).await;
+    for n in 0..20 {
+        scene.arm(n.to_string(), SOON).await;
+    }
+    for partition in 0..2 {
+        scene.server.cmd(&["DEL", &format!("keylapse:{{orders/{partition}}}:meta")]).await;
+    }
+    scene.tally.until(20).await;
+    scene.proves_well("well").await;
+    scene.tally.assert_each_once(21);
+    scene.stop().await;
+}
+
+/// Garbage where the next number within a millisecond stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_fields_of_a_meta_can_hold_anything() {
+    let scene = Scene::new().await;
+    let meta = scene.names().meta.clone();
+    scene.server.cmd(&["HSET", &meta, "ms", "nan", "n", "inf", "unknown", "field"]).await;
+    scene.proves_well("1").await;
+    scene.server.cmd(&["HSET", &meta, "ms", "", "n", "x"]).await;
+    scene.proves_well("2").await;
+    scene.stop().await;
+}
+
+/// Everything is gone, running attempts included. That is a loss which nobody
+/// can make good; but nobody panics, and what is armed afterwards runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_server_goes_on_with_what_is_armed_afterwards() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = orders();
+    let (report, mut reported) = reports();
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let go = gate.clone();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
+        let (report, go) = (report.clone(), go.clone());
+        async move {
+            report.send(lapse.capture("id").map(str::to_owned)).ok();
+            if lapse.capture("id") == Some("held") {
+                go.notified().await;
+            }
+            Ok::<_, Failure>(Done)
+        }
+    }));
+    let _ = schedule.arm(&topic, ["later"], HOUR, &String::new()).await.unwrap();
+    let _ = schedule.arm(&topic, ["held"], Duration::ZERO, &String::new()).await.unwrap();
+    assert_eq!(reported.next().await.as_deref(), Some("held"));
+    server.cmd(&["FLUSHALL"]).await;
+    gate.notify_one();
+    eventually(PATIENCE, "its end to find nothing", async || running.stats.total().gone == 1).await;
+    let _ = schedule.arm(&topic, ["new"], Duration::ZERO, &String::new()).await.unwrap();
+    assert_eq!(reported.next().await.as_deref(), Some("new"));
+    assert!(schedule.look_up(&topic, ["later"]).await.unwrap().is_none());
+    running.stop().await.unwrap();
+}

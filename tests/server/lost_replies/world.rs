@@ -1,0 +1,80 @@
+//! A server, with a clock of its own, and two ways to it.
+
+use keylapse::store::keys::Partition;
+use keylapse::store::{RedisStore, Store, TopicEntry, scripts};
+use keylapse_support::{Binary, Proxy, Server};
+use redis::{aio::MultiplexedConnection, cmd};
+
+use super::call::{Caller, START};
+use super::dump::{CLOCK, Dump};
+use super::step::Step;
+
+pub(super) struct World {
+    admin: MultiplexedConnection,
+    pub(super) direct: Caller,
+    /// Through the proxy.
+    pub(super) proxied: Caller,
+    pub(super) proxy: Proxy,
+    now: u64,
+    _server: Server,
+}
+
+impl World {
+    pub(super) async fn start(binary: Binary) -> Self {
+        let server = Server::builder().binary(binary).start().await;
+        let proxy = Proxy::before(&server).await;
+        let (direct, proxied) = (Caller::at(server.app_url()), Caller::at(proxy.app_url()));
+        let mut admin = server.conn().await;
+        cmd("SCRIPT").arg("LOAD").arg(&scripts::CANARY.text).exec_async(&mut admin).await.expect("it loads");
+        Self { admin, direct, proxied, proxy, now: START, _server: server }
+    }
+
+    pub(super) async fn dump(&mut self) -> Dump {
+        Dump::take(&mut self.admin).await
+    }
+
+    /// An empty server at the first moment, and then what is given.
+    pub(super) async fn begin(&mut self, given: &[Step]) {
+        cmd("FLUSHALL").exec_async(&mut self.admin).await.expect("FLUSHALL");
+        self.now = START;
+        self.pass(0).await;
+        self.direct.register().await;
+        self.all(given).await;
+    }
+
+    pub(super) async fn all(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Wait(ms) => self.pass(*ms).await,
+                Step::Raw(words) => {
+                    let mut raw = cmd(words[0]);
+                    words[1..].iter().for_each(|word| {
+                        raw.arg(word);
+                    });
+                    raw.exec_async(&mut self.admin).await.expect("the server takes it");
+                }
+                call => {
+                    self.direct.make(call, false).await.expect("an undisturbed call");
+                }
+            }
+        }
+    }
+
+    pub(super) async fn pass(&mut self, ms: u64) {
+        self.now += ms;
+        cmd("SET").arg(CLOCK).arg(self.now * 1000).exec_async(&mut self.admin).await.expect("SET");
+    }
+}
+
+impl Caller {
+    fn at(url: String) -> Self {
+        let store = RedisStore::with_clock_key(&url, CLOCK).expect("a store");
+        Self { store, url, at: Partition::new("keylapse", "t", 0, 1) }
+    }
+
+    async fn register(&self) {
+        let entry =
+            TopicEntry { name: "t".into(), pattern: "app:t:{id}".into(), partitions: 1, triggers: true };
+        self.store.register(&entry, std::slice::from_ref(&self.at)).await.expect("a partition");
+    }
+}
