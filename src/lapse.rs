@@ -96,7 +96,9 @@ impl<T> Lapse<T> {
 
     /// A stable id of this attempt, to be passed on as an idempotency key:
     /// arming id and attempt number. It is the same when the attempt runs again
-    /// because a lease was lost, and contains nothing but `[0-9a-f-]`.
+    /// because a lease was lost, another at a retry, and contains nothing but
+    /// `[0-9a-f-]`. A receiver for whom retries of one arming are the same thing,
+    /// too, goes by [`arming`](Lapse::arming).
     pub fn id(&self) -> String {
         format!("{}-{}", self.about.arming, self.about.attempt)
     }

@@ -12,7 +12,7 @@ use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::store::keys::Partition;
 use crate::store::record::{Failed, History, Letter, Reason, Record, State};
-use crate::store::{RawLetter, ReplayReply};
+use crate::store::{MAX_BATCH, RawLetter, ReplayReply};
 use crate::time::system_time;
 use crate::topic::Topic;
 
@@ -119,9 +119,16 @@ impl Schedule {
     ) -> Result<Vec<DeadLetter>> {
         let mut letters = Vec::new();
         for at in self.partitions(&topic.shape).await?.iter() {
-            let wanted = count - letters.len();
-            let raw = persist(self.patience, |_| self.store.letters(at, skip, wanted)).await?;
-            letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(at, raw)));
+            let mut skip = skip;
+            while letters.len() < count {
+                let page = (count - letters.len()).min(MAX_BATCH);
+                let raw = persist(self.patience, |_| self.store.letters(at, skip, page)).await?;
+                if raw.is_empty() {
+                    break;
+                }
+                skip = skip.saturating_add(page);
+                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(at, raw)));
+            }
         }
         Ok(letters)
     }

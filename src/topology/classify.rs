@@ -26,7 +26,9 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
         ),
         redis::ErrorKind::Parse => Error::new(
             ErrorKind::Unsupported,
-            format!("{doing}: what answers there does not speak Redis' protocol; check host and port ({said})"),
+            format!(
+                "{doing}: what answers there does not speak Redis' protocol; check host and port ({said})"
+            ),
         ),
         redis::ErrorKind::Io => Error::new(ErrorKind::Unreachable, format!("{doing}: {said}")),
         redis::ErrorKind::InvalidClientConfig => Error::invalid(format!("{doing}: {said}")),

@@ -105,7 +105,9 @@ async fn whatever_becomes_of_a_trigger_key_its_timer_fires_once_and_on_time() {
     }
     scene.tally.until(deeds.len()).await;
     // Those that were renamed or copied expire, too, and mean nothing.
-    let expired = async || scene.server.cmd(&["EXISTS", "app:order:renamed", "app:order:copied"]).await == Value::Int(0);
+    let expired = async || {
+        scene.server.cmd(&["EXISTS", "app:order:renamed", "app:order:copied"]).await == Value::Int(0)
+    };
     eventually(PATIENCE, "the others to expire", expired).await;
     scene.proves_well("well").await;
     scene.tally.assert_each_once(deeds.len() + 1);
@@ -140,7 +142,11 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
         for error in [armed, refused] {
             assert_eq!(error.kind(), ErrorKind::Partitions);
             let text = error.to_string();
-            assert!(text.contains("topic orders has 3 partitions") && text.contains(&format!("says {partitions}")), "{text}");
+            assert!(
+                text.contains("topic orders has 3 partitions")
+                    && text.contains(&format!("says {partitions}")),
+                "{text}"
+            );
         }
     }
     // The same schedule, with another definition of the topic it knows.
@@ -167,7 +173,9 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
 /// An upgrade, or a hand, behind our back: the partition parks, and heals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_meta_that_changes_while_we_run_parks_the_partition_until_it_is_put_right() {
-    for (field, wrong, right) in [("v", "2", "1"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "1"), ("p", "", "1")] {
+    for (field, wrong, right) in
+        [("v", "2", "1"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "1"), ("p", "", "1")]
+    {
         let scene = Scene::new().await;
         scene.proves_well("before").await;
         scene.arm("later", SOON).await;

@@ -77,7 +77,8 @@ async fn told(address: SocketAddr) -> [Error; 2] {
 
 #[tokio::test]
 async fn a_web_server_is_told_from_redis() {
-    let page = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>\x1b[31m";
+    let page =
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>\x1b[31m";
     for error in told(stub(Some(page)).await).await {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("does not speak Redis' protocol"), "{error}");
@@ -157,8 +158,15 @@ async fn a_server_that_never_answers_in_full_is_given_up_in_time() {
 #[test]
 fn urls_that_cannot_be_read_are_refused_without_being_quoted() {
     for url in [
-        "", "hunter2", "redis://", "redis://:hunter2@", "http://hunter2", "redis://u:hunter2@h:port/",
-        "redis://h:1/hunter2", "rediss://u:hunter2@h/", "redis+cluster://u:hunter2@h/",
+        "",
+        "hunter2",
+        "redis://",
+        "redis://:hunter2@",
+        "http://hunter2",
+        "redis://u:hunter2@h:port/",
+        "redis://h:1/hunter2",
+        "rediss://u:hunter2@h/",
+        "redis+cluster://u:hunter2@h/",
     ] {
         let builder = Listener::builder(url).on(orders(), Tally::default().handler());
         let error = builder.build().unwrap_err();
