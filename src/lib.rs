@@ -65,6 +65,7 @@
 mod backoff;
 mod calls;
 mod claim;
+mod complaint;
 mod dispatch;
 mod error;
 mod escape;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::pace::Pace;
-use super::take::{Ask, Complaint, Taken, take};
+use super::take::{Ask, Taken, Trouble, take};
 use crate::calls::Waits;
 use crate::dispatch::{Place, Starter};
 use crate::id::Lane;
@@ -34,7 +34,7 @@ pub(crate) struct Claimer {
     /// Not before this does news prompt another look.
     rested: Instant,
     waits: Waits,
-    complaint: Complaint,
+    trouble: Trouble,
 }
 
 /// The earliest that is known to be due.
@@ -61,7 +61,7 @@ impl Claimer {
             planned,
             rested: Instant::now(),
             waits: Waits::default(),
-            complaint: Complaint::default(),
+            trouble: Trouble::default(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Claimer {
         let woke_for = self.head.take();
         self.planned = None;
         let ask = Ask { index: Index::Due, lane: self.lane, limit: vacant.left };
-        let Ok(taken) = take(&*self.store, &self.desk, ask, &mut self.complaint).await else {
+        let Ok(taken) = take(&*self.store, &self.desk, ask, &mut self.trouble).await else {
             // Its places go back at once: other partitions may have a use for
             // them.
             self.rested = Instant::now() + self.waits.next();

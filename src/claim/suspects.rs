@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use super::take::{Ask, Complaint, take};
+use super::take::{Ask, Trouble, take};
 use crate::calls::Waits;
 use crate::dispatch::{Place, Starter};
 use crate::id::Lane;
@@ -49,7 +49,7 @@ impl Suspects {
     pub(crate) async fn run(&self, core: &Core, lanes: &[Lane], starter: &Starter, mut stopped: Stopped) {
         let one = Arc::new(Semaphore::new(1));
         let next = async || (one.clone().acquire_owned().await.ok(), self.next().await);
-        let (mut waits, mut complaint) = (Waits::default(), Complaint::default());
+        let (mut waits, mut trouble) = (Waits::default(), Trouble::default());
         loop {
             let (alone, partition) = tokio::select! {
                 biased;
@@ -58,7 +58,7 @@ impl Suspects {
             };
             let desk = &core.desks[partition];
             let ask = Ask { index: Index::Solo, lane: lanes[partition], limit: 1 };
-            let Ok(taken) = take(&*core.store, desk, ask, &mut complaint).await else {
+            let Ok(taken) = take(&*core.store, desk, ask, &mut trouble).await else {
                 self.note(partition, Some(Instant::now() + waits.next()));
                 continue;
             };

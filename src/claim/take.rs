@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::calls::Waits;
+use crate::complaint::Complaint;
 use crate::dispatch::{Job, LeaseWatch, Place};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
@@ -36,16 +37,12 @@ pub(super) struct Taken {
 }
 
 /// Claims. A claim that was sent and not answered is repeated until it is: what
-/// it has taken would otherwise lie until its lease is over.
+/// it has taken would otherwise lie until its lease is over. After that there is
+/// nothing left to be told.
 ///
 /// # Errors
 /// When nothing was taken.
-pub(super) async fn take(
-    store: &dyn Store,
-    desk: &Desk,
-    ask: Ask,
-    complaint: &mut Complaint,
-) -> Result<Taken> {
+pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask, trouble: &mut Trouble) -> Result<Taken> {
     let shape = &desk.topic.shape;
     let mut call = Claim {
         index: ask.index,
@@ -59,19 +56,20 @@ pub(super) async fn take(
         letters: shape.letters,
     };
     let mut waits = Waits::default();
+    let until = Instant::now() + shape.lease;
     loop {
         let since = Instant::now();
         match store.claim(&desk.at, call).await {
             Ok(claimed) => {
                 let reading = Reading::now(claimed.stamp);
                 count(desk, &claimed);
-                *complaint = Complaint::default();
+                trouble.is_over(desk);
                 return Ok(Taken { claimed, token: call.token, since, reading });
             }
             Err(reason) => {
                 call.repeat |= reason.maybe_done();
-                complaint.say(desk, &reason);
-                if !call.repeat {
+                trouble.say(desk, &reason);
+                if !call.repeat || Instant::now() >= until {
                     return Err(reason);
                 }
                 tokio::time::sleep(waits.next()).await;
@@ -80,21 +78,42 @@ pub(super) async fn take(
     }
 }
 
-/// Says why nothing can be claimed, once for each reason.
+/// What keeps one claimer from claiming.
 #[derive(Debug, Default)]
-pub(super) struct Complaint(Option<ErrorKind>);
+pub(super) struct Trouble {
+    last: Option<ErrorKind>,
+    /// What is the matter with this partition alone.
+    parked: Complaint,
+}
 
-impl Complaint {
+impl Trouble {
     fn say(&mut self, desk: &Desk, reason: &Error) {
-        if self.0.replace(reason.kind()) == Some(reason.kind()) {
-            return;
+        let kind = reason.kind();
+        if self.last.replace(kind) != Some(kind) {
+            desk.topic.stats.claim_errors.add(1);
         }
-        desk.topic.stats.claim_errors.add(1);
         let (topic, partition) = (&desk.topic.shape.name, desk.at.index);
-        if reason.needs_operator() {
-            error!(%topic, partition, error = %reason, "the partition is parked until this is mended");
-        } else {
-            warn!(%topic, partition, error = %reason, "cannot claim; trying again");
+        if matches!(kind, ErrorKind::WrongType | ErrorKind::Partitions | ErrorKind::WireVersion) {
+            if self.parked.is_news(reason) {
+                error!(%topic, partition, error = %reason, "the partition is parked until this is mended");
+            }
+        } else if desk.outage.is_news(reason) {
+            if reason.needs_operator() {
+                error!(%topic, partition, error = %reason, "nothing can be claimed until this is mended");
+            } else {
+                warn!(%topic, partition, error = %reason, "cannot claim; trying again");
+            }
+        }
+    }
+
+    fn is_over(&mut self, desk: &Desk) {
+        self.last = None;
+        let (topic, partition) = (&desk.topic.shape.name, desk.at.index);
+        if self.parked.is_over() {
+            info!(%topic, partition, "the partition is mended, and no longer parked");
+        }
+        if desk.outage.is_over() {
+            info!(%topic, partition, "claims are answered again");
         }
     }
 }

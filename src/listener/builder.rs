@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::desk::Shared;
 use super::{Core, Desk, Listener, TopicRun};
 use crate::claim::{Places, Suspects};
 use crate::error::{Error, ErrorKind, Result};
@@ -125,7 +126,8 @@ impl ListenerBuilder {
             .collect();
         let suspects =
             Arc::new(Suspects::new(topics.iter().map(|topic| topic.shape.partitions as usize).sum()));
-        let desks = open_desks(&topics, &self.namespace, &places, &suspects);
+        let shared = Shared { places, suspects: suspects.clone(), outage: Arc::default() };
+        let desks = open_desks(&topics, &self.namespace, &shared);
         let core = Core {
             store,
             topics,
@@ -163,17 +165,12 @@ fn route(topics: &[(Shape, Arc<dyn AnyHandler>)], namespace: &str) -> Result<Rou
     Ok(router)
 }
 
-fn open_desks(
-    topics: &[Arc<TopicRun>],
-    namespace: &str,
-    places: &Arc<Places>,
-    suspects: &Arc<Suspects>,
-) -> Vec<Arc<Desk>> {
+fn open_desks(topics: &[Arc<TopicRun>], namespace: &str, shared: &Shared) -> Vec<Arc<Desk>> {
     let mut desks = Vec::new();
     for topic in topics {
         topic.first_desk.set(desks.len()).unwrap_or_default();
         for at in topic.shape.all_partitions(namespace) {
-            let desk = Desk::new(desks.len(), at, topic.clone(), places.clone(), suspects.clone());
+            let desk = Desk::new(desks.len(), at, topic.clone(), shared);
             desks.push(Arc::new(desk));
         }
     }

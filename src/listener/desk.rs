@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::claim::{Alarm, Places, Suspects};
+use crate::complaint::Outage;
 use crate::dispatch::Flights;
 use crate::handler::AnyHandler;
 use crate::lapse::Source;
@@ -56,6 +57,7 @@ pub(crate) struct Desk {
     pub(crate) at: Partition,
     pub(crate) topic: Arc<TopicRun>,
     pub(crate) places: Arc<Places>,
+    pub(crate) outage: Arc<Outage>,
     pub(crate) alarm: Alarm,
     pub(crate) flights: Flights,
     pub(crate) outbox: Outbox,
@@ -63,6 +65,14 @@ pub(crate) struct Desk {
     index: usize,
     suspects: Arc<Suspects>,
     seen: Mutex<Seen>,
+}
+
+/// What all desks of a listener share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) places: Arc<Places>,
+    pub(super) suspects: Arc<Suspects>,
+    pub(super) outage: Arc<Outage>,
 }
 
 /// How far the last look reached.
@@ -73,17 +83,13 @@ struct Seen {
 }
 
 impl Desk {
-    pub(super) fn new(
-        index: usize,
-        at: Partition,
-        topic: Arc<TopicRun>,
-        places: Arc<Places>,
-        suspects: Arc<Suspects>,
-    ) -> Self {
+    pub(super) fn new(index: usize, at: Partition, topic: Arc<TopicRun>, shared: &Shared) -> Self {
+        let Shared { places, suspects, outage } = shared.clone();
         Self {
             at,
             topic,
             places,
+            outage,
             alarm: Alarm::default(),
             flights: Flights::default(),
             outbox: Outbox::default(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -14,6 +15,7 @@ use super::sweeper::Sweeper;
 use super::touches::touches;
 use crate::calls::Waits;
 use crate::claim::Claimer;
+use crate::complaint::Complaint;
 use crate::dispatch::{Starter, keep_leases};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Lane;
@@ -22,6 +24,8 @@ use crate::stop::{Stop, Stopped};
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long forgetting what the claimers claimed last may take.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Listens until `shutdown`.
 pub(super) async fn run(core: &Arc<Core>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
@@ -51,6 +55,7 @@ async fn prepare(core: &Core) -> Result<()> {
 /// Agrees with Redis on every topic. Waits for a server that is away; gives up
 /// only where an operator is needed.
 async fn register(core: &Core) -> Result<()> {
+    let mut complaint = Complaint::default();
     for topic in &core.topics {
         let partitions: Vec<_> = core
             .desks
@@ -65,7 +70,9 @@ async fn register(core: &Core) -> Result<()> {
                 // The partition parks and reports; the others run.
                 ErrorKind::WrongType => break,
                 _ if error.is_transient() => {
-                    warn!(topic = %entry.name, %error, "waiting for the server");
+                    if complaint.is_news(&error) {
+                        warn!(topic = %entry.name, %error, "waiting for the server");
+                    }
                     tokio::time::sleep(waits.next()).await;
                 }
                 _ => return Err(error),
@@ -139,17 +146,18 @@ impl Roles {
         if tokio::time::timeout_at(until, idle).await.is_err() {
             hand_back_running(core);
         }
-        let farewell = async {
+        let settled = async {
             for desk in &core.desks {
                 desk.outbox.empty().await;
             }
-            for (index, lane) in &self.lanes {
-                let _ = core.store.close_lane(&core.desks[*index].at, *lane).await; // tidied in a day
-            }
         };
-        if tokio::time::timeout(FAREWELL, farewell).await.is_err() {
+        if tokio::time::timeout(FAREWELL, settled).await.is_err() {
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
+        let lanes =
+            self.lanes.iter().map(|(index, lane)| core.store.close_lane(&core.desks[*index].at, *lane));
+        // Those that stay open are tidied in a day.
+        let _ = tokio::time::timeout(CLOSING, join_all(lanes)).await;
         self.keeping.shutdown().await;
         info!("stopped");
     }

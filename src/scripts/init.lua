@@ -1,8 +1,9 @@
 -- init.lua: create a partition's meta, or read it.
 --
--- Purpose: settle once, for all languages, what the partition looks like.
+-- Purpose: settle once, for all languages, what the partition looks like; also
+--   on a full server, as whoever comes to drain it begins here.
 -- Parts: (none)
--- Flags: (none)
+-- Flags: allow-oom
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions
 -- Returns: wire version, number of partitions, as they stand in Redis

@@ -8,6 +8,7 @@ use tracing::{debug, error, warn};
 use super::outbox::Settlement;
 use super::verdict::Decision;
 use crate::calls::insist;
+use crate::complaint::Complaint;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
@@ -63,10 +64,13 @@ impl Settler {
 
     /// Says why nothing can be settled, once for each reason.
     fn complaint(&self) -> impl FnMut(&Error) {
-        let mut said = None;
+        let mut complaint = Complaint::default();
         move |reason| {
-            if said.replace(reason.kind()) != Some(reason.kind()) {
-                self.desk.topic.stats.settle_errors.add(1);
+            if !complaint.is_news(reason) {
+                return;
+            }
+            self.desk.topic.stats.settle_errors.add(1);
+            if reason.needs_operator() || self.desk.outage.is_news(reason) {
                 warn!(
                     topic = %self.desk.topic.shape.name, partition = self.desk.at.index, error = %reason,
                     "cannot settle; trying again for the time of a lease"

@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::error::{Error, Result};
+use crate::complaint::Complaint;
+use crate::error::Result;
 use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
 use crate::store::{Gap, Hint, RedisStore};
 use session::Session;
@@ -76,7 +77,13 @@ impl Supervisor {
                 }
                 Ok(_) => {}
                 Err(_) if self.hints.is_closed() => return,
-                Err(error) => complaint.say(&self.store.server(), &error),
+                Err(error) if complaint.is_news(&error) => {
+                    warn!(
+                        server = %self.store.server(), %error,
+                        "no subscription; sweeping every second until it is back"
+                    );
+                }
+                Err(_) => {}
             }
             if self.hints.send(Hint::Gap(Gap::Disconnected)).await.is_err() {
                 return;
@@ -90,22 +97,5 @@ impl Supervisor {
     async fn session(&self) -> Result<bool> {
         let mut session = Session::open(&self.store, &self.namespace, &self.partitions).await?;
         session.run(&self.hints).await
-    }
-}
-
-/// Says the same thing once a minute at most: a server may be away for hours.
-#[derive(Default)]
-struct Complaint {
-    last: Option<(std::time::Instant, String)>,
-}
-
-impl Complaint {
-    fn say(&mut self, server: &str, error: &Error) {
-        let text = error.to_string();
-        let news = self.last.as_ref().is_none_or(|(at, said)| *said != text || at.elapsed().as_secs() >= 60);
-        if news {
-            warn!(%server, %error, "no subscription; sweeping every second until it is back");
-            self.last = Some((std::time::Instant::now(), text));
-        }
     }
 }

@@ -36,6 +36,17 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     }
 }
 
+/// The same for a connection that never stood: a server without room says so and
+/// hangs up, and mostly only the latter is seen.
+pub(crate) fn classify_refusal(doing: &str, error: &RedisError) -> Error {
+    if !error.is_connection_dropped() || error.is_connection_refusal() {
+        return classify(doing, error);
+    }
+    let said = plain(&error.to_string(), 200);
+    let message = format!("{doing}: the server hung up ({said}); has it reached its maxclients?");
+    Error::new(ErrorKind::Unreachable, message)
+}
+
 fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
     use ErrorKind as K;
     match code {

@@ -7,6 +7,6 @@ mod classify;
 mod node;
 mod url;
 
-pub(crate) use classify::classify;
+pub(crate) use classify::{classify, classify_refusal};
 pub(crate) use node::{Failed, Node};
 pub(crate) use url::Address;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 
-use super::{Address, classify};
+use super::{Address, classify, classify_refusal};
 use crate::error::{Error, ErrorKind};
 
 /// How long a connection may take, with handshake and authentication.
@@ -123,9 +123,26 @@ impl Node {
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let doing = || format!("connecting to {}", self.address);
         match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
-            Ok(connected) => connected.map_err(|error| classify(&doing(), &error)),
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(error)) if error.kind() == redis::ErrorKind::AuthenticationFailed => {
+                let other = tokio::time::timeout(CONNECT_WITHIN, self.other_reason()).await;
+                Err(classify(&doing(), &other.ok().flatten().unwrap_or(error)))
+            }
+            Ok(Err(error)) => Err(classify_refusal(&doing(), &error)),
             Err(_) => Err(Error::new(ErrorKind::Timeout, format!("{}: no answer within 3 s", doing()))),
         }
+    }
+
+    /// `redis` takes every error in answer to AUTH for a wrong password. There
+    /// are others that pass, such as too many clients; whoever does not log in
+    /// is told of them, too.
+    async fn other_reason(&self) -> Option<RedisError> {
+        let client = Client::open(self.address.anonymous()).ok()?;
+        let error = match client.get_multiplexed_async_connection().await {
+            Ok(mut connection) => redis::cmd("PING").exec_async(&mut connection).await.err()?,
+            Err(error) => error,
+        };
+        (!matches!(error.code(), Some("NOAUTH" | "NOPERM"))).then_some(error)
     }
 
     /// After anything but an answer the connection is given up: nothing would
@@ -133,14 +150,21 @@ impl Node {
     fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Failed {
         let code = error.code().map(str::to_owned);
         let reason = classify(doing, error);
-        if code.is_some() {
-            return Failed { error: reason, code };
+        match code.as_deref() {
+            None => self.give_up(number),
+            // Behind the name there may be another primary by now.
+            Some("READONLY" | "MASTERDOWN") => self.give_up(number),
+            Some(_) => {}
         }
+        let error = if code.is_none() { reason.unanswered() } else { reason };
+        Failed { error, code }
+    }
+
+    fn give_up(&self, number: u64) {
         let mut current = self.lock();
         if current.as_ref().is_some_and(|live| live.number == number) {
             *current = None;
         }
-        Failed { error: reason.unanswered(), code }
     }
 
     fn peek(&self) -> Option<Live> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use crate::error::{Error, Result};
 
@@ -52,6 +52,11 @@ impl Address {
         })?;
         let db = info.redis_settings().db();
         Ok(Self { info: info.set_tcp_settings(tcp_settings()), db })
+    }
+
+    /// The same server, as nobody in particular.
+    pub(crate) fn anonymous(&self) -> ConnectionInfo {
+        self.info.clone().set_redis_settings(RedisConnectionInfo::default())
     }
 
     /// The same server, spoken to in RESP3: for subscriptions.

@@ -43,7 +43,7 @@ impl Clock {
     ///
     /// # Panics
     /// If the clock is not a manual one: tokio's is moved by
-    /// [`tokio::time::advance`].
+    /// `tokio::time::advance`.
     pub fn advance(&self, by: Duration) {
         match &self.0 {
             Source::Manual(now) => {

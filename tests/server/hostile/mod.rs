@@ -1,6 +1,7 @@
 //! What bad input gets: from producers, from other programs on the same server,
 //! and from the server itself.
 
+mod connections;
 mod events;
 mod foreign_hands;
 mod keys;
@@ -9,5 +10,6 @@ mod panics;
 mod payloads;
 mod records;
 mod scene;
+mod server_errors;
 mod settings;
 mod wrong_types;

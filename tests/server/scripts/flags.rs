@@ -7,10 +7,10 @@ use keylapse_support::{Binary, Server};
 use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
-const DRAIN: [&str; 9] =
-    ["ack", "canary", "cancel", "claim", "pause", "renew", "settle", "tidy", "untrigger"];
+const DRAIN: [&str; 10] =
+    ["ack", "canary", "cancel", "claim", "init", "pause", "renew", "settle", "tidy", "untrigger"];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 5] = ["arm", "init", "replay", "reschedule", "trigger"];
+const FILL: [&str; 4] = ["arm", "replay", "reschedule", "trigger"];
 const READ: [&str; 1] = ["look"];
 
 #[test]
