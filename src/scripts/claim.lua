@@ -109,7 +109,7 @@ end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
-local from = 1
+local from, width, read = 1, 8, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
 if #ready > 0 then
@@ -117,19 +117,22 @@ if #ready > 0 then
   redis.call('HLEN', nxt)
   redis.call('HLEN', grave)
 end
--- In slices, so that the bound on bytes bounds what is read, too.
+-- In slices, so that the bound on bytes bounds what is read, too: a small one
+-- first, then as wide as the records so far suggest.
 while from <= #ready and room > 0 do
-  local to = math.min(from + 63, #ready)
+  local to = math.min(from + width - 1, #ready)
   local slice_records = redis.call('HMGET', rec, unpack(ready, from, to))
   local slice_states = redis.call('HMGET', run, unpack(ready, from, to))
   for i = 1, to - from + 1 do
+    if room <= 0 then break end
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
+    read = read + (record and #record or 0)
     local hold = FIRST
     local plain = record and not state and not alone and byte(record) == 1 and #record >= 17
     if not plain then
       hold = attend(key, record, state)
     end
-    if hold and room > 0 then
+    if hold then
       held = held + 1
       room = room - #record
       keys[held], records[held] = key, record
@@ -139,6 +142,7 @@ while from <= #ready and room > 0 do
     end
   end
   from = to + 1
+  width = math.max(1, math.min(250, math.floor(room / (read / to + 1))))
 end
 
 if held > 0 then

@@ -28,7 +28,13 @@ if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0 } end
 if not state or #state < 25 then state = '\1\0' .. NO_TOKEN .. '\0\0\0\1\0\0\0' .. NO_TOKEN end
 
 local head = head_of(due)
-redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
+if byte(record) == 1 and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
+  -- Nothing has happened to it yet: its age is to count from the new deadline.
+  redis.call('HSET', rec, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
+  redis.call('HDEL', run, key)
+else
+  redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
+end
 redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, at, key)
 sooner(at)
 wake(head)

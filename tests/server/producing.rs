@@ -185,3 +185,23 @@ async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
     assert!(other.look_up(&topic, ["1"]).await.unwrap().is_none());
     assert!(Schedule::connect(&server.url()).await.unwrap().namespace("bad{name").is_err());
 }
+
+/// Age counts from the deadline that a timer was moved to, not from one that it
+/// never had to meet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rescheduled_timer_is_no_older_than_its_new_deadline() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic =
+        topic().max_age(Duration::from_millis(300)).retry(keylapse::Backoff::table([Duration::ZERO; 3]));
+    let _ = schedule.arm(&topic, ["1"], Duration::from_millis(400), &String::new()).await.unwrap();
+    let moved = schedule.reschedule(&topic, ["1"], Duration::from_millis(1000)).await.unwrap();
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)));
+    let (report, mut reported) = reports();
+    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Err::<Done, _>(Failure::retry("once more")))
+    }));
+    assert_eq!(reported.next().await, 1);
+    assert_eq!(reported.next().await, 2, "not too old yet");
+    running.stop().await.unwrap();
+}

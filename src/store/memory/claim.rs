@@ -12,8 +12,6 @@ use crate::store::{Claim, Claimed, ClaimedTimer, Heads, Index, POISON_AT, SUSPEC
 
 /// How far a record of a newer version is put off, in ms.
 const PARK: u64 = 60_000;
-/// Records are read in slices, so that the bound on bytes bounds reading, too.
-const SLICE: usize = 64;
 
 /// A claim while it is being made.
 struct Taking {
@@ -80,10 +78,11 @@ impl Turn<'_> {
         let mut taking = Taking::new(call);
         let end = Score::from_ms((self.now() + 1).saturating_add(call.lookahead_ms));
         let ready = self.book.index(call.index).below(end, call.limit);
-        for slice in ready.chunks(SLICE) {
-            if taking.room > 0 {
-                slice.iter().for_each(|key| self.attend(key, &mut taking));
+        for key in &ready {
+            if taking.room == 0 {
+                break;
             }
+            self.attend(key, &mut taking);
         }
         self.hold(&taking);
         taking
@@ -179,12 +178,8 @@ impl Taking {
         Self { call, room: call.bytes, timers: vec![], holds: vec![], orphans: 0, parked: 0, buried: 0 }
     }
 
-    /// Takes a timer, unless there is no room left. A first attempt has no
-    /// state to tell the claimant of.
+    /// Takes a timer. A first attempt has no state to tell the claimant of.
     fn add(&mut self, key: &Bytes, record: Bytes, state: Option<State>) {
-        if self.room == 0 {
-            return;
-        }
         self.room = self.room.saturating_sub(record.len());
         let token = self.call.token;
         let again = state.map(|state| State { claimed: true, token, ..state });

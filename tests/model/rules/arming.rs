@@ -18,6 +18,7 @@ on_both_stores! {
     if_absent_leaves_a_waiting_timer,
     if_absent_over_a_running_attempt_says_exists,
     rescheduling_keeps_arming_payload_and_attempt,
+    rescheduling_what_was_never_tried_is_as_arming_it_for_then,
     rescheduling_to_a_time_too_far_is_refused,
     a_running_attempt_is_not_rescheduled,
     what_is_not_there_is_not_rescheduled,
@@ -111,6 +112,15 @@ async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
     let taken = rig.claim().await;
     assert_eq!((taken.state().attempt, taken.state().deadline), (2, deadline));
     assert_eq!(taken.state().history, Bytes::from_static(b"[1]"));
+}
+
+async fn rescheduling_what_was_never_tried_is_as_arming_it_for_then(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
+    let deadline = rig.ceil() + 500;
+    let look = rig.look("a").await.expect("it waits");
+    let record = Record { arming: timer.arming, deadline, payload: timer.payload };
+    assert_eq!((look.record, look.state), (record.encode(), None), "its age counts from then");
 }
 
 async fn rescheduling_to_a_time_too_far_is_refused(rig: &mut Rig) {

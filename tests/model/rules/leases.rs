@@ -1,9 +1,9 @@
 //! One live attempt: tokens, leases, and what becomes of those that are lost.
 
 use bytes::Bytes;
-use keylapse::Reason;
 use keylapse::store::record::Letter;
 use keylapse::store::{AckReply, ArmCode, End, Index, SettleReply};
+use keylapse::{Reason, WireWhen};
 
 use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
 
@@ -18,6 +18,8 @@ on_both_stores! {
     a_suspect_is_claimed_from_solo_only,
     the_old_holder_of_a_suspect_may_settle_until_it_is_claimed,
     four_lost_leases_make_a_dead_letter,
+    a_suspect_stays_one_while_its_lease_is_renewed,
+    a_suspect_stays_one_when_it_is_rescheduled,
     a_live_settlement_clears_lost_leases,
     a_release_keeps_lost_leases,
     arming_over_a_waiting_suspect_keeps_lost_leases,
@@ -134,6 +136,24 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
     let state = keylapse::store::record::State::decode(letter.state).expect("it can be read");
     assert_eq!((state.lost, Some(state.token)), (4, last));
     assert_eq!(letter.record.slice(17..), timer.payload);
+}
+
+async fn a_suspect_stays_one_while_its_lease_is_renewed(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    let held = rig.claim_solo().await.one();
+    rig.pass(ms(LEASE - 1)).await;
+    assert!(rig.renew(&held).await);
+    let look = rig.look("a").await.expect("it runs");
+    assert_eq!((look.suspect, look.score), (true, Some(rig.now() + LEASE)));
+}
+
+async fn a_suspect_stays_one_when_it_is_rescheduled(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    rig.store.reschedule(&rig.at, b"a", WireWhen::In(10)).await.expect("it waits");
+    rig.pass(ms(11)).await;
+    assert!(rig.claim().await.is_empty());
+    assert_eq!(rig.claim_solo().await.state().lost, 2);
 }
 
 async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {

@@ -14,6 +14,7 @@ on_both_stores! {
     a_repeated_arm_after_a_cancel_is_superseded,
     a_repeated_arm_after_a_later_arming_is_superseded,
     a_repeated_arm_after_it_was_followed_is_superseded,
+    a_repeated_arm_after_it_ran_again_is_superseded,
     a_repeated_arm_after_its_ack_arms_again,
     a_tombstone_is_forgotten_after_ten_minutes,
     the_oldest_of_ten_thousand_tombstones_are_forgotten,
@@ -88,6 +89,14 @@ async fn a_repeated_arm_after_it_was_followed_is_superseded(rig: &mut Rig) {
     rig.ack(&[held]).await;
     assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
     assert_eq!(rig.armed("a").await, Some(second.arming));
+}
+
+async fn a_repeated_arm_after_it_ran_again_is_superseded(rig: &mut Rig) {
+    let (first, held) = rig.run("a").await;
+    let arming = rig.ids.arming();
+    rig.end(&held, End::Again { delay: 10, arming }).await;
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
+    assert_eq!(rig.armed("a").await, Some(arming));
 }
 
 async fn a_repeated_arm_after_its_ack_arms_again(rig: &mut Rig) {

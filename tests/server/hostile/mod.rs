@@ -8,6 +8,8 @@ mod keys;
 mod no_redis;
 mod panics;
 mod payloads;
+mod permissions;
+mod quiet_logs;
 mod records;
 mod scene;
 mod server_errors;

@@ -26,6 +26,16 @@ impl Tally {
         }
     }
 
+    /// A handler that counts, fails each first attempt and succeeds at the second.
+    pub(crate) fn handler_that_fails_first<T: Send + 'static>(&self) -> impl Handler<T> + use<T> {
+        let tally = self.clone();
+        move |lapse: Lapse<T>| {
+            *tally.0.lock().unwrap().entry(lapse.key().to_vec()).or_default() += 1;
+            let first = lapse.attempt() == 1;
+            std::future::ready(if first { Err(Failure::retry("as planned")) } else { Ok(Done) })
+        }
+    }
+
     pub(crate) fn runs_of(&self, key: impl AsRef<[u8]>) -> u32 {
         self.0.lock().unwrap().get(key.as_ref()).copied().unwrap_or(0)
     }
@@ -39,10 +49,16 @@ impl Tally {
     /// That many keys, and each once.
     #[track_caller]
     pub(crate) fn assert_each_once(&self, keys: usize) {
+        self.assert_each(keys, 1);
+    }
+
+    /// That many keys, and each so often.
+    #[track_caller]
+    pub(crate) fn assert_each(&self, keys: usize, times: u32) {
         let runs = self.0.lock().unwrap();
         assert_eq!(runs.len(), keys, "keys handled");
-        let twice: Vec<_> = runs.iter().filter(|(_, runs)| **runs != 1).collect();
-        assert!(twice.is_empty(), "handled more than once: {twice:?}");
+        let others: Vec<_> = runs.iter().filter(|(_, runs)| **runs != times).collect();
+        assert!(others.is_empty(), "not handled {times} times: {others:?}");
     }
 }
 

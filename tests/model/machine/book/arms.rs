@@ -89,6 +89,9 @@ impl Book {
             Some(life) if life.runs() => RescheduleReply::InFlight,
             Some(life) => {
                 life.deadline = deadline;
+                if !life.tried && life.lost == 0 {
+                    life.first_deadline = deadline;
+                }
                 RescheduleReply::Rescheduled { deadline, arming: life.arming, attempt: life.attempt }
             }
         };

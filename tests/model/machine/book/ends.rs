@@ -69,6 +69,6 @@ impl Book {
 
     /// A live holder has settled, so lost leases are forgiven.
     fn later(&self, life: Life, delay: u64, attempt: u32) -> Life {
-        Life { holder: None, deadline: self.moment.ceil + delay, attempt, lost: 0, ..life }
+        Life { holder: None, deadline: self.moment.ceil + delay, attempt, lost: 0, tried: true, ..life }
     }
 }

@@ -68,6 +68,9 @@ pub(crate) struct Book {
     cancels: HashMap<CancelId, (CancelCode, u64)>,
     letters: BTreeSet<Bytes>,
     trimmed: u64,
+    /// How many of the last call's deaths replaced a letter of the same arming:
+    /// a late repeat of its arm has armed it again.
+    died_again: u64,
     paused: bool,
     /// Claims that were fenced by the last call.
     fenced: Vec<Held>,
@@ -89,6 +92,8 @@ struct Life {
     deadline: u64,
     attempt: u32,
     lost: u8,
+    /// Whether an attempt has failed or been put off.
+    tried: bool,
     holder: Option<Holder>,
 }
 
@@ -102,7 +107,7 @@ struct Holder {
 
 impl Life {
     fn new((arming, deadline): (ArmingId, u64), lost: u8) -> Self {
-        Self { arming, first_deadline: deadline, deadline, attempt: 1, lost, holder: None }
+        Self { arming, first_deadline: deadline, deadline, attempt: 1, lost, tried: false, holder: None }
     }
 
     fn runs(&self) -> bool {
@@ -131,6 +136,7 @@ impl Book {
             cancels: HashMap::new(),
             letters: BTreeSet::new(),
             trimmed: 0,
+            died_again: 0,
             paused: false,
             fenced: Vec::new(),
             sleeper: Sleeper::default(),
@@ -141,6 +147,7 @@ impl Book {
     pub(crate) fn note(&mut self, moment: Moment, call: &Call, answer: &Answer, sight: &Sight) -> Verdict {
         self.moment = moment;
         self.fenced.clear();
+        self.died_again = 0;
         match (call, answer) {
             (Call::Arm { timers, only_if_absent, repeat }, Answer::Armed(replies)) => {
                 promise!(replies.value.len() == timers.len(), "not an answer for each timer");
@@ -207,6 +214,7 @@ impl Book {
     }
 
     fn died(&mut self, key: &Bytes, arming: ArmingId) {
-        self.letters.insert([arming.as_bytes(), &key[..]].concat().into());
+        let is_new = self.letters.insert([arming.as_bytes(), &key[..]].concat().into());
+        self.died_again += u64::from(!is_new);
     }
 }
