@@ -15,7 +15,7 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # Cargo runs one test binary at a time, and in it as many tests as there are cores. Most tests have
 # a server of their own and several measure time, so more at once would be slower and less exact.
 test: ## Run all tests and the examples in the documentation, against a real server
-	$(with_server) && cargo test --workspace --all-targets
+	$(with_server) && cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --workspace --doc
 
 demo: ## Watch a payment notice be retried until its receiver is back
