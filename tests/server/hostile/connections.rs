@@ -19,7 +19,7 @@ async fn behind_a_proxy(answer_within: Duration) -> (Scene, Proxy) {
     show_log();
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
     let tally = Tally::default();
-    let builder = Listener::builder(proxy.app_url()).answer_within(answer_within);
+    let builder = Listener::builder(proxy.app_url()).answer_within(answer_within).grace(SOON);
     let running = Running::start(builder.on(orders(), tally.handler()));
     (Scene { server, schedule, topic: orders(), tally, running }, proxy)
 }
@@ -57,7 +57,7 @@ async fn a_line_that_goes_dead_without_a_sign_is_given_up_and_replaced() {
     let (scene, proxy) = behind_a_proxy(SOON).await;
     scene.proves_well("before").await;
     for n in 0..20 {
-        scene.arm(n.to_string(), Duration::from_millis(10 * n)).await;
+        scene.arm(n.to_string(), Duration::from_millis(50 * n)).await;
     }
     proxy.stall(Direction::Replies);
     let noticed = async || scene.stats().claim_errors > 0;
@@ -76,7 +76,7 @@ async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
     let server = Server::start().await;
     let scene = Scene::with(server, orders(), |builder| builder.answer_within(SOON)).await;
     for n in 0..20 {
-        scene.arm(n.to_string(), SOON).await;
+        scene.arm(n.to_string(), Duration::from_secs(1)).await;
     }
     scene.server.stop();
     let noticed = async || scene.stats().claim_errors > 0;
@@ -88,14 +88,13 @@ async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
     scene.stop().await;
 }
 
-/// With no server to settle anything with, and nothing to settle.
+/// With no server to settle anything with: within the grace time, and a little
+/// more for what has no answer yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_stops_at_once_though_its_server_is_away_or_silent() {
+async fn a_listener_stops_in_time_though_its_server_is_away_or_silent() {
     for silent in [false, true] {
         let (scene, proxy) = behind_a_proxy(Duration::from_secs(5)).await;
         scene.proves_well("1").await;
-        let settled = async || scene.schedule.look_up(&scene.topic, ["1"]).await.unwrap().is_none();
-        eventually(PATIENCE, "it to be settled", settled).await;
         if silent {
             proxy.stall(Direction::Both);
         } else {
@@ -106,7 +105,7 @@ async fn a_listener_stops_at_once_though_its_server_is_away_or_silent() {
         }
         let asked = std::time::Instant::now();
         scene.stop().await;
-        assert!(asked.elapsed() < Duration::from_secs(3), "silent {silent}: {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(8), "silent {silent}: {:?}", asked.elapsed());
     }
 }
 

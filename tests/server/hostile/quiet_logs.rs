@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
@@ -143,11 +143,12 @@ async fn an_outage_is_a_few_lines_however_many_partitions_there_are() {
         topics.iter().fold(builder, |builder, topic| builder.on(topic.clone(), tally.handler())),
     );
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let listening = async || running.stats.listener().anchored > 0;
+    eventually(PATIENCE, "the listener to listen", listening).await;
     for topic in &topics {
-        for n in 0..32_u64 {
-            let delay = Duration::from_millis(300 + 20 * n);
-            let _ = schedule.arm(topic, [n.to_string()], delay, &String::new()).await.unwrap();
-        }
+        let delay = |n| Duration::from_millis(1000 + 20 * n);
+        let arms = (0..32).map(|n: u64| NewArm::new([n.to_string()], delay(n), String::new()));
+        assert!(schedule.arm_many(topic, arms).await.unwrap().iter().all(Result::is_ok));
     }
     proxy.refuse().await;
     proxy.cut();
@@ -187,7 +188,7 @@ async fn a_parked_partition_is_an_error_that_names_the_key_and_an_end() {
     let tally = Tally::default();
     let running = Running::start(listener(&server).on(orders(), tally.handler()));
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
-    let _ = schedule.arm(&orders(), ["1"], Duration::from_millis(200), &String::new()).await.unwrap();
+    let _ = schedule.arm(&orders(), ["1"], Duration::from_secs(1), &String::new()).await.unwrap();
     server.cmd(&["SET", "keylapse:{orders/0}:lanes", "theirs"]).await;
     let parked = async || log.loud("parked") > 0;
     eventually(PATIENCE, "it to be reported", parked).await;

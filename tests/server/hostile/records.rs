@@ -181,7 +181,8 @@ async fn a_score_made_too_early_is_put_right_and_holds_no_place() {
 async fn a_score_made_too_late_is_put_right_by_the_slow_repair() {
     let scene = Scene::new().await;
     for score in ["inf", "1e300", "8796093022208"] {
-        scene.arm(score, Duration::from_millis(10)).await;
+        scene.arm(score, HOUR).await;
+        scene.write_record(score, |record| with_deadline(record, 1)).await;
         scene.write_score(score, score).await;
     }
     let _ = scene.arm("later", HOUR).await;

@@ -10,7 +10,8 @@ use redis::Value;
 use super::scene::{Scene, Tally, orders};
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule, show_log};
 
-const SOON: Duration = Duration::from_millis(300);
+/// Time enough to change the server before it is over.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Scene {
     /// What a producer is told who does not wait.

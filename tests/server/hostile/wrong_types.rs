@@ -60,7 +60,7 @@ async fn a_spoilt_name_parks(server: &Server, schedule: &keylapse::Schedule, at:
     let name = names.all()[at];
     let arm = async |key: &str, delay| schedule.arm(&topic, Key(key), delay, &String::new()).await;
     // Something lies in the index when its name is spoilt.
-    let _ = arm(&spoilt, Duration::from_millis(500)).await.unwrap();
+    let _ = arm(&spoilt, Duration::from_secs(1)).await.unwrap();
     spoil(server, name).await;
     let claims = || running.stats.topic(topic.name()).unwrap().claim_errors;
     let _ = arm(&healthy, Duration::ZERO).await.unwrap();
