@@ -8,9 +8,10 @@ local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[
 
 local TOMB_AGE, TOMB_COUNT = 600000, 10000
 
--- member: a letter that says what ended, and the id it ended
-local function tombstone(member)
+-- member: a letter that says what ended, and the id it ended; other: one more
+local function tombstone(member, other)
   redis.call('ZADD', tomb, now, member)
+  if other then redis.call('ZADD', tomb, now, other) end
   redis.call('ZREMRANGEBYSCORE', tomb, '-inf', now - TOMB_AGE)
   redis.call('ZREMRANGEBYRANK', tomb, 0, -TOMB_COUNT - 1)
 end

@@ -13,8 +13,9 @@
 --   3 exists, 4 superseded (a repeat whose arming was withdrawn or has been
 --   followed by another)
 -- Errors: those of the prelude, BADDEADLINE (nothing was written)
--- Invariants: the deadline is never earlier than asked for; timers armed for
---   one millisecond in one call order come out in that order.
+-- Invariants: a repeat is answered as the first call was, or by what has become
+--   of its arming since; the deadline is never earlier than asked for; timers
+--   armed for one millisecond in one call order come out in that order.
 
 local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
 local LIMIT = 8796093022208 -- 2^43 ms, in 2248: beyond it a score has no room for the fraction
@@ -43,7 +44,8 @@ local function over(key, id, record, at)
   local state = redis.call('HGET', run, key)
   if old and #old >= 17 and sub(old, 2, 9) == id then
     local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
-    return 0, deadline > 0 and deadline or struct.unpack('>I8', old, 10)
+    if deadline == 0 then deadline = struct.unpack('>I8', old, 10) end
+    return redis.call('ZSCORE', tomb, 'r' .. id) and 1 or 0, deadline
   end
   -- What was kept for later may still be, though the attempt has been handed back.
   local kept = redis.call('HGET', nxt, key)
@@ -58,7 +60,7 @@ local function over(key, id, record, at)
     return 2, at
   end
   if kept then redis.call('HDEL', nxt, key) end
-  if old then tombstone('a' .. sub(old, 2, 9)) end
+  tombstone('r' .. id, old and 'a' .. sub(old, 2, 9))
   local lost = state and byte(state, 15) or 0
   redis.call('HSET', rec, key, record)
   if lost > 0 then

@@ -19,6 +19,8 @@ const TOMB_COUNT: usize = 10_000;
 pub(super) enum Ended {
     /// An arming, by a cancel or a later arming.
     Arming = b'a',
+    /// A waiting timer, by this arming.
+    Replaced = b'r',
     /// A waiting timer, by this cancel.
     Cancel = b'c',
     /// A running attempt, by this cancel.

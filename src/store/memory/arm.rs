@@ -35,7 +35,8 @@ impl Turn<'_> {
     /// A key that is in an index already.
     fn arm_over(&mut self, timer: &NewTimer, deadline: u64, call: Arm<'_>) -> ArmReply {
         if let Some(deadline) = self.deadline_of_arming(timer) {
-            return ArmReply { code: ArmCode::Armed, deadline };
+            let replaced = self.has_tombstone(Ended::Replaced, timer.arming.as_bytes());
+            return ArmReply { code: if replaced { ArmCode::Replaced } else { ArmCode::Armed }, deadline };
         }
         if let Some(deadline) = self.deadline_of_kept(timer) {
             return ArmReply { code: ArmCode::AfterRunning, deadline };
@@ -80,6 +81,7 @@ impl Turn<'_> {
         if let Some(earlier) = self.book.rec.insert(timer.key.clone(), record(timer, deadline)) {
             self.tombstone_arming(&earlier);
         }
+        self.tombstone(Ended::Replaced, timer.arming.as_bytes());
         let lost = self.book.run.get(&timer.key).map_or(0, |state| fields::lost_leases(state));
         self.stain(&timer.key, lost);
         self.wait(&timer.key, Score::from_ms(deadline), lost);

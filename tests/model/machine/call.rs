@@ -109,9 +109,7 @@ impl Answer {
     /// Whether this is what the repeat of a call may answer after `first`.
     pub(crate) fn repeats(&self, first: &Self) -> bool {
         match (first, self) {
-            (Self::Armed(first), Self::Armed(second)) => {
-                first.value.iter().zip(&second.value).all(|(first, second)| is_repeated(*first, *second))
-            }
+            (Self::Armed(first), Self::Armed(second)) => first.value == second.value,
             (Self::Cancelled(first), Self::Cancelled(second)) => {
                 first.iter().zip(second).all(|(first, second)| first.code == second.code)
             }
@@ -130,13 +128,6 @@ impl Answer {
             _ => true,
         }
     }
-}
-
-/// That a timer was replaced cannot be known any more; that it is armed, and
-/// for when, can.
-fn is_repeated(first: ArmReply, second: ArmReply) -> bool {
-    let code = if first.code == ArmCode::Replaced { ArmCode::Armed } else { first.code };
-    (code, first.deadline) == (second.code, second.deadline)
 }
 
 /// One whole scan.

@@ -11,6 +11,7 @@ on_both_stores! {
     a_repeated_arm_finds_what_was_kept,
     a_repeated_arm_finds_what_is_kept_behind_a_released_attempt,
     a_repeated_arm_finds_a_retry_at_its_present_deadline,
+    a_repeated_arm_that_replaced_says_so_again,
     a_repeated_arm_after_a_cancel_is_superseded,
     a_repeated_arm_after_a_later_arming_is_superseded,
     a_repeated_arm_after_it_was_followed_is_superseded,
@@ -67,6 +68,13 @@ async fn a_repeated_arm_finds_a_retry_at_its_present_deadline(rig: &mut Rig) {
     rig.pass(ms(3)).await;
     let reply = rig.arm_again(&timer).await;
     assert_eq!((reply.code, reply.deadline), (ArmCode::Armed, deadline));
+}
+
+async fn a_repeated_arm_that_replaced_says_so_again(rig: &mut Rig) {
+    rig.arm_in("a", 10).await;
+    let (second, reply) = rig.arm_in("a", 20).await;
+    rig.pass(ms(3)).await;
+    assert_eq!((reply.code, rig.arm_again(&second).await), (ArmCode::Replaced, reply));
 }
 
 async fn a_repeated_arm_after_a_cancel_is_superseded(rig: &mut Rig) {

@@ -19,9 +19,10 @@ impl Book {
             ArmCode::Superseded => self.withdrawn.contains_key(&timer.arming),
             _ => self.was_just_withdrawn(timer.arming),
         };
+        let since = self.moment.now.saturating_sub(MEMORY);
         let slot = self.slot(&timer.key);
-        let expected = match slot.deadline_of(timer.arming) {
-            Some(known) => known,
+        let expected = match slot.found(timer.arming, since, reply.code) {
+            Some(found) => found,
             None if repeat && remembered => SUPERSEDED,
             None if absent && slot.life.is_some() => EXISTS,
             None => self.install(timer),
@@ -31,7 +32,7 @@ impl Book {
     }
 
     fn install(&mut self, timer: &NewTimer) -> ArmReply {
-        let deadline = self.moment.deadline(timer.when);
+        let (now, deadline) = (self.moment.now, self.moment.deadline(timer.when));
         let slot = self.slot(&timer.key);
         // The latest arming stands, whatever was kept before it.
         let kept = slot.next.take().map(|(arming, _)| arming);
@@ -41,7 +42,8 @@ impl Book {
                 (ArmCode::AfterRunning, None)
             }
             Some(life) => {
-                let earlier = std::mem::replace(life, Life::new((timer.arming, deadline), life.lost));
+                let life_of = Life::new((timer.arming, deadline), life.lost);
+                let earlier = std::mem::replace(life, Life { replaced: Some(now), ..life_of });
                 (ArmCode::Replaced, Some(earlier.arming))
             }
             none => {
@@ -129,11 +131,17 @@ impl Book {
 }
 
 impl Slot {
-    /// What an arm call says of an arming that it finds here.
-    fn deadline_of(&self, arming: ArmingId) -> Option<ArmReply> {
-        let life = self.life.filter(|life| life.arming == arming).map(|life| (ArmCode::Armed, life.deadline));
+    /// What an arm call says of an arming that it finds here; that it has replaced another is
+    /// remembered for a while, and may be for longer.
+    fn found(&self, arming: ArmingId, since: u64, said: ArmCode) -> Option<ArmReply> {
+        let code_of = |life: &Life| match life.replaced {
+            Some(at) if at > since || said == ArmCode::Replaced => ArmCode::Replaced,
+            _ => ArmCode::Armed,
+        };
+        let life = self.life.filter(|life| life.arming == arming);
         let kept = self.next.filter(|(kept, _)| *kept == arming);
-        let found = life.or(kept.map(|(_, deadline)| (ArmCode::AfterRunning, deadline)));
+        let found = life.map(|life| (code_of(&life), life.deadline));
+        let found = found.or(kept.map(|(_, deadline)| (ArmCode::AfterRunning, deadline)));
         found.map(|(code, deadline)| ArmReply { code, deadline })
     }
 }

@@ -90,6 +90,8 @@ struct Life {
     arming: ArmingId,
     first_deadline: u64,
     deadline: u64,
+    /// When it took the place of a waiting timer, if it did.
+    replaced: Option<u64>,
     attempt: u32,
     lost: u8,
     /// Whether an attempt has failed or been put off.
@@ -107,7 +109,16 @@ struct Holder {
 
 impl Life {
     fn new((arming, deadline): (ArmingId, u64), lost: u8) -> Self {
-        Self { arming, first_deadline: deadline, deadline, attempt: 1, lost, tried: false, holder: None }
+        Self {
+            arming,
+            first_deadline: deadline,
+            deadline,
+            replaced: None,
+            attempt: 1,
+            lost,
+            tried: false,
+            holder: None,
+        }
     }
 
     fn runs(&self) -> bool {

@@ -20,7 +20,7 @@ use super::{
     counters::Counters,
     delivery::{self, Parcel},
     dialogue::Dialogue,
-    faults::{Faults, Then, Weather},
+    faults::{Cut, Faults, Then, Weather},
     frame::{Frame, Malformed},
 };
 
@@ -35,22 +35,26 @@ pub(super) struct Shared {
 }
 
 /// Serves one client until either side closes, a fault ends it, or all connections are cut.
-pub(super) async fn serve(client: TcpStream, shared: &Shared, mut cut: watch::Receiver<()>) {
+pub(super) async fn serve(mut client: TcpStream, shared: &Shared, mut cut: watch::Receiver<Cut>) {
     // A server that is away is for the client a connection that closes at once.
     let Ok(server) = TcpStream::connect(shared.upstream).await else { return };
     let finished = tokio::select! {
-        finished = relay(client, server, shared) => finished,
-        _ = cut.changed() => Ok(()),
+        finished = relay(&mut client, server, shared) => finished,
+        _ = cut.changed() => match *cut.borrow() {
+            Cut::Close => Ok(()),
+            Cut::Reset => Err(io::ErrorKind::ConnectionReset.into()),
+        },
     };
     // Peers that vanish are what this proxy is for; bytes that it cannot follow are a bug somewhere.
-    if let Err(error) = finished
-        && error.kind() == io::ErrorKind::InvalidData
-    {
-        eprintln!("the proxy closes a connection: {error}");
+    match finished.map_err(|error| (error.kind(), error)) {
+        Err((io::ErrorKind::InvalidData, error)) => eprintln!("the proxy closes a connection: {error}"),
+        // Without lingering, closing is resetting.
+        Err((io::ErrorKind::ConnectionReset, _)) => drop(client.set_zero_linger()),
+        _ => {}
     }
 }
 
-async fn relay(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
@@ -116,6 +120,7 @@ impl Pumps<'_> {
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
                 if let Some(then) = self.with_dialogue(|dialogue| dialogue.received(&frame)) {
                     // What was answered before this one does arrive.
+                    whole.extend_from_slice(torn(&frame, then));
                     send(&to, whole).await?;
                     return self.lose(then).await;
                 }
@@ -130,13 +135,22 @@ impl Pumps<'_> {
     async fn lose(self, then: Then) -> io::Result<()> {
         self.shared.faults.lost.send_modify(|lost| *lost += 1);
         match then {
-            Then::Close => Ok(()),
+            Then::Close | Then::Tear(_) => Ok(()),
+            Then::Reset => Err(io::ErrorKind::ConnectionReset.into()),
             Then::Stall => std::future::pending().await,
         }
     }
 
     fn with_dialogue<T>(self, act: impl FnOnce(&mut Dialogue) -> T) -> T {
         act(&mut self.dialogue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How much of a lost reply still arrives.
+fn torn(frame: &Frame, then: Then) -> &[u8] {
+    match then {
+        Then::Tear(after) => &frame.raw()[..after.min(frame.raw().len() - 1)],
+        Then::Close | Then::Stall | Then::Reset => &[],
     }
 }
 

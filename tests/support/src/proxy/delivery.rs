@@ -1,6 +1,6 @@
 //! Writes one direction of a connection, as late as the weather there demands.
 
-use std::io;
+use std::{io, num::NonZeroUsize};
 
 use bytes::Bytes;
 use tokio::{
@@ -49,7 +49,19 @@ pub(super) async fn run(
         }
         // The other end of the watch lives as long as the connection: see `Shared`.
         let _ = weather.wait_for(|weather| !weather.is_stalled).await;
-        to.write_all(&parcel.bytes).await?;
+        let chunk = weather.borrow().chunk;
+        write(&mut to, &parcel.bytes, chunk).await?;
+    }
+    Ok(())
+}
+
+/// All at once, or piece by piece, each in a segment of its own as far as the kernel lets us.
+async fn write(to: &mut WriteHalf<'_>, bytes: &[u8], chunk: Option<NonZeroUsize>) -> io::Result<()> {
+    let Some(chunk) = chunk else { return to.write_all(bytes).await };
+    for piece in bytes.chunks(chunk.get()) {
+        to.write_all(piece).await?;
+        // The reader gets a chance to read this piece before the next one is there.
+        tokio::task::yield_now().await;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroUsize,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,6 +18,18 @@ pub enum Then {
     /// It stays open and silent: the client learns by its own time limit. No later reply arrives
     /// either, since it would be taken for the lost one.
     Stall,
+    /// It is closed in the middle of the reply: this many of its bytes arrive, at most all but one.
+    Tear(usize),
+    /// It is reset (RST): what is under way in either direction is thrown away.
+    Reset,
+}
+
+/// How [`Proxy::cut`](super::Proxy::cut) and [`Proxy::reset`](super::Proxy::reset) end connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Cut {
+    #[default]
+    Close,
+    Reset,
 }
 
 /// Which way bytes go.
@@ -41,6 +54,8 @@ impl Direction {
 pub(super) struct Weather {
     pub(super) is_stalled: bool,
     pub(super) delay: Duration,
+    /// How many bytes are written at a time; all there are, if none.
+    pub(super) chunk: Option<NonZeroUsize>,
 }
 
 type Predicate = Box<dyn Fn(&[Bytes]) -> bool + Send>;
@@ -57,7 +72,7 @@ pub(super) struct Faults {
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
     /// Changes when all connections of that moment are to end.
-    pub(super) cuts: watch::Sender<()>,
+    pub(super) cuts: watch::Sender<Cut>,
 }
 
 impl Faults {
@@ -67,7 +82,7 @@ impl Faults {
             lost: watch::Sender::new(0),
             requests: watch::Sender::new(Weather::default()),
             replies: watch::Sender::new(Weather::default()),
-            cuts: watch::Sender::new(()),
+            cuts: watch::Sender::new(Cut::Close),
         }
     }
 

@@ -13,12 +13,19 @@ mod faults;
 mod frame;
 mod listener;
 
-use std::{collections::BTreeMap, net::Ipv4Addr, panic::Location, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, net::Ipv4Addr, num::NonZeroUsize, panic::Location, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{sync::Mutex, task::JoinHandle, time::timeout};
 
-use self::{connection::Shared, counters::Counters, faults::Faults, listener::Listener};
+use self::{
+    connection::Shared,
+    counters::Counters,
+    faults::{Cut, Faults},
+    listener::Listener,
+};
 use crate::{APP_PASSWORD, APP_USER, Server};
 
 pub use faults::{Direction, Then, any, command};
@@ -136,7 +143,12 @@ impl Proxy {
 
     /// Closes all connections there are now.
     pub fn cut(&self) {
-        self.shared.faults.cuts.send_replace(());
+        self.shared.faults.cuts.send_replace(Cut::Close);
+    }
+
+    /// Resets all connections there are now (RST): what is under way is thrown away.
+    pub fn reset(&self) {
+        self.shared.faults.cuts.send_replace(Cut::Reset);
     }
 
     /// Holds back everything that goes this way, on open and new connections, until
@@ -155,11 +167,17 @@ impl Proxy {
         self.shared.faults.change(direction, |weather| weather.delay = delay);
     }
 
-    /// Ends all faults: nothing more is lost, stalled, delayed or refused.
+    /// Writes whatever goes this way in pieces of so many bytes; none ends it.
+    pub fn split(&self, direction: Direction, bytes: Option<NonZeroUsize>) {
+        self.shared.faults.change(direction, |weather| weather.chunk = bytes);
+    }
+
+    /// Ends all faults: nothing more is lost, stalled, delayed, split or refused.
     pub async fn heal(&self) {
         self.shared.faults.forget_losses();
         self.resume();
         self.delay(Direction::Both, Duration::ZERO);
+        self.split(Direction::Both, None);
         self.accept().await;
     }
 

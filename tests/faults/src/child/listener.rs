@@ -1,0 +1,91 @@
+//! A listener process.
+
+use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder};
+
+use super::{Orders, asked_to_end, watchdog};
+use crate::clock::{micros_since_1970, now};
+use crate::job::{Job, Kind, Work};
+use crate::ledger::{End, Entry, Ledger};
+
+/// Attempts at a time. Few, so that a queue forms and faults find something to hit.
+const CONCURRENCY: usize = 64;
+
+/// Runs handlers until SIGTERM.
+///
+/// # Errors
+/// When the listener cannot be built or refuses to start.
+pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
+    let ledger = Ledger::open(&orders.folder).expect("a ledger");
+    watchdog::watch(ledger.clone());
+    let builder =
+        Listener::builder(&orders.url).concurrency(CONCURRENCY).answer_within(orders.answer_within());
+    let on = |builder: ListenerBuilder, kind: Kind| {
+        let ledger = ledger.clone();
+        builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
+    };
+    Kind::ALL.into_iter().fold(builder, on).build()?.run_until(asked_to_end()).await
+}
+
+async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
+    let at = now(); // before anything else: whether it is early is judged by this
+    let Job { work, millis, .. } = *lapse.payload();
+    let run = Run::open(at, &lapse, ledger);
+    if millis > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+    }
+    let is_first = lapse.attempt() == 1;
+    match work {
+        Work::Abort => std::process::abort(),
+        Work::PanicOnce if is_first => {
+            run.end(End::Failed);
+            panic!("as it was told to");
+        }
+        Work::FailOnce if is_first => run.fails(),
+        Work::Fail => run.fails(),
+        Work::Succeed | Work::FailOnce | Work::PanicOnce => {
+            run.end(End::Done);
+            Ok(Done)
+        }
+    }
+}
+
+/// An attempt in the ledger. Dropped without an end, it was dropped.
+struct Run {
+    ledger: Ledger,
+    n: u64,
+    attempt: u32,
+    has_ended: bool,
+}
+
+impl Run {
+    fn open(at: u64, lapse: &Lapse<Job>, ledger: Ledger) -> Self {
+        let (n, attempt) = (lapse.payload().n, lapse.attempt());
+        let started = Entry::Started {
+            n,
+            key: String::from_utf8_lossy(lapse.key()).into_owned(),
+            attempt,
+            deadline: micros_since_1970(lapse.deadline()),
+            source: lapse.source().as_str().to_owned(),
+        };
+        ledger.write_at(at, started);
+        Self { ledger, n, attempt, has_ended: false }
+    }
+
+    fn end(mut self, end: End) {
+        self.has_ended = true;
+        self.ledger.write(Entry::Ended { n: self.n, attempt: self.attempt, end });
+    }
+
+    fn fails(self) -> Result<Done, Failure> {
+        self.end(End::Failed);
+        Err(Failure::retry("as it was told to"))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.ledger.write(Entry::Ended { n: self.n, attempt: self.attempt, end: End::Dropped });
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a run's processes do: this very program, told by its command line to be one of them.
+
+mod listener;
+mod producer;
+mod watchdog;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use listener::listen;
+pub use producer::{Produce, produce};
+
+/// What every child is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Orders {
+    /// Where the server is, or the proxy before it.
+    #[arg(long)]
+    pub url: String,
+    /// The folder of the ledgers.
+    #[arg(long)]
+    pub folder: PathBuf,
+    /// The topics' lease.
+    #[arg(long)]
+    pub lease_ms: u64,
+}
+
+impl Orders {
+    /// The topics' lease.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+
+    /// How long the server may take to answer one call: short against the lease, so that a lost reply
+    /// is asked for again before the lease is over.
+    pub fn answer_within(&self) -> Duration {
+        self.lease() / 4
+    }
+}
+
+/// Completes when this process is asked to end (SIGTERM).
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    signal(SignalKind::terminate()).expect("a signal handler").recv().await;
+}

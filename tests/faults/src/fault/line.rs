@@ -1,0 +1,107 @@
+//! What befalls the line between one process and the server.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use keylapse_support::{Direction, Proxy, Then, command};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::time::{sleep, timeout};
+
+use crate::stage::Stage;
+
+/// A fault, and whose line it befalls (modulo how many there are).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineFault {
+    whose: u8,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// All connections are closed.
+    Cut,
+    /// All connections are reset.
+    Reset,
+    /// Nothing gets through this way for so long, and then everything does.
+    Stall(Direction, u64),
+    /// Everything is late by so much, for so long.
+    Delay(Direction, u64, u64),
+    /// Everything comes in pieces of so many bytes, for so long.
+    Split(usize, u64),
+    /// The replies to so many script calls are lost after the server has executed them.
+    Lose(usize, Then),
+    /// All connections are closed, and new ones refused for so long.
+    Refuse(u64),
+}
+
+/// How long is waited for a reply to lose.
+const FOR_A_REPLY: Duration = Duration::from_secs(1);
+
+impl LineFault {
+    /// Any of them; none lasts longer than a lease and a half.
+    pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
+        let whose = random.random();
+        let direction = match random.random_range(0..3) {
+            0 => Direction::Requests,
+            1 => Direction::Replies,
+            _ => Direction::Both,
+        };
+        let for_ms = random.random_range(20..lease_ms * 3 / 2);
+        let what = match random.random_range(0..12) {
+            0 => What::Cut,
+            1 => What::Reset,
+            2..4 => What::Stall(direction, for_ms),
+            4 => What::Delay(direction, random.random_range(1..150), for_ms),
+            5 => What::Split(random.random_range(1..20), for_ms),
+            6 => What::Refuse(for_ms),
+            7 => What::Lose(random.random_range(1..4), Then::Stall),
+            8 => What::Lose(random.random_range(1..4), Then::Reset),
+            9 => What::Lose(random.random_range(1..4), Then::Tear(random.random_range(1..200))),
+            _ => What::Lose(random.random_range(1..6), Then::Close),
+        };
+        Self { whose, what }
+    }
+
+    /// Makes it happen, ends it, and puts it on record.
+    pub async fn strike(self, stage: &Stage) {
+        let since = crate::clock::now();
+        let actor = stage.actor(self.whose);
+        self.what.strike(actor.line()).await;
+        actor.line().heal().await;
+        stage.record_fault(since, Some(actor.name()), &self.what, true);
+    }
+}
+
+impl What {
+    async fn strike(self, line: &Proxy) {
+        let lasting = |ms| sleep(Duration::from_millis(ms));
+        match self {
+            Self::Cut => line.cut(),
+            Self::Reset => line.reset(),
+            Self::Stall(direction, ms) => {
+                line.stall(direction);
+                lasting(ms).await;
+            }
+            Self::Delay(direction, by, ms) => {
+                line.delay(direction, Duration::from_millis(by));
+                lasting(ms).await;
+            }
+            Self::Split(bytes, ms) => {
+                line.split(Direction::Both, NonZeroUsize::new(bytes));
+                lasting(ms).await;
+            }
+            Self::Refuse(ms) => {
+                line.refuse().await;
+                line.cut();
+                lasting(ms).await;
+            }
+            Self::Lose(count, then) => {
+                let before = line.lost();
+                line.lose_replies(count, command("EVALSHA"), then);
+                // An idle line may have no reply to lose.
+                let _ = timeout(FOR_A_REPLY, line.until_lost(before + count)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What befalls processes.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::stage::{Actor, Stage};
+
+/// What befalls a process. The number chooses which, modulo how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessFault {
+    /// SIGKILL.
+    KillListener(u8),
+    /// SIGKILL.
+    KillProducer(u8),
+    /// SIGSTOP, and SIGCONT so many milliseconds later.
+    StopListener(u8, u64),
+    /// SIGTERM: it hands over, and a new one takes its place.
+    ReplaceListener(u8),
+}
+
+impl ProcessFault {
+    /// Any of them; none lasts much longer than two leases.
+    pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
+        match random.random_range(0..10) {
+            0..4 => Self::KillListener(random.random()),
+            4 => Self::KillProducer(random.random()),
+            5..8 => Self::StopListener(random.random(), random.random_range(50..lease_ms * 2)),
+            _ => Self::ReplaceListener(random.random()),
+        }
+    }
+
+    /// Makes it happen, and puts it on record.
+    pub async fn strike(self, stage: &Stage) {
+        let since = crate::clock::now();
+        let actor = self.target(stage);
+        match self {
+            Self::KillListener(_) | Self::KillProducer(_) => actor.signal(Signal::KILL).await,
+            Self::ReplaceListener(_) => actor.signal(Signal::TERM).await,
+            Self::StopListener(_, ms) => {
+                actor.signal(Signal::STOP).await;
+                sleep(Duration::from_millis(ms)).await;
+                actor.signal(Signal::CONT).await;
+            }
+        }
+        let is_outage = matches!(self, Self::StopListener(..));
+        stage.record_fault(since, Some(actor.name()), &self, is_outage);
+    }
+
+    fn target(self, stage: &Stage) -> &Actor {
+        match self {
+            Self::KillListener(which) | Self::StopListener(which, _) | Self::ReplaceListener(which) => {
+                stage.listener(which)
+            }
+            Self::KillProducer(which) => stage.producer(which),
+        }
+    }
+}

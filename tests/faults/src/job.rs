@@ -1,0 +1,92 @@
+//! What the timers of a run are for.
+
+use std::time::Duration;
+
+use keylapse::{Backoff, Topic};
+use serde::{Deserialize, Serialize};
+
+/// Attempts that a job has.
+pub const ATTEMPTS: u32 = 3;
+/// From a failed attempt to the next one.
+pub const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Leases that an attempt may lose before its timer is buried: two beside others, two alone.
+pub const LEASES: usize = 4;
+/// Partitions of the topic whose timers have trigger keys.
+const PARTITIONS: u32 = 2;
+
+/// The payload: which arming it belongs to, and what its handler does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The number of the arming, unique in a run.
+    pub n: u64,
+    /// What becomes of it.
+    pub work: Work,
+    /// How long an attempt takes.
+    pub millis: u64,
+}
+
+/// What a handler does at the end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// It succeeds.
+    Succeed,
+    /// It fails the first time.
+    FailOnce,
+    /// It panics the first time.
+    PanicOnce,
+    /// It fails each time.
+    Fail,
+    /// It takes its process down each time: a poison pill.
+    Abort,
+}
+
+impl Work {
+    /// Whether the timer is to end in the dead letters.
+    pub fn is_deadly(self) -> bool {
+        matches!(self, Self::Fail | Self::Abort)
+    }
+}
+
+/// The two topics of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// With trigger keys, in two partitions.
+    Loud,
+    /// Without trigger keys, in one partition.
+    Quiet,
+}
+
+impl Kind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Loud, Self::Quiet];
+
+    /// The topic, which producers and listeners share.
+    pub fn topic(self, lease: Duration) -> Topic<Job> {
+        let (name, partitions) = (self.name(), self.partitions());
+        Topic::named(name, &format!("{name}:{{id}}"))
+            .expect("a topic")
+            .partitions(partitions)
+            .triggers(self == Self::Loud)
+            .max_attempts(ATTEMPTS)
+            .retry(Backoff::fixed(RETRY_AFTER))
+            .lease(lease)
+            .dead_letters(1_000_000, Duration::from_secs(24 * 3600))
+    }
+
+    /// The topic's name, and the first segment of its keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loud => "loud",
+            Self::Quiet => "quiet",
+        }
+    }
+
+    /// In how many parts its index is kept.
+    pub fn partitions(self) -> u32 {
+        match self {
+            Self::Loud => PARTITIONS,
+            Self::Quiet => 1,
+        }
+    }
+}

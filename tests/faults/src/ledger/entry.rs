@@ -1,0 +1,144 @@
+//! What a ledger's line says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Micros;
+use crate::job::Work;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// When.
+    pub at: Micros,
+    /// Who wrote it.
+    pub pid: u32,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Entry {
+    /// A producer is about to arm.
+    ArmAsked {
+        /// The arming's number.
+        n: u64,
+        /// The key.
+        key: String,
+        /// What the handler will do.
+        work: Work,
+        /// The delay that is asked for.
+        delay_ms: u64,
+    },
+    /// The call returned.
+    ArmTold {
+        /// The arming's number.
+        n: u64,
+        /// What it said.
+        told: Told,
+        /// The deadline that it named.
+        deadline: Option<Micros>,
+    },
+    /// A producer is about to cancel.
+    CancelAsked {
+        /// The key.
+        key: String,
+    },
+    /// The call returned.
+    CancelTold {
+        /// The key.
+        key: String,
+        /// What it said.
+        told: Told,
+    },
+    /// A handler began.
+    Started {
+        /// The arming's number, from the payload.
+        n: u64,
+        /// The key.
+        key: String,
+        /// The attempt.
+        attempt: u32,
+        /// The attempt's deadline, as the handler is told it.
+        deadline: Micros,
+        /// What brought it: timer, notification or sweep.
+        source: String,
+    },
+    /// It ended.
+    Ended {
+        /// The arming's number.
+        n: u64,
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        end: End,
+    },
+    /// A whole process stood still from then until the line's time, for want of a processor.
+    Stalled {
+        /// Since when.
+        since: Micros,
+    },
+    /// A process of the run was started.
+    Born {
+        /// Its pid.
+        child: u32,
+        /// The part it plays, which outlives it: `listener 0`.
+        actor: String,
+    },
+    /// It has ended.
+    Died {
+        /// Its pid.
+        child: u32,
+        /// With what status.
+        status: String,
+    },
+    /// A fault that is over.
+    Fault {
+        /// When it began; the line's time is its end.
+        since: Micros,
+        /// Whom it concerns: an actor, or everybody.
+        actor: Option<String>,
+        /// What it was.
+        fault: String,
+        /// Whether it keeps those whom it concerns from the server.
+        is_outage: bool,
+    },
+}
+
+/// How a call of a producer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// `Armed`.
+    Armed,
+    /// `Replaced`.
+    Replaced,
+    /// `AfterRunning`.
+    AfterRunning,
+    /// `Superseded`.
+    Superseded,
+    /// `Cancelled`.
+    Cancelled,
+    /// `InFlight`.
+    InFlight,
+    /// `NotArmed`.
+    NotArmed,
+    /// An error that proves that nothing was done.
+    Refused,
+    /// An error that leaves open whether it was done.
+    Unknown,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The handler succeeded.
+    Done,
+    /// It failed, or panicked.
+    Failed,
+    /// It was dropped before its end: the lease was lost, or the listener stopped.
+    Dropped,
+}

@@ -1,0 +1,132 @@
+//! `faults`: breaks keylapse for real. `cargo run --release -p keylapse-faults -- help` says how.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use keylapse_faults::child::{Orders, Produce, listen, produce};
+use keylapse_faults::fault::Plan;
+use keylapse_faults::run::{durable_server, run};
+use keylapse_faults::stage::Cast;
+use keylapse_faults::verdict::Report;
+
+/// Breaks keylapse for real, and prints what became of every timer.
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything at once, for some seconds for each seed.
+    Seeds {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        count: u64,
+        /// How long each lasts, and then what it takes to drain.
+        #[arg(long, default_value_t = 12)]
+        seconds: u64,
+    },
+    /// Nothing but listeners that are killed in the middle of handlers, with a lease of 1 s.
+    KillListeners {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        times: usize,
+    },
+    /// Nothing but servers that are killed; they keep an append-only file, synced before each reply.
+    KillServers {
+        /// How many.
+        #[arg(long, default_value_t = 200)]
+        times: usize,
+    },
+    #[command(hide = true)]
+    Listen(Orders),
+    #[command(hide = true)]
+    Produce {
+        #[command(flatten)]
+        orders: Orders,
+        #[command(flatten)]
+        produce: Produce,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match Options::parse().command {
+        Command::Seeds { first, count, seconds } => seeds(first..first + count, seconds).await,
+        Command::KillListeners { times } => kill_listeners(times).await,
+        Command::KillServers { times } => kill_servers(times).await,
+        Command::Listen(orders) => child(listen(&orders).await),
+        Command::Produce { orders, produce: how } => child(produce(&orders, &how).await),
+    }
+}
+
+fn child(result: keylapse::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("a child gives up: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
+    let mut all_valid = true;
+    for seed in seeds {
+        let cast = Cast { seed, ..cast(Duration::from_secs(2)) };
+        let plan = Plan::everything(seed, cast.lease);
+        all_valid &= one(&format!("seed={seed}"), &cast, plan, Some(Duration::from_secs(seconds))).await;
+    }
+    exit(all_valid)
+}
+
+async fn kill_listeners(times: usize) -> ExitCode {
+    let cast = Cast { listeners: 4, per_second: 60, pills_per_thousand: 0, ..cast(Duration::from_secs(1)) };
+    let plan = Plan::killed_listeners(1, times, 150..450);
+    exit(one(&format!("listener_kills={times}"), &cast, plan, None).await)
+}
+
+async fn kill_servers(times: usize) -> ExitCode {
+    let cast = Cast { pills_per_thousand: 0, ..cast(Duration::from_secs(2)) };
+    let plan = Plan::killed_servers(1, times, 100..900);
+    exit(one(&format!("server_kills={times}"), &cast, plan, None).await)
+}
+
+fn cast(lease: Duration) -> Cast {
+    Cast {
+        program: std::env::current_exe().expect("this program"),
+        listeners: 3,
+        producers: 2,
+        per_second: 50,
+        pills_per_thousand: 2,
+        lease,
+        seed: 1,
+    }
+}
+
+/// Runs once and prints the line; keeps the ledgers and tells the stories if something is wrong.
+async fn one(name: &str, cast: &Cast, plan: Plan, time: Option<Duration>) -> bool {
+    let folder = tempfile::tempdir().expect("a folder for the ledgers");
+    let report = run(cast, plan, time, durable_server(), folder.path()).await;
+    println!("{name} {report}");
+    if !report.is_valid() {
+        explain(&report, &folder.keep());
+    }
+    report.is_valid()
+}
+
+fn explain(report: &Report, ledgers: &Path) {
+    report.findings.iter().for_each(|finding| eprintln!("{finding}"));
+    eprintln!("all ledgers are in {}", ledgers.display());
+}
+
+fn exit(is_valid: bool) -> ExitCode {
+    if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

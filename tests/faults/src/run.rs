@@ -1,0 +1,72 @@
+//! One run, from the curtain to the verdict.
+
+use std::path::Path;
+use std::time::Duration;
+
+use keylapse::{Reason, Schedule};
+use keylapse_support::{Builder, Fsync, Server};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::clock::micros;
+use crate::fault::{Plan, Planned};
+use crate::job::{Job, Kind};
+use crate::ledger::read_all;
+use crate::stage::{Cast, Stage};
+use crate::verdict::{Letter, Report, judge};
+
+/// How long everything that is left may take when all faults are over.
+const TO_DRAIN: Duration = Duration::from_secs(90);
+
+/// A server that loses nothing that it has acknowledged, even if it is killed.
+pub fn durable_server() -> Builder {
+    Server::builder().aof(Fsync::Always)
+}
+
+/// Plays the plan for so long, or until it is done where no time is given; waits until nothing is left
+/// to do, and judges.
+///
+/// # Panics
+/// If something of the harness itself fails.
+pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder, folder: &Path) -> Report {
+    let stage = Stage::open(cast, server, folder).await;
+    let until = time.map(|time| Instant::now() + time);
+    tokio::join!(
+        play(plan.server, until, async |fault| fault.strike(&stage).await),
+        play(plan.process, until, async |fault| fault.strike(&stage).await),
+        play(plan.line, until, async |fault| fault.strike(&stage).await),
+    );
+    stage.retire_producers().await;
+    let left = stage.drain(TO_DRAIN).await;
+    let letters = letters(&stage.server().await.url(), cast.lease).await;
+    stage.close().await;
+    let lines = read_all(folder).expect("ledgers that can be read");
+    judge(&lines, &letters, micros(cast.lease), left)
+}
+
+/// One lane: a fault after the other.
+async fn play<F>(lane: Vec<Planned<F>>, until: Option<Instant>, mut strike: impl AsyncFnMut(F)) {
+    let is_over = |after: Duration| until.is_some_and(|until| Instant::now() + after >= until);
+    for Planned { after, fault } in lane {
+        if is_over(after) {
+            break;
+        }
+        sleep(after).await;
+        strike(fault).await;
+    }
+    if let Some(until) = until {
+        sleep_until(until).await;
+    }
+}
+
+async fn letters(url: &str, lease: Duration) -> Vec<Letter> {
+    let schedule = Schedule::connect(url).await.expect("the server is back");
+    let mut all = Vec::new();
+    for kind in Kind::ALL {
+        let letters = schedule.dead_letters(&kind.topic(lease), 0, usize::MAX).await.expect("dead letters");
+        all.extend(letters.iter().map(|letter| {
+            let job: Job = serde_json::from_slice(&letter.payload).expect("a job of ours");
+            Letter { n: job.n, by_lost_leases: letter.reason == Reason::LostLeases }
+        }));
+    }
+    all
+}

@@ -1,0 +1,41 @@
+//! Waiting until nothing is left to do.
+
+use std::time::Duration;
+
+use keylapse_support::Deadline;
+use redis::aio::MultiplexedConnection;
+
+use super::Stage;
+use crate::job::Kind;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+impl Stage {
+    /// Waits until no timer is left; how many are after this long.
+    pub async fn drain(&self, limit: Duration) -> u64 {
+        let deadline = Deadline::after(limit);
+        let mut connection = self.server().await.conn().await;
+        loop {
+            let left = timers(&mut connection).await;
+            if left == 0 || deadline.is_over() {
+                return left;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Records and armings kept behind running attempts, over all partitions: docs/wire.md names them.
+async fn timers(connection: &mut MultiplexedConnection) -> u64 {
+    let mut pipe = redis::pipe();
+    for kind in Kind::ALL {
+        for partition in 0..kind.partitions() {
+            for hash in ["rec", "next"] {
+                pipe.hlen(format!("keylapse:{{{}/{partition}}}:{hash}", kind.name()));
+            }
+        }
+    }
+    let lengths: Vec<u64> =
+        pipe.query_async(connection).await.expect("the server answers: all faults are over");
+    lengths.iter().sum()
+}

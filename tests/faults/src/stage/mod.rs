@@ -1,0 +1,101 @@
+//! Everything that takes part in a run: the server, the processes and the lines between them.
+
+mod actor;
+mod drain;
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylapse_support::{Builder, Server};
+use tokio::sync::{Mutex, MutexGuard};
+
+pub use actor::Actor;
+
+use crate::clock::Micros;
+use crate::ledger::{Entry, Ledger};
+
+/// How many of what take part.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The program that children are: this one.
+    pub program: PathBuf,
+    /// Listener processes.
+    pub listeners: usize,
+    /// Producer processes.
+    pub producers: usize,
+    /// Keys that each producer begins with in a second.
+    pub per_second: u64,
+    /// Of a thousand timers, how many take their listener's process down.
+    pub pills_per_thousand: u64,
+    /// The topics' lease.
+    pub lease: Duration,
+    /// What the producers' random choices begin with.
+    pub seed: u64,
+}
+
+/// The parts of a run.
+#[derive(Debug)]
+pub struct Stage {
+    server: Mutex<Server>,
+    ledger: Ledger,
+    listeners: Vec<Actor>,
+    producers: Vec<Actor>,
+}
+
+impl Stage {
+    /// Starts everything.
+    ///
+    /// # Panics
+    /// If something cannot be started.
+    pub async fn open(cast: &Cast, server: Builder, folder: &Path) -> Self {
+        let server = server.start().await;
+        let ledger = Ledger::open(folder).expect("a ledger");
+        let listeners =
+            (0..cast.listeners).map(|place| Actor::listener(place, cast, &server, &ledger, folder));
+        let listeners = join_all(listeners).await;
+        let producers =
+            (0..cast.producers).map(|place| Actor::producer(place, cast, &server, &ledger, folder));
+        let producers = join_all(producers).await;
+        Self { server: Mutex::new(server), ledger, listeners, producers }
+    }
+
+    /// The server; whoever has it keeps others waiting.
+    pub async fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().await
+    }
+
+    /// One of the listeners, whatever the number.
+    pub fn listener(&self, which: u8) -> &Actor {
+        &self.listeners[usize::from(which) % self.listeners.len()]
+    }
+
+    /// One of the producers, whatever the number.
+    pub fn producer(&self, which: u8) -> &Actor {
+        &self.producers[usize::from(which) % self.producers.len()]
+    }
+
+    /// One of either, whatever the number.
+    pub fn actor(&self, which: u8) -> &Actor {
+        let which = usize::from(which) % (self.listeners.len() + self.producers.len());
+        self.listeners.get(which).unwrap_or_else(|| &self.producers[which - self.listeners.len()])
+    }
+
+    /// Puts a fault that is over on record.
+    pub fn record_fault(&self, since: Micros, actor: Option<&str>, fault: &impl Debug, is_outage: bool) {
+        let (actor, fault) = (actor.map(str::to_owned), format!("{fault:?}"));
+        self.ledger.write(Entry::Fault { since, actor, fault, is_outage });
+    }
+
+    /// Ends the producers, in order: what they began with, they finish.
+    pub async fn retire_producers(&self) {
+        join_all(self.producers.iter().map(Actor::retire)).await;
+    }
+
+    /// Ends everything, in order.
+    pub async fn close(self) {
+        self.retire_producers().await;
+        join_all(self.listeners.iter().map(Actor::retire)).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! The ledgers' lines, put together by arming, key and process.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::excuse::Troubles;
+use crate::clock::Micros;
+use crate::job::Work;
+use crate::ledger::{End, Entry, Line, Told};
+
+/// Everything that a run left behind.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) arms: BTreeMap<u64, Arm>,
+    /// What was done to each key, in its order: one call after the other, by one producer.
+    pub(super) calls: HashMap<String, Vec<Call>>,
+    pub(super) runs: HashMap<u64, Vec<Run>>,
+    pub(super) troubles: Troubles,
+}
+
+/// One arming.
+#[derive(Clone, Debug)]
+pub(super) struct Arm {
+    pub(super) key: String,
+    pub(super) work: Work,
+    /// The producer's process.
+    pub(super) by: u32,
+    pub(super) asked: Micros,
+    pub(super) delay_ms: u64,
+    pub(super) told: Option<(Micros, Told)>,
+    pub(super) deadline: Option<Micros>,
+}
+
+/// One call of a producer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    /// The arming's number; none for a cancel.
+    pub(super) arm: Option<u64>,
+    pub(super) told: Option<(Micros, Told)>,
+}
+
+/// One start of a handler.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) key: String,
+    pub(super) pid: u32,
+    pub(super) attempt: u32,
+    pub(super) deadline: Micros,
+    pub(super) started: Micros,
+    pub(super) ended: Option<(Micros, End)>,
+}
+
+impl Run {
+    pub(super) fn has_ended(&self, how: End) -> bool {
+        self.ended.is_some_and(|(_, end)| end == how)
+    }
+}
+
+impl Book {
+    /// Reads lines that are sorted by time.
+    pub(super) fn read(lines: &[Line], lease: Micros) -> Self {
+        let mut book = Self { troubles: Troubles::new(lease), ..Self::default() };
+        lines.iter().for_each(|line| book.enter(line));
+        book.troubles.close();
+        book
+    }
+
+    fn enter(&mut self, line: &Line) {
+        let (at, pid) = (line.at, line.pid);
+        match &line.entry {
+            Entry::ArmAsked { n, key, work, delay_ms } => {
+                let (key, work, delay_ms) = (key.clone(), *work, *delay_ms);
+                self.calls_of(&key).push(Call { arm: Some(*n), told: None });
+                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told: None, deadline: None };
+                self.arms.insert(*n, arm);
+            }
+            Entry::ArmTold { n, told, deadline } => {
+                let Some(arm) = self.arms.get_mut(n) else { return };
+                (arm.told, arm.deadline) = (Some((at, *told)), *deadline);
+                let key = arm.key.clone();
+                self.told(&key, at, *told);
+            }
+            Entry::CancelAsked { key } => self.calls_of(key).push(Call { arm: None, told: None }),
+            Entry::CancelTold { key, told } => self.told(key, at, *told),
+            Entry::Started { n, key, attempt, deadline, .. } => {
+                let (key, attempt, deadline) = (key.clone(), *attempt, *deadline);
+                let run = Run { key, pid, attempt, deadline, started: at, ended: None };
+                self.runs.entry(*n).or_default().push(run);
+            }
+            Entry::Ended { n, attempt, end } => {
+                let runs = self.runs.entry(*n).or_default();
+                let run = runs.iter_mut().rfind(|run| run.pid == pid && run.attempt == *attempt);
+                run.into_iter().for_each(|run| run.ended = Some((at, *end)));
+            }
+            about_processes => self.troubles.enter(at, pid, about_processes),
+        }
+    }
+
+    fn calls_of(&mut self, key: &str) -> &mut Vec<Call> {
+        self.calls.entry(key.to_owned()).or_default()
+    }
+
+    /// The last call to this key has returned.
+    fn told(&mut self, key: &str, at: Micros, told: Told) {
+        if let Some(call) = self.calls_of(key).last_mut() {
+            call.told = Some((at, told));
+        }
+    }
+
+    /// What was done to the key of an arming next.
+    pub(super) fn call_after(&self, n: u64) -> Option<&Call> {
+        let calls = self.calls.get(&self.arms.get(&n)?.key)?;
+        let place = calls.iter().position(|call| call.arm == Some(n))?;
+        calls.get(place + 1)
+    }
+}

@@ -1,0 +1,224 @@
+//! Compares what ran with what was promised.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::book::{Arm, Book, Call, Run};
+use super::report::{Finding, Report, Wrong};
+use crate::clock::{Micros, micros};
+use crate::job::{LEASES, RETRY_AFTER};
+use crate::ledger::{End, Line, Told};
+
+/// A dead letter, as it was found when all was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The arming's number, from the payload.
+    pub n: u64,
+    /// Whether it died of lost leases.
+    pub by_lost_leases: bool,
+}
+
+/// What is to have become of an arming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Done, or dead.
+    AnEnd,
+    /// At least begun: an arming behind a running attempt takes the place of its retry.
+    AStart,
+    /// Nothing is certain.
+    Nothing,
+}
+
+/// Judges a run by its lines, sorted by time, its dead letters and what was left in the index.
+pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Report {
+    let book = Book::read(lines, lease);
+    let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
+    letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
+    let mut report = Report { left, dead: letters.len(), armed: book.arms.len(), ..Report::default() };
+    for n in book.runs.keys().chain(letters_of.keys()).filter(|n| !book.arms.contains_key(n)) {
+        report.find(*n, Wrong::Unexpected, "nobody ever armed it");
+    }
+    for (n, arm) in &book.arms {
+        let runs = book.runs.get(n).map(Vec::as_slice).unwrap_or_default();
+        let letters = letters_of.get(n).map(Vec::as_slice).unwrap_or_default();
+        Case { n: *n, arm, runs, letters, next: book.call_after(*n), book: &book }.judge(&mut report);
+    }
+    report.tell_stories(lines, &book);
+    report
+}
+
+/// One arming before the court.
+struct Case<'a> {
+    n: u64,
+    arm: &'a Arm,
+    runs: &'a [Run],
+    letters: &'a [Letter],
+    /// What was done to its key next.
+    next: Option<&'a Call>,
+    book: &'a Book,
+}
+
+impl Case<'_> {
+    fn judge(&self, report: &mut Report) {
+        let is_done = self.runs.iter().any(|run| run.has_ended(End::Done));
+        report.acknowledged += usize::from(self.stands());
+        report.handled += usize::from(is_done);
+        let has_ended = is_done || !self.letters.is_empty();
+        match self.due() {
+            Due::AnEnd if !has_ended => {
+                report.find(self.n, Wrong::Lost, "it was acknowledged and has no end")
+            }
+            Due::AStart if self.runs.is_empty() => {
+                report.find(self.n, Wrong::Lost, "it was running and never began")
+            }
+            _ => {}
+        }
+        self.early(report);
+        self.unexpected(report);
+        self.deaths(report);
+        self.repetitions(report);
+        self.lateness(report);
+    }
+
+    fn told(&self) -> Option<Told> {
+        self.arm.told.map(|(_, told)| told)
+    }
+
+    fn stands(&self) -> bool {
+        matches!(self.told(), Some(Told::Armed | Told::Replaced | Told::AfterRunning))
+    }
+
+    /// Whether the call's first answer may have been lost: its repeat finds no timer if that was quick to run.
+    fn may_be_repeated(&self) -> bool {
+        let until = self.arm.told.map_or(Micros::MAX, |(at, _)| at);
+        self.book.troubles.had_outage(self.arm.by, (self.arm.asked, until))
+    }
+
+    fn due(&self) -> Due {
+        if !self.stands() {
+            return Due::Nothing;
+        }
+        let Some(next) = self.next else { return Due::AnEnd };
+        match next.told.map(|(_, told)| told) {
+            // Only what has ended leaves the key free.
+            Some(Told::Armed | Told::NotArmed) => Due::AnEnd,
+            Some(Told::AfterRunning) => Due::AStart,
+            // A refusal changed nothing.
+            Some(Told::Refused) => Due::AnEnd,
+            _ => Due::Nothing,
+        }
+    }
+
+    /// P2, by three witnesses: what the producer asked for, what it was told, and what the handler was told.
+    fn early(&self, report: &mut Report) {
+        let asked = self.arm.asked + self.arm.delay_ms * 1000;
+        if self.arm.deadline.is_some_and(|told| told < asked) {
+            report.find(self.n, Wrong::Early, "its deadline is earlier than what was asked for");
+        }
+        for run in self.runs {
+            let earliest = match run.attempt {
+                // Until the call returned, it may have armed before, with an earlier deadline.
+                1 if self.may_be_repeated() => asked,
+                1 => self.arm.deadline.unwrap_or(asked),
+                _ => self.retry_not_before(run),
+            };
+            if run.started < run.deadline || run.started < earliest {
+                report.find(self.n, Wrong::Early, "an attempt began before its deadline");
+            }
+        }
+    }
+
+    /// A retry's deadline is counted from the end of a failed attempt.
+    fn retry_not_before(&self, run: &Run) -> Micros {
+        let before = self.runs.iter().filter(|before| before.attempt + 1 == run.attempt);
+        let failed = before.filter(|before| before.has_ended(End::Failed)).filter_map(|before| before.ended);
+        failed.map(|(at, _)| at + micros(RETRY_AFTER)).min().unwrap_or_default()
+    }
+
+    /// P7, and what was never armed.
+    fn unexpected(&self, report: &mut Report) {
+        let mut find = |what: &str| report.find(self.n, Wrong::Unexpected, what);
+        if self.runs.iter().any(|run| run.key != self.arm.key) {
+            find("it ran under another key");
+        }
+        if self.told() == Some(Told::Refused) && !(self.runs.is_empty() && self.letters.is_empty()) {
+            find("its arm was refused");
+        }
+        let Some((at, told)) = self.next.and_then(|next| next.told) else { return };
+        let later: Vec<_> = self.runs.iter().filter(|run| run.started > at).collect();
+        match told {
+            Told::Cancelled if !later.is_empty() => find("it began after it was cancelled"),
+            Told::Replaced if !later.is_empty() => find("it began after it was replaced"),
+            Told::Armed | Told::NotArmed if !later.is_empty() => find("it began after it had ended"),
+            // One that was claimed before and had not begun.
+            Told::InFlight if later.len() > 1 => find("it began twice after it was cancelled in flight"),
+            _ => {}
+        }
+    }
+
+    /// P6: what dies has deserved it, by its work or by lost leases.
+    fn deaths(&self, report: &mut Report) {
+        if self.letters.len() > 1 {
+            report.find(self.n, Wrong::Unexpected, "it died twice");
+        }
+        for letter in self.letters.iter().filter(|_| !self.arm.work.is_deadly()) {
+            let lost = self.runs.iter().filter(|run| self.book.troubles.excuse(run)).count();
+            if !letter.by_lost_leases || lost < LEASES {
+                report.find(self.n, Wrong::Unexpected, "it died, and nothing on record explains why");
+            }
+        }
+    }
+
+    /// An attempt that runs again, or goes on to the next after it was done.
+    fn repetitions(&self, report: &mut Report) {
+        let mut by_attempt: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+        self.runs.iter().for_each(|run| by_attempt.entry(run.attempt).or_default().push(run));
+        let mut done_before: Option<&Run> = None;
+        for runs in by_attempt.values() {
+            let firsts = done_before.into_iter().chain(runs.iter().copied());
+            for before in firsts.take(runs.len() - usize::from(done_before.is_none())) {
+                report.duplicated += 1;
+                if self.book.troubles.excuse(before) || self.was_armed_again_after(before) {
+                    report.explained += 1;
+                } else {
+                    report.find(
+                        self.n,
+                        Wrong::Unexplained,
+                        "an attempt ran again, and nothing on record explains why",
+                    );
+                }
+            }
+            done_before = done_before.or(runs.iter().copied().find(|run| run.has_ended(End::Done)));
+        }
+    }
+
+    /// Whether it ran before its arm returned, and ended before the call was repeated: then that arms again.
+    fn was_armed_again_after(&self, run: &Run) -> bool {
+        self.may_be_repeated() && self.arm.told.is_none_or(|(at, _)| run.started < at)
+    }
+
+    /// Of the first start of each attempt: what runs again was on time before.
+    fn lateness(&self, report: &mut Report) {
+        let mut last = 0;
+        for run in self.runs.iter().filter(|run| std::mem::replace(&mut last, run.attempt) != run.attempt) {
+            report.late.push(run.started.saturating_sub(run.deadline));
+        }
+    }
+}
+
+impl Report {
+    fn find(&mut self, n: u64, wrong: Wrong, what: &str) {
+        self.findings.push(Finding { n, wrong, what: what.to_owned(), story: Vec::new() });
+    }
+
+    /// Adds to each finding all lines about its key, whose armings have told their numbers.
+    fn tell_stories(&mut self, lines: &[Line], book: &Book) {
+        for finding in &mut self.findings {
+            let Some(arm) = book.arms.get(&finding.n) else { continue };
+            let armings = book.calls[&arm.key].iter().filter_map(|call| call.arm);
+            let mut marks: Vec<_> = armings.map(|n| format!("\"n\":{n},")).collect();
+            marks.push(format!("\"key\":\"{}\"", arm.key));
+            let texts = lines.iter().filter_map(|line| serde_json::to_string(line).ok());
+            finding.story = texts.filter(|text| marks.iter().any(|mark| text.contains(mark))).collect();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is printed of a run.
+
+use std::fmt;
+
+use crate::clock::Micros;
+
+/// The verdict of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Arms that were asked for.
+    pub armed: usize,
+    /// Arms that were acknowledged.
+    pub acknowledged: usize,
+    /// Armings of which an attempt succeeded.
+    pub handled: usize,
+    /// Attempts that began again.
+    pub duplicated: usize,
+    /// Those of them that a fault on record explains.
+    pub explained: usize,
+    /// Dead letters.
+    pub dead: usize,
+    /// Timers that were left when waiting was given up.
+    pub left: u64,
+    /// How late the first start of each attempt was.
+    pub late: Vec<Micros>,
+    /// What must not be.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The arming.
+    pub n: u64,
+    /// What kind of wrong it is.
+    pub wrong: Wrong,
+    /// What happened.
+    pub what: String,
+    /// All ledger lines about it.
+    pub story: Vec<String>,
+}
+
+/// The kinds of wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Acknowledged, and neither handled nor dead.
+    Lost,
+    /// Before its time.
+    Early,
+    /// Never armed, or withdrawn before, or dead without a reason.
+    Unexpected,
+    /// Run again without an excuse.
+    Unexplained,
+}
+
+impl Report {
+    /// Whether every promise was kept.
+    pub fn is_valid(&self) -> bool {
+        self.findings.is_empty() && self.left == 0
+    }
+
+    /// How many findings are of this kind.
+    pub fn count(&self, wrong: Wrong) -> usize {
+        self.findings.iter().filter(|finding| finding.wrong == wrong).count()
+    }
+
+    /// A share of all lateness, in milliseconds: 0.5 is the median, 1 the largest.
+    fn late_ms(&self, share: f64) -> f64 {
+        let mut late = self.late.clone();
+        late.sort_unstable();
+        let place = ((late.len() as f64 * share).ceil() as usize).clamp(1, late.len().max(1)) - 1;
+        late.get(place).map_or(0.0, |micros| *micros as f64 / 1000.0)
+    }
+}
+
+/// One line.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "armed={} acknowledged={} handled={} ", self.armed, self.acknowledged, self.handled)?;
+        write!(
+            f,
+            "lost={} duplicated={} explained={} ",
+            self.count(Wrong::Lost),
+            self.duplicated,
+            self.explained
+        )?;
+        write!(f, "early={} unexpected={} ", self.count(Wrong::Early), self.count(Wrong::Unexpected))?;
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| self.late_ms(share));
+        write!(f, "late_p50_ms={p50:.1} late_p99_ms={p99:.1} late_max_ms={max:.1} dead={}", self.dead)?;
+        if self.left > 0 { write!(f, " left={}", self.left) } else { Ok(()) }
+    }
+}
+
+/// With its story, over several lines.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: arming {}: {}", self.wrong, self.n, self.what)?;
+        self.story.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}

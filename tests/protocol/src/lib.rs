@@ -1,0 +1,20 @@
+//! What keylapse promises, tried where it can be tried completely.
+//!
+//! - [`model`] mirrors the decisions of the scripts over abstract time, few
+//!   keys and few workers. A checker visits every state that these can reach,
+//!   with crashes, pauses and lost replies at every step.
+//! - [`damping`] does the same for the question of who claims among several.
+//! - [`simulation`] lets one to eight listeners claim through a virtual
+//!   network, and shows how late they are and how often they come in vain.
+//!
+//! A model proves nothing about code that it does not resemble. So the same
+//! random walks that the model takes are replayed, call by call, against the
+//! store in memory, which one suite holds to the scripts; and every rule of the
+//! model can be switched off, upon which the checker has to find the promise
+//! that breaks.
+
+pub mod damping;
+pub mod model;
+#[path = "../../../src/claim/pace.rs"]
+mod pace;
+pub mod simulation;

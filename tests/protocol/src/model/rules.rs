@@ -1,0 +1,67 @@
+//! The rules of the protocol, each of which can be switched off.
+
+/// One rule. Without it, something that is promised must break: that is how we
+/// know that the promise is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// An ack removes only what its token holds.
+    TokenAtAck,
+    /// Any other end changes only what its token holds.
+    TokenAtSettle,
+    /// An end that leaves the timer in place takes the token away.
+    TokenTakenAway,
+    /// A repeated claim gets what its lane's slot names.
+    LaneSlot,
+    /// A claim leaves live leases alone, also within the lookahead.
+    LiveLease,
+    /// What was claimed ahead is held until its deadline.
+    HeldUntilDeadline,
+    /// A claimed timer stays in the index, with the end of its lease.
+    StaysIndexed,
+    /// A repeated arm looks for its tombstone.
+    ArmTombstone,
+    /// An arm knows its own arming again.
+    OwnArming,
+    /// What follows a timer leaves a tombstone of it.
+    FollowedTombstone,
+    /// A repeated cancel looks for its tombstone.
+    CancelTombstone,
+    /// A cancel ends a running attempt as well.
+    CancelFences,
+    /// An ack lets the kept arming follow.
+    NextAtAck,
+    /// A kept arming takes the place of a retry.
+    NextAtRetry,
+    /// A kept arming waits through a release and a snooze.
+    NextWaits,
+    /// A kept arming leaves its place once it has followed.
+    NextLeaves,
+    /// Suspects wait in an index of their own.
+    SuspectsApart,
+    /// A suspect keeps its place until its end is settled.
+    SuspectsPlace,
+    /// So many lost leases bury.
+    Poison,
+    /// A kept arming inherits lost leases.
+    Inherit,
+    /// An arm over a waiting timer keeps its lost leases.
+    Stain,
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    without: Option<Rule>,
+}
+
+impl Rules {
+    /// All but one.
+    pub const fn without(rule: Rule) -> Self {
+        Self { without: Some(rule) }
+    }
+
+    /// Whether a rule is in force.
+    pub(crate) fn has(self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+}

@@ -1,0 +1,128 @@
+//! How much of the world is explored.
+
+use super::world::Purse;
+
+/// The bounds of one exploration. Within them it is complete.
+///
+/// Crashes and pauses are not counted: they may happen at any step, for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// Listeners, at most three.
+    pub workers: usize,
+    /// Keys, at most two.
+    pub keys: usize,
+    /// Lost leases that make a suspect.
+    pub suspect: u8,
+    /// Lost leases that bury.
+    pub poison: u8,
+    /// Whether timers may be claimed a little ahead of their deadline.
+    pub lookahead: bool,
+    /// Whether a lease may run out under a worker that lives.
+    pub pauses: bool,
+    /// Whether any worker may crash at any time.
+    pub crashes: bool,
+    /// The key whose handler takes its worker down, each time. With a pill,
+    /// nothing else goes wrong.
+    pub pill: Option<usize>,
+    /// Whether arms come if-absent, too.
+    pub absent: bool,
+    /// What may happen only so often.
+    pub purse: Purse,
+}
+
+impl Scope {
+    /// Three workers and two keys, with a little of everything. Here one lost
+    /// lease makes a suspect and two bury: the script's 2 and 4 have the same
+    /// structure, and are explored by [`real`](Self::real) and
+    /// [`pill`](Self::pill).
+    pub const fn whole() -> Self {
+        let purse = Purse {
+            arms: 3,
+            cancels: 1,
+            losses: 1,
+            retries: 0,
+            snoozes: 0,
+            releases: 0,
+            deaths: 0,
+            agains: 0,
+        };
+        Self {
+            workers: 3,
+            keys: 2,
+            suspect: 1,
+            poison: 2,
+            lookahead: false,
+            pauses: true,
+            crashes: true,
+            pill: None,
+            absent: false,
+            purse,
+        }
+    }
+
+    /// One key with the real constants, and arms if-absent.
+    pub const fn real() -> Self {
+        let purse = Purse {
+            arms: 2,
+            cancels: 1,
+            losses: 1,
+            retries: 1,
+            snoozes: 0,
+            releases: 0,
+            deaths: 1,
+            agains: 0,
+        };
+        Self { keys: 1, suspect: 2, poison: 4, absent: true, purse, ..Self::whole() }
+    }
+
+    /// One key with the real constants and all ends of an attempt, two lost
+    /// replies: minutes of work, for whoever asks for it.
+    pub const fn wide() -> Self {
+        let purse = Purse {
+            arms: 2,
+            cancels: 1,
+            losses: 2,
+            retries: 1,
+            snoozes: 1,
+            releases: 1,
+            deaths: 1,
+            agains: 1,
+        };
+        Self { purse, ..Self::real() }
+    }
+
+    /// One key that may be claimed ahead of its deadline.
+    pub const fn ahead() -> Self {
+        let purse = Purse {
+            arms: 2,
+            cancels: 1,
+            losses: 1,
+            retries: 1,
+            snoozes: 0,
+            releases: 1,
+            deaths: 0,
+            agains: 0,
+        };
+        Self { keys: 1, lookahead: true, purse, ..Self::whole() }
+    }
+
+    /// A pill and a bystander, each armed once, with the real constants.
+    pub const fn pill() -> Self {
+        let purse = Purse {
+            arms: 2,
+            cancels: 0,
+            losses: 2,
+            retries: 1,
+            snoozes: 0,
+            releases: 1,
+            deaths: 0,
+            agains: 0,
+        };
+        Self { suspect: 2, poison: 4, pauses: false, crashes: false, pill: Some(0), purse, ..Self::whole() }
+    }
+
+    /// The same, and one of them is armed once more.
+    pub const fn pill_again() -> Self {
+        Self { purse: Purse { arms: 3, losses: 0, retries: 0, ..Self::pill().purse }, ..Self::pill() }
+    }
+}

@@ -1,0 +1,103 @@
+//! The model does what the store does.
+//!
+//! Random walks through the model are replayed, call by call, against
+//! `MemoryStore`, which the suite in tests/model holds to the scripts on a real
+//! server. After each step the answers, and all that is kept of each key, have
+//! to be the same. What the checker then says of the model, it says of them.
+
+mod twin;
+
+use keylapse_protocol::model::{Index, Phase, Protocol, Purse, Scope, Seen, Step, Timer, World};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use twin::Twin;
+
+const WALKS: u64 = 1500;
+const STEPS: usize = 100;
+
+/// More of everything than the checker could explore, and the real constants.
+fn scope(lookahead: bool) -> Scope {
+    let purse = Purse {
+        arms: 6,
+        cancels: 5,
+        losses: 30,
+        retries: 10,
+        snoozes: 10,
+        releases: 10,
+        deaths: 3,
+        agains: 2,
+    };
+    Scope { keys: 2, lookahead, absent: true, purse, ..Scope::real() }
+}
+
+/// Which of two suspects comes first is a matter of scores, which the model
+/// does not have: it tries both. Here neither is tried.
+fn is_a_toss_up(world: &World, step: Step) -> bool {
+    let from = match step {
+        Step::Claim { index, .. } => Some(index),
+        Step::RepeatClaim { worker, .. } => world.workers[worker].asking.map(|asking| asking.index),
+        _ => None,
+    };
+    let due = |timer: &&Timer| timer.place == Some(Index::Solo) && timer.score == Phase::Past;
+    from == Some(Index::Solo) && world.timers.iter().filter(due).count() > 1
+}
+
+/// Any step, but producers in moderation: once all has been armed and
+/// cancelled that may be, nothing happens any more.
+fn choose(steps: &[Step], random: &mut StdRng) -> Step {
+    loop {
+        let step = steps[random.random_range(0..steps.len())];
+        let produces = matches!(step, Step::Arm { .. } | Step::Cancel { .. });
+        let others = steps.iter().any(|step| !matches!(step, Step::Arm { .. } | Step::Cancel { .. }));
+        if !produces || !others || random.random_ratio(1, 12) {
+            return step;
+        }
+    }
+}
+
+/// How many steps it went.
+async fn walk(model: &Protocol, seed: u64) -> usize {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut world = model.dawn();
+    let mut twin = Twin::new();
+    let mut path = Vec::new();
+    while path.len() < STEPS {
+        let mut steps = model.choices(&world);
+        steps.retain(|step| !is_a_toss_up(&world, *step));
+        if steps.is_empty() {
+            break;
+        }
+        let step = choose(&steps, &mut random);
+        path.push(step);
+        let (after, expected) = model.execute(&world, step);
+        if let Err(difference) = twin.follow(&world, step, expected, &after).await {
+            path.iter().for_each(|step| println!("{step:?}"));
+            panic!("seed {seed}: {difference}, in {after:?}");
+        }
+        world = after;
+    }
+    path.len()
+}
+
+async fn walks(lookahead: bool) {
+    let model = Protocol::new(scope(lookahead));
+    let mut steps = 0;
+    for seed in 0..WALKS {
+        steps += walk(&model, seed).await;
+    }
+    println!("{steps} steps in {WALKS} walks");
+    let met = |seen: &&Seen| model.seen(**seen) > 0 || (**seen == Seen::HeldAhead && !lookahead);
+    let missed: Vec<_> = Seen::ALL.iter().filter(|seen| !met(seen)).collect();
+    assert!(missed.is_empty(), "no walk met with {missed:?}");
+}
+
+#[tokio::test]
+async fn the_store_follows_the_model() {
+    walks(false).await;
+}
+
+#[tokio::test]
+async fn the_store_follows_the_model_ahead_of_deadlines() {
+    walks(true).await;
+}

@@ -1,0 +1,68 @@
+//! Every state within the bounds, and every promise in each of them.
+
+use std::time::Instant;
+
+use keylapse_protocol::model::{Protocol, Scope, Seen};
+use stateright::{Checker, Model};
+
+/// Explores a scope to its end. It must have met with all that is named, and
+/// with so many states: what is not explored keeps every promise.
+fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
+    let began = Instant::now();
+    let checker = Protocol::new(scope).checker().threads(2).spawn_bfs().join();
+    let (states, steps) = (checker.unique_state_count(), checker.state_count());
+    println!("{name}: {states} states, {steps} steps, {:.1} s", began.elapsed().as_secs_f64());
+    for (promise, path) in checker.discoveries() {
+        println!("broken: {promise}");
+        path.into_actions().iter().for_each(|step| println!("    {step:?}"));
+    }
+    checker.assert_properties();
+    assert!(checker.is_done() && states >= least, "{name} has no more than {states} states");
+    for seen in expected {
+        assert!(checker.model().seen(*seen) > 0, "{name} never met with {seen:?}");
+    }
+}
+
+/// All but what needs a lookahead.
+fn everything() -> Vec<Seen> {
+    Seen::ALL.into_iter().filter(|seen| *seen != Seen::HeldAhead).collect()
+}
+
+#[test]
+fn three_workers_and_two_keys() {
+    explore("three workers, two keys", Scope::whole(), 450_000, &everything());
+}
+
+#[test]
+fn the_real_constants() {
+    explore("the real constants", Scope::real(), 100_000, &everything());
+}
+
+#[test]
+fn claims_ahead_of_deadlines() {
+    explore("claims ahead of deadlines", Scope::ahead(), 150_000, &Seen::ALL);
+}
+
+#[test]
+fn a_pill_and_a_bystander() {
+    let expected = [Seen::SuspectParked, Seen::SuspectBuried, Seen::FollowedBuried, Seen::ClaimRepeated];
+    explore("a pill and a bystander", Scope::pill(), 40_000, &expected);
+}
+
+/// A limit, not a promise: what one pill has made a suspect runs beside the
+/// first attempts of the next, and two pills can bury it.
+#[test]
+fn a_pill_that_is_armed_again_can_bury_a_bystander() {
+    let checker = Protocol::new(Scope::pill_again()).checker().spawn_bfs().join();
+    let path =
+        checker.discovery("P6: a bystander is not buried").expect("the limit is gone: say so in the docs");
+    path.into_actions().iter().for_each(|step| println!("    {step:?}"));
+}
+
+/// Millions of states, for whoever sets `KEYLAPSE_MODEL=wide`.
+#[test]
+fn all_ends_and_two_lost_replies() {
+    if std::env::var("KEYLAPSE_MODEL").as_deref() == Ok("wide") {
+        explore("all ends, two lost replies", Scope::wide(), 500_000, &everything());
+    }
+}
