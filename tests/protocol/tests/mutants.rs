@@ -6,6 +6,12 @@
 use keylapse_protocol::model::{Protocol, Rule, Rules, Scope};
 use stateright::{Checker, HasDiscoveries, Model};
 
+const REPEATS: &str = "a repeat says what the first call did, and does nothing";
+const STALE: &str = "P4: a stale claimant changes nothing";
+const CROWD: &str = "P6: a suspect does not run among others";
+const LOSS: &str = "P1: what was armed is there until it has ended";
+const BYSTANDER: &str = "P6: a bystander is not buried";
+
 /// Explores until the promise named breaks.
 fn breaks(rule: Rule, scope: Scope, promise: &'static str) {
     let model = Protocol::with_rules(scope, Rules::without(rule));
@@ -17,22 +23,22 @@ fn breaks(rule: Rule, scope: Scope, promise: &'static str) {
 
 #[test]
 fn token_at_ack() {
-    breaks(Rule::TokenAtAck, Scope::whole(), "P4: a stale claimant changes nothing");
+    breaks(Rule::TokenAtAck, Scope::whole(), STALE);
 }
 
 #[test]
 fn token_at_settle() {
-    breaks(Rule::TokenAtSettle, Scope::real(), "P4: a stale claimant changes nothing");
+    breaks(Rule::TokenAtSettle, Scope::real(), STALE);
 }
 
 #[test]
 fn token_taken_away() {
-    breaks(Rule::TokenTakenAway, Scope::real(), "a repeat says what the first call did, and does nothing");
+    breaks(Rule::TokenTakenAway, Scope::real(), REPEATS);
 }
 
 #[test]
 fn lane_slot() {
-    breaks(Rule::LaneSlot, Scope::whole(), "a repeat says what the first call did, and does nothing");
+    breaks(Rule::LaneSlot, Scope::whole(), REPEATS);
 }
 
 #[test]
@@ -52,26 +58,22 @@ fn stays_indexed() {
 
 #[test]
 fn arm_tombstone() {
-    breaks(Rule::ArmTombstone, Scope::whole(), "a repeat says what the first call did, and does nothing");
+    breaks(Rule::ArmTombstone, Scope::whole(), REPEATS);
 }
 
 #[test]
 fn own_arming() {
-    breaks(Rule::OwnArming, Scope::whole(), "a repeat says what the first call did, and does nothing");
+    breaks(Rule::OwnArming, Scope::whole(), REPEATS);
 }
 
 #[test]
 fn followed_tombstone() {
-    breaks(
-        Rule::FollowedTombstone,
-        Scope::whole(),
-        "a repeat says what the first call did, and does nothing",
-    );
+    breaks(Rule::FollowedTombstone, Scope::whole(), REPEATS);
 }
 
 #[test]
 fn cancel_tombstone() {
-    breaks(Rule::CancelTombstone, Scope::whole(), "a repeat says what the first call did, and does nothing");
+    breaks(Rule::CancelTombstone, Scope::whole(), REPEATS);
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn cancel_fences() {
 
 #[test]
 fn next_at_ack() {
-    breaks(Rule::NextAtAck, Scope::whole(), "P1: what was armed is there until it has ended");
+    breaks(Rule::NextAtAck, Scope::whole(), LOSS);
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn next_at_retry() {
 
 #[test]
 fn next_waits() {
-    breaks(Rule::NextWaits, Scope::ahead(), "P1: what was armed is there until it has ended");
+    breaks(Rule::NextWaits, Scope::ahead(), LOSS);
 }
 
 #[test]
@@ -101,12 +103,12 @@ fn next_leaves() {
 
 #[test]
 fn suspects_apart() {
-    breaks(Rule::SuspectsApart, Scope::pill(), "P6: a bystander is not buried");
+    breaks(Rule::SuspectsApart, Scope::pill(), BYSTANDER);
 }
 
 #[test]
 fn suspects_place() {
-    breaks(Rule::SuspectsPlace, Scope::pill(), "P6: a bystander is not buried");
+    breaks(Rule::SuspectsPlace, Scope::pill(), BYSTANDER);
 }
 
 #[test]
@@ -116,10 +118,10 @@ fn poison() {
 
 #[test]
 fn inherit() {
-    breaks(Rule::Inherit, Scope::real(), "P6: a suspect does not run among others");
+    breaks(Rule::Inherit, Scope::real(), CROWD);
 }
 
 #[test]
 fn stain() {
-    breaks(Rule::Stain, Scope::real(), "P6: a suspect does not run among others");
+    breaks(Rule::Stain, Scope::real(), CROWD);
 }

@@ -1,1 +1,201 @@
+//! The judge finds what is wrong, and lets pass what is excused.
 
+use super::{Letter, Report, Wrong, judge};
+use crate::clock::{Micros, SECOND};
+use crate::job::Work;
+use crate::ledger::{End, Entry, Line, Told};
+
+const LEASE: Micros = 2 * SECOND;
+const PRODUCER: u32 = 1;
+const LISTENER: u32 = 2;
+const OTHER: u32 = 3;
+const HARNESS: u32 = 9;
+
+/// Ledger lines of a run with one key, in milliseconds.
+struct Tale(Vec<Line>);
+
+impl Tale {
+    fn new() -> Self {
+        let actors = [(PRODUCER, "producer 0"), (LISTENER, "listener 0"), (OTHER, "listener 1")];
+        let born = |(child, actor): (u32, &str)| Entry::Born { child, actor: actor.to_owned() };
+        Self(actors.into_iter().map(|actor| Line { at: 0, pid: HARNESS, entry: born(actor) }).collect())
+    }
+
+    fn then(mut self, ms: u64, pid: u32, entry: Entry) -> Self {
+        self.0.push(Line { at: ms * 1000, pid, entry });
+        self
+    }
+
+    /// Asked for at this time, for 100 ms later, and told at once.
+    fn armed(self, ms: u64, n: u64, told: Told) -> Self {
+        let key = "loud:a".to_owned();
+        let asked = Entry::ArmAsked { n, key, work: Work::Succeed, delay_ms: 100 };
+        let deadline = Some((ms + 100) * 1000);
+        self.then(ms, PRODUCER, asked).then(ms, PRODUCER, Entry::ArmTold { n, told, deadline })
+    }
+
+    fn cancelled(self, ms: u64, told: Told) -> Self {
+        let key = "loud:a".to_owned();
+        let asked = Entry::CancelAsked { key: key.clone() };
+        self.then(ms, PRODUCER, asked).then(ms, PRODUCER, Entry::CancelTold { key, told })
+    }
+
+    fn started(self, ms: u64, pid: u32, (n, attempt): (u64, u32)) -> Self {
+        let (key, source) = ("loud:a".to_owned(), "timer".to_owned());
+        self.then(ms, pid, Entry::Started { n, key, attempt, deadline: 100_000, source })
+    }
+
+    fn ended(self, ms: u64, pid: u32, (n, attempt): (u64, u32), end: End) -> Self {
+        self.then(ms, pid, Entry::Ended { n, attempt, end })
+    }
+
+    fn ran(self, ms: u64, pid: u32, which: (u64, u32)) -> Self {
+        self.started(ms, pid, which).ended(ms + 10, pid, which, End::Done)
+    }
+
+    fn died(self, ms: u64, child: u32) -> Self {
+        self.then(ms, HARNESS, Entry::Died { child, status: "signal: 9".to_owned() })
+    }
+
+    fn outage(self, since: u64, until: u64, actor: Option<&str>) -> Self {
+        let (actor, since) = (actor.map(str::to_owned), since * 1000);
+        self.then(until, HARNESS, Entry::Fault { since, actor, fault: "Cut".to_owned(), is_outage: true })
+    }
+
+    fn judged(mut self, letters: &[Letter]) -> Report {
+        self.0.sort_by_key(|line| line.at);
+        judge(&self.0, letters, LEASE, 0)
+    }
+}
+
+#[track_caller]
+fn finds(tale: Tale, expected: &[Wrong]) {
+    let report = tale.judged(&[]);
+    let found: Vec<_> = report.findings.iter().map(|finding| finding.wrong).collect();
+    assert_eq!(found, expected, "{report}: {:#?}", report.findings);
+    assert_eq!(report.is_valid(), expected.is_empty());
+}
+
+#[test]
+fn a_timer_that_ran_once_is_right() {
+    let report = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).judged(&[]);
+    let line = "armed=1 acknowledged=1 handled=1 lost=0 duplicated=0 explained=0 early=0 unexpected=0 \
+                late_p50_ms=1.0 late_p99_ms=1.0 late_max_ms=1.0 dead=0";
+    assert_eq!((report.to_string().as_str(), report.is_valid()), (line, true));
+}
+
+#[test]
+fn what_was_acknowledged_and_has_no_end_is_lost() {
+    finds(Tale::new().armed(0, 1, Told::Armed), &[Wrong::Lost]);
+    finds(Tale::new().armed(0, 1, Told::Armed).started(101, LISTENER, (1, 1)), &[Wrong::Lost]);
+}
+
+#[test]
+fn what_was_never_acknowledged_may_vanish() {
+    finds(Tale::new().armed(0, 1, Told::Unknown), &[]);
+    finds(Tale::new().armed(0, 1, Told::Refused), &[]);
+}
+
+#[test]
+fn what_was_cancelled_or_replaced_need_not_run() {
+    finds(Tale::new().armed(0, 1, Told::Armed).cancelled(50, Told::Cancelled), &[]);
+    let replaced = Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::Replaced);
+    finds(replaced.ran(111, LISTENER, (2, 1)), &[]);
+}
+
+#[test]
+fn a_key_that_was_free_again_proves_that_its_timer_had_ended() {
+    finds(Tale::new().armed(0, 1, Told::Armed).cancelled(50, Told::NotArmed), &[Wrong::Lost]);
+    let again = Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::Armed);
+    finds(again.ran(111, LISTENER, (2, 1)), &[Wrong::Lost]);
+}
+
+#[test]
+fn what_an_arming_waits_behind_must_have_begun() {
+    let behind = || Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::AfterRunning);
+    finds(behind().ran(111, LISTENER, (2, 1)), &[Wrong::Lost]);
+    finds(behind().started(101, LISTENER, (1, 1)).ran(120, LISTENER, (2, 1)), &[]);
+}
+
+#[test]
+fn a_start_before_the_deadline_is_early() {
+    let early = Tale::new().armed(0, 1, Told::Armed).ran(99, LISTENER, (1, 1));
+    finds(early, &[Wrong::Early]);
+}
+
+#[test]
+fn a_retry_before_its_backoff_is_early() {
+    let failed = |retry| {
+        let tale = Tale::new().armed(0, 1, Told::Armed).started(101, LISTENER, (1, 1));
+        tale.ended(110, LISTENER, (1, 1), End::Failed).ran(retry, LISTENER, (1, 2))
+    };
+    finds(failed(309), &[Wrong::Early]);
+    finds(failed(310), &[]);
+}
+
+#[test]
+fn what_nobody_armed_is_unexpected() {
+    finds(Tale::new().ran(101, LISTENER, (1, 1)), &[Wrong::Unexpected]);
+    finds(Tale::new().armed(0, 1, Told::Refused).ran(101, LISTENER, (1, 1)), &[Wrong::Unexpected]);
+}
+
+#[test]
+fn a_start_after_a_cancel_is_unexpected() {
+    let cancelled = Tale::new().armed(0, 1, Told::Armed).cancelled(50, Told::Cancelled);
+    finds(cancelled.ran(101, LISTENER, (1, 1)), &[Wrong::Unexpected]);
+    // It was claimed before, and fenced.
+    let in_flight = || Tale::new().armed(0, 1, Told::Armed).cancelled(99, Told::InFlight);
+    finds(in_flight().ran(101, LISTENER, (1, 1)), &[]);
+}
+
+#[test]
+fn a_repetition_without_a_fault_is_unexplained() {
+    let twice = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).ran(3000, OTHER, (1, 1));
+    finds(twice, &[Wrong::Unexplained]);
+    let on = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).ran(3000, OTHER, (1, 2));
+    finds(on, &[Wrong::Unexplained]);
+}
+
+#[test]
+fn a_process_that_died_with_it_explains_a_repetition() {
+    let killed = |at| {
+        let tale = Tale::new().armed(0, 1, Told::Armed).started(101, LISTENER, (1, 1));
+        tale.died(at, LISTENER).ran(3000, OTHER, (1, 1))
+    };
+    finds(killed(150), &[]);
+    let long_before = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).died(2000, LISTENER);
+    finds(long_before.ran(3000, OTHER, (1, 1)), &[Wrong::Unexplained]);
+}
+
+#[test]
+fn an_outage_explains_a_repetition_if_a_lease_may_have_run_out_in_it() {
+    let cut_off = |until, actor| {
+        let tale = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1));
+        tale.outage(105, until, actor).ran(5000, OTHER, (1, 1))
+    };
+    finds(cut_off(1500, Some("listener 0")), &[]);
+    finds(cut_off(1500, None), &[]);
+    finds(cut_off(1500, Some("listener 1")), &[Wrong::Unexplained]);
+    finds(cut_off(200, Some("listener 0")), &[Wrong::Unexplained]);
+}
+
+#[test]
+fn a_death_is_deserved_or_explained() {
+    let letter = |by_lost_leases| [Letter { n: 1, by_lost_leases }];
+    let armed = || Tale::new().armed(0, 1, Told::Armed);
+    let unexpected = |report: Report| report.count(Wrong::Unexpected);
+    assert_eq!(unexpected(armed().judged(&letter(false))), 1, "its work was to succeed");
+    assert_eq!(unexpected(armed().judged(&letter(true))), 1, "no lease of it was lost");
+    let mut killed = armed();
+    for (start, pid) in [(101, 20), (3000, 21), (6000, 22), (9000, 23)] {
+        killed = killed.started(start, pid, (1, 1)).died(start + 100, pid);
+    }
+    assert_eq!(unexpected(killed.judged(&letter(true))), 0, "four were");
+}
+
+#[test]
+fn a_finding_comes_with_its_story() {
+    let report = Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::Armed).judged(&[]);
+    let story = &report.findings[0].story;
+    assert_eq!((report.findings[0].n, story.len()), (1, 4), "both armings of the key: {story:#?}");
+}

@@ -1,9 +1,9 @@
 //! Claims, leases, settlements, cancels, armings over running attempts and
 //! suspects, as a model that is explored completely.
 //!
-//! [`server`] mirrors the scripts. [`play`] is everybody else: producers and
+//! `server` mirrors the scripts. `play` is everybody else: producers and
 //! workers that call, hear an answer or none, repeat, crash, or fall asleep.
-//! [`judge`] is the specification and shares no decision with either.
+//! `judge` is the specification and shares no decision with either.
 //!
 //! Time is abstract. A deadline or a lease of one key comes to its end when the
 //! checker says so, whatever the others do: all the clocks, pauses and delays

@@ -125,18 +125,6 @@ impl Protocol {
         answer
     }
 
-    fn see_deed(&self, heard: Heard) {
-        match (heard.repeat, heard.told) {
-            (true, Told::Superseded) => self.see(Seen::ArmTombstone),
-            (true, Told::Cancelled | Told::InFlight) if heard.first.is_some() => {
-                self.see(Seen::CancelTombstone);
-            }
-            (_, Told::InFlight) => self.see(Seen::CancelInFlight),
-            (_, Told::AfterRunning) => self.see(Seen::Kept),
-            _ => {}
-        }
-    }
-
     fn claim(
         &self,
         world: &mut World,
@@ -163,21 +151,6 @@ impl Protocol {
             world.workers[worker].asking = Some(asking);
         }
         (fate != Fate::RequestLost).then_some(Answer::Took(taken))
-    }
-
-    fn see_claim(&self, repeat: bool, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
-        if repeat && !taken.is_empty() {
-            self.see(Seen::ClaimRepeated);
-        }
-        for (before, after) in before.iter().zip(after) {
-            let lost = before.is_claimed() && after.differs(before);
-            if lost && before.state().lost + 1 >= self.scope.poison && after.rec != before.rec {
-                self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::SuspectBuried });
-            }
-            if lost && !after.is_claimed() && after.rec.is_some() {
-                self.see(Seen::SuspectParked);
-            }
-        }
     }
 
     /// The worker learns what it holds.
@@ -250,15 +223,5 @@ impl Protocol {
             world.workers[worker].attempts[key] = Some(Attempt { stage, ..attempt });
         }
         answer
-    }
-
-    fn see_settle(&self, before: &Timer, done: bool, repeated: bool) {
-        match done {
-            true if before.score == super::world::Phase::Past => self.see(Seen::LateButAccepted),
-            true if before.next.is_some() => self.see(Seen::NextFollowed),
-            false if before.is_claimed() && !repeated => self.see(Seen::StaleRefused),
-            false if repeated => self.see(Seen::SettleRepeated),
-            _ => {}
-        }
     }
 }

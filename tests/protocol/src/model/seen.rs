@@ -3,6 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Protocol;
+use super::judge::Heard;
+use super::world::{Few, KEYS, Phase, Timer, Told};
+
 /// Something that has to be met with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
@@ -54,5 +58,44 @@ impl Log {
 
     pub(super) fn count(&self, seen: Seen) -> u64 {
         self.0[seen as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Protocol {
+    pub(super) fn see_deed(&self, heard: Heard) {
+        match (heard.repeat, heard.told) {
+            (true, Told::Superseded) => self.see(Seen::ArmTombstone),
+            (true, Told::Cancelled | Told::InFlight) if heard.first.is_some() => {
+                self.see(Seen::CancelTombstone);
+            }
+            (_, Told::InFlight) => self.see(Seen::CancelInFlight),
+            (_, Told::AfterRunning) => self.see(Seen::Kept),
+            _ => {}
+        }
+    }
+
+    pub(super) fn see_claim(&self, repeat: bool, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
+        if repeat && !taken.is_empty() {
+            self.see(Seen::ClaimRepeated);
+        }
+        for (before, after) in before.iter().zip(after) {
+            let lost = before.is_claimed() && after.differs(before);
+            if lost && before.state().lost + 1 >= self.scope.poison && after.rec != before.rec {
+                self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::SuspectBuried });
+            }
+            if lost && !after.is_claimed() && after.rec.is_some() {
+                self.see(Seen::SuspectParked);
+            }
+        }
+    }
+
+    pub(super) fn see_settle(&self, before: &Timer, done: bool, repeated: bool) {
+        match done {
+            true if before.score == Phase::Past => self.see(Seen::LateButAccepted),
+            true if before.next.is_some() => self.see(Seen::NextFollowed),
+            false if before.is_claimed() && !repeated => self.see(Seen::StaleRefused),
+            false if repeated => self.see(Seen::SettleRepeated),
+            _ => {}
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! When a listener looks, and how it takes it if others were faster, is decided
 //! by the library's own pace, `src/claim/pace.rs`: it is compiled into this
 //! crate by its path, as making it public for the sake of a test would be
-//! worse. Around it [`listener`] repeats the few lines by which `claimer.rs`
-//! keeps the head it knows of; [`server`] gives out what is due.
+//! worse. Around it `listener` repeats the few lines by which `claimer.rs`
+//! keeps the head it knows of; `server` gives out what is due.
 //!
 //! What is not here: leases, handlers and acks, which do not decide who claims;
 //! places, of which there are always enough; and the sweep, which would only

@@ -1,0 +1,128 @@
+//! The calls themselves, in the words of the store.
+
+use bytes::Bytes;
+use keylapse::store::record::{Reason, Record, State};
+use keylapse::store::{self, Arm, Cancel, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store};
+use keylapse::{CancelId, Token, WireWhen};
+use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
+
+use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
+
+fn told(answer: Told) -> Option<Answer> {
+    Some(Answer::Told(answer))
+}
+
+impl Twin {
+    pub(super) async fn deed(&self, number: usize, deed: Deed, repeat: bool) -> Option<Answer> {
+        match deed {
+            Deed::Arm { id, absent } => {
+                let timer = NewTimer {
+                    key: key(number),
+                    when: WireWhen::In(FAR),
+                    arming: arming(number, id),
+                    payload: Bytes::new(),
+                };
+                let call = Arm { timers: &[timer], only_if_absent: absent, repeat };
+                let reply = self.store.arm(&self.at, call).await.expect("it can be armed").value[0];
+                told(match reply.code {
+                    store::ArmCode::Armed => Told::Armed,
+                    store::ArmCode::Replaced => Told::Replaced,
+                    store::ArmCode::AfterRunning => Told::AfterRunning,
+                    store::ArmCode::Exists => Told::Exists,
+                    store::ArmCode::Superseded => Told::Superseded,
+                })
+            }
+            Deed::Cancel { id: cancel } => {
+                let id = CancelId::from_bytes(&id(b'C', number, cancel)).expect("it has 8 bytes");
+                let cancel = Cancel { key: key(number), id };
+                let reply =
+                    self.store.cancel(&self.at, &[cancel], repeat).await.expect("it can be cancelled")[0];
+                told(match reply.code {
+                    store::CancelCode::NotArmed => Told::NotArmed,
+                    store::CancelCode::Cancelled => Told::Cancelled,
+                    store::CancelCode::InFlight => Told::InFlight,
+                })
+            }
+        }
+    }
+
+    pub(super) async fn claim(
+        &self,
+        worker: usize,
+        index: Index,
+        token: u8,
+        repeat: bool,
+        after: &World,
+    ) -> Option<Answer> {
+        let solo = index == Index::Solo;
+        let call = Claim {
+            index: if solo { store::Index::Solo } else { store::Index::Due },
+            lane: self.lanes[worker],
+            token: self.tokens[usize::from(token)],
+            repeat,
+            limit: if solo { 1 } else { 1000 },
+            bytes: 1 << 20,
+            lookahead_ms: if solo { 0 } else { LOOKAHEAD },
+            lease_ms: FAR,
+            letters: LETTERS,
+        };
+        let claimed = self.store.claim(&self.at, call).await.expect("it can be claimed");
+        Some(Answer::Took(told_of(&claimed, call.token, after)))
+    }
+
+    pub(super) async fn settle(
+        &mut self,
+        before: &World,
+        (worker, number): (usize, usize),
+        end: End,
+        after: &World,
+    ) -> Option<Answer> {
+        let attempt = before.workers[worker].attempts[number]?;
+        let held = Held { key: key(number), token: self.tokens[usize::from(attempt.token)] };
+        let history = Bytes::new();
+        let (snoozes, now) = (0, u32::from(attempt.attempt));
+        let end = match end {
+            End::Ack => {
+                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked");
+                return Some(Answer::Settled(reply.gone.is_empty()));
+            }
+            End::Retry => store::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
+            End::Snooze => store::End::Snooze { delay: FAR, attempt: now, snoozes, history },
+            End::Again(id) => store::End::Again { delay: FAR, arming: arming(number, id) },
+            End::Dead => store::End::Dead { reason: Reason::Permanent, history },
+            End::Release => store::End::Release,
+        };
+        let (dies, released) = (matches!(end, store::End::Dead { .. }), end == store::End::Release);
+        let replies = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
+        let done = replies.expect("it can be settled")[0] != SettleReply::Gone;
+        if dies && done {
+            self.buried.extend(before.timers[number].rec.map(|id| (number, id)));
+        }
+        if released && done && after.timers[number].score == Phase::Past {
+            // Its deadline came while it was held; the store's is still near.
+            self.reschedule(number, 0).await;
+        }
+        Some(Answer::Settled(done))
+    }
+}
+
+/// The keys that a claim says it took, with the attempt that the model knows.
+fn told_of(claimed: &Claimed, token: Token, after: &World) -> Few {
+    let mut taken = Few::default();
+    for timer in &claimed.timers {
+        let number = (0..KEYS).find(|number| key(*number) == timer.key).expect("it is one of the two");
+        let state = timer
+            .state
+            .clone()
+            .map_or(State::first(token), |state| State::decode(state).expect("it can be read"));
+        let record = Record::decode(timer.record.clone()).expect("it can be read");
+        let known = &after.timers[number];
+        assert_eq!(Some(record.arming), known.rec.map(|id| arming(number, id)));
+        assert_eq!(
+            (state.claimed, state.token, Some(state.attempt)),
+            (true, token, known.run.map(|run| run.attempt.into()))
+        );
+        taken.add(u8::try_from(number).expect("there are two"));
+    }
+    taken
+}

@@ -1,0 +1,52 @@
+//! What is kept of each key, in the store and in the model.
+
+use keylapse::store::Store;
+use keylapse::store::record::{Record, State};
+use keylapse::{ArmingId, Token};
+use keylapse_protocol::model::{Index, KEYS, Run, Timer, World};
+
+use super::{Difference, Twin, arming, key};
+
+impl Twin {
+    /// All that is kept of each key.
+    pub(super) async fn compare(&self, world: &World) -> Result<(), Difference> {
+        for number in 0..KEYS {
+            let look = self.store.look(&self.at, &key(number)).await.map_err(|error| error.to_string())?;
+            let kept = look.map(|look| {
+                let record = |bytes| Record::decode(bytes).expect("it can be read").arming;
+                let state = look.state.map(|bytes| State::decode(bytes).expect("it can be read"));
+                (
+                    record(look.record),
+                    state.as_ref().map_or((false, None, 1, 0), seen),
+                    look.next.map(record),
+                    look.suspect,
+                )
+            });
+            let expected = self.expected(number, &world.timers[number]);
+            if kept != expected {
+                return Err(format!("key {number} is {kept:?} in the store, {expected:?} in the model"));
+            }
+        }
+        let (letters, _) = self.store.letter_counts(&self.at).await.map_err(|error| error.to_string())?;
+        if letters != self.buried.len() as u64 {
+            return Err(format!("{letters} dead letters in the store, {} in the model", self.buried.len()));
+        }
+        Ok(())
+    }
+
+    fn expected(&self, key: usize, timer: &Timer) -> Option<(ArmingId, Kept, Option<ArmingId>, bool)> {
+        let Run { claimed, token, attempt, lost } = timer.run.unwrap_or(Run::UNTOUCHED);
+        let token = (token > 0).then(|| self.tokens[usize::from(token)]);
+        let next = timer.next.map(|id| arming(key, id));
+        let suspect = timer.place == Some(Index::Solo);
+        Some((arming(key, timer.rec?), (claimed, token, attempt.into(), lost), next, suspect))
+    }
+}
+
+/// Claimed, by whom, which attempt, lost leases.
+type Kept = (bool, Option<Token>, u32, u8);
+
+fn seen(state: &State) -> Kept {
+    let token = Some(state.token).filter(|token| token.as_bytes() != &[0; 8]);
+    (state.claimed, token, state.attempt, state.lost)
+}

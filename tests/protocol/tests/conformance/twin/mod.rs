@@ -1,0 +1,175 @@
+//! A real store beside the model, taken through the same steps.
+
+mod calls;
+mod kept;
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse::store::keys::{DEFAULT_NAMESPACE, Partition};
+use keylapse::store::{Clock, Held, Letters, MemoryStore, RescheduleReply, Store};
+use keylapse::{ArmingId, Lane, Token, WireWhen};
+use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
+
+/// Far beyond a walk, which takes a millisecond a step; and a lookahead that
+/// reaches beyond what is near, but not that far.
+const FAR: u64 = 1_000_000_000;
+const NEAR: u64 = 500_000;
+const LOOKAHEAD: u64 = 1_000_000;
+const LETTERS: Letters = Letters { count: 1000, age_ms: FAR, pause_when_full: false };
+
+/// What differs, in words.
+type Difference = String;
+
+/// The store, and what the model's small numbers stand for in it.
+pub(crate) struct Twin {
+    store: MemoryStore,
+    clock: Clock,
+    at: Partition,
+    lanes: [Lane; WORKERS],
+    tokens: [Token; 16],
+    ids: u64,
+    /// Keys and armings that have become dead letters. One that is armed again
+    /// by a late repeat, and dies again, is the same letter.
+    buried: HashSet<(usize, u8)>,
+}
+
+fn key(number: usize) -> Bytes {
+    Bytes::from(format!("key:{number}"))
+}
+
+fn id(kind: u8, key: usize, number: u8) -> [u8; 8] {
+    [kind, u8::try_from(key).expect("there are two"), number, 0, 0, 0, 0, 1]
+}
+
+fn arming(key: usize, number: u8) -> ArmingId {
+    ArmingId::from_bytes(&id(b'A', key, number)).expect("it has 8 bytes")
+}
+
+impl Twin {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+        let lane = |number: u8| Lane::from_bytes(&id(b'L', 0, number)).expect("it has 8 bytes");
+        Self {
+            store: MemoryStore::with_clock(clock.clone()),
+            clock,
+            at: Partition::new(DEFAULT_NAMESPACE, "twin", 0, 1),
+            lanes: [lane(0), lane(1), lane(2)],
+            tokens: [Token::from_bytes(&[0; 8]).expect("it has 8 bytes"); 16],
+            ids: 0,
+            buried: HashSet::new(),
+        }
+    }
+
+    /// Takes the step too, and compares answers and what is kept.
+    pub(crate) async fn follow(
+        &mut self,
+        before: &World,
+        step: Step,
+        expected: Option<Answer>,
+        after: &World,
+    ) -> Result<(), Difference> {
+        self.clock.advance(Duration::from_millis(1));
+        if expected.is_some() {
+            let answer = self.call(before, step, after).await;
+            if answer != expected {
+                return Err(format!("the store answered {answer:?}, the model {expected:?}"));
+            }
+        } else {
+            self.happen(before, step, after).await;
+        }
+        self.name_token(before, step, after);
+        self.count_buried(before, step, after);
+        self.compare(after).await
+    }
+
+    /// A token that is not asked for anew keeps its meaning.
+    fn new_token(&mut self) -> Token {
+        self.ids += 1;
+        Token::from_bytes(&(self.ids | 1 << 60).to_be_bytes()).expect("it has 8 bytes")
+    }
+
+    /// A claim whose request was lost has a token, too.
+    fn name_token(&mut self, before: &World, step: Step, after: &World) {
+        if let Step::Claim { worker, fate: Fate::RequestLost, .. } = step
+            && before.workers[worker].asking.is_none()
+            && let Some(asking) = after.workers[worker].asking
+        {
+            self.tokens[usize::from(asking.token)] = self.new_token();
+        }
+    }
+
+    fn count_buried(&mut self, before: &World, step: Step, after: &World) {
+        if matches!(step, Step::Claim { .. } | Step::RepeatClaim { .. }) {
+            let each = before.timers.iter().zip(&after.timers).enumerate();
+            let gone = each.filter(|(_, (before, after))| before.rec != after.rec);
+            self.buried.extend(gone.filter_map(|(key, (before, _))| Some((key, before.rec?))));
+        }
+    }
+
+    async fn call(&mut self, before: &World, step: Step, after: &World) -> Option<Answer> {
+        match step {
+            Step::Arm { key, absent, .. } => {
+                let id = before.fresh[key];
+                self.deed(key, Deed::Arm { id, absent }, false).await
+            }
+            Step::Cancel { key, .. } => self.deed(key, Deed::Cancel { id: after.purse.cancels }, false).await,
+            Step::RepeatDeed { key, .. } => self.deed(key, before.pending[key]?.deed, true).await,
+            Step::Claim { worker, index, .. } => {
+                let token = before.unused_token();
+                self.tokens[usize::from(token)] = self.new_token();
+                self.claim(worker, index, token, false, after).await
+            }
+            Step::RepeatClaim { worker, .. } => {
+                let asking = before.workers[worker].asking?;
+                self.claim(worker, asking.index, asking.token, true, after).await
+            }
+            Step::Settle { worker, key, end, .. } => self.settle(before, (worker, key), end, after).await,
+            Step::RepeatSettle { worker, key, .. } => {
+                let Stage::Settling(end, _) = before.workers[worker].attempts[key]?.stage else {
+                    return None;
+                };
+                self.settle(before, (worker, key), end, after).await
+            }
+            Step::Pass { .. } | Step::Start { .. } | Step::Crash { .. } => None,
+        }
+    }
+
+    /// What happens without a call of anybody's.
+    async fn happen(&mut self, before: &World, step: Step, after: &World) {
+        match step {
+            Step::Pass { key } => self.pass(key, &before.timers[key], &after.timers[key]).await,
+            Step::Crash { worker } => {
+                self.ids += 1;
+                self.lanes[worker] = Lane::from_bytes(&self.ids.to_be_bytes()).expect("it has 8 bytes");
+            }
+            _ => {}
+        }
+    }
+
+    /// The store's clock is one for all keys, the model's time is not. So a
+    /// deadline is brought near by moving it, and a lease by renewing it for
+    /// less.
+    async fn pass(&self, number: usize, before: &Timer, after: &Timer) {
+        let left = match after.score {
+            Phase::Far => return,
+            Phase::Near => NEAR,
+            Phase::Past => 0,
+        };
+        match before.run.filter(|run| run.claimed) {
+            Some(run) => {
+                let held = Held { key: key(number), token: self.tokens[usize::from(run.token)] };
+                let lost = self.store.renew(&self.at, left, &[held]).await.expect("it can be renewed");
+                assert!(lost.is_empty(), "the model's holder holds nothing in the store");
+            }
+            None => self.reschedule(number, left).await,
+        }
+    }
+
+    async fn reschedule(&self, number: usize, left: u64) {
+        let reply = self.store.reschedule(&self.at, &key(number), WireWhen::In(left)).await;
+        let reply = reply.expect("it can be moved");
+        assert!(matches!(reply, RescheduleReply::Rescheduled { .. }), "{reply:?}");
+    }
+}
