@@ -21,10 +21,13 @@ test: ## Run all tests and the examples in the documentation, against a real ser
 demo: ## Watch a payment notice be retried until its receiver is back
 	$(with_server) && cargo run --release --example payment_notice
 
+# Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --lib -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
 clean-server: ## Remove the server that was fetched into .server/
 	rm -rf .server

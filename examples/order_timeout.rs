@@ -1,6 +1,7 @@
 //! An order that is not paid in time is closed.
 //!
 //!     REDIS_URL=redis://127.0.0.1/ cargo run --example order_timeout
+//!     cargo test --example order_timeout   # needs no server
 //!
 //! Three orders are placed and one of them is paid. It ends when the other two are closed.
 
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylapse::{Cancelled, Failure, Lapse, Listener, Outcome, Schedule, Topic};
+use keylapse::{Cancelled, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -83,6 +84,12 @@ async fn close(orders: Arc<Orders>, lapse: Lapse<Order>) -> Result<Outcome, Fail
     Ok(Outcome::Done)
 }
 
+/// What a listener needs to know: the same for the program and for its tests.
+fn handlers(listener: ListenerBuilder, topic: Topic<Order>, orders: &Arc<Orders>) -> ListenerBuilder {
+    let orders = orders.clone();
+    listener.on(topic, move |lapse| close(orders.clone(), lapse))
+}
+
 async fn place(schedule: &Schedule, orders: &Orders, order: &str, customer: &str) -> keylapse::Result<()> {
     orders.place(order);
     let details = Order { customer: customer.to_owned(), cents: 1999 };
@@ -110,9 +117,7 @@ async fn main() -> keylapse::Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let orders = Arc::<Orders>::default();
     let schedule = Schedule::connect(&url).await?;
-    let shared = orders.clone();
-    let listener =
-        Listener::builder(&url).on(unpaid_orders()?, move |lapse| close(shared.clone(), lapse)).build()?;
+    let listener = handlers(Listener::builder(&url), unpaid_orders()?, &orders).build()?;
 
     let shop = async {
         for (order, customer) in [("A-1", "Ada"), ("A-2", "Brook"), ("A-3", "Cleo")] {
@@ -123,4 +128,62 @@ async fn main() -> keylapse::Result<()> {
     };
     let (shopped, listened) = tokio::join!(shop, listener.run_until(orders.settled()));
     shopped.and(listened)
+}
+
+#[cfg(test)]
+mod tests {
+    use keylapse::testing::TestBed;
+
+    use super::*;
+
+    /// A shop with one order and a listener.
+    async fn shop() -> keylapse::Result<(TestBed, Arc<Orders>)> {
+        let (bed, orders, topic) = (TestBed::new(), Arc::<Orders>::default(), unpaid_orders()?);
+        bed.listen(|listener| handlers(listener, topic, &orders)).await?;
+        place(&bed.schedule(), &orders, "A-1", "Ada").await?;
+        Ok((bed, orders))
+    }
+
+    fn state(orders: &Orders) -> Option<State> {
+        orders.lock().get("A-1").copied()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unpaid_order_is_closed_when_its_time_is_over_and_not_before() -> keylapse::Result<()> {
+        let (bed, orders) = shop().await?;
+        bed.pass(TIME_TO_PAY - Duration::from_millis(1)).await;
+        assert_eq!(state(&orders), Some(State::Unpaid));
+        bed.pass(Duration::from_millis(1)).await;
+        assert_eq!(state(&orders), Some(State::Closed));
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paid_order_is_left_alone() -> keylapse::Result<()> {
+        let (bed, orders) = shop().await?;
+        pay(&bed.schedule(), &orders, "A-1").await?;
+        bed.pass(TIME_TO_PAY * 2).await;
+        assert_eq!((state(&orders), bed.all_runs().len()), (Some(State::Paid), 0));
+        Ok(())
+    }
+
+    /// The payment is in the books, but the shop dies before it can cancel the timer.
+    #[tokio::test(start_paused = true)]
+    async fn an_order_whose_timer_was_not_cancelled_stays_paid() -> keylapse::Result<()> {
+        let (bed, orders) = shop().await?;
+        assert!(orders.settle("A-1", State::Paid));
+        let run = bed.until_ran(&unpaid_orders()?, ["A-1"]).await;
+        assert_eq!(run.end, Some(keylapse::testing::End::Returned(Outcome::Drop)));
+        assert_eq!(state(&orders), Some(State::Paid));
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_hears_of_it_and_it_is_closed_all_the_same() -> keylapse::Result<()> {
+        let (bed, orders) = shop().await?;
+        bed.notifications().lose();
+        bed.until_finished().await;
+        assert_eq!((state(&orders), bed.all_runs().len()), (Some(State::Closed), 1));
+        Ok(())
+    }
 }

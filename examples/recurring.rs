@@ -2,13 +2,16 @@
 //! are.
 //!
 //!     REDIS_URL=redis://127.0.0.1/ cargo run --example recurring
+//!     cargo test --example recurring   # needs no server
 //!
 //! Stop it with ctrl-c and start it again: it goes on where it was. Start it twice: each parcel is
 //! asked for by one of the two.
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Arming, Backoff, Failure, Lapse, Listener, Outcome, Schedule, Topic};
+use keylapse::{Arming, Backoff, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
 use serde::{Deserialize, Serialize};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -24,22 +27,60 @@ fn parcels() -> keylapse::Result<Topic<Parcel>> {
     Ok(Topic::new("app:parcel:position:{parcel}")?.retry(backoff).max_attempts(100))
 }
 
+#[derive(Clone, Copy)]
+enum Position {
+    OnItsWay,
+    Delivered,
+}
+
+/// Where a parcel is. An HTTP client in a real program.
+trait Courier: Send + Sync + 'static {
+    fn position(&self, parcel: &str) -> io::Result<Position>;
+}
+
+/// Knows nothing.
+struct Dice;
+
+impl Courier for Dice {
+    fn position(&self, _parcel: &str) -> io::Result<Position> {
+        match rand::random_range(0..10) {
+            0 => Err(io::Error::other("the courier does not answer")),
+            1 => Ok(Position::Delivered),
+            _ => Ok(Position::OnItsWay),
+        }
+    }
+}
+
 /// Asks once. Each occurrence is an arming of its own, and its attempts start over: a failed one is
 /// retried by the topic's policy, and a good one comes again.
-async fn ask(lapse: Lapse<Parcel>) -> Result<Outcome, Failure> {
+async fn ask(courier: Arc<dyn Courier>, lapse: Lapse<Parcel>) -> Result<Outcome, Failure> {
     let parcel = lapse.capture("parcel").unwrap_or_default();
-    let courier = &lapse.payload().courier;
-    match rand::random_range(0..10) {
-        0 => Err(Failure::retry("the courier does not answer")),
-        1 => {
-            println!("{parcel}: {courier} has delivered it");
+    let name = &lapse.payload().courier;
+    match courier.position(parcel)? {
+        Position::Delivered => {
+            println!("{parcel}: {name} has delivered it");
             Ok(Outcome::Done)
         }
-        _ => {
-            println!("{parcel}: on its way with {courier} (attempt {})", lapse.attempt());
+        Position::OnItsWay => {
+            println!("{parcel}: on its way with {name} (attempt {})", lapse.attempt());
             Ok(Outcome::Again(EVERY))
         }
     }
+}
+
+fn handlers(listener: ListenerBuilder, topic: Topic<Parcel>, courier: impl Courier) -> ListenerBuilder {
+    let courier: Arc<dyn Courier> = Arc::new(courier);
+    listener.on(topic, move |lapse| ask(courier.clone(), lapse))
+}
+
+/// Asks about a parcel from now on. A restart must not put off what is due already.
+async fn follow(schedule: &Schedule, parcel: &str) -> keylapse::Result<()> {
+    let details = Parcel { courier: "Hermes".to_owned() };
+    match schedule.arm(&parcels()?, [parcel], EVERY, &details).only_if_absent().await? {
+        Arming::Exists => println!("{parcel}: asked about already"),
+        _ => println!("{parcel}: to be asked about every {EVERY:?}"),
+    }
+    Ok(())
 }
 
 #[tokio::main]
@@ -47,15 +88,11 @@ async fn main() -> keylapse::Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let schedule = Schedule::connect(&url).await?;
     for parcel in ["P-1", "P-2", "P-3"] {
-        let details = Parcel { courier: "Hermes".to_owned() };
-        // A restart must not put off what is due already.
-        match schedule.arm(&parcels()?, [parcel], EVERY, &details).only_if_absent().await? {
-            Arming::Exists => println!("{parcel}: asked about already"),
-            _ => println!("{parcel}: to be asked about every {EVERY:?}"),
-        }
+        follow(&schedule, parcel).await?;
     }
 
-    let listener = Listener::builder(&url).on(parcels()?, ask).grace(Duration::from_secs(5)).build()?;
+    let listener =
+        handlers(Listener::builder(&url), parcels()?, Dice).grace(Duration::from_secs(5)).build()?;
     let stop = async {
         if let Err(error) = tokio::signal::ctrl_c().await {
             eprintln!("cannot hear ctrl-c: {error}");
@@ -63,4 +100,65 @@ async fn main() -> keylapse::Result<()> {
         println!("stopping: attempts that run may end, everything else waits in Redis");
     };
     listener.run_until(stop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use keylapse::testing::{Run, TestBed};
+
+    use super::*;
+
+    /// Answers what it was told to, one after the other.
+    struct Script(Vec<Option<Position>>, AtomicUsize);
+
+    impl Script {
+        fn new(answers: impl IntoIterator<Item = Option<Position>>) -> Self {
+            Self(answers.into_iter().collect(), AtomicUsize::new(0))
+        }
+    }
+
+    impl Courier for Script {
+        fn position(&self, _parcel: &str) -> io::Result<Position> {
+            let answer = self.0.get(self.1.fetch_add(1, Ordering::Relaxed)).copied().flatten();
+            answer.ok_or_else(|| io::Error::other("no answer"))
+        }
+    }
+
+    async fn asked(script: Script) -> keylapse::Result<Vec<Run>> {
+        let (bed, topic) = (TestBed::new(), parcels()?);
+        bed.listen(|listener| handlers(listener, topic, script)).await?;
+        follow(&bed.schedule(), "P-1").await?;
+        bed.until_finished().await;
+        Ok(bed.all_runs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parcel_is_asked_about_until_it_is_delivered() -> keylapse::Result<()> {
+        let on_its_way = (0..9).map(|_| Some(Position::OnItsWay));
+        let runs = asked(Script::new(on_its_way.chain([Some(Position::Delivered)]))).await?;
+        let times: Vec<_> = runs.iter().map(|run| run.began).collect();
+        assert_eq!(times, (1..=10).map(|time| EVERY * time).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_courier_that_is_away_is_asked_again_by_the_policy() -> keylapse::Result<()> {
+        let answers = [None, None, Some(Position::OnItsWay), Some(Position::Delivered)];
+        let attempts: Vec<_> = asked(Script::new(answers)).await?.iter().map(|run| run.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3, 1], "each occurrence has attempts of its own");
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_puts_nothing_off() -> keylapse::Result<()> {
+        let (bed, topic) = (TestBed::new(), parcels()?);
+        follow(&bed.schedule(), "P-1").await?;
+        bed.pass(EVERY / 2).await;
+        follow(&bed.schedule(), "P-1").await?;
+        bed.listen(|listener| handlers(listener, topic, Script::new([Some(Position::Delivered)]))).await?;
+        assert_eq!(bed.until_ran(&parcels()?, ["P-1"]).await.began, EVERY);
+        Ok(())
+    }
 }

@@ -34,6 +34,13 @@ pub(crate) struct About {
     pub(crate) lease: Arc<LeaseWatch>,
 }
 
+impl About {
+    /// The idempotency key of the attempt.
+    pub(crate) fn id(&self) -> String {
+        format!("{}-{}", self.arming, self.attempt)
+    }
+}
+
 /// What made the listener look, so that this lapse was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -100,7 +107,7 @@ impl<T> Lapse<T> {
     /// `[0-9a-f-]`. A receiver for whom retries of one arming are the same thing,
     /// too, goes by [`arming`](Lapse::arming).
     pub fn id(&self) -> String {
-        format!("{}-{}", self.about.arming, self.about.attempt)
+        self.about.id()
     }
 
     /// The arming that this lapse belongs to.

@@ -54,6 +54,11 @@
 //! idempotency key. A lapse runs again within its lease (default 30 s) and
 //! about a second after its listener died.
 //!
+//! # Tests
+//!
+//! The feature `testing` brings `keylapse::testing`: your handlers under the real
+//! listener, in virtual time, with notifications that a test can break.
+//!
 //! # Logs
 //!
 //! Events and spans of [`tracing`] with the fields `topic`, `key` (escaped, at
@@ -61,6 +66,7 @@
 //! passwords never appear; what a handler's error says does.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod calls;
@@ -82,6 +88,9 @@ mod stats;
 mod stop;
 pub mod store;
 mod subscriber;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
 mod time;
 mod topic;
 mod topology;
@@ -104,7 +113,9 @@ pub use store::record::{Failed, Reason};
 pub use time::{MAX_DEADLINE_MS, MAX_DELAY, ServerTime, When, WireWhen};
 pub use topic::{MAX_KEY, MAX_PAYLOAD, MIN_LEASE, Topic};
 
-/// The README's program is compiled with the examples of this documentation.
-#[cfg(doctest)]
+/// The README's program and test are compiled with the examples of this
+/// documentation, and so is the guide to tests.
+#[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/testing.md")]
+struct Guides;

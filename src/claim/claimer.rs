@@ -33,6 +33,8 @@ pub(crate) struct Claimer {
     planned: Option<(Instant, Source)>,
     /// Not before this does news prompt another look.
     rested: Instant,
+    /// Whether it has looked before.
+    looked: bool,
     waits: Waits,
     trouble: Trouble,
 }
@@ -60,6 +62,7 @@ impl Claimer {
             head: None,
             planned,
             rested: Instant::now(),
+            looked: false,
             waits: Waits::default(),
             trouble: Trouble::default(),
         }
@@ -159,6 +162,7 @@ impl Claimer {
         let (claimed, reading) = (&taken.claimed, taken.reading);
         self.desk.note_look(reading, claimed);
         let empty = claimed.timers.is_empty();
+        let first = !std::mem::replace(&mut self.looked, true);
         self.head = claimed.heads.due.filter(|_| claimed.paused.is_none()).map(|ms| Head {
             ms,
             at: reading.when(ms),
@@ -174,8 +178,11 @@ impl Claimer {
             debug!(topic = %self.desk.topic.shape.name, pace = ?self.pace, "another listener leads");
         }
         // Should something stay due that cannot be claimed, or somebody forge
-        // wake-ups, there is another look soon, but not in a hurry.
-        self.rested = Instant::now() + EMPTY_PAUSE;
+        // wake-ups, there is another look soon, but not in a hurry. The first look was
+        // prompted by nobody, and must not put off what is armed right after it.
+        if !first {
+            self.rested = Instant::now() + EMPTY_PAUSE;
+        }
         if let Some(head) = self.head.as_mut().filter(|head| head.ms <= reading.stamp.ms()) {
             head.at = head.at.max(self.rested);
         }

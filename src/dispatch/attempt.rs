@@ -160,7 +160,7 @@ impl Job {
         };
         Some(match ended {
             Ok(Ok(result)) => Verdict::from(result),
-            Ok(Err(panic)) => Verdict::failed("panic", message(&*panic).to_owned()),
+            Ok(Err(panic)) => Verdict::failed("panic", panic_message(&*panic).to_owned()),
             Err(_) => Verdict::failed("timeout", format!("no end within {timeout:?}")),
         })
     }
@@ -190,7 +190,7 @@ fn decoder_panicked() -> Error {
     Error::new(ErrorKind::Payload, "the decoder of the payload panicked")
 }
 
-fn message(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
 }

@@ -6,6 +6,8 @@ mod flights;
 mod leases;
 mod starter;
 
+#[cfg(feature = "testing")]
+pub(crate) use attempt::panic_message;
 pub(crate) use attempt::{Job, Place};
 pub(crate) use flights::{Flights, LeaseWatch};
 pub(crate) use leases::keep_leases;

@@ -11,6 +11,7 @@ use crate::claim::{Places, Suspects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, Handler, erase};
 use crate::pattern::Router;
+use crate::settle::LINGER;
 use crate::stats::ListenerCounters;
 use crate::store::keys::{DEFAULT_NAMESPACE, check_name};
 use crate::store::{RedisStore, Store};
@@ -58,6 +59,15 @@ impl ListenerBuilder {
     #[must_use]
     pub fn on<T: Send + 'static>(mut self, topic: Topic<T>, handler: impl Handler<T>) -> Self {
         self.topics.push((topic.shape, erase(topic.codec, handler)));
+        self
+    }
+
+    /// Puts something around each handler so far, by the name of its topic.
+    #[cfg(feature = "testing")]
+    pub(crate) fn wrap(mut self, wrap: impl Fn(&str, Arc<dyn AnyHandler>) -> Arc<dyn AnyHandler>) -> Self {
+        for (shape, handler) in &mut self.topics {
+            *handler = wrap(&shape.name, handler.clone());
+        }
         self
     }
 
@@ -126,7 +136,9 @@ impl ListenerBuilder {
             .collect();
         let suspects =
             Arc::new(Suspects::new(topics.iter().map(|topic| topic.shape.partitions as usize).sum()));
-        let shared = Shared { places, suspects: suspects.clone(), outage: Arc::default() };
+        // Virtual time stands still while there is work to do, so company comes anyway.
+        let linger = if store.virtual_time() { Duration::ZERO } else { LINGER };
+        let shared = Shared { places, suspects: suspects.clone(), outage: Arc::default(), linger };
         let desks = open_desks(&topics, &self.namespace, &shared);
         let core = Core {
             store,

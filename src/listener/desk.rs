@@ -73,6 +73,8 @@ pub(super) struct Shared {
     pub(super) places: Arc<Places>,
     pub(super) suspects: Arc<Suspects>,
     pub(super) outage: Arc<Outage>,
+    /// How long the end of an attempt waits for others.
+    pub(super) linger: Duration,
 }
 
 /// How far the last look reached.
@@ -84,7 +86,7 @@ struct Seen {
 
 impl Desk {
     pub(super) fn new(index: usize, at: Partition, topic: Arc<TopicRun>, shared: &Shared) -> Self {
-        let Shared { places, suspects, outage } = shared.clone();
+        let Shared { places, suspects, outage, linger } = shared.clone();
         Self {
             at,
             topic,
@@ -92,7 +94,7 @@ impl Desk {
             outage,
             alarm: Alarm::default(),
             flights: Flights::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(linger),
             index,
             suspects,
             seen: Mutex::default(),

@@ -61,7 +61,7 @@ impl<A: KeyArgs + ?Sized> KeyArgs for &A {
 
 impl Schedule {
     /// The key that `args` name in a topic.
-    pub(super) fn key_of(&self, shape: &Shape, args: &impl KeyArgs) -> Result<Bytes> {
+    pub(crate) fn key_of(&self, shape: &Shape, args: &impl KeyArgs) -> Result<Bytes> {
         args.key(private::Scope { shape, namespace: &self.namespace })
     }
 }

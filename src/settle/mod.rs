@@ -4,6 +4,6 @@ mod outbox;
 mod settler;
 mod verdict;
 
-pub(crate) use outbox::{Outbox, Settlement};
+pub(crate) use outbox::{LINGER, Outbox, Settlement};
 pub(crate) use settler::Settler;
 pub(crate) use verdict::{Before, Decision, Verdict};

@@ -11,7 +11,7 @@ use crate::store::{End, Held, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
 /// faster; at a low one nobody waits for an ack but Redis.
-const LINGER: Duration = Duration::from_millis(15);
+pub(crate) const LINGER: Duration = Duration::from_millis(15);
 /// This many do not wait any longer.
 const ENOUGH: usize = 64;
 /// Beyond this many unsettled ends, nothing more is claimed.
@@ -25,8 +25,10 @@ pub(crate) struct Settlement {
 }
 
 /// The ends of one partition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
+    /// How long the first end waits for company.
+    linger: Duration,
     state: Mutex<State>,
     filled: Notify,
     drained: Notify,
@@ -40,6 +42,10 @@ struct State {
 }
 
 impl Outbox {
+    pub(crate) fn new(linger: Duration) -> Self {
+        Self { linger, state: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
+    }
+
     pub(crate) fn put(&self, settlement: Settlement) {
         let mut state = self.lock();
         state.waiting.push(settlement);
@@ -63,7 +69,10 @@ impl Outbox {
         while self.lock().waiting.is_empty() {
             self.filled.notified().await;
         }
-        let linger = tokio::time::sleep(LINGER);
+        if self.linger.is_zero() {
+            return self.take();
+        }
+        let linger = tokio::time::sleep(self.linger);
         tokio::pin!(linger);
         while self.lock().waiting.len() < ENOUGH {
             tokio::select! {

@@ -33,10 +33,9 @@ impl Clock {
         Self(Source::Manual(Arc::new(AtomicU64::new(micros(since_1970(start))))))
     }
 
-    /// Tokio's clock, which starts with the present time.
-    pub(super) fn tokio() -> Self {
-        let base = ServerTime(micros(since_1970(SystemTime::now())));
-        Self(Source::Tokio { base, started: Instant::now() })
+    /// Tokio's clock, which tests may pause. It shows `start` now.
+    pub fn tokio(start: SystemTime) -> Self {
+        Self(Source::Tokio { base: ServerTime(micros(since_1970(start))), started: Instant::now() })
     }
 
     /// Moves a manual clock on, by whole microseconds.
@@ -95,7 +94,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tokios_clock_can_be_paused() {
-        let clock = Clock::tokio();
+        let clock = Clock::tokio(SystemTime::now());
         let before = clock.now();
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(clock.now().0 - before.0, 3_600_000_000);

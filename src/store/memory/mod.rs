@@ -6,6 +6,7 @@ mod cancel;
 mod claim;
 mod clock;
 mod ears;
+mod expiry;
 mod fields;
 mod grave;
 mod index;
@@ -23,6 +24,7 @@ mod world;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -47,6 +49,10 @@ use crate::time::WireWhen;
 /// records and dead letters and the order of timers within a millisecond; one
 /// conformance suite holds both to it. What it keeps is gone with its last
 /// clone.
+///
+/// To test handlers, the test bed of `keylapse::testing` (feature `testing`) has one
+/// inside, and can do more. Trigger keys expire when they are touched after their
+/// deadline, or about 100 ms later by themselves.
 ///
 /// Its clock is tokio's, so a test with a paused clock drives days in a
 /// moment. Here a handler fails until its last attempt, more than a day later:
@@ -92,11 +98,24 @@ struct Inner {
     world: Mutex<World>,
 }
 
+impl Inner {
+    fn world(&self) -> MutexGuard<'_, World> {
+        // A panic in a test must not hide behind a second one.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads trigger keys; those whose time has come expire by it.
+    fn touch(&self, touched: &[Bytes]) {
+        let now = self.clock.now().ms();
+        self.world().triggering(|keys| touched.iter().for_each(|key| drop(keys.get(now, key))));
+    }
+}
+
 impl MemoryStore {
     /// An empty store that follows tokio's clock, starting with the present
     /// time.
     pub fn new() -> Self {
-        Self::with_clock(Clock::tokio())
+        Self::with_clock(Clock::tokio(SystemTime::now()))
     }
 
     /// An empty store with another clock.
@@ -104,9 +123,13 @@ impl MemoryStore {
         Self(Arc::new(Inner { clock, world: Mutex::default() }))
     }
 
+    /// How many timers there are: waiting, running or suspect, not the dead.
+    pub fn timers(&self) -> usize {
+        self.world().timers()
+    }
+
     fn world(&self) -> MutexGuard<'_, World> {
-        // A panic in a test must not hide behind a second one.
-        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.world()
     }
 
     fn call<T>(&self, at: &Partition, call: impl FnOnce(&mut Turn<'_>) -> T) -> Result<T> {
@@ -210,7 +233,9 @@ impl Store for MemoryStore {
         let now = self.0.clock.now().ms();
         let set =
             |keys: &mut triggers::Triggers| triggers.iter().map(|trigger| keys.set(now, trigger)).collect();
-        Ok(self.world().triggering(set))
+        let replies = self.world().triggering(set);
+        expiry::expire(&self.0, triggers);
+        Ok(replies)
     }
 
     async fn drop_trigger(&self, key: &[u8], arming: ArmingId) -> Result<bool> {
@@ -219,8 +244,7 @@ impl Store for MemoryStore {
     }
 
     async fn touch(&self, touched: &[Bytes]) -> Result<()> {
-        let now = self.0.clock.now().ms();
-        self.world().triggering(|keys| touched.iter().for_each(|key| drop(keys.get(now, key))));
+        self.0.touch(touched);
         Ok(())
     }
 

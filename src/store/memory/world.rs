@@ -42,6 +42,10 @@ impl World {
         self.ledgers.get_mut(&at.meta)
     }
 
+    pub(super) fn timers(&self) -> usize {
+        self.ledgers.values().map(|ledger| ledger.rec.len()).sum()
+    }
+
     /// Makes one call on a partition, and tells of it.
     pub(super) fn call<T>(
         &mut self,

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use keylapse::store::{
-    AckReply, Arm, ArmCode, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer,
-    ReplayReply, RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
+    AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer, ReplayReply,
+    RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
 };
 use keylapse::{ArmingId, ErrorKind, Lane, Result, WireWhen};
 

@@ -98,7 +98,7 @@ impl ServerFault {
                 server.cont();
             }
             Self::Sleep(ms) => {
-                tell(server, &format!("DEBUG SLEEP {}", Duration::from_millis(ms).as_secs_f64())).await
+                tell(server, &format!("DEBUG SLEEP {}", Duration::from_millis(ms).as_secs_f64())).await;
             }
             Self::Busy(ms) => busy(server, ms).await,
             Self::PauseAll(ms) => pause(server, ms, "ALL").await,

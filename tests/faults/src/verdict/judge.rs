@@ -65,10 +65,10 @@ impl Case<'_> {
         let has_ended = is_done || !self.letters.is_empty();
         match self.due() {
             Due::AnEnd if !has_ended => {
-                report.find(self.n, Wrong::Lost, "it was acknowledged and has no end")
+                report.find(self.n, Wrong::Lost, "it was acknowledged and has no end");
             }
             Due::AStart if self.runs.is_empty() => {
-                report.find(self.n, Wrong::Lost, "it was running and never began")
+                report.find(self.n, Wrong::Lost, "it was running and never began");
             }
             _ => {}
         }

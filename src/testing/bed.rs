@@ -1,0 +1,162 @@
+//! Where a test lets time pass.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use super::faulty::FaultyStore;
+use super::ledger::Ledger;
+use super::listening::{Life, Listening};
+use super::notifications::Notifications;
+use super::pulse::Pulse;
+use super::recorder::{Crash, Recorder};
+use super::run::Run;
+use crate::error::Result;
+use crate::listener::{Listener, ListenerBuilder};
+use crate::schedule::Schedule;
+use crate::store::{Clock, MemoryStore};
+use crate::topic::Topic;
+
+/// Timers in memory, a clock that the test moves, notifications that can be
+/// broken, and a book of everything that handlers did.
+///
+/// It needs tokio's paused clock: `#[tokio::test(start_paused = true)]`. Time then
+/// passes only while the test waits: in [`pass`](Self::pass), in the `until…`
+/// methods, or at any other `.await` that is not ready.
+///
+/// A handler that panics, or in which an `assert!` fails, is caught and retried by
+/// the listener. So that the test fails all the same, the bed panics in turn: at
+/// the next of these methods, or when it is dropped. A test that is *about* panics
+/// says [`expect_panics`](Self::expect_panics).
+///
+/// See the [module](super) for an example.
+pub struct TestBed {
+    pub(super) store: FaultyStore<MemoryStore>,
+    clock: Clock,
+    pub(super) ledger: Ledger,
+    pub(super) pulse: Arc<Pulse>,
+    pub(super) panics_expected: bool,
+    lives: Mutex<Vec<Life>>,
+}
+
+impl TestBed {
+    /// An empty bed. Its time starts with the present time, to the millisecond.
+    ///
+    /// # Panics
+    /// Outside of tokio, or if tokio's clock is not paused.
+    #[track_caller]
+    #[allow(clippy::new_without_default)] // which would hide that a runtime is needed
+    pub fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let whole = Duration::from_secs(now.as_secs()) + Duration::from_millis(now.subsec_millis().into());
+        Self::starting_at(UNIX_EPOCH + whole)
+    }
+
+    /// An empty bed whose time starts here: for what depends on the calendar.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    #[track_caller]
+    pub fn starting_at(start: SystemTime) -> Self {
+        assert!(
+            tokio::runtime::Handle::try_current().is_ok() && clock_is_paused(),
+            "a TestBed needs tokio's paused clock: write #[tokio::test(start_paused = true)]"
+        );
+        let (pulse, clock) = (Arc::<Pulse>::default(), Clock::tokio(start));
+        Self {
+            store: FaultyStore::with_pulse(MemoryStore::with_clock(clock.clone()), pulse.clone()),
+            clock,
+            ledger: Ledger::new(pulse.clone()),
+            pulse,
+            panics_expected: false,
+            lives: Mutex::default(),
+        }
+    }
+
+    /// Handlers may panic in this test: nothing but [`Run::end`] tells of it.
+    #[must_use]
+    pub fn expect_panics(mut self) -> Self {
+        self.panics_expected = true;
+        self
+    }
+
+    /// The producers' door to this bed.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::on_store(self.store.clone())
+    }
+
+    /// Starts a listener: one that has the topics and settings that `build` adds.
+    /// More than one may listen. It has begun when this returns.
+    ///
+    /// # Errors
+    /// Those of [`ListenerBuilder::build`].
+    pub async fn listen(&self, build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Result<Listening> {
+        let crash = Arc::<Crash>::default();
+        let builder = build(Listener::builder_on(self.store.clone())).wrap(|topic, handler| {
+            let (ledger, crash) = (self.ledger.clone(), crash.clone());
+            Arc::new(Recorder { topic: topic.to_owned(), handler, ledger, crash })
+        });
+        let listening = Listening::start(builder.build()?, crash);
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner).push(listening.life.clone());
+        self.pulse.calm().await;
+        Ok(listening)
+    }
+
+    /// The store behind all this, for what builds its own [`Schedule`].
+    pub fn store(&self) -> &FaultyStore<MemoryStore> {
+        &self.store
+    }
+
+    /// What happens to notifications.
+    pub fn notifications(&self) -> &Notifications {
+        self.store.notifications()
+    }
+
+    /// The time, as the server would tell it.
+    pub fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.clock.now().0)
+    }
+
+    /// How much time has passed since the bed was made.
+    pub fn elapsed(&self) -> Duration {
+        self.ledger.began().elapsed()
+    }
+
+    /// All runs of a topic's handler, in the order in which they began.
+    pub fn runs<T>(&self, topic: &Topic<T>) -> Vec<Run> {
+        self.ledger.runs().iter().filter(|run| run.topic == topic.name()).cloned().collect()
+    }
+
+    /// All runs of all handlers, in the order in which they began.
+    pub fn all_runs(&self) -> Vec<Run> {
+        self.ledger.runs().to_vec()
+    }
+}
+
+impl Drop for TestBed {
+    fn drop(&mut self) {
+        // Another bed in the same test must not find their handlers running.
+        self.lives.get_mut().unwrap_or_else(PoisonError::into_inner).iter().for_each(Life::end);
+        if !std::thread::panicking() {
+            self.surface_panics(&"the end of the test");
+        }
+    }
+}
+
+impl fmt::Debug for TestBed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestBed")
+            .field("elapsed", &self.elapsed())
+            .field("runs", &self.all_runs())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Time that stands still for a moment of real time.
+fn clock_is_paused() -> bool {
+    let before = Instant::now();
+    std::thread::sleep(Duration::from_micros(10));
+    Instant::now() == before
+}

@@ -1,0 +1,90 @@
+//! A handler that is watched.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use tokio::sync::Notify;
+
+use super::ledger::{Entry, Ledger};
+use super::run::End;
+use crate::dispatch::panic_message;
+use crate::error::Error;
+use crate::handler::{AnyHandler, Attempt};
+use crate::lapse::About;
+use crate::outcome::{Failure, Outcome};
+
+/// Writes down what a handler does, and ends it where its process is to end.
+pub(super) struct Recorder {
+    pub(super) topic: String,
+    pub(super) handler: Arc<dyn AnyHandler>,
+    pub(super) ledger: Ledger,
+    pub(super) crash: Arc<Crash>,
+}
+
+impl AnyHandler for Recorder {
+    fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
+        if self.crash.has_happened() {
+            return Ok(futures::future::pending().boxed());
+        }
+        let attempt = self.handler.clone().start(about.clone(), payload)?;
+        let entry = Stopped(self.ledger.begin(&self.topic, &about));
+        Ok(async move { self.watch(attempt, entry).await }.boxed())
+    }
+}
+
+impl Recorder {
+    async fn watch(&self, attempt: Attempt, entry: Stopped) -> Result<Outcome, Failure> {
+        let ended = tokio::select! {
+            biased;
+            () = self.crash.happens() => None,
+            ended = AssertUnwindSafe(attempt).catch_unwind() => Some(ended),
+        };
+        let Some(ended) = ended else {
+            entry.0.end(End::Crashed);
+            return futures::future::pending().await; // the dead tell nothing
+        };
+        entry.0.end(match &ended {
+            Ok(Ok(outcome)) => End::Returned(*outcome),
+            Ok(Err(failure)) => End::Failed(failure.error.clone()),
+            Err(panic) => End::Panicked(panic_message(&**panic).to_owned()),
+        });
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// An attempt that is dropped before its end was stopped.
+struct Stopped(Entry);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.end(End::Stopped);
+    }
+}
+
+/// The sudden end of a listener and everything that it runs.
+#[derive(Debug, Default)]
+pub(super) struct Crash {
+    happened: AtomicBool,
+    happens: Notify,
+}
+
+impl Crash {
+    pub(super) fn strike(&self) {
+        self.happened.store(true, Ordering::Release);
+        self.happens.notify_waiters();
+    }
+
+    fn has_happened(&self) -> bool {
+        self.happened.load(Ordering::Acquire)
+    }
+
+    async fn happens(&self) {
+        let happens = self.happens.notified();
+        if !self.has_happened() {
+            happens.await;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Lives of timers and listeners, from end to end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keylapse::testing::{End, TestBed};
+use keylapse::{Backoff, Cancelled, Done, Failure, Handler, Lapse, Outcome, Reason};
+use tokio::sync::Semaphore;
+
+use crate::support::{arm, bed, fail, listen, ms, reminders, secs, succeed};
+
+const DAY: Duration = secs(86_400);
+
+#[tokio::test(start_paused = true)]
+async fn time_passes_to_the_millisecond() {
+    let bed = bed().await;
+    let began = bed.now();
+    arm(&bed, "a", secs(30)).await;
+    bed.pass(secs(30) - ms(1)).await;
+    assert_eq!(bed.all_runs(), []);
+    bed.pass(ms(1)).await;
+    let runs = bed.all_runs();
+    assert_eq!((runs[0].began, runs[0].ended), (secs(30), Some(secs(30))));
+    assert_eq!(bed.now(), began + secs(30));
+    assert!(bed.schedule().look_up(&reminders(), ["a"]).await.unwrap().is_none(), "it is settled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_due_to_the_millisecond() {
+    let bed = TestBed::new();
+    listen(&bed, fail).await;
+    arm(&bed, "a", secs(5)).await;
+    bed.pass(secs(5)).await;
+    bed.pass(secs(10)).await;
+    bed.pass(secs(10)).await;
+    let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
+    assert_eq!(began, [(1, secs(5)), (2, secs(15)), (3, secs(25))]);
+    let letters = bed.schedule().dead_letters(&reminders(), 0, 10).await.unwrap();
+    assert_eq!((letters[0].reason, letters[0].last_error()), (Reason::Exhausted, Some("no 3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_a_day_of_retries_takes_a_moment() {
+    let (bed, real) = (TestBed::new(), Instant::now());
+    let notices = reminders().retry(Backoff::payment_notice()).max_attempts(16);
+    bed.listen(|listener| listener.on(notices.clone(), fail)).await.unwrap();
+    arm(&bed, "a", secs(0)).await;
+    bed.until_finished().await;
+    assert_eq!(bed.runs(&notices).len(), 16);
+    assert!(bed.elapsed() > DAY && real.elapsed() < secs(30), "{:?}", real.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_timer_does_not_run() {
+    let bed = bed().await;
+    arm(&bed, "a", secs(30)).await;
+    bed.pass(secs(29)).await;
+    let cancelled = bed.schedule().cancel(&reminders(), ["a"]).await;
+    assert_eq!(cancelled.unwrap(), Cancelled::Cancelled);
+    bed.pass(DAY).await;
+    assert_eq!(bed.all_runs(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_slow_is_stopped_by_its_timeout() {
+    let bed = TestBed::new();
+    let slow = async |_: Lapse<String>| -> Result<Done, Failure> { std::future::pending().await };
+    let topic = reminders().timeout(secs(20));
+    bed.listen(|listener| listener.on(topic, slow)).await.unwrap();
+    arm(&bed, "a", secs(0)).await;
+    bed.pass(secs(19)).await;
+    assert_eq!(bed.all_runs()[0].end, None);
+    bed.pass(secs(1)).await;
+    assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
+}
+
+/// A handler that says when it is inside, and stays there.
+fn stuck() -> (Arc<Semaphore>, impl Handler<String>) {
+    let inside = Arc::new(Semaphore::new(0));
+    let sign = inside.clone();
+    let handler = move |_| {
+        sign.add_permits(1);
+        std::future::pending::<Result<Done, Failure>>()
+    };
+    (inside, handler)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crashed_listener_held_runs_elsewhere_under_the_same_id() {
+    let bed = TestBed::new();
+    let (inside, handler) = stuck();
+    let first = listen(&bed, handler).await;
+    arm(&bed, "a", secs(1)).await;
+    inside.acquire().await.unwrap().forget();
+    listen(&bed, succeed).await;
+    first.crash().await;
+    bed.until_finished().await;
+
+    let runs = bed.all_runs();
+    let ends: Vec<_> = runs.iter().map(|run| run.end.clone()).collect();
+    assert_eq!(ends, [Some(End::Crashed), Some(End::Returned(Outcome::Done))]);
+    assert_eq!(runs[0].id, runs[1].id);
+    assert!(runs[1].recovered && runs[1].began < secs(1 + 30 + 2), "{runs:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_uses_up_no_attempt() {
+    let bed = TestBed::new();
+    let (inside, handler) = stuck();
+    let first = bed.listen(|listener| listener.on(reminders(), handler).grace(secs(3))).await.unwrap();
+    arm(&bed, "a", secs(1)).await;
+    inside.acquire().await.unwrap().forget();
+    listen(&bed, succeed).await;
+    first.stop().await.unwrap();
+    let run = bed.until_ran(&reminders(), ["a"]).await;
+    assert!(run.is_done() && run.attempt == 1, "{run:?}");
+    assert_eq!(run.began, secs(1 + 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_listeners_share_the_work() {
+    let bed = bed().await;
+    listen(&bed, succeed).await;
+    for id in 0..100 {
+        arm(&bed, &id.to_string(), secs(id % 10)).await;
+    }
+    bed.pass(secs(11)).await;
+    assert_eq!(bed.all_runs().len(), 100);
+    assert!(bed.all_runs().iter().all(|run| run.lateness < secs(1)));
+}

@@ -1,0 +1,44 @@
+//! A topic and handlers for tests that are not about them.
+
+use std::time::Duration;
+
+use keylapse::testing::{Listening, TestBed};
+use keylapse::{Backoff, Done, Failure, Handler, Lapse, Topic};
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Retried after ten seconds, three attempts in all.
+pub(crate) fn reminders() -> Topic<String> {
+    let topic = Topic::new("reminder:{id}").expect("the pattern is fine");
+    topic.retry(Backoff::fixed(secs(10))).max_attempts(3)
+}
+
+pub(crate) async fn succeed(_lapse: Lapse<String>) -> Result<Done, Failure> {
+    Ok(Done)
+}
+
+pub(crate) async fn fail(lapse: Lapse<String>) -> Result<Done, Failure> {
+    Err(Failure::retry(format!("no {}", lapse.attempt())))
+}
+
+/// A bed with a listener whose handler succeeds.
+pub(crate) async fn bed() -> TestBed {
+    let bed = TestBed::new();
+    listen(&bed, succeed).await;
+    bed
+}
+
+pub(crate) async fn listen(bed: &TestBed, handler: impl Handler<String>) -> Listening {
+    bed.listen(|listener| listener.on(reminders(), handler)).await.expect("it can listen")
+}
+
+pub(crate) async fn arm(bed: &TestBed, id: &str, delay: Duration) {
+    let armed = bed.schedule().arm(&reminders(), [id], delay, &"hello".to_owned()).await;
+    assert!(armed.expect("memory does not fail").is_armed());
+}
