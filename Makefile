@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test demo lint clean-server
+.PHONY: help server test fuzz demo lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,12 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --workspace --doc
+
+# How long each target runs; cargo-fuzz and a nightly toolchain are needed.
+SECONDS_EACH = 60
+
+fuzz: ## Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
+	scripts/fuzz.sh $(SECONDS_EACH)
 
 demo: ## Watch a payment notice be retried until its receiver is back
 	$(with_server) && cargo run --release --example payment_notice

@@ -75,6 +75,9 @@ mod complaint;
 mod dispatch;
 mod error;
 mod escape;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handler;
 mod id;
 mod lapse;

@@ -82,6 +82,35 @@ mod tests {
     }
 
     #[test]
+    fn what_only_looks_like_a_payload_is_refused() {
+        #[derive(Debug, serde::Deserialize, Serialize)]
+        struct Notice {
+            url: String,
+            amount: u64,
+        }
+        let bad: [&[u8]; 9] = [
+            b"\x82\xa3url\xa1u\xa6amount\x01",                  // MessagePack
+            b"\xef\xbb\xbf{\"url\":\"u\",\"amount\":1}",        // a byte order mark
+            b"{\"url\":\"\\ud800\",\"amount\":1}",              // half a surrogate pair
+            b"{\"url\":\"\xff\",\"amount\":1}",                 // not UTF-8
+            b"{\"url\":\"u\",\"url\":\"u\",\"amount\":1}",      // one key twice
+            b"{\"url\":\"u\",\"amount\":18446744073709551616}", // one more than fits
+            b"{\"url\":\"u\",\"amount\":1.0}",
+            b"{\"url\":\"u\",\"amount\":NaN}",
+            b"{\"url\":\"u\",\"amount\":1",
+        ];
+        for bytes in bad {
+            let decoded = (Codec::<Notice>::JSON.decode)(Bytes::from_static(bytes));
+            let shown = bytes.escape_ascii();
+            assert_eq!(
+                decoded.map(|notice| notice.amount).map_err(|e| e.kind()),
+                Err(ErrorKind::Payload),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
     fn nesting_deep_enough_to_overflow_a_stack_is_an_error() {
         let deep = vec![b'['; 100_000];
         assert!((Codec::<serde_json::Value>::JSON.decode)(deep.into()).is_err());

@@ -131,7 +131,8 @@ impl Reading {
     /// The server's time that has certainly been reached at the local moment `at`.
     pub(crate) fn at(&self, at: Instant) -> ServerTime {
         let elapsed = at.saturating_duration_since(self.arrived).as_micros();
-        ServerTime(self.stamp.0 + u64::try_from(elapsed).unwrap_or(u64::MAX))
+        // What answers may be no server, and its stamp the last there is.
+        ServerTime(self.stamp.0.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
 }
 
@@ -165,5 +166,23 @@ mod tests {
         assert_eq!(reading.when(10_000), reading.arrived);
         assert_eq!(reading.when(10_001), reading.arrived + Duration::from_micros(500));
         assert_eq!(reading.at(reading.arrived).ms_ceil(), 10_001);
+    }
+
+    /// A leap second is a second that a server counts twice.
+    #[test]
+    fn a_second_that_is_counted_twice_makes_a_client_wait_and_never_early() {
+        let (before, after) = (ServerTime::new(10, 999_999), ServerTime::new(10, 0));
+        let arrived = Instant::now();
+        let [before, after] = [before, after].map(|stamp| Reading { stamp, arrived });
+        assert!(after.when(11_000) > before.when(11_000));
+        assert_eq!(after.when(11_000), arrived + Duration::from_secs(1));
+        assert!(after.at(arrived) < before.at(arrived));
+    }
+
+    #[test]
+    fn a_reading_of_the_last_stamp_there_is_stays_there() {
+        let reading = Reading::now(ServerTime::new(u64::MAX, u64::MAX));
+        assert_eq!(reading.at(reading.arrived + Duration::from_secs(1)), reading.stamp);
+        assert_eq!(reading.when(u64::MAX), reading.arrived);
     }
 }

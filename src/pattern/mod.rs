@@ -74,6 +74,8 @@ mod excerpt;
 mod expression;
 mod kind;
 mod language;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod oracle;
 mod overlap;
 mod parse;
 mod prefix;

@@ -139,10 +139,10 @@ impl Schedule {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
-        let mut counts = (0, 0);
+        let mut counts = (0_u64, 0_u64);
         for at in self.partitions(&topic.shape).await?.iter() {
             let (kept, trimmed) = persist(self.patience, |_| self.store.letter_counts(at)).await?;
-            counts = (counts.0 + kept, counts.1 + trimmed);
+            counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }
         Ok(counts)
     }

@@ -173,6 +173,14 @@ mod tests {
         assert_eq!(partition_of(b"anything", 1), 0);
     }
 
+    /// As a cluster would: there, all of these lie in one slot.
+    #[test]
+    fn a_hash_tag_in_a_key_does_not_choose_its_partition() {
+        let partitions: std::collections::BTreeSet<_> =
+            (0..100).map(|n| partition_of(format!("app:{{tag}}:{n}").as_bytes(), 8)).collect();
+        assert_eq!(partitions.len(), 8);
+    }
+
     #[test]
     fn only_what_the_namespace_begins_is_our_own() {
         for own in [&registry("ns")[..], &canary("ns", 0), &Partition::new("ns", "a", 0, 1).due, "ns:"] {

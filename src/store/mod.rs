@@ -22,7 +22,7 @@ use crate::time::WireWhen;
 pub mod keys;
 mod memory;
 pub mod record;
-mod redis;
+pub(crate) mod redis;
 mod types;
 
 pub use self::memory::{Clock, MemoryStore};

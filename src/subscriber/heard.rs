@@ -10,7 +10,7 @@ use crate::topic::MAX_KEY;
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// The canary of this number.
     Canary(u64),
     /// Something for the listener.
@@ -21,7 +21,7 @@ pub(super) enum Heard {
 
 /// What to listen for.
 #[derive(Clone, Debug)]
-pub(super) struct Ear {
+pub(crate) struct Ear {
     /// The channel of expired keys.
     pub(super) expired: String,
     /// The names of canaries up to their number.
@@ -31,7 +31,7 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    pub(super) fn new(namespace: &str, db: i64, partitions: &[Partition]) -> Self {
+    pub(crate) fn new(namespace: &str, db: i64, partitions: &[Partition]) -> Self {
         Self {
             expired: crate::store::keys::expired_channel(db),
             canary: format!("{}:", crate::store::keys::canary(namespace, 0)),
@@ -41,7 +41,7 @@ impl Ear {
 
     /// What a pushed message means; `None` for what is of no interest or not
     /// of our making: anybody may publish.
-    pub(super) fn hear(&self, push: PushInfo) -> Option<Heard> {
+    pub(crate) fn hear(&self, push: PushInfo) -> Option<Heard> {
         match push.kind {
             PushKind::Disconnection => Some(Heard::Disconnected),
             PushKind::Message | PushKind::SMessage => {
@@ -141,6 +141,26 @@ mod tests {
             ("keylapse:{a/0}:wake", b"x"),
         ] {
             assert_eq!(ear.hear(message(channel, payload)), None, "{channel} {payload:?}");
+        }
+    }
+
+    /// Nothing is split at a colon: a channel is compared whole, and what it carries is a key.
+    #[test]
+    fn a_key_named_like_a_channel_is_a_key_and_a_channel_named_nearly_so_is_none() {
+        let ear = ear();
+        for key in ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "a:b:c", ":"] {
+            let expired = Heard::Hint(Hint::Expired(Bytes::from_static(key.as_bytes())));
+            assert_eq!(ear.hear(message("__keyevent@0__:expired", key.as_bytes())), Some(expired));
+        }
+        for channel in [
+            "__keyevent@00__:expired",
+            "__keyevent@0__:expired:a",
+            "__keyevent@0__:",
+            "__keyevent@0__:EXPIRED",
+            "__keyspace@0__:expired",
+            "x:__keyevent@0__:expired",
+        ] {
+            assert_eq!(ear.hear(message(channel, b"expired")), None, "{channel}");
         }
     }
 

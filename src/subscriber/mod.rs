@@ -20,6 +20,8 @@ use crate::complaint::Complaint;
 use crate::error::Result;
 use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
 use crate::store::{Gap, Hint, RedisStore};
+#[cfg(any(test, fuzzing))]
+pub(crate) use heard::{Ear, Heard};
 use session::Session;
 
 /// Hints that may wait for the listener. Those beyond are dropped, counted,

@@ -8,6 +8,10 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use crate::error::{Error, Result};
+use crate::escape::plain;
+
+/// How many bytes of a host or a path a log line shows.
+const SHOWN: usize = 255;
 
 /// A parsed server URL. Shows itself without user and password.
 #[derive(Clone)]
@@ -68,7 +72,7 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.info.addr())?;
+        f.write_str(&plain(&self.info.addr().to_string(), SHOWN))?;
         if self.db != 0 {
             write!(f, "/{}", self.db)?;
         }
@@ -101,11 +105,43 @@ mod tests {
         for (url, shown) in [
             ("redis://127.0.0.1", "127.0.0.1:6379"),
             ("redis://:p%40ss%25@[::1]:7000/1", "::1:7000/1"),
+            ("redis://user:a%40b%3Ac%2Fd@h/2", "h:6379/2"),
             ("valkey://localhost", "localhost:6379"),
             ("unix:///tmp/redis.sock", "/tmp/redis.sock"),
         ] {
             assert_eq!(Address::parse(url).unwrap().to_string(), shown);
         }
+    }
+
+    /// An `@` or `:` in it can stand there as it is, a `%` cannot.
+    #[test]
+    fn passwords_of_any_characters_are_read_as_they_were_meant() {
+        for (written, meant) in [
+            ("p%40ss%25", "p@ss%"),
+            ("a@b", "a@b"),
+            ("a:b", "a:b"),
+            ("%2F%3F%23%5B%5D", "/?#[]"),
+            ("%C3%A4", "ä"),
+            ("100%25", "100%"),
+        ] {
+            let address = Address::parse(&format!("redis://user:{written}@h")).unwrap();
+            assert_eq!(address.info.redis_settings().password(), Some(meant), "{written}");
+            assert_eq!(address.to_string(), "h:6379");
+        }
+    }
+
+    #[test]
+    fn no_path_or_host_breaks_a_log_line() {
+        for (url, shown) in [
+            ("unix:///tmp/\x1b[31m", "/tmp/\\u{1b}[31m"),
+            ("unix:///tmp/%0Aforged", "/tmp/\\nforged"),
+            ("redis://h%0A", "h%0A:6379"),
+        ] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(format!("{address} {address:?}"), format!("{shown} {shown}"));
+        }
+        let long = format!("unix:///{}", "x".repeat(10_000));
+        assert_eq!(Address::parse(&long).unwrap().to_string().len(), SHOWN);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod grammar;
 mod matching;
-mod oracle;
 mod properties;
 mod routing;
+mod strategies;
 
 use super::Pattern;
 

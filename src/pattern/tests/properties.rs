@@ -5,8 +5,8 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 use regex::bytes::Regex;
 
-use super::oracle::{self, Spec};
-use super::pattern;
+use super::{pattern, strategies};
+use crate::pattern::oracle::Spec;
 use crate::pattern::overlap::Overlap;
 use crate::pattern::{Pattern, Router, language};
 
@@ -60,8 +60,8 @@ fn winner(specs: &[(usize, Spec)], router: &Router<usize>, key: &[u8]) -> Option
 
 /// Patterns, numbered, and keys that resemble some of them.
 fn specs_and_keys() -> impl Strategy<Value = (Vec<(usize, Spec)>, Vec<Vec<u8>>)> {
-    prop::collection::vec(oracle::spec(), 1..12).prop_flat_map(|specs| {
-        let near = Union::new(specs.iter().map(|spec| oracle::key_near(spec).boxed()));
+    prop::collection::vec(strategies::spec(), 1..12).prop_flat_map(|specs| {
+        let near = Union::new(specs.iter().map(|spec| strategies::key_near(spec).boxed()));
         let numbered = specs.into_iter().enumerate().collect::<Vec<_>>();
         (Just(numbered), prop::collection::vec(near, 20))
     })
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn matching_any_bytes_never_panics(spec in oracle::spec(), key in any::<Vec<u8>>()) {
+    fn matching_any_bytes_never_panics(spec in strategies::spec(), key in any::<Vec<u8>>()) {
         let pattern = pattern(&spec.source());
         let values = spec.matches(&key);
         prop_assert_eq!(pattern.is_match(&key), values.is_some());
@@ -121,9 +121,9 @@ proptest! {
 
     #[test]
     fn matches_as_the_oracle_does(
-        (spec, key) in oracle::spec().prop_flat_map(|spec| (Just(spec.clone()), prop_oneof![
-            4 => oracle::key_near(&spec),
-            1 => oracle::key(),
+        (spec, key) in strategies::spec().prop_flat_map(|spec| (Just(spec.clone()), prop_oneof![
+            4 => strategies::key_near(&spec),
+            1 => strategies::key(),
         ])),
     ) {
         let pattern = pattern(&spec.source());
@@ -140,9 +140,9 @@ proptest! {
 
     #[test]
     fn builds_exactly_what_comes_back(
-        spec in oracle::spec(),
+        spec in strategies::spec(),
         mut values in prop::collection::vec(
-            prop_oneof![3 => oracle::segment(), 1 => oracle::key()],
+            prop_oneof![3 => strategies::segment(), 1 => strategies::key()],
             4,
         ),
     ) {

@@ -440,7 +440,7 @@ fn waiting(attempt: u32, snoozes: u16, history: &[u8]) -> Vec<u8> {
     [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat()
 }
 
-fn read_armed(mut reply: Reply) -> Result<Stamped<Vec<ArmReply>>> {
+pub(crate) fn read_armed(mut reply: Reply) -> Result<Stamped<Vec<ArmReply>>> {
     let stamp = reply.stamp()?;
     let mut armed = Vec::with_capacity(reply.len() / 2);
     while !reply.is_empty() {
@@ -457,7 +457,7 @@ fn read_armed(mut reply: Reply) -> Result<Stamped<Vec<ArmReply>>> {
     Ok(Stamped { stamp, value: armed })
 }
 
-fn read_claimed(mut reply: Reply) -> Result<Claimed> {
+pub(crate) fn read_claimed(mut reply: Reply) -> Result<Claimed> {
     let stamp: ServerTime = reply.stamp()?;
     let heads = Heads { due: reply.maybe_score()?, solo: reply.maybe_score()? };
     let paused = reply.maybe_text()?;
@@ -491,7 +491,7 @@ fn read_place(reply: &mut Reply) -> Result<usize> {
         .ok_or_else(|| reply.unexpected())
 }
 
-fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
+pub(crate) fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
     let mut places = Vec::with_capacity(reply.len());
     while !reply.is_empty() {
         places.push(read_place(&mut reply)?);
@@ -499,7 +499,7 @@ fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
     Ok(places)
 }
 
-fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
+pub(crate) fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
     let mut followed = Vec::with_capacity(reply.len() / 3);
     while !reply.is_empty() {
         let (place, deadline) = (read_place(&mut reply)?, reply.int()?);
@@ -509,7 +509,7 @@ fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
     Ok(followed)
 }
 
-fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
+pub(crate) fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     let (code, deadline, arming) = (reply.int()?, reply.int()?, reply.arming()?);
     match (code, arming) {
         (0, _) => Ok(SettleReply::Gone),
@@ -519,7 +519,7 @@ fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     }
 }
 
-fn read_head(mut reply: Reply) -> Result<Option<u64>> {
+pub(crate) fn read_head(mut reply: Reply) -> Result<Option<u64>> {
     if reply.is_empty() {
         return Ok(None);
     }

@@ -10,6 +10,11 @@ pub mod scripts;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::calls::{read_armed, read_claimed, read_followed, read_head, read_places, read_settled};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::reply::Reply;
+
 use crate::error::{Error, Result};
 use crate::topology::{Address, Node};
 

@@ -9,13 +9,13 @@ use crate::time::ServerTime;
 use crate::topology::classify;
 
 /// The elements of an array answer, taken one by one.
-pub(super) struct Reply {
+pub(crate) struct Reply {
     script: &'static str,
     rest: std::vec::IntoIter<Value>,
 }
 
 impl Reply {
-    pub(super) fn new(script: &'static str, value: Value) -> Result<Self> {
+    pub(crate) fn new(script: &'static str, value: Value) -> Result<Self> {
         match value {
             Value::Array(items) => Ok(Self { script, rest: items.into_iter() }),
             _ => Err(unexpected(script)),
@@ -59,7 +59,7 @@ impl Reply {
     }
 
     /// Text; none where it is empty.
-    pub(super) fn maybe_text(&mut self) -> Result<Option<String>> {
+    pub(crate) fn maybe_text(&mut self) -> Result<Option<String>> {
         let bytes = self.bytes()?;
         Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()))
     }

@@ -223,6 +223,19 @@ async fn the_other_fields_of_a_meta_can_hold_anything() {
     scene.stop().await;
 }
 
+/// A count of each partition, the largest there is: their sum is no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_somebody_has_written_does_not_overflow() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = orders().partitions(2);
+    assert_eq!(schedule.dead_letter_counts(&topic).await.unwrap(), (0, 0));
+    for partition in 0..2 {
+        let meta = format!("keylapse:{{orders/{partition}}}:meta");
+        server.cmd(&["HSET", &meta, "trimmed", "18446744073709551615"]).await;
+    }
+    assert_eq!(schedule.dead_letter_counts(&topic).await.unwrap(), (0, u64::MAX));
+}
+
 /// Everything is gone, running attempts included. That is a loss which nobody
 /// can make good; but nobody panics, and what is armed afterwards runs.
 #[tokio::test(flavor = "multi_thread")]

@@ -14,4 +14,5 @@ mod records;
 mod scene;
 mod server_errors;
 mod settings;
+mod surroundings;
 mod wrong_types;

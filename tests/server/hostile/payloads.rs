@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Done, ErrorKind, Failure, Lapse, NewArm, Reason, Schedule, Topic};
+use keylapse::{Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Reason, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use serde::{Deserialize, Serialize};
 
-use super::scene::Tally;
+use super::scene::{Scene, Tally, orders};
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
 const SECRET: &str = "hunter2";
@@ -122,6 +122,21 @@ async fn payloads_over_the_limit_are_refused_with_it_and_those_of_the_limit_arri
     let one_of_many = schedule.arm_many(&topic, [NewArm::new(["over"], Duration::ZERO, over)]).await.unwrap();
     assert_eq!(one_of_many[0].as_ref().unwrap_err().kind(), ErrorKind::TooLarge);
     running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_payload_there_can_be_arrives() {
+    let scene = Scene::of(orders().payload_limit(MAX_PAYLOAD)).await;
+    let quoted = |length: usize| "x".repeat(length - 2);
+    for (id, length) in [("1 MiB", 1 << 20), ("8 MiB", MAX_PAYLOAD)] {
+        let armed = scene.schedule.arm(&scene.topic, [id], Duration::ZERO, &quoted(length)).await;
+        assert!(armed.unwrap().is_armed());
+    }
+    scene.tally.until(2).await;
+    let over = scene.schedule.arm(&scene.topic, ["over"], Duration::ZERO, &quoted(MAX_PAYLOAD + 1)).await;
+    assert_eq!(over.unwrap_err().kind(), ErrorKind::TooLarge);
+    scene.tally.assert_each_once(2);
+    scene.stop().await;
 }
 
 /// As JSON, whose quotes count, too.

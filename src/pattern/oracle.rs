@@ -1,12 +1,9 @@
 //! Patterns as data, and matching written a second time: slowly, naively and without regular
 //! expressions.
 
-use proptest::prelude::*;
-use proptest::sample::select;
-
 /// Ordered like the written rule: literal, regex, plain, rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Literal,
     Regex,
     Plain,
@@ -14,7 +11,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Literal(&'static str),
     /// A position in [`REGEXES`].
     Regex(usize),
@@ -25,7 +22,7 @@ pub(super) enum Part {
 type Predicate = fn(&[u8]) -> bool;
 
 /// Each with what it means.
-const REGEXES: [(&str, Predicate); 8] = [
+pub(crate) const REGEXES: [(&str, Predicate); 8] = [
     ("[0-9]+", |s| s.iter().all(u8::is_ascii_digit)),
     ("[a-c]{2,3}", |s| matches!(s.len(), 2 | 3) && s.iter().all(|b| (b'a'..=b'c').contains(b))),
     ("a|ab", |s| s == b"a" || s == b"ab"),
@@ -38,9 +35,9 @@ const REGEXES: [(&str, Predicate); 8] = [
     ("b.?", |s| str::from_utf8(s).is_ok_and(|s| s.starts_with('b') && s.chars().count() < 3 && s != "b\n")),
 ];
 
-const LITERALS: [&str; 8] = ["a", "ab", "b", "12", "{a}", "é", "*a", "app"];
+pub(crate) const LITERALS: [&str; 8] = ["a", "ab", "b", "12", "{a}", "é", "*a", "app"];
 
-const SEGMENTS: [&[u8]; 20] = [
+pub(crate) const SEGMENTS: [&[u8]; 20] = [
     b"",
     b"a",
     b"b",
@@ -63,12 +60,12 @@ const SEGMENTS: [&[u8]; 20] = [
     "bé".as_bytes(),
 ];
 
-/// A pattern that is sound by construction.
+/// A pattern that is sound by construction: of any parts, a rest last.
 #[derive(Debug, Clone)]
-pub(super) struct Spec(Vec<Part>);
+pub(crate) struct Spec(pub(crate) Vec<Part>);
 
 impl Spec {
-    pub(super) fn source(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         let part = |(at, part): (usize, &Part)| match part {
             Part::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
             Part::Regex(which) => format!("{{c{at}:{}}}", REGEXES[*which].0),
@@ -78,7 +75,7 @@ impl Spec {
         self.0.iter().enumerate().map(part).collect::<Vec<_>>().join(":")
     }
 
-    pub(super) fn kinds(&self) -> Vec<Kind> {
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
         let kind = |part: &Part| match part {
             Part::Literal(_) => Kind::Literal,
             Part::Regex(_) => Kind::Regex,
@@ -89,7 +86,7 @@ impl Spec {
     }
 
     /// The key with these values in it, whether it matches or not.
-    pub(super) fn join(&self, values: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn join(&self, values: &[Vec<u8>]) -> Vec<u8> {
         let mut values = values.iter();
         let part = |part: &Part| match part {
             Part::Literal(text) => text.as_bytes().to_vec(),
@@ -99,7 +96,7 @@ impl Spec {
     }
 
     /// What the captures take, or `None` if the key does not match.
-    pub(super) fn matches(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn matches(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
         let segments: Vec<&[u8]> = key.split(|&byte| byte == b':').collect();
         let has_rest = matches!(self.0.last(), Some(Part::Rest));
         let fits = segments.len() == self.0.len() || has_rest && segments.len() > self.0.len();
@@ -122,46 +119,4 @@ impl Spec {
         }
         Some(values)
     }
-}
-
-/// Any pattern of up to four segments.
-pub(super) fn spec() -> impl Strategy<Value = Spec> {
-    let part = prop_oneof![
-        3 => select(&LITERALS[..]).prop_map(Part::Literal),
-        3 => (0..REGEXES.len()).prop_map(Part::Regex),
-        2 => Just(Part::Plain),
-    ];
-    let parts = prop::collection::vec(part, 0..4);
-    (parts, any::<bool>()).prop_map(|(mut parts, rest)| {
-        if rest || parts.is_empty() {
-            parts.push(Part::Rest);
-        }
-        Spec(parts)
-    })
-}
-
-/// A segment of a key; empty now and then.
-pub(super) fn segment() -> impl Strategy<Value = Vec<u8>> {
-    select(&SEGMENTS[..]).prop_map(<[u8]>::to_vec)
-}
-
-/// A key of up to five segments, which now and then are empty.
-pub(super) fn key() -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(segment(), 1..6).prop_map(|segments| segments.join(&b':'))
-}
-
-/// A key that agrees with the pattern at most positions, and mostly at all of them.
-pub(super) fn key_near(spec: &Spec) -> impl Strategy<Value = Vec<u8>> + use<> {
-    let near = |part: &Part| match *part {
-        Part::Literal(text) => prop_oneof![9 => Just(text.as_bytes().to_vec()), 1 => segment()].boxed(),
-        Part::Regex(which) => {
-            let good: Vec<_> =
-                SEGMENTS.into_iter().filter(|s| !s.is_empty() && REGEXES[which].1(s)).collect();
-            prop_oneof![9 => select(good).prop_map(<[u8]>::to_vec), 1 => segment()].boxed()
-        }
-        Part::Plain => segment().boxed(),
-        Part::Rest => key().boxed(),
-    };
-    let segments: Vec<_> = spec.0.iter().map(near).collect();
-    segments.prop_map(|segments| segments.join(&b':'))
 }

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for so many seconds: `scripts/fuzz.sh 10`.
+#
+# It needs a nightly toolchain and cargo-fuzz. Where one is missing it says so and succeeds, so that
+# CI can call it anywhere: `cargo test` has replayed the corpus by then (src/fuzzing/corpus.rs).
+set -euo pipefail
+
+seconds=${1:-10}
+cd "$(dirname "$0")/.."
+
+skip() {
+    echo "fuzzing skipped: $1; cargo test replays the corpus without it" >&2
+    exit 0
+}
+
+cargo +nightly --version >/dev/null 2>&1 || skip "no nightly toolchain (rustup toolchain install nightly)"
+cargo +nightly fuzz --version >/dev/null 2>&1 || skip "no cargo-fuzz (cargo install cargo-fuzz --locked)"
+
+cargo +nightly fuzz build
+for target in $(cargo +nightly fuzz list); do
+    echo "=== $target"
+    # New inputs go where git does not look; the corpus is only read.
+    mkdir -p "fuzz/found/$target"
+    cargo +nightly fuzz run "$target" "fuzz/found/$target" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -timeout=20 -print_final_stats=1 -verbosity=0
+done

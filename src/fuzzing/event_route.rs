@@ -1,0 +1,82 @@
+//! A pushed message as it comes over the wire: what the subscription makes of it, and where it leads.
+
+use redis::{PushInfo, PushKind, Value, parse_redis_value};
+
+use super::assert_fit_for_a_log;
+use crate::escape::Escaped;
+use crate::pattern::{Pattern, Router};
+use crate::store::Hint;
+use crate::store::keys::Partition;
+use crate::subscriber::{Ear, Heard};
+use crate::topic::MAX_KEY;
+
+const PARTITIONS: usize = 2;
+const EXPIRED: &[u8] = b"__keyevent@7__:expired";
+const CANARY: &[u8] = b"keylapse:{canary/0}:";
+
+/// Only the one channel speaks of expired keys, only the wake-up channels wake, and only keys of the
+/// pattern have a route.
+pub fn event_route(data: &[u8]) {
+    let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
+    let partitions = [0, 1].map(|index| Partition::new("keylapse", "orders", index, 2));
+    let heard =
+        Ear::new("keylapse", 7, &partitions).hear(PushInfo { kind: kind.clone(), data: data.clone() });
+    let published = matches!(kind, PushKind::Message | PushKind::SMessage);
+    let message = match &data[..] {
+        [Value::BulkString(channel), Value::BulkString(payload)] if published => {
+            Some((&channel[..], &payload[..]))
+        }
+        _ => None,
+    };
+    match heard {
+        None => assert!(message.is_none_or(|(channel, _)| channel != EXPIRED)),
+        Some(Heard::Disconnected) => assert_eq!(kind, PushKind::Disconnection),
+        Some(heard) => {
+            let (channel, payload) = message.expect("a message was published");
+            check(heard, channel, payload);
+        }
+    }
+}
+
+fn check(heard: Heard, channel: &[u8], payload: &[u8]) {
+    let Heard::Hint(hint) = heard else {
+        let number = str::from_utf8(payload.strip_prefix(CANARY).expect("its name")).expect("digits");
+        assert_eq!((heard, channel), (Heard::Canary(number.parse().expect("a number")), EXPIRED));
+        return;
+    };
+    match hint {
+        Hint::Expired(key) => {
+            assert_eq!(channel, EXPIRED);
+            assert!(key == payload || (key.is_empty() && payload.len() > MAX_KEY));
+            check_route(&key);
+        }
+        Hint::Wake { partition, at } => {
+            let digits = payload.strip_prefix(b"w").and_then(|digits| str::from_utf8(digits).ok());
+            assert_eq!(
+                (channel, digits.and_then(|digits| digits.parse().ok())),
+                (&wake(partition)[..], Some(at))
+            );
+        }
+        Hint::Fence { partition, held } => {
+            assert_eq!(channel, wake(partition));
+            assert_eq!([b"f", &held.token.as_bytes()[..], &held.key].concat(), payload);
+            assert!(held.key.len() <= MAX_KEY);
+        }
+        hint => panic!("nobody publishes {hint:?}"),
+    }
+}
+
+fn wake(partition: usize) -> Vec<u8> {
+    assert!(partition < PARTITIONS);
+    format!("keylapse:{{orders/{partition}}}:wake").into_bytes()
+}
+
+/// As the listener finds the topic of an expired key, and as anybody would who reads the pattern.
+fn check_route(key: &[u8]) {
+    let mut router = Router::new();
+    router.insert(Pattern::new("app:order:{id}").expect("a pattern"), ()).expect("the only one");
+    let id = key.strip_prefix(b"app:order:");
+    let ours = id.is_some_and(|id| !id.is_empty() && !id.contains(&b':'));
+    assert_eq!(router.route(key).is_some(), ours, "{}", Escaped(key));
+    assert_fit_for_a_log(&Escaped(key).to_string(), 4 * 128 + 40);
+}
