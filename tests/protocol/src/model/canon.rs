@@ -54,7 +54,7 @@ fn forget(world: &World) -> World {
             Some(Deed::Cancel { id }) => cancel.add(id),
             None => {}
         }
-        timer.tomb = timer.tomb.and(arm);
+        (timer.tomb, timer.replaced) = (timer.tomb.and(arm), timer.replaced.and(arm));
         (timer.cancelled, timer.fenced) = (timer.cancelled.and(cancel), timer.fenced.and(cancel));
         let withdrawn = &mut world.judge.withdrawn[key];
         *withdrawn = withdrawn.and(remembered);

@@ -113,7 +113,10 @@ impl Judge {
         match heard.deed {
             _ if !heard.repeat => None,
             Deed::Arm { id, .. } if self.withdrawn[key].has(id) => Some(Told::Superseded),
-            Deed::Arm { id, .. } if before.rec == Some(id) => Some(Told::Armed),
+            // What was kept at first may have become the timer since.
+            Deed::Arm { id, .. } if before.rec == Some(id) => {
+                Some(heard.first.filter(|told| *told == Told::Replaced).unwrap_or(Told::Armed))
+            }
             Deed::Arm { id, .. } if before.next == Some(id) => Some(Told::AfterRunning),
             Deed::Arm { .. } => None,
             Deed::Cancel { .. } => heard.first.filter(|told| *told != Told::NotArmed),

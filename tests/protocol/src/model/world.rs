@@ -99,6 +99,8 @@ pub struct Timer {
     pub passed: bool,
     /// Armings that were withdrawn or followed, and left a tombstone.
     pub tomb: Few,
+    /// Armings that have replaced a waiting timer.
+    pub replaced: Few,
     /// Cancels that ended a waiting timer.
     pub cancelled: Few,
     /// Cancels that ended a running attempt.

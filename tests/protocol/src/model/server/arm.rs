@@ -25,7 +25,7 @@ impl Server<'_> {
         let timer = self.timers[key];
         let own = self.has(Rule::OwnArming);
         if own && timer.rec == Some(id) {
-            return Told::Armed;
+            return if timer.replaced.has(id) { Told::Replaced } else { Told::Armed };
         }
         if own && timer.next == Some(id) {
             return Told::AfterRunning;
@@ -51,6 +51,7 @@ impl Server<'_> {
         let lost = if self.has(Rule::Stain) { self.timers[key].state().lost } else { 0 };
         let timer = &mut self.timers[key];
         timer.next = None;
+        timer.replaced.add(id);
         if let Some(ended) = timer.rec.replace(id) {
             timer.tomb.add(ended);
         }
