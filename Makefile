@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz demo lint clean-server
+.PHONY: help server test fuzz faults kills soak demo lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,23 @@ SECONDS_EACH = 60
 
 fuzz: ## Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
 	scripts/fuzz.sh $(SECONDS_EACH)
+
+# How many seeds, and how long each lasts before it drains.
+SEEDS = 20
+FAULT_SECONDS = 12
+# How long the soak lasts.
+MINUTES = 30
+with_faults = $(with_server) && cargo run --release -q -p keylapse-faults --
+
+faults: ## Break processes, lines and servers by SEEDS=20 plans, and judge what became of every timer
+	$(with_faults) seeds --count $(SEEDS) --seconds $(FAULT_SECONDS)
+
+kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose nothing
+	$(with_faults) kill-listeners --times 1000
+	$(with_faults) kill-servers --times 200
+
+soak: ## Break everything for MINUTES=30; memory and descriptors must not grow
+	$(with_faults) soak --minutes $(MINUTES)
 
 demo: ## Watch a payment notice be retried until its receiver is back
 	$(with_server) && cargo run --release --example payment_notice

@@ -33,6 +33,15 @@ enum Command {
         #[arg(long, default_value_t = 12)]
         seconds: u64,
     },
+    /// Everything at once, for long; memory and descriptors of one listener that lives must not grow.
+    Soak {
+        /// How long.
+        #[arg(long, default_value_t = 30)]
+        minutes: u64,
+        /// The seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Nothing but listeners that are killed in the middle of handlers, with a lease of 1 s.
     KillListeners {
         /// How many.
@@ -60,6 +69,7 @@ enum Command {
 async fn main() -> ExitCode {
     match Options::parse().command {
         Command::Seeds { first, count, seconds } => seeds(first..first + count, seconds).await,
+        Command::Soak { minutes, seed } => soak(minutes, seed).await,
         Command::KillListeners { times } => kill_listeners(times).await,
         Command::KillServers { times } => kill_servers(times).await,
         Command::Listen(orders) => child(listen(&orders).await),
@@ -87,6 +97,13 @@ async fn seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
     exit(all_valid)
 }
 
+async fn soak(minutes: u64, seed: u64) -> ExitCode {
+    // A pill would take the elder along.
+    let cast = Cast { seed, elder: true, pills_per_thousand: 0, ..cast(Duration::from_secs(2)) };
+    let plan = Plan::everything(seed, cast.lease);
+    exit(one(&format!("soak_minutes={minutes}"), &cast, plan, Some(Duration::from_secs(minutes * 60))).await)
+}
+
 async fn kill_listeners(times: usize) -> ExitCode {
     let cast = Cast { listeners: 4, per_second: 60, pills_per_thousand: 0, ..cast(Duration::from_secs(1)) };
     let plan = Plan::killed_listeners(1, times, 150..450);
@@ -103,6 +120,7 @@ fn cast(lease: Duration) -> Cast {
     Cast {
         program: std::env::current_exe().expect("this program"),
         listeners: 3,
+        elder: false,
         producers: 2,
         per_second: 50,
         pills_per_thousand: 2,

@@ -11,7 +11,7 @@ use crate::clock::micros;
 use crate::fault::{Plan, Planned};
 use crate::job::{Job, Kind};
 use crate::ledger::read_all;
-use crate::stage::{Cast, Stage};
+use crate::stage::{Cast, Slope, Stage};
 use crate::verdict::{Letter, Report, judge};
 
 /// How long everything that is left may take when all faults are over.
@@ -29,18 +29,27 @@ pub fn durable_server() -> Builder {
 /// If something of the harness itself fails.
 pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder, folder: &Path) -> Report {
     let stage = Stage::open(cast, server, folder).await;
-    let until = time.map(|time| Instant::now() + time);
-    tokio::join!(
-        play(plan.server, until, async |fault| fault.strike(&stage).await),
-        play(plan.process, until, async |fault| fault.strike(&stage).await),
-        play(plan.line, until, async |fault| fault.strike(&stage).await),
-    );
+    let mut readings = Vec::new();
+    tokio::select! {
+        () = play_all(plan, time, &stage) => {}
+        () = stage.watch_elder(&mut readings) => {}
+    }
     stage.retire_producers().await;
     let left = stage.drain(TO_DRAIN).await;
     let letters = letters(&stage.server().await.url(), cast.lease).await;
     stage.close().await;
     let lines = read_all(folder).expect("ledgers that can be read");
-    judge(&lines, &letters, micros(cast.lease), left)
+    Report { slope: Slope::of(&readings), ..judge(&lines, &letters, micros(cast.lease), left) }
+}
+
+/// The lanes side by side.
+async fn play_all(plan: Plan, time: Option<Duration>, stage: &Stage) {
+    let until = time.map(|time| Instant::now() + time);
+    tokio::join!(
+        play(plan.server, until, async |fault| fault.strike(stage).await),
+        play(plan.process, until, async |fault| fault.strike(stage).await),
+        play(plan.line, until, async |fault| fault.strike(stage).await),
+    );
 }
 
 /// One lane: a fault after the other.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use keylapse_support::{Proxy, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -24,6 +24,8 @@ pub struct Actor {
     name: String,
     line: Proxy,
     orders: mpsc::Sender<Order>,
+    /// Who plays it now; 0 until somebody does.
+    pid: watch::Receiver<u32>,
     /// Ends with this value, and its process with it.
     _supervisor: JoinSet<()>,
 }
@@ -62,9 +64,10 @@ impl Actor {
 
     fn start(name: String, line: Proxy, script: Script, ledger: Ledger) -> Self {
         let (orders, ordered) = mpsc::channel(8);
-        let supervisor = Supervisor { name: name.clone(), script, ledger, ordered };
+        let (plays, pid) = watch::channel(0);
+        let supervisor = Supervisor { name: name.clone(), script, ledger, ordered, plays };
         let _supervisor = [supervisor.run()].into_iter().collect();
-        Self { name, line, orders, _supervisor }
+        Self { name, line, orders, pid, _supervisor }
     }
 
     /// What the part is called.
@@ -75,6 +78,12 @@ impl Actor {
     /// The line between its process and the server.
     pub fn line(&self) -> &Proxy {
         &self.line
+    }
+
+    /// The process that plays it now.
+    pub(super) async fn pid(&self) -> u32 {
+        let mut pid = self.pid.clone();
+        *pid.wait_for(|pid| *pid != 0).await.expect("it is being played")
     }
 
     /// Sends a signal to whoever plays it now.
@@ -99,6 +108,7 @@ struct Supervisor {
     script: Script,
     ledger: Ledger,
     ordered: mpsc::Receiver<Order>,
+    plays: watch::Sender<u32>,
 }
 
 impl Supervisor {
@@ -106,6 +116,7 @@ impl Supervisor {
         loop {
             let mut child = self.script.start();
             let pid = child.id().expect("a child that was not waited for has a pid");
+            self.plays.send_replace(pid);
             self.ledger.write(Entry::Born { child: pid, actor: self.name.clone() });
             let retired = self.watch(&mut child).await;
             let Some(done) = retired else { continue };

@@ -2,6 +2,7 @@
 
 mod actor;
 mod drain;
+mod vitals;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use keylapse_support::{Builder, Server};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use actor::Actor;
+pub use vitals::{Slope, Vitals};
 
 use crate::clock::Micros;
 use crate::ledger::{Entry, Ledger};
@@ -23,6 +25,8 @@ pub struct Cast {
     pub program: PathBuf,
     /// Listener processes.
     pub listeners: usize,
+    /// One more listener process, to which only the server's and the lines' faults happen.
+    pub elder: bool,
     /// Producer processes.
     pub producers: usize,
     /// Keys that each producer begins with in a second.
@@ -41,6 +45,7 @@ pub struct Stage {
     server: Mutex<Server>,
     ledger: Ledger,
     listeners: Vec<Actor>,
+    elder: Option<Actor>,
     producers: Vec<Actor>,
 }
 
@@ -55,10 +60,14 @@ impl Stage {
         let listeners =
             (0..cast.listeners).map(|place| Actor::listener(place, cast, &server, &ledger, folder));
         let listeners = join_all(listeners).await;
+        let elder = match cast.elder {
+            true => Some(Actor::listener(cast.listeners, cast, &server, &ledger, folder).await),
+            false => None,
+        };
         let producers =
             (0..cast.producers).map(|place| Actor::producer(place, cast, &server, &ledger, folder));
         let producers = join_all(producers).await;
-        Self { server: Mutex::new(server), ledger, listeners, producers }
+        Self { server: Mutex::new(server), ledger, listeners, elder, producers }
     }
 
     /// The server; whoever has it keeps others waiting.
@@ -78,8 +87,16 @@ impl Stage {
 
     /// One of either, whatever the number.
     pub fn actor(&self, which: u8) -> &Actor {
-        let which = usize::from(which) % (self.listeners.len() + self.producers.len());
-        self.listeners.get(which).unwrap_or_else(|| &self.producers[which - self.listeners.len()])
+        let all: Vec<_> = self.listeners.iter().chain(&self.elder).chain(&self.producers).collect();
+        all[usize::from(which) % all.len()]
+    }
+
+    /// Watches the elder for as long as it is awaited.
+    pub async fn watch_elder(&self, readings: &mut Vec<Vitals>) {
+        match &self.elder {
+            Some(elder) => vitals::watch(elder.pid().await, readings).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Puts a fault that is over on record.
@@ -96,6 +113,6 @@ impl Stage {
     /// Ends everything, in order.
     pub async fn close(self) {
         self.retire_producers().await;
-        join_all(self.listeners.iter().map(Actor::retire)).await;
+        join_all(self.listeners.iter().chain(&self.elder).map(Actor::retire)).await;
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::clock::Micros;
+use crate::stage::Slope;
 
 /// The verdict of a run.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Report {
     pub left: u64,
     /// How late the first start of each attempt was.
     pub late: Vec<Micros>,
+    /// Memory and descriptors of a listener that lived throughout, if there was one.
+    pub slope: Option<Slope>,
     /// What must not be.
     pub findings: Vec<Finding>,
 }
@@ -56,7 +59,7 @@ pub enum Wrong {
 impl Report {
     /// Whether every promise was kept.
     pub fn is_valid(&self) -> bool {
-        self.findings.is_empty() && self.left == 0
+        self.findings.is_empty() && self.left == 0 && self.slope.is_none_or(|slope| slope.is_flat())
     }
 
     /// How many findings are of this kind.
@@ -87,6 +90,10 @@ impl fmt::Display for Report {
         write!(f, "early={} unexpected={} ", self.count(Wrong::Early), self.count(Wrong::Unexpected))?;
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| self.late_ms(share));
         write!(f, "late_p50_ms={p50:.1} late_p99_ms={p99:.1} late_max_ms={max:.1} dead={}", self.dead)?;
+        if let Some(Slope { before, after }) = self.slope {
+            write!(f, " rss_mib={:.1}..{:.1} ", before.mib, after.mib)?;
+            write!(f, "descriptors={}..{}", before.descriptors, after.descriptors)?;
+        }
         if self.left > 0 { write!(f, " left={}", self.left) } else { Ok(()) }
     }
 }
