@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz faults kills soak demo lint clean-server
+.PHONY: help server test fuzz faults fault-table kills soak demo lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ with_faults = $(with_server) && cargo run --release -q -p keylapse-faults --
 
 faults: ## Break processes, lines and servers by SEEDS=20 plans, and judge what became of every timer
 	$(with_faults) seeds --count $(SEEDS) --seconds $(FAULT_SECONDS)
+
+fault-table: ## One kind of fault after the other: what each does to lateness, as a table
+	$(with_faults) each
 
 kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose nothing
 	$(with_faults) kill-listeners --times 1000

@@ -237,6 +237,12 @@ impl<T> fmt::Debug for Topic<T> {
 }
 
 impl Shape {
+    /// For how long a lease is trusted from when its claim or renewal was sent: a tenth of it is left for
+    /// what happens between a look at the clock and a deed.
+    pub(crate) fn trust(&self) -> Duration {
+        self.lease - self.lease / 10
+    }
+
     fn new(pattern: &str, name: Option<&str>) -> Result<Self> {
         let pattern = Pattern::new(pattern)?;
         let name = match name {

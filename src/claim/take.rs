@@ -165,6 +165,7 @@ impl Taken {
                         state,
                         watch,
                         reading,
+                        since,
                         source,
                         place: place(),
                     };

@@ -34,6 +34,8 @@ pub(crate) struct Job {
     pub(crate) state: State,
     pub(crate) watch: Arc<LeaseWatch>,
     pub(crate) reading: Reading,
+    /// When the claim was sent.
+    pub(crate) since: Instant,
     pub(crate) source: Source,
     /// Kept until the attempt has ended.
     pub(crate) place: Place,
@@ -73,6 +75,11 @@ impl Job {
         if self.watch.is_lost() {
             return;
         }
+        if !self.is_trusted() {
+            debug!(key = %Escaped(&self.held.key), "the lease was over before the attempt could start");
+            self.desk.topic.stats.lost_leases.add(usize::from(self.desk.flights.lose(&self.held)));
+            return;
+        }
         let (desk, held) = (self.desk.clone(), self.held.clone());
         if AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await.is_err() {
             // What the application gave us besides the handler has panicked: a
@@ -85,6 +92,13 @@ impl Job {
             desk.topic.stats.panics.add(1);
             desk.flights.lose(&held);
         }
+    }
+
+    /// Whether the lease can be relied on. A process that stood still may be past it before anything
+    /// else has had a turn to notice.
+    fn is_trusted(&self) -> bool {
+        let trust = self.desk.topic.shape.trust();
+        self.since.elapsed() < trust || self.desk.flights.trusts(&self.held, trust)
     }
 
     async fn run_to_its_end(self) {

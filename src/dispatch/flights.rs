@@ -130,6 +130,11 @@ impl Flights {
         }
     }
 
+    /// Whether the lease of this timer was extended less than `trust` ago.
+    pub(crate) fn trusts(&self, held: &Held, trust: Duration) -> bool {
+        self.lock().get(held).is_some_and(|flight| flight.extended.elapsed() < trust)
+    }
+
     /// Gives up what has not been extended for `trust`; how many that were.
     pub(crate) fn distrust(&self, trust: Duration) -> usize {
         let Some(when) = Instant::now().checked_sub(trust) else { return 0 };
@@ -207,6 +212,8 @@ mod tests {
         let (lost, kept) = (boarded(&flights, "lost"), boarded(&flights, "kept"));
         tokio::time::advance(Duration::from_secs(2)).await;
         flights.extended([held("kept")].iter(), Instant::now());
+        assert!(!flights.trusts(&held("lost"), Duration::from_secs(1)));
+        assert!(flights.trusts(&held("kept"), Duration::from_secs(1)));
         assert_eq!(flights.distrust(Duration::from_secs(1)), 1);
         assert!(lost.is_lost() && !kept.is_lost());
         assert!(flights.holds(&held("kept")));

@@ -11,8 +11,8 @@ use crate::store::{MAX_BATCH, Store};
 use crate::time::ms_ceil;
 
 /// Extends, every sixth of the lease, what was last extended more than a sixth
-/// ago: so each lease is extended at about a third. What cannot be extended is
-/// given up a tenth of the lease before it ends.
+/// ago: so each lease is extended at about a third. What cannot be extended in
+/// time is given up.
 pub(crate) async fn keep_leases(store: Arc<dyn Store>, desk: Arc<Desk>) {
     let lease = desk.topic.shape.lease;
     let mut beat = tokio::time::interval(lease / 6);
@@ -27,7 +27,7 @@ pub(crate) async fn keep_leases(store: Arc<dyn Store>, desk: Arc<Desk>) {
                 break;
             }
         }
-        let lost = desk.flights.distrust(lease - lease / 10);
+        let lost = desk.flights.distrust(desk.topic.shape.trust());
         if lost > 0 {
             desk.topic.stats.lost_leases.add(lost);
             warn!(topic = %desk.topic.shape.name, count = lost, "leases lost: they could not be renewed in time");

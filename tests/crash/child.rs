@@ -13,7 +13,9 @@ const LEASE: &str = "KEYLAPSE_CHILD_LEASE_MS";
 
 /// The topic that a parent arms and its children run.
 pub(crate) fn topic(name: &str, lease: Duration) -> Topic<String> {
-    Topic::named(name, &format!("app:{name}:{{id}}")).expect("a topic").lease(lease)
+    let topic = Topic::named(name, &format!("app:{name}:{{id}}")).expect("a topic").lease(lease);
+    // Long, so that a test can meet a timer that is claimed and not yet due.
+    topic.lookahead(lease / 4)
 }
 
 /// A listener process; killed when dropped.
@@ -97,7 +99,7 @@ async fn handle(
             log("told").await?;
             std::future::pending::<()>().await;
         }
-        "bystander" => tokio::time::sleep(Duration::from_millis(300)).await,
+        "bystander" => tokio::time::sleep(Duration::from_millis(50)).await,
         _ => {}
     }
     log("ended").await?;

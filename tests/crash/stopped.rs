@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::Schedule;
+use keylapse::{Phase, Schedule};
 use keylapse_support::{Server, eventually};
 use rustix::process::Signal;
 
@@ -30,4 +30,43 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
     let gone = async || schedule.look_up(&topic, ["1"]).await.expect("a look").is_none();
     eventually(Duration::from_secs(10), "the other one has ended it", gone).await;
     assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts").0, 0);
+}
+
+/// It had claimed the timer ahead of its deadline, and was about to start it.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held() {
+    let lease = Duration::from_secs(2);
+    let server = Server::start().await;
+    let (topic, schedule) =
+        (topic("held", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let sleeper = Listening::start(&server, "held", lease);
+    let arm = async |id: &str, delay| {
+        let armed = schedule.arm(&topic, [id], delay, &"once".to_owned()).await;
+        assert!(armed.expect("armed").is_armed());
+    };
+    arm("0", Duration::ZERO).await;
+    let mut started = Journal::of(&server, "app:held:0").await;
+    assert_eq!(started.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+
+    // Within the lookahead, so that the look for another takes it along.
+    arm("1", Duration::from_millis(450)).await;
+    arm("0", Duration::ZERO).await;
+    let claimed = async || {
+        let timer = schedule.look_up(&topic, ["1"]).await.expect("a look");
+        timer.is_some_and(|timer| matches!(timer.phase, Phase::Running(_)))
+    };
+    eventually(Duration::from_secs(10), "the timer is held", claimed).await;
+    sleeper.signal(Signal::STOP);
+    let mut journal = Journal::of(&server, "app:held:1").await;
+    let mut other = Listening::start(&server, "held", lease);
+    let again = journal.next(Duration::from_secs(20)).await;
+    assert_eq!((again.pid, again.recovered), (other.pid(), true));
+    assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
+    other.kill();
+
+    sleeper.signal(Signal::CONT);
+    arm("2", Duration::ZERO).await;
+    let mut alive = Journal::of(&server, "app:held:2").await;
+    assert_eq!(alive.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+    assert_eq!(journal.left().await, 0, "it has started what another had run");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use keylapse_faults::child::{Orders, Produce, listen, produce};
-use keylapse_faults::fault::Plan;
+use keylapse_faults::fault::{Plan, catalogue};
 use keylapse_faults::run::{durable_server, run};
 use keylapse_faults::stage::Cast;
 use keylapse_faults::verdict::Report;
@@ -33,6 +33,8 @@ enum Command {
         #[arg(long, default_value_t = 12)]
         seconds: u64,
     },
+    /// One kind of fault after the other, as a table: what each does to lateness.
+    Each,
     /// Everything at once, for long; memory and descriptors of one listener that lives must not grow.
     Soak {
         /// How long.
@@ -65,10 +67,14 @@ enum Command {
     },
 }
 
+/// Enough for four faults of a second each.
+const EACH: Duration = Duration::from_secs(8);
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match Options::parse().command {
         Command::Seeds { first, count, seconds } => seeds(first..first + count, seconds).await,
+        Command::Each => each().await,
         Command::Soak { minutes, seed } => soak(minutes, seed).await,
         Command::KillListeners { times } => kill_listeners(times).await,
         Command::KillServers { times } => kill_servers(times).await,
@@ -93,6 +99,23 @@ async fn seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
         let cast = Cast { seed, ..cast(Duration::from_secs(2)) };
         let plan = Plan::everything(seed, cast.lease);
         all_valid &= one(&format!("seed={seed}"), &cast, plan, Some(Duration::from_secs(seconds))).await;
+    }
+    exit(all_valid)
+}
+
+async fn each() -> ExitCode {
+    let cast = Cast { pills_per_thousand: 0, ..cast(Duration::from_secs(2)) };
+    println!("| fault, four times | handled | late p50 ms | p99 | max | again | lost | early |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    let mut all_valid = true;
+    for (name, plan) in catalogue() {
+        let folder = tempfile::tempdir().expect("a folder for the ledgers");
+        let report = run(&cast, plan, Some(EACH), durable_server(), folder.path()).await;
+        println!("{}", report.row(&name));
+        if !report.is_valid() {
+            explain(&report, &folder.keep());
+        }
+        all_valid &= report.is_valid();
     }
     exit(all_valid)
 }

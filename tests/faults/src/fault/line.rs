@@ -13,12 +13,15 @@ use crate::stage::Stage;
 /// A fault, and whose line it befalls (modulo how many there are).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFault {
-    whose: u8,
-    what: What,
+    /// Whose line.
+    pub whose: u8,
+    /// What befalls it.
+    pub what: Interruption,
 }
 
+/// What befalls a line. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+pub enum Interruption {
     /// All connections are closed.
     Cut,
     /// All connections are reset.
@@ -49,16 +52,16 @@ impl LineFault {
         };
         let for_ms = random.random_range(20..lease_ms * 3 / 2);
         let what = match random.random_range(0..12) {
-            0 => What::Cut,
-            1 => What::Reset,
-            2..4 => What::Stall(direction, for_ms),
-            4 => What::Delay(direction, random.random_range(1..150), for_ms),
-            5 => What::Split(random.random_range(1..20), for_ms),
-            6 => What::Refuse(for_ms),
-            7 => What::Lose(random.random_range(1..4), Then::Stall),
-            8 => What::Lose(random.random_range(1..4), Then::Reset),
-            9 => What::Lose(random.random_range(1..4), Then::Tear(random.random_range(1..200))),
-            _ => What::Lose(random.random_range(1..6), Then::Close),
+            0 => Interruption::Cut,
+            1 => Interruption::Reset,
+            2..4 => Interruption::Stall(direction, for_ms),
+            4 => Interruption::Delay(direction, random.random_range(1..150), for_ms),
+            5 => Interruption::Split(random.random_range(1..20), for_ms),
+            6 => Interruption::Refuse(for_ms),
+            7 => Interruption::Lose(random.random_range(1..4), Then::Stall),
+            8 => Interruption::Lose(random.random_range(1..4), Then::Reset),
+            9 => Interruption::Lose(random.random_range(1..4), Then::Tear(random.random_range(1..200))),
+            _ => Interruption::Lose(random.random_range(1..6), Then::Close),
         };
         Self { whose, what }
     }
@@ -73,7 +76,7 @@ impl LineFault {
     }
 }
 
-impl What {
+impl Interruption {
     async fn strike(self, line: &Proxy) {
         let lasting = |ms| sleep(Duration::from_millis(ms));
         match self {

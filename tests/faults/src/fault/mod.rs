@@ -3,12 +3,14 @@
 //! There are three lanes, side by side: the server's, the processes' and the lines'. In a lane one fault
 //! follows the other; those of different lanes overlap, which is where the worst of them meet.
 
+mod catalogue;
 mod line;
 mod plan;
 mod process;
 mod server;
 
-pub use line::LineFault;
+pub use catalogue::catalogue;
+pub use line::{Interruption, LineFault};
 pub use plan::{Plan, Planned};
 pub use process::ProcessFault;
 pub use server::ServerFault;

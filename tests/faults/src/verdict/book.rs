@@ -112,4 +112,22 @@ impl Book {
         let place = calls.iter().position(|call| call.arm == Some(n))?;
         calls.get(place + 1)
     }
+
+    /// Whether the call's first answer may have been lost: the repeat of an arm whose timer has run and
+    /// ended meanwhile finds nothing, and arms again (docs/wire.md).
+    pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
+        let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
+        self.troubles.had_outage(arm.by, (arm.asked, until))
+    }
+
+    /// Whether this run of an arming began before its call returned.
+    pub(super) fn ran_before_it_was_told(&self, arm: &Arm, run: &Run) -> bool {
+        self.may_be_repeated(arm) && arm.told.is_none_or(|(at, _)| run.started < at)
+    }
+
+    /// Whether any did.
+    pub(super) fn was_armed_again(&self, n: u64) -> bool {
+        let (arm, runs) = (self.arms.get(&n), self.runs.get(&n));
+        arm.zip(runs).is_some_and(|(arm, runs)| runs.iter().any(|run| self.ran_before_it_was_told(arm, run)))
+    }
 }

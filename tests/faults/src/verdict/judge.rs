@@ -87,18 +87,14 @@ impl Case<'_> {
         matches!(self.told(), Some(Told::Armed | Told::Replaced | Told::AfterRunning))
     }
 
-    /// Whether the call's first answer may have been lost: its repeat finds no timer if that was quick to run.
-    fn may_be_repeated(&self) -> bool {
-        let until = self.arm.told.map_or(Micros::MAX, |(at, _)| at);
-        self.book.troubles.had_outage(self.arm.by, (self.arm.asked, until))
-    }
-
     fn due(&self) -> Due {
         if !self.stands() {
             return Due::Nothing;
         }
         let Some(next) = self.next else { return Due::AnEnd };
         match next.told.map(|(_, told)| told) {
+            // The first try may have replaced it, and run; what was told is of the second.
+            Some(Told::Armed) if next.arm.is_some_and(|next| self.book.was_armed_again(next)) => Due::Nothing,
             // Only what has ended leaves the key free.
             Some(Told::Armed | Told::NotArmed) => Due::AnEnd,
             Some(Told::AfterRunning) => Due::AStart,
@@ -117,7 +113,7 @@ impl Case<'_> {
         for run in self.runs {
             let earliest = match run.attempt {
                 // Until the call returned, it may have armed before, with an earlier deadline.
-                1 if self.may_be_repeated() => asked,
+                1 if self.book.may_be_repeated(self.arm) => asked,
                 1 => self.arm.deadline.unwrap_or(asked),
                 _ => self.retry_not_before(run),
             };
@@ -177,7 +173,7 @@ impl Case<'_> {
             let firsts = done_before.into_iter().chain(runs.iter().copied());
             for before in firsts.take(runs.len() - usize::from(done_before.is_none())) {
                 report.duplicated += 1;
-                if self.book.troubles.excuse(before) || self.was_armed_again_after(before) {
+                if self.book.troubles.excuse(before) || self.book.ran_before_it_was_told(self.arm, before) {
                     report.explained += 1;
                 } else {
                     report.find(
@@ -189,11 +185,6 @@ impl Case<'_> {
             }
             done_before = done_before.or(runs.iter().copied().find(|run| run.has_ended(End::Done)));
         }
-    }
-
-    /// Whether it ran before its arm returned, and ended before the call was repeated: then that arms again.
-    fn was_armed_again_after(&self, run: &Run) -> bool {
-        self.may_be_repeated() && self.arm.told.is_none_or(|(at, _)| run.started < at)
     }
 
     /// Of the first start of each attempt: what runs again was on time before.

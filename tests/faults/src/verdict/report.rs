@@ -67,6 +67,14 @@ impl Report {
         self.findings.iter().filter(|finding| finding.wrong == wrong).count()
     }
 
+    /// The most important of it as a row of a table.
+    pub fn row(&self, name: &str) -> String {
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| self.late_ms(share));
+        let (handled, again) = (self.handled, self.duplicated);
+        let (lost, early) = (self.count(Wrong::Lost), self.count(Wrong::Early));
+        format!("| {name} | {handled} | {p50:.1} | {p99:.1} | {max:.0} | {again} | {lost} | {early} |")
+    }
+
     /// A share of all lateness, in milliseconds: 0.5 is the median, 1 the largest.
     fn late_ms(&self, share: f64) -> f64 {
         let mut late = self.late.clone();

@@ -111,6 +111,18 @@ fn a_key_that_was_free_again_proves_that_its_timer_had_ended() {
 }
 
 #[test]
+fn an_arm_whose_answer_was_lost_may_have_replaced_and_run_before_it_armed_again() {
+    let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
+    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(900_000) };
+    let tale = || Tale::new().armed(0, 1, Told::Armed).then(10, PRODUCER, asked.clone());
+    let twice = |tale: Tale| {
+        tale.ran(150, LISTENER, (2, 1)).then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1))
+    };
+    finds(twice(tale().outage(10, 890, Some("producer 0"))), &[]);
+    finds(twice(tale()), &[Wrong::Lost, Wrong::Early, Wrong::Unexplained]);
+}
+
+#[test]
 fn what_an_arming_waits_behind_must_have_begun() {
     let behind = || Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::AfterRunning);
     finds(behind().ran(111, LISTENER, (2, 1)), &[Wrong::Lost]);
