@@ -7,7 +7,7 @@ use keylapse::{Reason, Schedule};
 use keylapse_support::{Builder, Fsync, Server};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::clock::micros;
+use crate::clock::{micros, micros_since_1970};
 use crate::fault::{Plan, Planned};
 use crate::job::{Job, Kind};
 use crate::ledger::read_all;
@@ -29,14 +29,21 @@ pub fn durable_server() -> Builder {
 /// If something of the harness itself fails.
 pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder, folder: &Path) -> Report {
     let stage = Stage::open(cast, server, folder).await;
+    let url = stage.server().await.url();
     let mut readings = Vec::new();
-    tokio::select! {
-        () = play_all(plan, time, &stage) => {}
-        () = stage.watch_elder(&mut readings) => {}
-    }
-    stage.retire_producers().await;
-    let left = stage.drain(TO_DRAIN).await;
-    let letters = letters(&stage.server().await.url(), cast.lease).await;
+    let all = async {
+        tokio::select! {
+            () = play_all(plan, time, &stage) => {}
+            () = stage.watch_elder(&mut readings) => {}
+        }
+        stage.retire_producers().await;
+        stage.drain(TO_DRAIN).await
+    };
+    let left = tokio::select! {
+        left = all => left,
+        () = stage.probe(&url) => unreachable!("it goes on for ever"),
+    };
+    let letters = letters(&url, cast.lease).await;
     stage.close().await;
     let lines = read_all(folder).expect("ledgers that can be read");
     Report { slope: Slope::of(&readings), ..judge(&lines, &letters, micros(cast.lease), left) }
@@ -74,7 +81,8 @@ async fn letters(url: &str, lease: Duration) -> Vec<Letter> {
         let letters = schedule.dead_letters(&kind.topic(lease), 0, usize::MAX).await.expect("dead letters");
         all.extend(letters.iter().map(|letter| {
             let job: Job = serde_json::from_slice(&letter.payload).expect("a job of ours");
-            Letter { n: job.n, by_lost_leases: letter.reason == Reason::LostLeases }
+            let by_lost_leases = letter.reason == Reason::LostLeases;
+            Letter { n: job.n, by_lost_leases, died: micros_since_1970(letter.died) }
         }));
     }
     all

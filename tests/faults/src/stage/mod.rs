@@ -2,6 +2,7 @@
 
 mod actor;
 mod drain;
+mod probe;
 mod vitals;
 
 use std::fmt::Debug;

@@ -70,6 +70,12 @@ impl Troubles {
             .any(|outage| overlaps(outage, (run.started.saturating_sub(self.lease), until)))
     }
 
+    /// Whose process died in this time.
+    pub(super) fn deaths_between(&self, since: Micros, until: Micros) -> impl Iterator<Item = u32> {
+        let died = self.died.iter().filter(move |(_, at)| (since..=until).contains(*at));
+        died.map(|(pid, _)| *pid)
+    }
+
     /// Whether anything kept this process from the server in this time, however briefly.
     pub(super) fn had_outage(&self, pid: u32, time: (Micros, Micros)) -> bool {
         self.merged.get(&pid).is_some_and(|all| all.iter().any(|outage| overlaps(*outage, time)))

@@ -15,6 +15,8 @@ pub struct Letter {
     pub n: u64,
     /// Whether it died of lost leases.
     pub by_lost_leases: bool,
+    /// When.
+    pub died: Micros,
 }
 
 /// What is to have become of an arming.
@@ -157,11 +159,19 @@ impl Case<'_> {
             report.find(self.n, Wrong::Unexpected, "it died twice");
         }
         for letter in self.letters.iter().filter(|_| !self.arm.work.is_deadly()) {
-            let lost = self.runs.iter().filter(|run| self.book.troubles.excuse(run)).count();
-            if !letter.by_lost_leases || lost < LEASES {
+            if !letter.by_lost_leases || self.leases_lost_until(letter.died) < LEASES {
                 report.find(self.n, Wrong::Unexpected, "it died, and nothing on record explains why");
             }
         }
+    }
+
+    /// How many leases it can have lost, by what is on record: those of its runs, and of processes that
+    /// died with it in their hands and had not begun.
+    fn leases_lost_until(&self, died: Micros) -> usize {
+        let troubles = &self.book.troubles;
+        let lost = self.runs.iter().filter(|run| troubles.excuse(run)).count();
+        let seen: Vec<_> = self.runs.iter().map(|run| run.pid).collect();
+        lost + troubles.deaths_between(self.arm.asked, died).filter(|pid| !seen.contains(pid)).count()
     }
 
     /// An attempt that runs again, or goes on to the next after it was done.

@@ -193,7 +193,7 @@ fn an_outage_explains_a_repetition_if_a_lease_may_have_run_out_in_it() {
 
 #[test]
 fn a_death_is_deserved_or_explained() {
-    let letter = |by_lost_leases| [Letter { n: 1, by_lost_leases }];
+    let letter = |by_lost_leases| [Letter { n: 1, by_lost_leases, died: 20 * SECOND }];
     let armed = || Tale::new().armed(0, 1, Told::Armed);
     let unexpected = |report: Report| report.count(Wrong::Unexpected);
     assert_eq!(unexpected(armed().judged(&letter(false))), 1, "its work was to succeed");
@@ -203,6 +203,8 @@ fn a_death_is_deserved_or_explained() {
         killed = killed.started(start, pid, (1, 1)).died(start + 100, pid);
     }
     assert_eq!(unexpected(killed.judged(&letter(true))), 0, "four were");
+    let unseen = armed().started(101, 20, (1, 1)).died(200, 20).died(3000, 21).died(6000, 22);
+    assert_eq!(unexpected(unseen.judged(&letter(true))), 1, "three were, two of them before a start");
 }
 
 #[test]
