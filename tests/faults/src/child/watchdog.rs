@@ -1,8 +1,10 @@
 //! Notices when this process stood still: on a busy machine that is a fault like any other, and a lease that
-//! is lost by it must be on record.
+//! is lost by it must be on record. And ends the process when whoever started it is gone.
 
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::getppid;
 
 use crate::clock::{Micros, now};
 use crate::ledger::{Entry, Ledger};
@@ -13,6 +15,7 @@ const WORTH_NOTING: Micros = 200_000;
 
 /// Watches from a thread of its own until the process ends.
 pub(super) fn watch(ledger: Ledger) {
+    let parent = getppid();
     thread::spawn(move || {
         let mut before = now();
         loop {
@@ -22,6 +25,9 @@ pub(super) fn watch(ledger: Ledger) {
                 ledger.write_at(after, Entry::Stalled { since: before });
             }
             before = after;
+            if getppid() != parent {
+                std::process::exit(1);
+            }
         }
     });
 }
