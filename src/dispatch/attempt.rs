@@ -72,12 +72,7 @@ impl Job {
 
     /// Runs the attempt and hands over how it ended.
     pub(crate) async fn run(self) {
-        if self.watch.is_lost() {
-            return;
-        }
-        if !self.is_trusted() {
-            debug!(key = %Escaped(&self.held.key), "the lease was over before the attempt could start");
-            self.desk.topic.stats.lost_leases.add(usize::from(self.desk.flights.lose(&self.held)));
+        if self.watch.is_lost() || !self.is_trusted().await {
             return;
         }
         let (desk, held) = (self.desk.clone(), self.held.clone());
@@ -94,11 +89,12 @@ impl Job {
         }
     }
 
-    /// Whether the lease can be relied on. A process that stood still may be past it before anything
-    /// else has had a turn to notice.
-    fn is_trusted(&self) -> bool {
+    /// Whether the lease can be relied on. A process that stood still, or whose threads handlers have
+    /// blocked, may be past it; then the keeper of the leases, who stood still as well, finds out first
+    /// whose the timer is.
+    async fn is_trusted(&self) -> bool {
         let trust = self.desk.topic.shape.trust();
-        self.since.elapsed() < trust || self.desk.flights.trusts(&self.held, trust)
+        self.since.elapsed() < trust || self.desk.flights.trusted(&self.held, trust).await
     }
 
     async fn run_to_its_end(self) {

@@ -43,8 +43,8 @@ pub(crate) struct Flights {
     /// Fences for what we do not hold: mostly other listeners', but a fence can
     /// also overtake the answer to the claim that it is for.
     fenced: Mutex<VecDeque<Held>>,
-    /// Something is held no longer.
-    landed: Notify,
+    /// Something is held no longer, or for longer.
+    changed: Notify,
 }
 
 /// How many fences are remembered.
@@ -91,20 +91,20 @@ impl Flights {
             flights.remove(one);
         });
         drop(flights);
-        self.landed.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Gives a timer up and tells its handler; whether it was ours.
     pub(crate) fn lose(&self, held: &Held) -> bool {
         let flight = self.lock().remove(held);
-        self.landed.notify_waiters();
+        self.changed.notify_waiters();
         flight.map(|flight| flight.watch.lose()).is_some()
     }
 
     /// Gives everything up, to be handed back.
     pub(crate) fn surrender(&self) -> Vec<Held> {
         let flights = std::mem::take(&mut *self.lock());
-        self.landed.notify_waiters();
+        self.changed.notify_waiters();
         flights
             .into_iter()
             .map(|(held, flight)| {
@@ -128,11 +128,16 @@ impl Flights {
                 flight.extended = since;
             }
         }
+        drop(flights);
+        self.changed.notify_waiters();
     }
 
-    /// Whether the lease of this timer was extended less than `trust` ago.
-    pub(crate) fn trusts(&self, held: &Held, trust: Duration) -> bool {
-        self.lock().get(held).is_some_and(|flight| flight.extended.elapsed() < trust)
+    /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
+    /// somebody else's, until the keeper of the leases has extended it or given it up.
+    pub(crate) async fn trusted(&self, held: &Held, trust: Duration) -> bool {
+        let known = |flight: &Flight| flight.extended.elapsed() < trust;
+        self.until(|flights| flights.get(held).is_none_or(known)).await;
+        self.holds(held)
     }
 
     /// Gives up what has not been extended for `trust`; how many that were.
@@ -153,11 +158,11 @@ impl Flights {
 
     async fn until(&self, done: impl Fn(&HashMap<Held, Flight>) -> bool) {
         loop {
-            let landed = self.landed.notified();
+            let changed = self.changed.notified();
             if done(&self.lock()) {
                 return;
             }
-            landed.await;
+            changed.await;
         }
     }
 
@@ -207,13 +212,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_was_not_extended_in_time_is_ours_only_once_that_is_known() {
+        let flights = Flights::default();
+        let trust = Duration::from_secs(1);
+        for (key, ours) in [("extended", true), ("lost", false)] {
+            let _watch = boarded(&flights, key);
+            assert!(flights.trusted(&held(key), trust).await);
+            tokio::time::advance(trust * 2).await;
+            let held = held(key);
+            let known = flights.trusted(&held, trust);
+            tokio::pin!(known);
+            assert!(futures::poll!(known.as_mut()).is_pending());
+            if ours {
+                flights.extended([held.clone()].iter(), Instant::now());
+            } else {
+                flights.lose(&held);
+            }
+            assert_eq!(known.await, ours);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn trust_ends_by_itself_unless_extended() {
         let flights = Flights::default();
         let (lost, kept) = (boarded(&flights, "lost"), boarded(&flights, "kept"));
         tokio::time::advance(Duration::from_secs(2)).await;
         flights.extended([held("kept")].iter(), Instant::now());
-        assert!(!flights.trusts(&held("lost"), Duration::from_secs(1)));
-        assert!(flights.trusts(&held("kept"), Duration::from_secs(1)));
         assert_eq!(flights.distrust(Duration::from_secs(1)), 1);
         assert!(lost.is_lost() && !kept.is_lost());
         assert!(flights.holds(&held("kept")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Core;
 use super::hearing::hear;
@@ -26,6 +26,8 @@ use crate::stop::{Stop, Stopped};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long forgetting what the claimers claimed last may take.
 const CLOSING: Duration = Duration::from_secs(1);
+/// Whoever turns eviction on while we run is told so within this time.
+const SETTINGS: Duration = Duration::from_secs(60);
 
 /// Listens until `shutdown`.
 pub(super) async fn run(core: &Arc<Core>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
@@ -50,6 +52,17 @@ async fn prepare(core: &Core) -> Result<()> {
         warn!(%error, "the server's settings were not checked");
     }
     Ok(())
+}
+
+/// Until it is dropped. Flags are added at the start only: who clears them
+/// later means it.
+async fn keep_an_eye_on_settings(core: Arc<Core>) {
+    loop {
+        tokio::time::sleep(SETTINGS).await;
+        if let Err(error) = core.store.check_settings(false).await {
+            debug!(%error, "the server's settings were not checked");
+        }
+    }
 }
 
 /// Agrees with Redis on every topic. Waits for a server that is away; gives up
@@ -116,6 +129,7 @@ impl Roles {
         roles.keeping.spawn(hearing);
         roles.keeping.spawn(async move { sweeper.run().await });
         roles.keeping.spawn(Housekeeper::new(core.clone()).run());
+        roles.keeping.spawn(keep_an_eye_on_settings(core.clone()));
         roles
     }
 

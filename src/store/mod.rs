@@ -107,8 +107,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// the topic for others to find.
     async fn register(&self, topic: &TopicEntry, partitions: &[Partition]) -> Result<()>;
 
-    /// Reports settings that weaken a promise; adds the flags for expired events
-    /// only where asked to.
+    /// Reports settings that weaken a promise, once for each change; adds the
+    /// flags for expired events only where asked to.
     async fn check_settings(&self, _manage_notifications: bool) -> Result<()> {
         Ok(())
     }

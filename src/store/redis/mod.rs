@@ -7,7 +7,7 @@ mod reply;
 mod run;
 pub mod scripts;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[cfg(any(test, fuzzing))]
@@ -37,6 +37,8 @@ struct Inner {
     waiting: Node,
     /// A key that scripts read instead of TIME: for tests on a real server.
     clock: Option<Clocked>,
+    /// The server's settings, as they were seen last.
+    settings: Mutex<Option<preflight::Settings>>,
 }
 
 /// The scripts, made to read the time from a key.
@@ -65,6 +67,7 @@ impl RedisStore {
             node: Node::new(address.clone(), answer_within)?,
             waiting: Node::new(address, answer_within)?,
             clock: None,
+            settings: Mutex::default(),
         })))
     }
 
@@ -81,6 +84,7 @@ impl RedisStore {
             node: Node::new(address.clone(), DEFAULT_ANSWER_WITHIN)?,
             waiting: Node::new(address, DEFAULT_ANSWER_WITHIN)?,
             clock: Some(Clocked(clocked.collect())),
+            settings: Mutex::default(),
         })))
     }
 

@@ -1,9 +1,11 @@
-//! Looks at the settings that matter, where the server lets us.
+//! Looks at the settings that matter, where the server lets us: at the start, and
+//! once a minute, since an operator or a failover may change them.
 //!
 //! CONFIG is forbidden on most managed services; then nothing is said here, and
 //! the canary decides whether events flow.
 
 use std::collections::HashMap;
+use std::sync::PoisonError;
 
 use redis::cmd;
 use tracing::{debug, error, info, warn};
@@ -11,36 +13,61 @@ use tracing::{debug, error, info, warn};
 use super::RedisStore;
 use crate::error::Result;
 
+/// Settings by name, as CONFIG GET answers.
+pub(super) type Settings = HashMap<String, String>;
+
 const FLAGS: &str = "notify-keyspace-events";
 
 impl RedisStore {
-    /// Reports settings that weaken a promise. Adds the missing notification
-    /// flags only when asked to: they are the operator's.
+    /// Reports settings that weaken a promise, once for each change. Adds the
+    /// missing notification flags only when asked to: they are the operator's.
     pub(super) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
-        let mut get = cmd("CONFIG");
-        get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
-        let settings = match self.0.node.call("reading settings", &get).await {
-            Ok(value) => redis::from_redis_value::<HashMap<String, String>>(value).unwrap_or_default(),
-            Err(failed) if failed.code.is_some() => {
-                debug!(error = %failed.error, "settings cannot be read; the canary will tell whether events flow");
-                return Ok(());
-            }
-            Err(failed) => return Err(failed.error),
-        };
-        warn_of_eviction(&settings);
-        let flags = settings.get(FLAGS).map_or("", String::as_str);
+        let Some(settings) = self.read_settings().await? else { return Ok(()) };
+        let is_news = self.are_news(&settings);
+        if is_news {
+            warn_of_eviction(&settings);
+        }
+        let Some(flags) = settings.get(FLAGS) else { return Ok(()) };
         let missing = missing_flags(flags);
-        if missing.is_empty() || !settings.contains_key(FLAGS) {
+        if missing.is_empty() {
             return Ok(());
         }
-        if !manage_notifications {
+        if manage_notifications {
+            return self.add_flags(flags, missing).await;
+        }
+        if is_news {
             warn!(
                 flags,
                 missing,
                 "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
             );
-            return Ok(());
         }
+        Ok(())
+    }
+
+    /// None where the server does not let us.
+    async fn read_settings(&self) -> Result<Option<Settings>> {
+        let mut get = cmd("CONFIG");
+        get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
+        match self.0.node.call("reading settings", &get).await {
+            Ok(value) => Ok(Some(redis::from_redis_value(value).unwrap_or_default())),
+            Err(failed) if failed.code.is_some() => {
+                debug!(error = %failed.error, "settings cannot be read; the canary will tell whether events flow");
+                Ok(None)
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// Whether these differ from those that were seen last.
+    fn are_news(&self, settings: &Settings) -> bool {
+        let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = seen.as_ref() != Some(settings);
+        *seen = Some(settings.clone());
+        is_news
+    }
+
+    async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {
         let mut set = cmd("CONFIG");
         set.arg("SET").arg(FLAGS).arg(format!("{flags}{missing}"));
         self.0.node.call("switching expired events on", &set).await?;
@@ -60,7 +87,7 @@ fn missing_flags(flags: &str) -> &'static str {
     }
 }
 
-fn warn_of_eviction(settings: &HashMap<String, String>) {
+fn warn_of_eviction(settings: &Settings) {
     let limited = settings.get("maxmemory").is_some_and(|limit| limit != "0");
     let policy = settings.get("maxmemory-policy").map_or("noeviction", String::as_str);
     if limited && policy.starts_with("allkeys") {

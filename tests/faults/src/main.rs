@@ -171,3 +171,13 @@ fn explain(report: &Report, ledgers: &Path) {
 fn exit(is_valid: bool) -> ExitCode {
     if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        super::Options::command().debug_assert();
+    }
+}

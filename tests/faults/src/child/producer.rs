@@ -24,6 +24,7 @@ const NUMBERS: u64 = 1_000_000;
 
 /// What a producer is told beside that.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)] // the command of that name has a group of its own
 pub struct Produce {
     /// Which producer process of the run this is: its keys and numbers are its own.
     #[arg(long)]

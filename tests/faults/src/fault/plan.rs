@@ -57,6 +57,25 @@ impl Plan {
         server.truncate(times);
         Self { server, ..Self::default() }
     }
+
+    /// Nothing but lines that fail, so many times, for up to a lease and a half.
+    pub fn bad_lines(seed: u64, lease: Duration, times: usize) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let longest = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let mut line = lane(&mut random, 50..300, |random| LineFault::any(random, longest));
+        line.truncate(times);
+        Self { line, ..Self::default() }
+    }
+
+    /// Nothing but listeners that are stopped for longer than their leases, so many times.
+    pub fn paused_listeners(seed: u64, lease: Duration, times: usize) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let twice = u64::try_from(lease.as_millis() * 2).unwrap_or(u64::MAX);
+        let mut process =
+            lane(&mut random, 300..600, |random| ProcessFault::StopListener(random.random(), twice));
+        process.truncate(times);
+        Self { process, ..Self::default() }
+    }
 }
 
 fn lane<F>(
@@ -86,5 +105,7 @@ mod tests {
     fn a_plan_of_kills_has_as_many_as_were_asked_for() {
         assert_eq!(Plan::killed_listeners(1, 7, 1..2).process.len(), 7);
         assert_eq!(Plan::killed_servers(1, 7, 1..2).server.len(), 7);
+        assert_eq!(Plan::bad_lines(1, Duration::from_secs(1), 7).line.len(), 7);
+        assert_eq!(Plan::paused_listeners(1, Duration::from_secs(1), 7).process.len(), 7);
     }
 }

@@ -31,6 +31,7 @@ impl Fsync {
 pub struct Builder {
     binary: Option<Binary>,
     config: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
 }
 
 impl Builder {
@@ -52,6 +53,13 @@ impl Builder {
     #[must_use]
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.config.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets a variable of the server's environment: for libraries that are loaded before it.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -87,7 +95,8 @@ impl Builder {
             // Complaints about the configuration come before a `logfile` is opened, so the log is
             // simply what the server prints.
             .stdout(home.open_log()?)
-            .stderr(home.open_log()?);
+            .stderr(home.open_log()?)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         for (name, value) in &self.config {
             command.arg(format!("--{name}")).args(value.split(' '));
         }

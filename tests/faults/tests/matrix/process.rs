@@ -1,0 +1,79 @@
+//! One listener process, watched closely: what it is told, how it ends, what it has run.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use keylapse_faults::job::{Job, Kind, Work};
+use keylapse_faults::ledger::{Entry, read_all};
+use keylapse_support::eventually;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::play::{LEASE, program};
+use crate::scene::PATIENCE;
+
+/// Killed when dropped.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn listen(url: &str, folder: &Path) -> Self {
+        Self::listen_with(url, folder, &[])
+    }
+
+    /// With variables of its own.
+    pub(crate) fn listen_with(url: &str, folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(program());
+        command.args(["listen", "--url", url, "--lease-ms", &LEASE.as_millis().to_string(), "--folder"]);
+        command.arg(folder).envs(environment.iter().copied()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("a child process"))
+    }
+
+    pub(crate) fn term(&self) {
+        let pid = self.0.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        kill_process(pid.expect("it was not waited for"), Signal::TERM).expect("a signal");
+    }
+
+    /// Waits for its end: how, and after how long.
+    pub(crate) async fn end(mut self) -> (ExitStatus, Duration) {
+        let since = Instant::now();
+        let ended = tokio::time::timeout(PATIENCE, self.0.wait()).await.expect("it ends");
+        (ended.expect("a child's end"), since.elapsed())
+    }
+}
+
+/// What the ledgers in this folder say of starts: number and attempt, by time.
+pub(crate) fn starts(folder: &Path) -> Vec<(u64, u32)> {
+    let lines = read_all(folder).expect("ledgers that can be read");
+    let started = lines.into_iter().filter_map(|line| match line.entry {
+        Entry::Started { n, attempt, .. } => Some((n, attempt)),
+        _ => None,
+    });
+    started.collect()
+}
+
+/// Waits until this timer's handler has begun.
+pub(crate) async fn until_started(folder: &Path, n: u64) {
+    let has_begun = async || starts(folder).iter().any(|(started, _)| *started == n);
+    eventually(PATIENCE, "the handler to begin", has_begun).await;
+}
+
+/// Waits until an attempt of this timer has ended in its process, whatever the server knows of it.
+pub(crate) async fn until_ended(folder: &Path, n: u64) {
+    let ends = |entry: &Entry| matches!(entry, Entry::Ended { n: ended, .. } if *ended == n);
+    let has_ended = async || read_all(folder).expect("ledgers").iter().any(|line| ends(&line.entry));
+    eventually(PATIENCE, "the handler to end", has_ended).await;
+}
+
+/// Arms one timer of the quiet topic for now.
+pub(crate) async fn arm(schedule: &keylapse::Schedule, n: u64, work: Work, millis: u64) -> keylapse::Arming {
+    let (topic, key) = (Kind::Quiet.topic(LEASE), key(n));
+    let job = Job { n, work, millis };
+    schedule.arm(&topic, keylapse::Key(&key), Duration::ZERO, &job).await.expect("it is armed")
+}
+
+/// The key of a timer of the quiet topic.
+pub(crate) fn key(n: u64) -> String {
+    format!("{}:{n}", Kind::Quiet.name())
+}

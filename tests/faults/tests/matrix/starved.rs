@@ -1,0 +1,99 @@
+//! A3: handlers that block every thread of their runtime for longer than the lease.
+//!
+//! Such a listener cannot renew, so it loses what it holds: others run that, each once, and what it had not
+//! begun it does not begin. When it is free again it works as before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keylapse::{Done, Failure, Handler, Lapse};
+use keylapse_support::eventually;
+
+use crate::scene::{PATIENCE, Running, Tally, arm, arm_all, listener, server_and_schedule, topic};
+
+const LEASE: Duration = Duration::from_secs(1);
+const THREADS: usize = 2;
+const TIMERS: u32 = 22;
+
+/// Whose first handlers keep their threads until they are released.
+#[derive(Clone, Default)]
+struct Blocking {
+    begun: Arc<AtomicUsize>,
+    released: Arc<AtomicBool>,
+}
+
+impl Blocking {
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn handler(&self) -> impl Handler<u32> + use<> {
+        let this = self.clone();
+        move |_: Lapse<u32>| {
+            let this = this.clone();
+            async move {
+                if this.begun.fetch_add(1, Ordering::SeqCst) < THREADS {
+                    while !this.released.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1)); // what no handler should do
+                    }
+                }
+                Ok::<_, Failure>(Done)
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a3_a_starved_listener_loses_its_leases_and_begins_nothing_that_others_run() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic(LEASE);
+    arm_all(&schedule, &topic, 0..TIMERS, |_| Duration::ZERO).await;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let blocking = Blocking::default();
+    let starved =
+        Running::start_on(runtime.handle(), listener(&server).on(topic.clone(), blocking.handler()));
+    eventually(PATIENCE, "all threads to be blocked", async || blocking.begun() == THREADS).await;
+    let tally = Tally::default();
+    let other = Running::start(listener(&server).on(topic.clone(), tally.handler()));
+    tally.until(TIMERS as usize).await;
+    let stats = other.stop().await;
+    assert_eq!((stats.recovered, stats.handled), (u64::from(TIMERS), u64::from(TIMERS)));
+    tally.assert_each_once(TIMERS as usize);
+    blocking.released.store(true, Ordering::SeqCst);
+    let waiting = u64::from(TIMERS) - THREADS as u64;
+    eventually(PATIENCE, "it to learn of it", async || starved.stats().lost_leases >= waiting).await;
+    arm(&schedule, &topic, "new", Duration::ZERO).await;
+    eventually(PATIENCE, "it to work again", async || starved.stats().handled > THREADS as u64).await;
+    assert_eq!(blocking.begun(), THREADS + 1, "it began what was others' by then");
+    assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts"), (0, 0));
+    let stats = starved.stop().await;
+    println!("A3: {} leases lost, {} ends fenced or too late", stats.lost_leases, stats.fenced + stats.gone);
+    runtime.shutdown_background();
+}
+
+/// Alone, it gets its leases back: nobody else has claimed what it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a3_a_starved_listener_that_is_alone_goes_on_where_it_was() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic(LEASE);
+    arm_all(&schedule, &topic, 0..TIMERS, |_| Duration::ZERO).await;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let blocking = Blocking::default();
+    let starved =
+        Running::start_on(runtime.handle(), listener(&server).on(topic.clone(), blocking.handler()));
+    eventually(PATIENCE, "all threads to be blocked", async || blocking.begun() == THREADS).await;
+    tokio::time::sleep(LEASE * 2).await; // the fault
+    blocking.released.store(true, Ordering::SeqCst);
+    let all_gone = async || {
+        let left = server.cmd(&["HLEN", &crate::scene::names().rec]).await;
+        left == redis::Value::Int(0)
+    };
+    eventually(PATIENCE, "everything to be done", all_gone).await;
+    assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts"), (0, 0));
+    let stats = starved.stop().await;
+    println!("A3 alone: {} begun for {TIMERS} timers, {} again", blocking.begun(), stats.recovered);
+    runtime.shutdown_background();
+}
