@@ -20,12 +20,20 @@ const TO_SETTLE: Micros = 300_000;
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     lease: Micros,
-    actors: HashMap<u32, String>,
-    died: HashMap<u32, Micros>,
+    /// By pid: in a long run the kernel gives a pid out again.
+    lives: HashMap<u32, Vec<Life>>,
     /// By actor; those of everybody have no name.
     outages: HashMap<Option<String>, Vec<(Micros, Micros)>>,
-    /// Outages of each process, merged where one begins before the last is got over.
-    merged: HashMap<u32, Vec<(Micros, Micros)>>,
+    /// Outages of each actor and of everybody, merged where one begins before the last is got over.
+    merged: HashMap<String, Vec<(Micros, Micros)>>,
+}
+
+/// One process.
+#[derive(Debug)]
+struct Life {
+    actor: String,
+    born: Micros,
+    died: Option<Micros>,
 }
 
 impl Troubles {
@@ -36,14 +44,16 @@ impl Troubles {
     pub(super) fn enter(&mut self, at: Micros, pid: u32, entry: &Entry) {
         match entry {
             Entry::Born { child, actor } => {
-                self.actors.insert(*child, actor.clone());
+                let life = Life { actor: actor.clone(), born: at, died: None };
+                self.lives.entry(*child).or_default().push(life);
             }
             Entry::Died { child, .. } => {
-                self.died.insert(*child, at);
+                let life = self.lives.get_mut(child).and_then(|lives| lives.last_mut());
+                life.into_iter().for_each(|life| life.died = Some(at));
             }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
-            Entry::Stalled { since } => self.outage(self.actors.get(&pid).cloned(), *since, at),
+            Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),
             _ => {}
         }
     }
@@ -52,47 +62,63 @@ impl Troubles {
         self.outages.entry(actor).or_default().push((since, until + TO_RECONNECT));
     }
 
-    /// After the last entry: merges what each process met with.
+    /// After the last entry: merges what each actor met with.
     pub(super) fn close(&mut self) {
         let everybodys = self.outages.get(&None).cloned().unwrap_or_default();
-        for (pid, actor) in &self.actors {
+        for actor in self.lives.values().flatten().map(|life| life.actor.clone()) {
             let own = self.outages.get(&Some(actor.clone())).cloned().unwrap_or_default();
-            self.merged.insert(*pid, merge([everybodys.clone(), own].concat()));
+            self.merged.entry(actor).or_insert_with(|| merge([everybodys.clone(), own].concat()));
         }
+    }
+
+    /// The process that had this pid at that time.
+    fn life(&self, pid: u32, at: Micros) -> Option<&Life> {
+        self.lives.get(&pid)?.iter().rfind(|life| life.born <= at)
+    }
+
+    fn actor(&self, pid: u32, at: Micros) -> Option<&str> {
+        self.life(pid, at).map(|life| life.actor.as_str())
     }
 
     /// Whether this run may have lost its lease, or its end may never have been heard.
     pub(super) fn excuse(&self, run: &Run) -> bool {
         let until = self.unsettled_until(run);
-        let died = self.died.get(&run.pid).is_some_and(|died| run.started <= *died && *died <= until);
-        died || self
-            .outages_of(run)
-            .any(|outage| overlaps(outage, (run.started.saturating_sub(self.lease), until)))
+        let died = self.life(run.pid, run.started).and_then(|life| life.died);
+        let held = (run.started.saturating_sub(self.lease), until);
+        died.is_some_and(|died| run.started <= died && died <= until)
+            || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
 
     /// Whose process died in this time.
     pub(super) fn deaths_between(&self, since: Micros, until: Micros) -> impl Iterator<Item = u32> {
-        let died = self.died.iter().filter(move |(_, at)| (since..=until).contains(*at));
-        died.map(|(pid, _)| *pid)
+        let died = move |life: &Life| life.died.is_some_and(|at| (since..=until).contains(&at));
+        self.lives.iter().filter(move |(_, lives)| lives.iter().any(died)).map(|(pid, _)| *pid)
     }
 
     /// Whether anything kept this process from the server in this time, however briefly.
     pub(super) fn had_outage(&self, pid: u32, time: (Micros, Micros)) -> bool {
-        self.merged.get(&pid).is_some_and(|all| all.iter().any(|outage| overlaps(*outage, time)))
+        self.outages_at(pid, time.0).iter().any(|outage| overlaps(*outage, time))
     }
 
-    /// Outages in which a lease may run out: it has at least two thirds of its time left when it begins.
-    fn outages_of(&self, run: &Run) -> impl Iterator<Item = (Micros, Micros)> {
-        let all = self.merged.get(&run.pid).map(Vec::as_slice).unwrap_or_default();
-        all.iter().copied().filter(|(since, until)| until - since >= self.lease * 2 / 3)
+    /// Whether a lease may run out in it: there are at least two thirds of it left when it begins.
+    fn ends_leases(&self, (since, until): (Micros, Micros)) -> bool {
+        until - since >= self.lease * 2 / 3
+    }
+
+    fn outages_of(&self, run: &Run) -> &[(Micros, Micros)] {
+        self.outages_at(run.pid, run.started)
+    }
+
+    fn outages_at(&self, pid: u32, at: Micros) -> &[(Micros, Micros)] {
+        let outages = self.actor(pid, at).and_then(|actor| self.merged.get(actor));
+        outages.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// When its end was heard at the latest, if its process lived.
     fn unsettled_until(&self, run: &Run) -> Micros {
         let Some((ended, _)) = run.ended else { return Micros::MAX };
         let settled = ended + TO_SETTLE;
-        let all = self.merged.get(&run.pid).map(Vec::as_slice).unwrap_or_default();
-        let kept = all.iter().filter(|outage| overlaps(**outage, (ended, settled)));
+        let kept = self.outages_of(run).iter().filter(|outage| overlaps(**outage, (ended, settled)));
         kept.map(|(_, until)| until + TO_SETTLE).max().unwrap_or(settled)
     }
 }

@@ -53,6 +53,10 @@ impl Tale {
         self.started(ms, pid, which).ended(ms + 10, pid, which, End::Done)
     }
 
+    fn born(self, ms: u64, child: u32) -> Self {
+        self.then(ms, HARNESS, Entry::Born { child, actor: "listener 1".to_owned() })
+    }
+
     fn died(self, ms: u64, child: u32) -> Self {
         self.then(ms, HARNESS, Entry::Died { child, status: "signal: 9".to_owned() })
     }
@@ -175,6 +179,8 @@ fn a_process_that_died_with_it_explains_a_repetition() {
         tale.died(at, LISTENER).ran(3000, OTHER, (1, 1))
     };
     finds(killed(150), &[]);
+    // The kernel gave the pid to another.
+    finds(killed(150).born(9000, LISTENER).died(9500, LISTENER), &[]);
     let long_before = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).died(2000, LISTENER);
     finds(long_before.ran(3000, OTHER, (1, 1)), &[Wrong::Unexplained]);
 }
@@ -200,10 +206,11 @@ fn a_death_is_deserved_or_explained() {
     assert_eq!(unexpected(armed().judged(&letter(true))), 1, "no lease of it was lost");
     let mut killed = armed();
     for (start, pid) in [(101, 20), (3000, 21), (6000, 22), (9000, 23)] {
-        killed = killed.started(start, pid, (1, 1)).died(start + 100, pid);
+        killed = killed.born(0, pid).started(start, pid, (1, 1)).died(start + 100, pid);
     }
     assert_eq!(unexpected(killed.judged(&letter(true))), 0, "four were");
-    let unseen = armed().started(101, 20, (1, 1)).died(200, 20).died(3000, 21).died(6000, 22);
+    let unseen = armed().born(0, 20).born(0, 21).born(0, 22).started(101, 20, (1, 1)).died(200, 20);
+    let unseen = unseen.died(3000, 21).died(6000, 22);
     assert_eq!(unexpected(unseen.judged(&letter(true))), 1, "three were, two of them before a start");
 }
 
