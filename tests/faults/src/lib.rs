@@ -18,4 +18,5 @@ pub mod job;
 pub mod ledger;
 pub mod run;
 pub mod stage;
+mod stalls;
 pub mod verdict;

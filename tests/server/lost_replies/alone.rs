@@ -41,7 +41,6 @@ fn suspect() -> [Step; 6] {
 }
 
 fn arms() -> Vec<Row> {
-    // A replacement says that it finds itself armed: what it replaced is gone.
     vec![
         Row::of("arm", [], arm("a", 1)),
         Row::of("arm for now", [], arm_now("a", 1)),
@@ -51,12 +50,10 @@ fn arms() -> Vec<Row> {
         Row::of("arm if absent, but it runs", running(), arm_absent("a", 2)),
         Row::of("arm over a running attempt", running(), arm("a", 2)),
         Row::of("arm over a running attempt and a kept arming", running_with_next(), arm("a", 3)),
-        Row::of("replace", waiting(), arm("a", 2)).repeat_says("Armed at 100"),
-        Row::of("replace a retry", [&running()[..], &[settle("a", 1, retry())]].concat(), arm("a", 2))
-            .repeat_says("Armed at 100"),
-        Row::of("replace a suspect", suspect(), arm("a", 2)).repeat_says("Armed at 2100"),
-        Row::of("replace some of many", waiting(), arm_all(&[("b", 2), ("a", 3)]))
-            .repeat_says("Armed at 100, Armed at 100"),
+        Row::of("replace", waiting(), arm("a", 2)),
+        Row::of("replace a retry", [&running()[..], &[settle("a", 1, retry())]].concat(), arm("a", 2)),
+        Row::of("replace a suspect", suspect(), arm("a", 2)),
+        Row::of("replace some of many", waiting(), arm_all(&[("b", 2), ("a", 3)])),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder};
 
-use super::{Orders, asked_to_end, watchdog};
+use super::{Orders, asked_to_end, watch_over};
 use crate::clock::{micros_since_1970, now};
 use crate::job::{Job, Kind, Work};
 use crate::ledger::{End, Entry, Ledger};
@@ -16,7 +16,7 @@ const CONCURRENCY: usize = 64;
 /// When the listener cannot be built or refuses to start.
 pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
-    watchdog::watch(ledger.clone());
+    watch_over(ledger.clone());
     let builder =
         Listener::builder(&orders.url).concurrency(CONCURRENCY).answer_within(orders.answer_within());
     let on = |builder: ListenerBuilder, kind: Kind| {

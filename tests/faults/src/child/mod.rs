@@ -2,10 +2,13 @@
 
 mod listener;
 mod producer;
-mod watchdog;
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use rustix::process::getppid;
+
+use crate::ledger::Ledger;
 
 pub use listener::listen;
 pub use producer::{Produce, produce};
@@ -35,6 +38,17 @@ impl Orders {
     pub fn answer_within(&self) -> Duration {
         self.lease() / 4
     }
+}
+
+/// Notes whenever this process stood still, and ends it when whoever started it is gone.
+fn watch_over(ledger: Ledger) {
+    let parent = getppid();
+    crate::stalls::note(ledger, move || {
+        if getppid() != parent {
+            std::process::exit(1);
+        }
+        true
+    });
 }
 
 /// Completes when this process is asked to end (SIGTERM).

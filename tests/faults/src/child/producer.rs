@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::{Orders, asked_to_end, watchdog};
+use super::{Orders, asked_to_end, watch_over};
 use crate::clock::{Micros, micros_since_1970};
 use crate::job::{Job, Kind, Work};
 use crate::ledger::{Entry, Ledger, Told};
@@ -46,7 +46,7 @@ pub struct Produce {
 /// When the URL cannot be read.
 pub async fn produce(orders: &Orders, produce: &Produce) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
-    watchdog::watch(ledger.clone());
+    watch_over(ledger.clone());
     let store = RedisStore::with_options(&orders.url, orders.answer_within())?;
     let schedule = Schedule::on_store(store).patience(PATIENCE);
     let mut random = StdRng::seed_from_u64(produce.seed);

@@ -7,6 +7,7 @@ mod vitals;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -18,6 +19,7 @@ pub use vitals::{Slope, Vitals};
 
 use crate::clock::Micros;
 use crate::ledger::{Entry, Ledger};
+use crate::stalls;
 
 /// How many of what take part.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ pub struct Stage {
     listeners: Vec<Actor>,
     elder: Option<Actor>,
     producers: Vec<Actor>,
+    _open: Sender<()>,
 }
 
 impl Stage {
@@ -58,6 +61,9 @@ impl Stage {
     pub async fn open(cast: &Cast, server: Builder, folder: &Path) -> Self {
         let server = server.start().await;
         let ledger = Ledger::open(folder).expect("a ledger");
+        // All lines run through this process: when it stands still, everybody is cut off.
+        let (open, closed) = channel::<()>();
+        stalls::note(ledger.clone(), move || closed.try_recv() != Err(TryRecvError::Disconnected));
         let listeners =
             (0..cast.listeners).map(|place| Actor::listener(place, cast, &server, &ledger, folder));
         let listeners = join_all(listeners).await;
@@ -68,7 +74,7 @@ impl Stage {
         let producers =
             (0..cast.producers).map(|place| Actor::producer(place, cast, &server, &ledger, folder));
         let producers = join_all(producers).await;
-        Self { server: Mutex::new(server), ledger, listeners, elder, producers }
+        Self { server: Mutex::new(server), ledger, listeners, elder, producers, _open: open }
     }
 
     /// The server; whoever has it keeps others waiting.
