@@ -1,9 +1,13 @@
 //! The proxy breaks exactly what it is told to break.
 
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use keylapse_support::{Direction, Proxy, Server, Then, any, command, connect, eventually};
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const SECONDS: Duration = Duration::from_secs(10);
 
@@ -211,4 +215,49 @@ async fn a_large_value_passes_unharmed() {
     let _: () = redis::cmd("SET").arg("v").arg(&value).query_async(&mut client).await.expect("set");
     let read: Vec<u8> = redis::cmd("GET").arg("v").query_async(&mut client).await.expect("got");
     assert!(read == value);
+}
+
+#[tokio::test]
+async fn a_reply_can_be_torn_in_the_middle() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    for (after, expected) in [(0, ""), (2, ":2"), (99, ":3\r")] {
+        let mut client = TcpStream::connect(("127.0.0.1", proxy.port())).await.expect("connected");
+        proxy.lose_reply(command("INCR"), Then::Tear(after));
+        client.write_all(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n").await.expect("sent");
+        let mut arrived = String::new();
+        client.read_to_string(&mut arrived).await.expect("closed in order");
+        assert_eq!(arrived, expected, "{after} bytes of it, and never all");
+    }
+    assert_eq!(count(&server).await, 3, "each was executed");
+}
+
+#[tokio::test]
+async fn a_reset_is_no_orderly_end() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let reset = async |fault: &dyn Fn()| {
+        let mut client = TcpStream::connect(("127.0.0.1", proxy.port())).await.expect("connected");
+        client.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("sent");
+        let mut pong = [0; 7];
+        client.read_exact(&mut pong).await.expect("an answer: the connection is open on both sides");
+        fault();
+        client.write_all(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n").await.ok(); // it may be closed already
+        client.read_to_end(&mut Vec::new()).await.expect_err("a reset").kind()
+    };
+    assert_eq!(reset(&|| proxy.reset()).await, ErrorKind::ConnectionReset);
+    assert_eq!(reset(&|| proxy.lose_reply(command("INCR"), Then::Reset)).await, ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn what_is_split_arrives_whole() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.split(Direction::Both, NonZeroUsize::new(1));
+    let mut client = connect(&proxy.url()).await.expect("connected");
+    let text = "x".repeat(3000);
+    let echo: String = redis::cmd("ECHO").arg(&text).query_async(&mut client).await.expect("an answer");
+    assert_eq!(echo, text);
+    proxy.heal().await;
+    assert_eq!(incr(&mut client).await.expect("an answer"), 1);
 }
