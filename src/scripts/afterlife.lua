@@ -6,7 +6,7 @@
 
 local due, solo, rec, run, nxt, tomb = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 
-local TOMB_AGE, TOMB_COUNT = 600000, 10000
+local TOMB_AGE, TOMB_COUNT = 600000, 100000
 
 -- member: a letter that says what ended, and the id it ended; other: one more
 local function tombstone(member, other)

@@ -11,7 +11,7 @@ use crate::store::record::State;
 /// Tombstones are forgotten after this long, in ms,
 const TOMB_AGE: u64 = 600_000;
 /// or when there are more of them.
-const TOMB_COUNT: usize = 10_000;
+const TOMB_COUNT: usize = 100_000;
 
 /// What was withdrawn or followed by another.
 #[derive(Clone, Copy, Debug)]
