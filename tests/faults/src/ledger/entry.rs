@@ -87,6 +87,11 @@ pub enum Entry {
         /// The part it plays, which outlives it: `listener 0`.
         actor: String,
     },
+    /// It is about to be killed. On a busy machine it can be a while until that is done and known.
+    Killed {
+        /// Its pid.
+        child: u32,
+    },
     /// It has ended.
     Died {
         /// Its pid.

@@ -144,6 +144,9 @@ impl Supervisor {
                     None => std::future::pending().await,
                     Some(Order::Retire(done)) => return Some(done),
                     Some(Order::Signal(which, done)) => {
+                        if let (Signal::KILL, Some(child)) = (which, pid) {
+                            self.ledger.write(Entry::Killed { child });
+                        }
                         signal(child, which);
                         let _ = done.send(());
                     }

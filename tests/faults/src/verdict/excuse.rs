@@ -33,7 +33,15 @@ pub(super) struct Troubles {
 struct Life {
     actor: String,
     born: Micros,
+    killed: Option<Micros>,
     died: Option<Micros>,
+}
+
+impl Life {
+    /// From when it may have been dead until it certainly was.
+    fn death(&self) -> Option<(Micros, Micros)> {
+        self.died.map(|died| (self.killed.unwrap_or(died), died))
+    }
 }
 
 impl Troubles {
@@ -44,13 +52,11 @@ impl Troubles {
     pub(super) fn enter(&mut self, at: Micros, pid: u32, entry: &Entry) {
         match entry {
             Entry::Born { child, actor } => {
-                let life = Life { actor: actor.clone(), born: at, died: None };
+                let life = Life { actor: actor.clone(), born: at, killed: None, died: None };
                 self.lives.entry(*child).or_default().push(life);
             }
-            Entry::Died { child, .. } => {
-                let life = self.lives.get_mut(child).and_then(|lives| lives.last_mut());
-                life.into_iter().for_each(|life| life.died = Some(at));
-            }
+            Entry::Killed { child } => self.last_life(*child).for_each(|life| life.killed = Some(at)),
+            Entry::Died { child, .. } => self.last_life(*child).for_each(|life| life.died = Some(at)),
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
             Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),
@@ -71,6 +77,10 @@ impl Troubles {
         }
     }
 
+    fn last_life(&mut self, pid: u32) -> impl Iterator<Item = &mut Life> {
+        self.lives.get_mut(&pid).and_then(|lives| lives.last_mut()).into_iter()
+    }
+
     /// The process that had this pid at that time.
     fn life(&self, pid: u32, at: Micros) -> Option<&Life> {
         self.lives.get(&pid)?.iter().rfind(|life| life.born <= at)
@@ -83,9 +93,9 @@ impl Troubles {
     /// Whether this run may have lost its lease, or its end may never have been heard.
     pub(super) fn excuse(&self, run: &Run) -> bool {
         let until = self.unsettled_until(run);
-        let died = self.life(run.pid, run.started).and_then(|life| life.died);
+        let died = self.life(run.pid, run.started).and_then(Life::death);
         let held = (run.started.saturating_sub(self.lease), until);
-        died.is_some_and(|died| run.started <= died && died <= until)
+        died.is_some_and(|death| overlaps(death, (run.started, until)))
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
 

@@ -181,6 +181,9 @@ fn a_process_that_died_with_it_explains_a_repetition() {
     finds(killed(150), &[]);
     // The kernel gave the pid to another.
     finds(killed(150).born(9000, LISTENER).died(9500, LISTENER), &[]);
+    let killed_at_once = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1));
+    let killed_at_once = killed_at_once.then(115, HARNESS, Entry::Killed { child: LISTENER });
+    finds(killed_at_once.died(2000, LISTENER).ran(3000, OTHER, (1, 1)), &[]);
     let long_before = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1)).died(2000, LISTENER);
     finds(long_before.ran(3000, OTHER, (1, 1)), &[Wrong::Unexplained]);
 }
