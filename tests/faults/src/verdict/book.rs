@@ -120,6 +120,11 @@ impl Book {
         self.troubles.had_outage(arm.by, (arm.asked, until))
     }
 
+    /// The same of an arming by its number.
+    pub(super) fn is_repeated(&self, n: u64) -> bool {
+        self.arms.get(&n).is_some_and(|arm| self.may_be_repeated(arm))
+    }
+
     /// Whether this run of an arming began before its call returned.
     pub(super) fn ran_before_it_was_told(&self, arm: &Arm, run: &Run) -> bool {
         self.may_be_repeated(arm) && arm.told.is_none_or(|(at, _)| run.started < at)

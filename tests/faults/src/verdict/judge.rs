@@ -97,6 +97,8 @@ impl Case<'_> {
         match next.told.map(|(_, told)| told) {
             // The first try may have replaced it, and run; what was told is of the second.
             Some(Told::Armed) if next.arm.is_some_and(|next| self.book.was_armed_again(next)) => Due::Nothing,
+            // The first try may have been kept behind it, and have followed it since.
+            Some(Told::Armed) if next.arm.is_some_and(|next| self.book.is_repeated(next)) => Due::AStart,
             // Only what has ended leaves the key free.
             Some(Told::Armed | Told::NotArmed) => Due::AnEnd,
             Some(Told::AfterRunning) => Due::AStart,

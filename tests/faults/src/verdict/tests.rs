@@ -127,6 +127,18 @@ fn an_arm_whose_answer_was_lost_may_have_replaced_and_run_before_it_armed_again(
 }
 
 #[test]
+fn an_arm_whose_answer_was_lost_may_have_followed_a_running_attempt() {
+    let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
+    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(110_000) };
+    let tale = || Tale::new().armed(0, 1, Told::Armed).then(110, PRODUCER, asked.clone());
+    let followed = |tale: Tale| tale.then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1));
+    let running = || tale().started(101, LISTENER, (1, 1)).ended(120, LISTENER, (1, 1), End::Failed);
+    finds(followed(running().outage(110, 890, Some("producer 0"))), &[]);
+    finds(followed(tale().outage(110, 890, Some("producer 0"))), &[Wrong::Lost]);
+    finds(followed(running()), &[Wrong::Lost]);
+}
+
+#[test]
 fn what_an_arming_waits_behind_must_have_begun() {
     let behind = || Tale::new().armed(0, 1, Told::Armed).armed(10, 2, Told::AfterRunning);
     finds(behind().ran(111, LISTENER, (2, 1)), &[Wrong::Lost]);
