@@ -53,3 +53,26 @@ impl Alarm {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_head_and_the_earliest_look_are_kept_until_they_are_taken() {
+        let (alarm, now) = (Alarm::default(), Instant::now());
+        let at = |ms| now + Duration::from_millis(ms);
+        [7, 5, 6].into_iter().for_each(|ms| alarm.head(ms));
+        alarm.look(at(7), Source::Sweep);
+        alarm.look(at(5), Source::Notification);
+        alarm.look(at(5), Source::Sweep); // the first reason stays
+        alarm.look(at(6), Source::Sweep);
+        alarm.rung().await;
+        let news = alarm.take();
+        assert_eq!((news.head, news.look), (Some(5), Some((at(5), Source::Notification))));
+        let nothing = alarm.take();
+        assert_eq!((nothing.head, nothing.look), (None, None));
+    }
+}

@@ -225,3 +225,6 @@ impl Drop for Vacant {
         self.desk.places.give_back(self.desk.topic.index, self.left);
     }
 }
+
+#[cfg(test)]
+mod tests;

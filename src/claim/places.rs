@@ -98,6 +98,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -117,6 +119,39 @@ mod tests {
         let places = Places::new(10, [3]);
         assert_eq!(places.take(0, 50), 3);
         assert_eq!(places.take(0, 1), 0);
+    }
+
+    /// Whether a topic is told of a place within a moment.
+    async fn hears_of_one(places: &Places, topic: usize) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), places.free(topic)).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_a_place_waits_until_there_is_one_and_does_not_take_it() {
+        let places = Places::new(10, [2]);
+        assert!(hears_of_one(&places, 0).await);
+        assert_eq!(places.take(0, 2), 2);
+        assert!(!hears_of_one(&places, 0).await);
+        let back = async { places.give_back(0, 1) };
+        assert!(tokio::join!(hears_of_one(&places, 0), back).0);
+        assert_eq!(places.take(0, 2), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_comes_back_may_be_for_another_topic_if_there_was_none_left() {
+        // The overall limit, what each topic has taken, and who gives one back to
+        // topic 1. Those that have taken nothing keep a place.
+        for (limit, taken, giver) in
+            [(4, vec![3, 1], 0), (5, vec![3, 1, 0], 0), (6, vec![3, 1, 0, 0], 0), (1, vec![1, 0], 0)]
+        {
+            let places = Places::new(limit, vec![100; taken.len()]);
+            for (topic, count) in taken.iter().enumerate() {
+                assert_eq!(places.take(topic, *count), *count);
+            }
+            assert!(!hears_of_one(&places, 1).await);
+            let back = async { places.give_back(giver, 1) };
+            assert!(tokio::join!(hears_of_one(&places, 1), back).0, "of {limit}: {taken:?}");
+        }
     }
 
     proptest! {

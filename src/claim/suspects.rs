@@ -90,3 +90,55 @@ impl Suspects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn next_within(suspects: &Suspects, limit: u64) -> Option<usize> {
+        tokio::time::timeout(Duration::from_millis(limit), suspects.next()).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_partition_whose_suspect_is_due_first_has_its_turn_when_it_is() {
+        let suspects = Suspects::new(4);
+        assert_eq!(next_within(&suspects, 1000).await, None);
+        let now = Instant::now();
+        for (partition, ms) in [(1, 30), (3, 10), (2, 20)] {
+            suspects.note(partition, Some(now + Duration::from_millis(ms)));
+        }
+        assert_eq!(next_within(&suspects, 9).await, None);
+        assert_eq!(next_within(&suspects, 1).await, Some(3));
+        suspects.note(3, None);
+        assert_eq!(next_within(&suspects, 1000).await, Some(2));
+        assert_eq!(now.elapsed(), Duration::from_millis(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_hears_of_a_suspect_that_is_earlier() {
+        let suspects = Suspects::new(2);
+        let in_an_hour = Instant::now() + Duration::from_secs(3600);
+        suspects.note(0, Some(in_an_hour));
+        let earlier = async {
+            tokio::task::yield_now().await;
+            suspects.note(1, Some(Instant::now()));
+        };
+        assert_eq!(tokio::join!(next_within(&suspects, 1), earlier).0, Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_or_gone_wakes_nobody() {
+        let suspects = Suspects::new(1);
+        let at = Instant::now() + Duration::from_secs(3600);
+        let wakes = async |head| {
+            suspects.note(0, head);
+            tokio::time::timeout(Duration::from_millis(1), suspects.changed.notified()).await.is_ok()
+        };
+        assert!(wakes(Some(at)).await);
+        assert!(!wakes(Some(at)).await);
+        assert!(!wakes(None).await);
+        assert!(!wakes(None).await);
+    }
+}

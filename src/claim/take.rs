@@ -214,3 +214,50 @@ fn end(desk: &Arc<Desk>, held: Held, end: End) {
     desk.flights.board([(held.clone(), Arc::default())].into_iter(), Instant::now());
     desk.end(held, end);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::Listener;
+    use crate::testing::{Fault, TestBed};
+    use crate::{Done, Failure, Lapse, Topic};
+
+    async fn succeed(_: Lapse<u32>) -> Result<Done, Failure> {
+        Ok(Done)
+    }
+
+    /// A claim while these faults are ahead: whether it was answered, after how many
+    /// seconds, and how often it was made.
+    async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
+        let bed = TestBed::new();
+        let store = bed.store();
+        let topic = Topic::new("a:{id}").unwrap();
+        let listener = Listener::builder_on(store.clone()).on(topic, succeed).build().unwrap();
+        let desk = &listener.core().desks[0];
+        faults.iter().for_each(|(fault, times)| store.calls().fail("claim", *fault, *times));
+        let (asked, ask) = (Instant::now(), Ask { index: Index::Due, lane: Lane::random(), limit: 1 });
+        let taken = take(store, desk, ask, &mut Trouble::default()).await;
+        (taken.is_ok(), asked.elapsed().as_secs(), store.calls().made("claim").len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_has_taken_nothing_and_is_the_callers_to_ask_again() {
+        let refused = Fault::Refused(ErrorKind::Unavailable);
+        assert_eq!(claim(&[(refused, 1)]).await, (false, 0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_unanswered_is_repeated_whatever_the_repeats_hear() {
+        let refused = Fault::Refused(ErrorKind::Unavailable);
+        assert_eq!(claim(&[(Fault::Unanswered, 1)]).await, (true, 0, 2));
+        assert_eq!(claim(&[(Fault::Unanswered, 2)]).await, (true, 0, 3));
+        assert_eq!(claim(&[(Fault::Unanswered, 1), (refused, 2)]).await, (true, 0, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_lease_there_is_nothing_left_to_be_told() {
+        let (answered, after, made) = claim(&[(Fault::Unanswered, 1000)]).await;
+        assert!(!answered && (30..=31).contains(&after), "{after} s");
+        assert!((30..=80).contains(&made), "{made} claims");
+    }
+}

@@ -211,6 +211,15 @@ mod tests {
         assert!(!boarded(&flights, "b").is_lost());
     }
 
+    #[test]
+    fn so_many_fences_are_remembered_and_the_oldest_is_forgotten() {
+        let flights = Flights::default();
+        let numbered = |number: usize| Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
+        (0..FENCES + 10).for_each(|number| flights.fence(numbered(number)));
+        assert_eq!(flights.fences().len(), FENCES);
+        assert!(flights.fences().contains(&numbered(10)) && !flights.fences().contains(&numbered(9)));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_was_not_extended_in_time_is_ours_only_once_that_is_known() {
         let flights = Flights::default();

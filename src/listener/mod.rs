@@ -6,11 +6,15 @@ mod hearing;
 mod housekeeper;
 mod run;
 mod sweeper;
+#[cfg(test)]
+mod tests;
 mod touches;
 
 pub use builder::ListenerBuilder;
 pub(crate) use desk::{Desk, TopicRun};
 pub(crate) use touches::Touches;
+#[cfg(test)]
+pub(crate) use touches::touches;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +88,11 @@ impl Listener {
     /// a server that is too old.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
         run::run(&self.core, self.grace, shutdown).await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// What was counted so far; can be asked while the listener runs.

@@ -133,3 +133,119 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::id::Token;
+
+    fn held(number: usize) -> Held {
+        Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) }
+    }
+
+    fn ended(number: usize) -> Settlement {
+        Settlement { held: held(number), decision: Decision::Ack }
+    }
+
+    fn put(outbox: &Outbox, numbers: std::ops::Range<usize>) {
+        numbers.for_each(|number| outbox.put(ended(number)));
+    }
+
+    /// How long the next batch lets wait, and how many are in it.
+    async fn batch(outbox: &Outbox) -> (Duration, usize) {
+        let asked = Instant::now();
+        let batch = outbox.next_batch().await;
+        (asked.elapsed(), batch.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_end_waits_for_company_and_enough_do_not() {
+        let outbox = Outbox::new(LINGER);
+        for (count, waits) in
+            [(1, LINGER), (ENOUGH - 1, LINGER), (ENOUGH, Duration::ZERO), (200, Duration::ZERO)]
+        {
+            put(&outbox, 0..count);
+            assert_eq!(batch(&outbox).await, (waits, count));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_a_batch_hears_of_the_first_end_and_of_the_last_that_is_needed() {
+        let outbox = Outbox::new(LINGER);
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            put(&outbox, 0..1);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            put(&outbox, 1..ENOUGH);
+        };
+        let batch = tokio::join!(batch(&outbox), later).0;
+        assert_eq!(batch, (Duration::from_millis(101), ENOUGH));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_and_the_last_that_is_needed_ring_and_no_other() {
+        let outbox = Outbox::new(LINGER);
+        let mut rung = Vec::new();
+        for number in 0..ENOUGH + 10 {
+            put(&outbox, number..number + 1);
+            if tokio::time::timeout(Duration::ZERO, outbox.filled.notified()).await.is_ok() {
+                rung.push(number + 1);
+            }
+        }
+        assert_eq!(rung, [1, ENOUGH]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_virtual_time_nobody_waits_for_company() {
+        let outbox = Outbox::new(Duration::ZERO);
+        put(&outbox, 0..1);
+        assert_eq!(batch(&outbox).await, (Duration::ZERO, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
+        let outbox = Outbox::new(Duration::ZERO);
+        let soon = Duration::from_millis(1);
+        let has_room = async || tokio::time::timeout(soon, outbox.room()).await.is_ok();
+        let is_empty = async || tokio::time::timeout(soon, outbox.empty()).await.is_ok();
+        assert!(has_room().await && is_empty().await);
+        put(&outbox, 0..FULL / 2);
+        let sent = outbox.next_batch().await;
+        assert_eq!(sent.len(), FULL / 2);
+        put(&outbox, FULL / 2..FULL - 1);
+        assert!(has_room().await && !is_empty().await);
+        put(&outbox, FULL - 1..FULL);
+        assert!(!has_room().await, "4,000 are on their way or wait for it");
+        outbox.settled(&sent[..1]);
+        assert!(has_room().await && !is_empty().await);
+        outbox.settled(&sent);
+        let rest = outbox.next_batch().await;
+        let settle = async { outbox.settled(&rest) };
+        assert!(tokio::join!(is_empty(), settle).0);
+        assert_eq!(FULL, 4000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_settled_is_known_until_it_is() {
+        let outbox = Outbox::new(Duration::ZERO);
+        put(&outbox, 0..1);
+        assert!(outbox.is_not_settling(&held(0)), "it has not been sent");
+        let sent = outbox.next_batch().await;
+        assert!(!outbox.is_not_settling(&held(0)));
+        assert!(outbox.is_not_settling(&held(1)));
+        outbox.settled(&sent);
+        assert!(outbox.is_not_settling(&held(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_handed_back_waits_like_any_end() {
+        let outbox = Outbox::new(Duration::ZERO);
+        outbox.release([held(0), held(1)]);
+        let batch = outbox.next_batch().await;
+        assert!(batch.iter().all(|one| one.decision == Decision::End(End::Release)));
+        assert_eq!(batch.len(), 2);
+    }
+}

@@ -179,6 +179,38 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_of_exactly_the_greatest_age_is_not_too_old() {
+        let shape = shape();
+        let greatest = 1000 + ms_ceil(shape.max_age);
+        let ended = |ended| error(Then::ByPolicy).decide(&shape, &Before { ended, ..before(1) });
+        assert!(matches!(ended(greatest), Decision::End(End::Retry { .. })));
+        assert_eq!(reason(ended(greatest + 1)), Some(Reason::TooOld));
+    }
+
+    #[test]
+    fn a_snooze_uses_up_no_attempt_and_keeps_what_was_before() {
+        let failed = before(1).with("error", "no".into());
+        let snooze = Verdict::Ended(Outcome::Snooze(Duration::from_secs(7)));
+        let Decision::End(End::Snooze { delay, attempt, snoozes, history }) =
+            snooze.decide(&shape(), &failed)
+        else {
+            panic!("not snoozed")
+        };
+        assert_eq!((delay, attempt, snoozes), (7000, 1, 1));
+        assert_eq!(History::decode(&history).0.len(), 1);
+    }
+
+    #[test]
+    fn a_letter_tells_of_the_last_failure_too() {
+        let failed = before(1).with("error", "first".into());
+        let Decision::End(End::Dead { history, .. }) = error(Then::Dead).decide(&shape(), &failed) else {
+            panic!("not buried")
+        };
+        let errors: Vec<_> = History::decode(&history).0.into_iter().map(|failed| failed.error).collect();
+        assert_eq!(errors, ["first", "no"]);
+    }
+
+    #[test]
     fn endless_delays_are_capped() {
         let again = Verdict::Ended(Outcome::Again(Duration::MAX));
         let Decision::End(End::Again { delay, .. }) = again.decide(&shape(), &before(1)) else { panic!() };

@@ -369,6 +369,61 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_are_those_of_the_contract() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::from_static(b"p") };
+        assert_eq!(record.encode(), b"\x01\x07\x07\x07\x07\x07\x07\x07\x07\0\0\0\0\0\0\x01\x02p".as_slice());
+        let held = State { attempt: 3, lost: 4, snoozes: 5, deadline: 6, ..State::first(Token([9; 8])) };
+        let bytes = b"\x01\x01\x09\x09\x09\x09\x09\x09\x09\x09\0\0\0\x03\x04\0\x05\0\0\0\0\0\0\0\x06";
+        assert_eq!(held.encode(), bytes.as_slice());
+        assert_eq!((bytes.len(), record.encode().len()), (STATE_HEAD, RECORD_HEAD + 1));
+        let letter = Letter { reason: Reason::Permanent, died: 2, state: "s".into(), record: "r".into() };
+        assert_eq!(letter.encode(), b"\x01p\0\0\0\0\0\0\0\x02\0\0\0\x01sr".as_slice());
+    }
+
+    #[test]
+    fn heads_alone_are_whole_and_a_byte_less_is_not() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::new() }.encode();
+        assert!(Record::decode(record.clone()).is_ok());
+        assert_eq!(Record::decode(record.slice(..RECORD_HEAD - 1)), Err(Unreadable::Broken));
+        let state = State::waiting(1).encode();
+        assert!(State::decode(state.clone()).is_ok());
+        assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable::Broken));
+        let letter = Letter::unreadable(Bytes::new()).encode();
+        assert!(Letter::decode(letter.clone()).is_ok());
+        assert_eq!(Letter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable::Broken));
+    }
+
+    #[test]
+    fn the_present_deadline_is_the_states_if_it_has_one() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 100, payload: Bytes::new() };
+        for (deadline, present) in [(0, 100), (1, 1), (99, 99), (200, 200)] {
+            let state = State { deadline, ..State::waiting(1) };
+            assert_eq!(state.deadline_after(&record), present);
+        }
+    }
+
+    #[test]
+    fn reasons_have_one_byte_and_one_word_each() {
+        let told = |code: u8| {
+            let reason = Reason::from_code(code);
+            assert_eq!(reason.code(), code);
+            reason.as_str()
+        };
+        let words = b"xpdoslu?".map(told);
+        let expected = [
+            "exhausted",
+            "permanent",
+            "undecodable",
+            "too_old",
+            "snoozed",
+            "lost_leases",
+            "unreadable",
+            "other",
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
     fn a_history_keeps_the_last_ten_and_cuts_errors() {
         let mut history = History::default();
         for attempt in 1..=12 {

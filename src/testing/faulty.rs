@@ -39,6 +39,8 @@ pub struct FaultyStore<S> {
     inner: S,
     notifications: Notifications,
     pulse: Arc<Pulse>,
+    #[cfg(test)]
+    calls: super::Calls,
 }
 
 impl<S: Store> FaultyStore<S> {
@@ -48,7 +50,13 @@ impl<S: Store> FaultyStore<S> {
     }
 
     pub(super) fn with_pulse(inner: S, pulse: Arc<Pulse>) -> Self {
-        Self { inner, notifications: Notifications::new(pulse.clone()), pulse }
+        Self {
+            inner,
+            notifications: Notifications::new(pulse.clone()),
+            pulse,
+            #[cfg(test)]
+            calls: super::Calls::default(),
+        }
     }
 
     /// The store without its faults.
@@ -60,6 +68,12 @@ impl<S: Store> FaultyStore<S> {
     pub fn notifications(&self) -> &Notifications {
         &self.notifications
     }
+
+    /// Which calls are made, and which of them fail.
+    #[cfg(test)]
+    pub(crate) fn calls(&self) -> &super::Calls {
+        &self.calls
+    }
 }
 
 /// Each call is the inner store's.
@@ -68,8 +82,12 @@ macro_rules! passed_on {
         #[async_trait]
         impl<S: Store> Store for FaultyStore<S> {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer> {
+                #[cfg(test)]
+                let fault = self.calls.before(stringify!($name))?;
                 let answer = self.inner.$name($($arg),*).await;
                 self.pulse.beat();
+                #[cfg(test)]
+                let answer = super::calls::heard(fault, answer);
                 answer
             })*
 

@@ -44,9 +44,13 @@
 //! The repository's `docs/testing.md` is a guide to all of this.
 
 mod bed;
+#[cfg(test)]
+mod calls;
 mod faulty;
 mod ledger;
 mod listening;
+#[cfg(test)]
+mod log;
 mod notifications;
 mod pulse;
 mod recorder;
@@ -55,8 +59,12 @@ mod server;
 mod waits;
 
 pub use bed::TestBed;
+#[cfg(test)]
+pub(crate) use calls::{Calls, Fault};
 pub use faulty::FaultyStore;
 pub use listening::Listening;
+#[cfg(test)]
+pub(crate) use log::log;
 pub use notifications::Notifications;
 pub use run::{End, Run};
 pub use server::Server;

@@ -7,6 +7,7 @@ mod hostile;
 mod life;
 mod lost_replies;
 mod on_time;
+mod pages;
 mod producing;
 mod python;
 mod scripts;

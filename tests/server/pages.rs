@@ -21,8 +21,9 @@ fn each_test_that_the_reliability_page_names_exists() {
 fn names(page: &str) -> impl Iterator<Item = &str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let last = quoted.map(|quoted| quoted.rsplit("::").next().unwrap_or(quoted));
-    last.filter(|word| word.matches('_').count() >= UNDERSCORES)
-        .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'))
+    last.filter(|word| word.matches('_').count() >= UNDERSCORES).filter(|word| {
+        word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    })
 }
 
 /// All functions, and names that a list gives to functions: the model's rules are listed in macros.

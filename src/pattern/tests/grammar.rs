@@ -9,7 +9,7 @@ use crate::pattern::{Pattern, PatternErrorKind as Kind};
 fn refusal(source: &str) -> (Kind, usize) {
     let error = Pattern::new(source).expect_err(source);
     assert_eq!(error.pattern(), source);
-    assert!(!error.hint().is_empty());
+    assert!(!error.hint().is_empty() && error.to_string().ends_with(error.hint()));
     (error.kind(), error.offset())
 }
 
@@ -112,12 +112,14 @@ fn messages_are_one_short_line_without_control_characters() {
 
 #[test]
 fn escapes_and_metacharacters_are_literal() {
-    let table: [(&str, &[u8]); 7] = [
+    let table: [(&str, &[u8]); 9] = [
         ("a:{{id}}", b"a:{id}"),
         ("}}{{", b"}{"),
         ("a.+[b]$", b"a.+[b]$"),
         ("images*", b"images*"),
         ("*.png", b"*.png"),
+        ("<id", b"<id"),
+        ("a:id>", b"a:id>"),
         (r"a\b", br"a\b"),
         ("caf\u{e9}:x", b"caf\xc3\xa9:x"),
     ];
@@ -151,6 +153,12 @@ fn regexes_may_hold_braces_and_separators() {
 }
 
 #[test]
+fn captures_are_named_from_left_to_right() {
+    assert!(pattern("app:{b}:x:{a:[0-9]+}:{c..}").capture_names().eq(["b", "a", "c"]));
+    assert_eq!(pattern("app:x").capture_names().count(), 0);
+}
+
+#[test]
 fn default_names() {
     let table = [
         ("app:trans:notice:{id}", Some("app.trans.notice")),
@@ -172,6 +180,7 @@ fn equality_and_hash_follow_the_source() {
     assert_eq!(pattern("{a}"), pattern("{a}").clone());
     assert_eq!(state.hash_one(pattern("{a}")), state.hash_one(pattern("{a}")));
     assert_ne!(pattern("{a}"), pattern("{b}"));
+    assert_ne!(state.hash_one(pattern("{a}")), state.hash_one(pattern("{b}")));
     assert_eq!(format!("{:?}", pattern("{a}")), "Pattern(\"{a}\")");
     assert_eq!(format!("[{:>5}]", pattern("{a}")), "[  {a}]");
 }

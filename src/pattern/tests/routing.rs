@@ -1,7 +1,11 @@
 //! Which pattern wins, and which two cannot stand together.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
 use super::pattern;
 use crate::pattern::overlap::Overlap;
+use crate::pattern::shape::Shape;
 use crate::pattern::{PatternConflict, Router};
 
 fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
@@ -40,7 +44,9 @@ fn the_first_difference_from_the_left_decides() {
         (b"WEB:user:x", "{a}:{b}:{c}"),
         (b"\xff", "{all..}"),
     ];
+    assert!(Router::<()>::new().is_empty());
     let router = router(&sources).expect("no conflict");
+    assert!(!router.is_empty());
     for (key, winner) in table {
         let (found, value) = router.route(key).expect("a route");
         assert_eq!((found.as_str(), *value), (winner, winner), "{}", key.escape_ascii());
@@ -117,6 +123,22 @@ fn what_cannot_be_compared_is_a_conflict() {
     }
 }
 
+/// Each of these is small, but not the two of them in step.
+#[test]
+fn a_comparison_that_would_take_too_many_steps_is_given_up() {
+    for (one, two) in [
+        ("(?:a{251})*", "(?:a{263})*b"),
+        ("[ab]*a[ab]{8}", "(?:[ab]{263})*c"),
+        ("[ab]*a[ab]{8}", "(?:[ab]{257})*c"),
+        ("[abc]*a[abc]{7}", "(?:[abc]{401})*d"),
+    ] {
+        let overlap = pattern(&format!("{{x:{one}}}")).overlap(&pattern(&format!("{{x:{two}}}")));
+        assert_eq!(overlap, Overlap::Undecided, "{one} {two}");
+    }
+    let (one, two) = ("{x:(?:a{51})*}", "{x:(?:a{263})*b}");
+    assert_eq!(pattern(one).overlap(&pattern(two)), Overlap::Disjoint, "13,413 pairs");
+}
+
 #[test]
 fn overlap_of_different_shapes() {
     let table: [(&str, &str, Option<&[u8]>); 11] = [
@@ -146,6 +168,19 @@ fn conflict_messages_are_one_line() {
     assert!(message.contains(r"`a:{x:\n+}` and `a:{x:\s}`"), "{message}");
     assert!(message.contains(r"the key `a:\n`"), "{message}");
     assert!(!message.contains(char::is_control));
+}
+
+/// Or all patterns of a shape would stand in one row, and be asked one after the other.
+#[test]
+fn a_digest_tells_literals_apart_wherever_they_are_cut() {
+    let hasher = RandomState::new();
+    let digest = |source| Shape::digest_of_pattern(pattern(source).segments(), hasher.build_hasher());
+    assert_ne!(digest("a:{x}"), digest("b:{x}"));
+    assert_ne!(digest("ab:c"), digest("a:bc"));
+    let of_key = |key| Shape::of(pattern("a:{x}:b").segments()).digest(key, hasher.build_hasher());
+    assert_eq!(of_key(b"a:7:b"), Some(digest("a:{x}:b")));
+    assert_ne!(of_key(b"a:7:c"), Some(digest("a:{x}:b")));
+    assert_eq!((of_key(b"a:7"), of_key(b"a:7:b:c")), (None, None), "other numbers of segments");
 }
 
 #[test]

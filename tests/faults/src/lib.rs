@@ -3,8 +3,8 @@
 //! A run is a server, a few listeners and producers as processes of their own, each behind a proxy, and
 //! a seeded [plan](fault::Plan) of what goes wrong: SIGKILL and SIGSTOP, cut, torn, stalled and delayed
 //! lines, replies that are lost after the server has executed, and the server's own levers. All
-//! processes write a [ledger](ledger) outside Redis: what was asked, what was told, what ran. When
-//! the faults are over and everything has drained, the [verdict](verdict) is a line in the manner
+//! processes write a [ledger] outside Redis: what was asked, what was told, what ran. When
+//! the faults are over and everything has drained, the [verdict] is a line in the manner
 //! of Jepsen's total-queue checker, and the story of each timer that was lost, early, unexpected or run twice
 //! without an excuse.
 //!

@@ -1,7 +1,7 @@
 //! Judging a run by its ledgers: what went in must come out, on time and once, or with an excuse.
 //!
-//! [`book`] puts the lines together, [`judge`] compares what ran with what was promised, [`excuse`] says
-//! which faults on record allow an attempt to run again, and [`report`] is what is printed.
+//! `book` puts the lines together, `judge` compares what ran with what was promised, `excuse` says
+//! which faults on record allow an attempt to run again, and `report` is what is printed.
 
 mod book;
 mod excuse;

@@ -1,0 +1,212 @@
+//! What claims cost, and how they fail.
+
+use bytes::Bytes;
+
+use super::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::store::Scan;
+use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
+use crate::store::record::Record;
+use crate::testing::{Fault, TestBed};
+use crate::time::MAX_DEADLINE_MS;
+use crate::{ArmingId, Cancelled, ErrorKind, Reason};
+
+fn partition() -> Partition {
+    Partition::new(DEFAULT_NAMESPACE, "a", 0, 1)
+}
+
+/// Puts other bytes in the place of a record.
+fn overwrite(bed: &TestBed, key: &[u8], record: Option<Bytes>) {
+    bed.store().inner().put_raw(&partition(), Scan::Records, key, record).unwrap();
+}
+
+fn record(deadline: u64) -> Bytes {
+    Record { arming: ArmingId([1; 8]), deadline, payload: Bytes::from_static(b"1") }.encode()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_costs_one_claim_and_waiting_costs_none() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    arm(&bed, "1", secs(60), 0).await;
+    bed.pass(secs(61)).await;
+    let stats = stats(&listening);
+    assert_eq!((stats.claims, stats.empty_claims), (2, 1), "the first of all finds nothing");
+    assert_eq!((stats.claimed, stats.by_timer, stats.handled), (1, 1, 1));
+    assert_eq!(bed.store().calls().made("touch").len(), 1, "its trigger key is read, to be announced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_claim_takes_what_is_due_within_the_lookahead_and_no_more() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    // Woken 3 ms ahead, it looks 10 ms further.
+    for (id, at) in [("1", 1000), ("2", 1007), ("3", 1008)] {
+        arm(&bed, id, ms(at), 0).await;
+    }
+    bed.pass(secs(2)).await;
+    let began: Vec<_> = bed.all_runs().iter().map(|run| run.began).collect();
+    assert_eq!(began, [ms(1000), ms(1007), ms(1008)]);
+    let stats = stats(&listening);
+    assert_eq!((stats.claims, stats.empty_claims, stats.mended), (3, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_all_places_are_taken_nobody_looks() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic().concurrency(1), take_time).await;
+    arm(&bed, "1", secs(1), 20).await;
+    arm(&bed, "2", secs(1), 0).await;
+    bed.pass(secs(2)).await;
+    let before = stats(&listening).claims;
+    bed.pass(secs(18)).await;
+    assert_eq!(stats(&listening).claims, before);
+    bed.pass(secs(1)).await;
+    assert_eq!(bed.all_runs()[1].began, secs(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_life_is_worth_no_warning() {
+    let (_guard, log) = crate::testing::log();
+    let bed = TestBed::new();
+    listen(&bed, topic(), succeed).await;
+    arm(&bed, "1", secs(1), 0).await;
+    bed.until_finished().await;
+    assert_eq!(log.lines(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_claim_is_repeated_until_it_says_what_it_took() {
+    for times in [1, 2, 3] {
+        let bed = TestBed::new();
+        let listening = listen(&bed, topic(), succeed).await;
+        arm(&bed, "1", secs(1), 0).await;
+        bed.store().calls().fail("claim", Fault::Unanswered, times);
+        bed.pass(secs(2)).await;
+        assert!(bed.all_runs()[0].lateness < ms(200), "{:?}", bed.all_runs());
+        let stats = stats(&listening);
+        assert_eq!((stats.claimed, stats.claim_errors), (1, 1), "one error for each reason in a row");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_is_made_again_but_not_in_a_hurry() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    arm(&bed, "1", secs(1), 0).await;
+    let calls = bed.store().calls();
+    calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 1000);
+    bed.pass(secs(11)).await;
+    let made = calls.made("claim").len();
+    assert!((10..=30).contains(&made), "{made} claims in ten seconds");
+    calls.heal();
+    bed.pass(secs(1)).await;
+    assert_eq!(bed.all_runs().len(), 1);
+    assert_eq!(stats(&listening).claim_errors, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_reason_in_a_row_is_counted_once() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    let calls = bed.store().calls();
+    arm(&bed, "1", secs(1), 0).await;
+    calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 2);
+    calls.fail("claim", Fault::Refused(ErrorKind::ReadOnly), 2);
+    bed.pass(secs(5)).await;
+    assert_eq!(stats(&listening).claim_errors, 2);
+    // It was answered meanwhile: the same reason is news.
+    arm(&bed, "2", secs(1), 0).await;
+    calls.fail("claim", Fault::Refused(ErrorKind::ReadOnly), 2);
+    bed.pass(secs(5)).await;
+    assert_eq!(stats(&listening).claim_errors, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_finds_broken_is_counted_by_its_kind() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic().dead_letters(1, secs(86_400)), succeed).await;
+    for id in ["orphan", "newer", "broken", "junk", "fine"] {
+        arm(&bed, id, secs(1), 0).await;
+    }
+    overwrite(&bed, b"a:orphan", None);
+    overwrite(&bed, b"a:newer", Some(Bytes::from_static(b"\xff")));
+    overwrite(&bed, b"a:broken", Some(Bytes::from_static(b"\x01")));
+    overwrite(&bed, b"a:junk", Some(Bytes::from_static(b"junk")));
+    bed.pass(secs(2)).await;
+    let stats = stats(&listening);
+    assert_eq!(
+        (stats.orphans, stats.parked, stats.dead, stats.trimmed),
+        (1, 2, 1, 0),
+        "j is a newer version"
+    );
+    assert_eq!((stats.claimed, stats.handled), (1, 1));
+
+    arm(&bed, "again", secs(1), 0).await;
+    overwrite(&bed, b"a:again", Some(Bytes::from_static(b"\x01")));
+    bed.pass(secs(2)).await;
+    let stats = super::stats(&listening);
+    assert_eq!((stats.dead, stats.trimmed), (2, 1), "one letter is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_entry_that_is_ahead_of_its_record_is_put_right() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    arm(&bed, "1", secs(1), 0).await;
+    arm(&bed, "2", secs(1), 0).await;
+    let later = bed.now() + secs(50);
+    let later = u64::try_from(later.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    overwrite(&bed, b"a:1", Some(record(later)));
+    bed.pass(secs(49)).await;
+    assert_eq!((bed.all_runs().len(), stats(&listening).mended), (1, 1));
+    bed.pass(secs(1)).await;
+    let run = bed.all_runs().pop().unwrap();
+    assert_eq!((run.began, run.lateness, run.attempt), (secs(50), secs(0), 1));
+    assert_eq!(stats(&listening).mended, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_never_comes_is_a_dead_letter() {
+    for deadline in [MAX_DEADLINE_MS, MAX_DEADLINE_MS + 1, u64::MAX] {
+        let bed = TestBed::new();
+        let listening = listen(&bed, topic(), succeed).await;
+        arm(&bed, "1", secs(1), 0).await;
+        overwrite(&bed, b"a:1", Some(record(deadline)));
+        bed.pass(secs(2)).await;
+        let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
+        assert_eq!(letters[0].reason, Reason::Unreadable);
+        assert_eq!((stats(&listening).mended, stats(&listening).dead), (0, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
+    let bed = TestBed::new();
+    let both = [listen(&bed, topic(), succeed).await, listen(&bed, topic(), succeed).await];
+    for id in 0..100 {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    bed.pass(secs(12)).await;
+    assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
+    let mut claims = both.map(|listening| (stats(&listening).claimed, stats(&listening).empty_claims));
+    claims.sort_unstable();
+    let [follower, leader] = claims;
+    assert_eq!((follower.0, leader.0), (0, 100));
+    assert!(leader.1 <= 2 && (20..60).contains(&follower.1), "{claims:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_listener_leads_whatever_is_cancelled() {
+    let bed = TestBed::new();
+    listen(&bed, topic(), succeed).await;
+    for id in 0..10_u32 {
+        let name = id.to_string();
+        arm(&bed, &name, ms(1000 + u64::from(id) * 100), 0).await;
+        if id % 2 == 0 {
+            assert_eq!(cancel(&bed, &name).await, Cancelled::Cancelled);
+        }
+    }
+    bed.pass(secs(3)).await;
+    assert_eq!(bed.all_runs().len(), 5);
+    assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
+}

@@ -1,0 +1,103 @@
+//! Timers that lost two leases.
+
+use super::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::lapse::Source;
+use crate::store::Scan;
+use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
+use crate::store::record::State;
+use crate::testing::{Fault, TestBed};
+use crate::{ErrorKind, Reason};
+
+/// A timer that has lost so many leases, of a topic with two partitions.
+async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
+    arm(bed, id, secs(1), payload).await;
+    let at = Partition::new(DEFAULT_NAMESPACE, "a", 0, 1);
+    let state = State { lost, ..State::waiting(1) }.encode();
+    bed.store().inner().put_raw(&at, Scan::States, format!("a:{id}").as_bytes(), Some(state)).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspects_run_one_after_the_other_and_the_others_beside_them() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), take_time).await;
+    for id in ["x", "y"] {
+        arm_after_losses(&bed, id, 2, 10).await;
+    }
+    for id in ["1", "2"] {
+        arm(&bed, id, secs(1), 10).await;
+    }
+    bed.pass(secs(40)).await;
+    let runs = bed.all_runs();
+    let began = |key: &str| runs.iter().find(|run| run.key == key.as_bytes()).map(|run| run.began);
+    assert_eq!((began("a:1"), began("a:2")), (Some(secs(1)), Some(secs(1))));
+    let (first, second) = (began("a:x").min(began("a:y")).unwrap(), began("a:x").max(began("a:y")).unwrap());
+    assert!(first < secs(1) + ms(20), "{runs:#?}");
+    assert!(second >= first + secs(10) && second < first + secs(11), "{runs:#?}");
+    assert_eq!((stats(&listening).handled, stats(&listening).recovered), (4, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pill_is_buried_after_two_leases_lost_with_others_and_two_alone() {
+    let bed = TestBed::new();
+    arm(&bed, "pill", secs(1), 0).await;
+    for run in 1..=4 {
+        let victim = listen(&bed, topic(), stuck).await;
+        bed.until(|runs| runs.len() == run).await;
+        victim.crash().await;
+    }
+    let last = listen(&bed, topic(), succeed).await;
+    bed.until_finished().await;
+    let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
+    assert_eq!((letters.len(), letters[0].reason), (1, Reason::LostLeases));
+    assert_eq!((bed.all_runs().len(), stats(&last).dead), (4, 1));
+    let found: Vec<_> = bed.all_runs().iter().map(|run| run.source).collect();
+    assert_eq!(found[2..], [Source::Sweep; 2], "as a suspect");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_of_suspects_is_made_again_but_not_in_a_hurry() {
+    let bed = TestBed::new();
+    listen(&bed, topic(), take_time).await;
+    for id in ["x", "y"] {
+        arm_after_losses(&bed, id, 2, 5).await;
+    }
+    bed.pass(secs(2)).await;
+    assert_eq!(bed.all_runs().len(), 1, "the other waits for its end");
+    let calls = bed.store().calls();
+    let before = calls.made("claim").len();
+    calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 1000);
+    bed.pass(secs(20)).await;
+    let made = calls.made("claim").len() - before;
+    assert!((10..=60).contains(&made), "{made} claims in sixteen seconds");
+    calls.heal();
+    bed.pass(secs(3)).await;
+    assert_eq!(bed.all_runs().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_suspect_waits_until_the_end_of_the_last_is_settled_but_not_for_ever() {
+    for (fails, waits) in [(0, ms(0)..ms(1)), (1, ms(5)..ms(100)), (1000, secs(1)..ms(1100))] {
+        let bed = TestBed::new();
+        listen(&bed, topic(), succeed).await;
+        for id in ["x", "y"] {
+            arm_after_losses(&bed, id, 2, 0).await;
+        }
+        bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), fails);
+        bed.pass(secs(5)).await;
+        let runs = bed.all_runs();
+        let apart = runs[1].began - runs[0].began;
+        assert!(waits.contains(&apart), "{apart:?}, with {fails} refusals");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_that_fails_in_peace_is_none_any_more() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), fail).await;
+    arm_after_losses(&bed, "x", 3, 0).await;
+    bed.pass(secs(30)).await;
+    let runs = bed.all_runs();
+    let found: Vec<_> = runs.iter().map(|run| (run.attempt, run.recovered)).collect();
+    assert_eq!(found, [(1, true), (2, false), (3, false)]);
+    assert_eq!((stats(&listening).recovered, stats(&listening).failed), (1, 3));
+}
