@@ -3,6 +3,8 @@
 //! - [`model`] mirrors the decisions of the scripts over abstract time, few
 //!   keys and few workers. A checker visits every state that these can reach,
 //!   with crashes, pauses and lost replies at every step.
+//! - [`attach`] asks of keys that others write which expiry is which, and
+//!   whether it happened at all: lost hints, late listeners, several lives.
 //! - [`damping`] does the same for the question of who claims among several.
 //! - [`simulation`] lets one to eight listeners claim through a virtual
 //!   network, and shows how late they are and how often they come in vain.
@@ -13,6 +15,7 @@
 //! model can be switched off, upon which the checker has to find the promise
 //! that breaks.
 
+pub mod attach;
 pub mod damping;
 pub mod model;
 #[path = "../../../src/claim/pace.rs"]

@@ -1,0 +1,98 @@
+//! Attached topics: which expiry is this, and did it happen at all?
+//!
+//! One key that others write, the stream of its server, and listeners that
+//! hear it each at its own pace. `server` does what servers do, `listener` and
+//! `look` are keylapse's part, [`decide`] is the table of its decisions, and
+//! `judge` knows what really happened. Time is a few ticks, and everything may
+//! take any number of them.
+
+mod calm;
+pub mod decide;
+mod index;
+mod judge;
+mod listener;
+mod look;
+mod rules;
+mod scope;
+mod seen;
+mod server;
+mod step;
+mod world;
+
+use stateright::{Model, Property};
+
+pub use index::{Index, Trace};
+pub use judge::Judge;
+pub use rules::{Rule, Rules};
+pub use scope::{Purse, Scope};
+pub use seen::Seen;
+pub use step::{Deed, Step};
+pub use world::{Anchor, Event, Key, LISTENERS, Listener, Look, Place, Watch, World};
+
+use judge::Breach;
+
+/// The model: how much is explored, and by which rules.
+#[derive(Debug)]
+pub struct Attached {
+    scope: Scope,
+    rules: Rules,
+    log: seen::Log,
+}
+
+impl Attached {
+    /// All rules are in force.
+    pub fn new(scope: Scope) -> Self {
+        Self::with_rules(scope, Rules::default())
+    }
+
+    /// With a rule switched off, perhaps.
+    pub fn with_rules(scope: Scope, rules: Rules) -> Self {
+        Self { scope, rules, log: seen::Log::default() }
+    }
+
+    /// How often something was met with so far.
+    pub fn seen(&self, what: Seen) -> u64 {
+        self.log.count(what)
+    }
+
+    fn see(&self, what: Seen) {
+        self.log.note(what);
+    }
+}
+
+/// A promise that is broken by a single firing.
+macro_rules! never {
+    ($name:literal, $breach:ident) => {
+        Property::always($name, |_, world: &World| world.judge.kept(Breach::$breach))
+    };
+}
+
+impl Model for Attached {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let listener = Listener { anchor: Some(Anchor::default()), ..Listener::default() };
+        let Scope { purse, replica: replicated, listeners: crowd, .. } = self.scope;
+        let mut listeners = [Listener::default(); LISTENERS];
+        listeners[..crowd].fill(listener);
+        vec![World { purse, replicated, crowd, listeners, ..World::default() }]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        self.collect(world, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        Some(self.play(world, step)).filter(|after| after != world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no expiry is lost", Attached::loses_nothing),
+            never!("none fires twice, but what was heard without an anchor", Double),
+            never!("nothing fires early, or for a deadline that was changed", Early),
+            never!("nothing fires without an expiry while nothing goes wrong", Unprovoked),
+        ]
+    }
+}

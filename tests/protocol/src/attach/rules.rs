@@ -1,0 +1,64 @@
+//! The rules for attached topics, each of which can be switched off.
+
+/// One rule. Without it, something that is promised must break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// An identity counts events since a canary; without, it is a stamp, one an interval.
+    Counted,
+    /// The memory holds identities; without, only the highest.
+    EachIdentity,
+    /// A subscription that is not anchored has no identities to give.
+    Anchored,
+    /// What was heard before the anchor is fired all the same.
+    UnsureFires,
+    /// Such a firing leaves no trace: it might be taken for another expiry.
+    UnsureLeavesNoTrace,
+    /// A number left out between two canaries is a gap.
+    JumpIsGap,
+    /// A dropped hint is a gap.
+    DropIsGap,
+    /// A touch has read all that was published before it.
+    Fenced,
+    /// That nothing was heard is proven by a canary heard after the touch.
+    CanaryAfterTouch,
+    /// All was heard since the anchor was heard, not since it was made.
+    HeardBeforeDeadline,
+    /// A key with its old deadline is looked at again.
+    LookAgain,
+    /// A key that is gone is judged once its deadline has passed by its server's clock.
+    NotBeforeDeadline,
+    /// A replica's deletions are nobody's business.
+    ReplicaIgnored,
+    /// A verdict holds for the enrolment that was looked at.
+    SameEnrolment,
+    /// An enrolment knows its place in the stream: a note of something earlier leaves it.
+    Stamped,
+    /// An enrolment that something noted has overtaken is refused.
+    StaleRefused,
+    /// Later lives are kept beside a lapse that waits or runs.
+    LivesBeside,
+    /// A look whose listener died is no lost lease.
+    LookIsNoLease,
+    /// A firing without an identity leaves a trace in the memory.
+    RecoveryRemembered,
+    /// Such a trace takes up one identity; without, all up to its place.
+    OneForOne,
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    without: Option<Rule>,
+}
+
+impl Rules {
+    /// All but one.
+    pub const fn without(rule: Rule) -> Self {
+        Self { without: Some(rule) }
+    }
+
+    /// Whether a rule is in force.
+    pub(super) fn has(self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+}
