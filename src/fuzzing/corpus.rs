@@ -1,8 +1,10 @@
-//! The corpus of each target, replayed by an ordinary `cargo test`.
+//! The corpus of each target, replayed by an ordinary `cargo test`, and changed at random for a moment.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::mutation::try_briefly;
 
 /// Of `fuzz/`, the names in one folder without what comes after a dot.
 fn names(folder: &str) -> BTreeSet<String> {
@@ -17,12 +19,14 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 fn replay(name: &str, target: fn(&[u8])) {
-    let inputs = files(&format!("corpus/{name}"));
-    assert!(!inputs.is_empty());
-    for input in inputs {
-        println!("{}", input.display()); // shown when it fails
-        target(&fs::read(&input).unwrap());
+    let files = files(&format!("corpus/{name}"));
+    assert!(!files.is_empty());
+    let inputs: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    for (file, input) in files.iter().zip(&inputs) {
+        println!("{}", file.display()); // shown when it fails
+        target(input);
     }
+    try_briefly(target, &inputs);
 }
 
 macro_rules! replayed {

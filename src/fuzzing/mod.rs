@@ -10,6 +10,8 @@ mod event_route;
 mod grammar;
 mod input;
 mod matcher;
+#[cfg(test)]
+mod mutation;
 mod pattern_parse;
 mod record;
 mod reply;
