@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for so many seconds: `scripts/fuzz.sh 10`.
 #
-# It needs a nightly toolchain and cargo-fuzz. Where one is missing it says so and succeeds, so that
-# CI can call it anywhere: `cargo test` has replayed the corpus by then (src/fuzzing/corpus.rs).
+# It needs a nightly toolchain and cargo-fuzz. Where one is missing it says so and succeeds: every
+# `cargo test` tries the same targets without either (src/fuzzing/corpus.rs).
 set -euo pipefail
 
 seconds=${1:-10}
