@@ -20,4 +20,5 @@ pub mod damping;
 pub mod model;
 #[path = "../../../src/claim/pace.rs"]
 mod pace;
+pub mod rules;
 pub mod simulation;

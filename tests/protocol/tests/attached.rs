@@ -1,6 +1,6 @@
 //! Attached topics: every state within the bounds, and every promise in each.
 
-use std::time::Instant;
+mod explore;
 
 use keylapse_protocol::attach::decide::Verdict;
 use keylapse_protocol::attach::{Attached, Scope, Seen};
@@ -8,22 +8,9 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 const LOST: &str = "no expiry is lost";
 
-/// Explores a scope to its end. It must have met with all that is named, and
-/// with so many states: what is not explored keeps every promise.
+/// Explores a scope to its end, and must meet with all that is expected.
 fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
-    let began = Instant::now();
-    let checker = Attached::new(scope).checker().threads(2).spawn_bfs().join();
-    let (states, steps) = (checker.unique_state_count(), checker.state_count());
-    println!("{name}: {states} states, {steps} steps, {:.1} s", began.elapsed().as_secs_f64());
-    for (promise, path) in checker.discoveries() {
-        println!("broken: {promise}");
-        path.into_actions().iter().for_each(|step| println!("    {step:?}"));
-    }
-    checker.assert_properties();
-    assert!(checker.is_done() && states >= least, "{name} has no more than {states} states");
-    for seen in expected {
-        assert!(checker.model().seen(*seen) > 0, "{name} never met with {seen:?}");
-    }
+    explore::explore(name, Attached::new(scope), least, Attached::seen, expected);
 }
 
 /// Explores until something is lost: a limit, not a promise.

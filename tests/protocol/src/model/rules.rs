@@ -49,19 +49,4 @@ pub enum Rule {
 }
 
 /// The rules in force.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rules {
-    without: Option<Rule>,
-}
-
-impl Rules {
-    /// All but one.
-    pub const fn without(rule: Rule) -> Self {
-        Self { without: Some(rule) }
-    }
-
-    /// Whether a rule is in force.
-    pub(crate) fn has(self, rule: Rule) -> bool {
-        self.without != Some(rule)
-    }
-}
+pub type Rules = crate::rules::Rules<Rule>;
