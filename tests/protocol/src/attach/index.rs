@@ -2,10 +2,12 @@
 //! wait, and the memory of what was noted. Each method is one script.
 
 use super::rules::{Rule, Rules};
-use super::world::{Place, Watch};
+use super::world::{Moment, Place, Watch};
 
 /// Lapses that may wait.
 const WAITING: usize = 6;
+/// Canaries' numbers, from zero.
+const CANARIES: usize = 8;
 
 /// A firing without an identity: one of the identities in this reach was it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,10 +25,11 @@ pub struct Index {
     pub lapses: [Option<u8>; WAITING],
     /// Who runs the first.
     pub running: Option<usize>,
-    /// Identities that were noted, a bit each.
-    noted: u64,
-    /// The latest place from which anything was done: what was read before is stale.
-    latest: Place,
+    /// How many expiries were noted of each canary's window: who is anchored
+    /// hears, and notes, them all in their order.
+    noted: [u8; CANARIES],
+    /// The latest moment from which anything was done: what was read before is stale.
+    pub(super) latest: Moment,
     traces: [Option<Trace>; 3],
 }
 
@@ -44,15 +47,16 @@ pub(super) enum Noted {
 impl Index {
     /// Notes an expiry by its identity.
     pub(super) fn note(&mut self, rules: Rules, id: Place, life: u8) -> Noted {
-        if self.watch.is_some_and(|watch| watch.at < id || !rules.has(Rule::Stamped)) {
+        if self.watch.is_some_and(|watch| watch.read.at < id || !rules.has(Rule::Stamped)) {
             self.watch = None;
         }
-        self.latest = self.latest.max(id);
-        let higher = !rules.has(Rule::EachIdentity) && self.noted >> bit(id) > 1;
-        if higher || self.noted >> bit(id) & 1 == 1 {
+        self.latest = self.latest.max(Moment { at: id, stamp: 0 });
+        let canary = usize::from(id.canary);
+        let higher = self.noted[canary + 1..].iter().any(|count| *count > 0);
+        if id.count <= self.noted[canary] || (higher && !rules.has(Rule::EachIdentity)) {
             return Noted::Known;
         }
-        self.noted |= 1 << bit(id);
+        self.noted[canary] = id.count;
         if self.takes_up(rules, id) {
             return Noted::Recovered;
         }
@@ -67,24 +71,27 @@ impl Index {
         {
             *free = Some(Trace { after, upto });
         }
-        self.latest = self.latest.max(upto);
+        self.latest = self.latest.max(Moment { at: upto, stamp: 0 });
         self.push(rules, life);
     }
 
     /// Forgets a deadline, by what was read there.
-    pub(super) fn forget(&mut self, at: Place) {
+    pub(super) fn forget(&mut self, rules: Rules, read: Moment) {
         self.watch = None;
-        self.latest = self.latest.max(at);
+        let stamp = if rules.has(Rule::ForgottenByStamp) { read.stamp } else { 0 };
+        self.latest = self.latest.max(Moment { stamp, ..read });
     }
 
     /// Remembers a deadline, unless something that came after it was read is
-    /// known already.
+    /// known already, such as another deadline.
     pub(super) fn enrol(&mut self, rules: Rules, watch: Watch) -> bool {
-        let stale = watch.at < self.latest && rules.has(Rule::StaleRefused);
-        if !stale {
+        let stale = watch.read < self.latest && rules.has(Rule::StaleRefused);
+        let newer = self.watch.is_some_and(|standing| watch.read < standing.read);
+        let refused = stale || (newer && rules.has(Rule::EnrolmentsOrdered));
+        if !refused {
             self.watch = Some(watch);
         }
-        !stale
+        !refused
     }
 
     /// The first lapse has ended.
@@ -119,8 +126,4 @@ impl Index {
         };
         self.lapses[place.expect("as many places as lives")] = Some(life);
     }
-}
-
-fn bit(place: Place) -> u32 {
-    u32::from(place.canary) * 8 + u32::from(place.count)
 }

@@ -19,8 +19,7 @@ impl Attached {
             Event::Expired(life) => self.hear_expired(world, who, life),
             Event::Deleted => {
                 let listener = &mut world.listeners[who];
-                if listener.anchor.is_some() {
-                    listener.place.count += 1;
+                if listener.anchor.is_some() && listener.flags {
                     listener.deleted = Some(listener.place);
                 }
             }
@@ -33,16 +32,21 @@ impl Attached {
         let jump = number != listener.place.canary + 1 && self.rules.has(Rule::JumpIsGap);
         if jump && listener.anchor.is_some() {
             self.see(Seen::JumpNoticed);
-            listener.lose_anchor();
+            self.lose_anchor(listener);
         }
         if listener.anchor.is_none() {
             listener.anchor = Some(anchor);
+            listener.deaf = false;
         }
         listener.place = Place { canary: number, count: 0 };
     }
 
     fn hear_expired(&self, world: &mut World, who: usize, life: u8) {
         let listener = &mut world.listeners[who];
+        if listener.deaf {
+            self.see(Seen::Deaf);
+            return listener.missed.add(life);
+        }
         if listener.anchor.is_none() && self.rules.has(Rule::Anchored) {
             listener.unsure.add(life);
             world.judge.unsure.add(life);
@@ -54,7 +58,7 @@ impl Attached {
             self.see(Seen::TwiceInAnInterval);
         }
         if let Some(look) = &mut listener.look {
-            look.expired |= look.watch.is_some_and(|watch| watch.at < id);
+            look.expired |= look.watch.is_some_and(|watch| watch.read.at < id);
         }
         let id = if self.rules.has(Rule::Counted) { id } else { Place { count: 1, ..id } };
         self.note(world, id, life);
@@ -78,27 +82,28 @@ impl Attached {
     }
 
     /// Its connection breaks; a new one is subscribed before anything else happens.
-    pub(super) fn gap(world: &mut World, who: usize) {
+    pub(super) fn gap(&self, world: &mut World, who: usize) {
         world.miss(who, usize::MAX);
-        world.listeners[who].lose_anchor();
+        self.lose_anchor(&mut world.listeners[who]);
     }
 
     /// One hint finds no place in its queue.
     pub(super) fn drop_hint(&self, world: &mut World, who: usize) {
         world.miss(who, 1);
         if self.rules.has(Rule::DropIsGap) {
-            world.listeners[who].lose_anchor();
+            self.lose_anchor(&mut world.listeners[who]);
         }
     }
 
-    /// It dies; another takes its place, and knows nothing.
+    /// It dies; another takes its place, knows nothing, and is deaf until its
+    /// first anchor.
     pub(super) fn crash(&self, world: &mut World, who: usize) {
         world.miss(who, usize::MAX);
         let dead = world.listeners[who];
         let mut missed = dead.missed;
         (1..5).filter(|life| dead.unsure.has(*life)).for_each(|life| missed.add(life));
-        world.listeners[who] =
-            Listener { read: dead.read, missed, replica: dead.replica, ..Listener::default() };
+        let Listener { read, replica, flags, .. } = dead;
+        world.listeners[who] = Listener { read, missed, replica, flags, deaf: true, ..Listener::default() };
         if world.index.running == Some(who) {
             world.index.running = None;
             self.see(Seen::RunAgain);
@@ -119,12 +124,13 @@ impl Attached {
             listener.deleted = Some(Place { count: 7, ..listener.place });
         }
     }
-}
 
-impl Listener {
-    fn lose_anchor(&mut self) {
-        self.anchor = None;
-        self.look = None;
+    fn lose_anchor(&self, listener: &mut Listener) {
+        listener.anchor = None;
+        listener.look = None;
+        if self.rules.has(Rule::DeletionsForgottenAtGap) {
+            listener.deleted = None;
+        }
     }
 }
 

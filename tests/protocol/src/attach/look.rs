@@ -4,23 +4,41 @@ use super::Attached;
 use super::decide::{Stream, Touch, Verdict, decide};
 use super::rules::Rule;
 use super::seen::Seen;
-use super::world::{Anchor, Key, Look, Place, Watch, World};
+use super::world::{Anchor, Key, Look, Moment, Place, Watch, World};
 
 impl Attached {
     /// Touches the key, on the connection on which the stream is heard: what
-    /// was published before has been read before the answer.
-    pub(super) fn touch(&self, world: &mut World, who: usize) {
-        let watch = world.index.watch;
+    /// was published before has been read before the answer. A look at a
+    /// deadline has taken what is remembered before; a scan has taken nothing.
+    pub(super) fn touch(&self, world: &mut World, who: usize, watch: Option<Watch>) {
+        let read = Moment { at: Place::default(), stamp: world.next_stamp() };
         let found = world.read_key();
-        world.listeners[who].look = Some(Look { watch, found, at: Place::default(), expired: false });
+        world.listeners[who].look = Some(Look { watch, found, read, expired: false });
         while self.rules.has(Rule::Fenced) && !world.unread(who).is_empty() {
             self.hear(world, who);
         }
         // What it heard on the way to the answer may have cost it its anchor.
         let place = world.listeners[who].place;
         if let Some(look) = &mut world.listeners[who].look {
-            look.at = place;
+            look.read.at = place;
         }
+        if self.is_idle(world, who) {
+            world.listeners[who].look = None;
+        }
+    }
+
+    /// Whether a look has nothing to do, whatever is still heard: it is over at
+    /// once, and the states are half as many.
+    fn is_idle(&self, world: &World, who: usize) -> bool {
+        let listener = &world.listeners[who];
+        let Some(look) = listener.look else { return false };
+        let verdict = self.verdict(world, who);
+        let lives = matches!(look.found, Key::Mortal { .. });
+        let not_yet = lives && verdict == Some(Verdict::NotYet) && self.rules.has(Rule::LookAgain);
+        if not_yet {
+            self.see(Seen::Row(Verdict::NotYet));
+        }
+        listener.unsure.is_empty() && (not_yet || (look.watch.is_none() && !lives))
     }
 
     /// What the table says of a look, were it judged now.
@@ -46,13 +64,19 @@ impl Attached {
         let Some(look) = listener.look else { return Stream::Broken };
         let Some(anchor) = listener.anchor else { return Stream::Broken };
         let from = Place { canary: anchor.number, count: 0 };
+        let enrolled = watch.read.at;
+        let later = listener.place.canary > look.read.at.canary;
+        // Deletions do not count: one at the enrolment's place may be that of the life before it.
+        let deleted = |place| {
+            place > enrolled || (place == enrolled && (later || !self.rules.has(Rule::DeletionProven)))
+        };
         if look.expired {
             Stream::Expired
-        } else if listener.deleted.is_some_and(|place| place > watch.at) {
+        } else if listener.deleted.is_some_and(deleted) {
             Stream::Deleted
-        } else if from > watch.at && self.anchored_at(anchor) > watch.deadline {
+        } else if from > enrolled && self.anchored_at(anchor) > watch.deadline {
             Stream::Broken
-        } else if listener.place.canary > look.at.canary || !self.rules.has(Rule::CanaryAfterTouch) {
+        } else if later || !self.rules.has(Rule::CanaryAfterTouch) {
             Stream::Nothing
         } else {
             Stream::NothingYet
@@ -66,7 +90,7 @@ impl Attached {
     }
 
     /// Does what the table says. A script does it, if what it looked at is
-    /// still what is remembered.
+    /// still what is remembered; whether a deadline is newer, its enrolment says.
     pub(super) fn judge(&self, world: &mut World, who: usize) {
         let verdict = self.verdict(world, who);
         let Some(look) = world.listeners[who].look else { return };
@@ -79,12 +103,20 @@ impl Attached {
         match (look.watch, verdict) {
             (Some(watch), Some(verdict)) => {
                 self.see(Seen::Row(verdict));
-                if world.index.watch == look.watch || !self.rules.has(Rule::SameEnrolment) {
+                if self.still_stands(world, watch) || verdict == Verdict::Extended {
                     self.obey(world, who, look, (watch, place), verdict);
                 }
             }
             _ => self.enrol(world, look),
         }
+    }
+
+    /// Whether what was looked at is still what is remembered.
+    fn still_stands(&self, world: &World, watch: Watch) -> bool {
+        let Some(standing) = world.index.watch else { return !self.rules.has(Rule::SameEnrolment) };
+        let like = (standing.deadline, standing.read.at) == (watch.deadline, watch.read.at);
+        let same = standing == watch || (like && !self.rules.has(Rule::SameTouch));
+        same || !self.rules.has(Rule::SameEnrolment)
     }
 
     fn obey(
@@ -95,29 +127,31 @@ impl Attached {
         (watch, place): (Watch, Place),
         verdict: Verdict,
     ) {
+        let read = Moment { at: place, stamp: look.read.stamp };
         match verdict {
             Verdict::Extended => self.enrol(world, look),
             Verdict::NotYet if self.rules.has(Rule::LookAgain) => {}
             Verdict::Unproven => {}
-            Verdict::Persisted | Verdict::Deleted | Verdict::Lapsed => world.index.forget(place),
-            Verdict::Vanished if !self.scope.vanished => world.index.forget(place),
+            Verdict::Persisted | Verdict::Deleted | Verdict::Lapsed => {
+                world.index.forget(self.rules, read);
+            }
+            Verdict::Vanished if !self.scope.vanished => world.index.forget(self.rules, read),
             Verdict::Vanished | Verdict::Recovered | Verdict::NotYet => {
-                world.index.forget(place);
+                world.index.forget(self.rules, read);
                 let policy = verdict == Verdict::Vanished;
                 let in_time = world.now >= watch.deadline;
                 world.judge.recover(world.key, watch.life, in_time, policy);
                 let life = if world.judge.expired.has(watch.life) { watch.life } else { 0 };
                 // Up to what this listener had heard when it touched the key.
-                let upto = world.listeners[who].place.min(look.at);
-                world.index.recover(self.rules, life, watch.at, upto);
+                let upto = world.listeners[who].place.min(look.read.at);
+                world.index.recover(self.rules, life, watch.read.at, upto);
             }
         }
     }
 
     fn enrol(&self, world: &mut World, look: Look) {
         if let Key::Mortal { life, deadline } = look.found
-            && world.index.watch == look.watch
-            && !world.index.enrol(self.rules, Watch { deadline, at: look.at, life })
+            && !world.index.enrol(self.rules, Watch { deadline, read: look.read, life })
         {
             self.see(Seen::StaleRefused);
         }
@@ -137,11 +171,11 @@ impl Attached {
             if self.rules.has(Rule::UnsureLeavesNoTrace) {
                 world.index.push(self.rules, life);
             } else {
-                world.index.recover(self.rules, life, Place::default(), look.at);
+                world.index.recover(self.rules, life, Place::default(), look.read.at);
             }
         }
-        if look.found == Key::Absent && look.watch == world.index.watch {
-            world.index.forget(look.at);
+        if look.found == Key::Absent && look.watch.is_some() && look.watch == world.index.watch {
+            world.index.forget(self.rules, look.read);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! take any number of them.
 
 mod calm;
+#[path = "../../../../src/attach/decide.rs"]
 pub mod decide;
 mod index;
 mod judge;
@@ -27,7 +28,7 @@ pub use rules::{Rule, Rules};
 pub use scope::{Purse, Scope};
 pub use seen::Seen;
 pub use step::{Deed, Step};
-pub use world::{Anchor, Event, Key, LISTENERS, Listener, Look, Place, Watch, World};
+pub use world::{Anchor, Event, Key, LISTENERS, Listener, Look, Moment, Place, Watch, World};
 
 use judge::Breach;
 
@@ -73,10 +74,15 @@ impl Model for Attached {
 
     fn init_states(&self) -> Vec<World> {
         let listener = Listener { anchor: Some(Anchor::default()), ..Listener::default() };
-        let Scope { purse, replica: replicated, listeners: crowd, .. } = self.scope;
-        let mut listeners = [Listener::default(); LISTENERS];
-        listeners[..crowd].fill(listener);
-        vec![World { purse, replicated, crowd, listeners, ..World::default() }]
+        let Scope { purse, replica: replicated, listeners: crowd, flags, .. } = self.scope;
+        let begin = |hear: usize| {
+            let mut listeners = [Listener::default(); LISTENERS];
+            listeners[..crowd].fill(listener);
+            listeners[..hear].iter_mut().for_each(|listener| listener.flags = true);
+            World { purse, replicated, crowd, listeners, ..World::default() }.canonical()
+        };
+        // Of what is granted, not everybody need make use.
+        if flags { (1..=crowd).map(begin).collect() } else { vec![begin(0)] }
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {

@@ -5,7 +5,7 @@
 pub enum Rule {
     /// An identity counts events since a canary; without, it is a stamp, one an interval.
     Counted,
-    /// The memory holds identities; without, only the highest.
+    /// The memory holds the highest identity of each canary's window; without, only the highest of all.
     EachIdentity,
     /// A subscription that is not anchored has no identities to give.
     Anchored,
@@ -31,10 +31,21 @@ pub enum Rule {
     ReplicaIgnored,
     /// A verdict holds for the enrolment that was looked at.
     SameEnrolment,
+    /// Two enrolments of one deadline at one place are two: they were read by two touches.
+    SameTouch,
     /// An enrolment knows its place in the stream: a note of something earlier leaves it.
     Stamped,
     /// An enrolment that something noted has overtaken is refused.
     StaleRefused,
+    /// An enrolment that was read before the one that stands is refused.
+    EnrolmentsOrdered,
+    /// A key is forgotten as of a touch: what an earlier one read at the same place is refused.
+    ForgottenByStamp,
+    /// A deletion is remembered as long as the anchor.
+    DeletionsForgottenAtGap,
+    /// One at the very place of the enrolment may have come before it: a canary proves that no
+    /// expiry was missed since.
+    DeletionProven,
     /// Later lives are kept beside a lapse that waits or runs.
     LivesBeside,
     /// A look whose listener died is no lost lease.

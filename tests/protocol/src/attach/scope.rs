@@ -126,8 +126,24 @@ impl Scope {
         Self { purse: Purse { writes: 1, gaps: 1, crashes: 1, ..Purse::CALM }, ..Self::calm() }
     }
 
+    /// One listener, deletions, and a key that is written again.
+    pub const fn rewritten() -> Self {
+        let purse = Purse { canaries: 2, gaps: 1, ..Purse::CALM };
+        Self { listeners: 1, flags: true, purse, ..Self::calm() }
+    }
+
+    /// Deletions are heard, until the operator clears the flags.
+    pub const fn revoked() -> Self {
+        Self { flags: true, purse: Purse { canaries: 0, mutes: 1, ..Purse::CALM }, ..Self::calm() }
+    }
+
+    /// A connection breaks, and the operator clears the flags, too.
+    pub const fn overtaken() -> Self {
+        Self { purse: Purse { writes: 1, canaries: 3, gaps: 1, mutes: 1, ..Purse::CALM }, ..Self::calm() }
+    }
+
     /// More of it all: minutes of work, for whoever asks for it.
-    pub const fn wide() -> [Self; 5] {
+    pub const fn wide() -> [Self; 7] {
         let calm = Purse { canaries: 2, ticks: 3, ..Purse::CALM };
         let broken = Purse { canaries: 2, ..Self::broken().purse };
         let granted = Purse { writes: 2, ..Self::granted().purse };
@@ -138,6 +154,8 @@ impl Scope {
             Self { purse: granted, ..Self::granted() },
             Self { purse: fragile, ..Self::mortal() },
             Self { purse: Purse { writes: 2, ..Self::crowd().purse }, ..Self::crowd() },
+            Self { purse: Purse { mutes: 1, ..Self::rewritten().purse }, ..Self::rewritten() },
+            Self::overtaken(),
         ]
     }
 

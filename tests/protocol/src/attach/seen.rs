@@ -28,6 +28,8 @@ pub enum Seen {
     StaleRefused,
     /// A replica said something.
     ReplicaIgnored,
+    /// A listener that never had an anchor ignored an expiry.
+    Deaf,
 }
 
 impl Seen {
@@ -43,13 +45,14 @@ impl Seen {
             Self::RunAgain => 14,
             Self::StaleRefused => 15,
             Self::ReplicaIgnored => 16,
+            Self::Deaf => 17,
         }
     }
 }
 
 /// How often each was met with; beside the states and not in them.
 #[derive(Debug, Default)]
-pub(super) struct Log([AtomicU64; 17]);
+pub(super) struct Log([AtomicU64; 18]);
 
 impl Log {
     pub(super) fn note(&self, seen: Seen) {

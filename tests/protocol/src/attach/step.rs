@@ -32,7 +32,10 @@ pub enum Step {
     EndCanary,
     Hear(usize),
     HearReplica(usize),
+    /// A look at what is remembered.
     Touch(usize),
+    /// A scan, or an event, has it touched, whatever is remembered.
+    Scan(usize),
     Judge(usize),
     Run(usize),
     End(usize),
@@ -102,6 +105,7 @@ impl Attached {
             (!unread.is_empty(), Step::Hear(who)),
             (listener.replica, Step::HearReplica(who)),
             (self.may_touch(world, who), Step::Touch(who)),
+            (self.may_touch(world, who) && world.index.watch.is_some(), Step::Scan(who)),
             (listener.look.is_some(), Step::Judge(who)),
             (world.index.lapses[0].is_some() && world.index.running.is_none(), Step::Run(who)),
             (world.index.running == Some(who), Step::End(who)),
@@ -132,14 +136,18 @@ impl Attached {
             Step::EndCanary => world.end_canary(),
             Step::Hear(who) => self.hear(&mut world, who),
             Step::HearReplica(who) => self.hear_replica(&mut world, who),
-            Step::Touch(who) => self.touch(&mut world, who),
+            Step::Touch(who) => {
+                let watch = world.index.watch;
+                self.touch(&mut world, who, watch);
+            }
+            Step::Scan(who) => self.touch(&mut world, who, None),
             Step::Judge(who) => self.judge(&mut world, who),
             Step::Run(who) => world.index.running = Some(who),
             Step::End(_) => {
                 world.index.end();
                 world.judge.open -= 1;
             }
-            Step::Gap(who) => Attached::gap(&mut world, who),
+            Step::Gap(who) => self.gap(&mut world, who),
             Step::Silence(who) => world.miss(who, usize::MAX),
             Step::Mute => world.mute = Some(false),
             Step::Unmute => world.mute = None,

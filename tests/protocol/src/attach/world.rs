@@ -53,14 +53,24 @@ pub enum Event {
     },
 }
 
-/// A place in the stream: after so many events of the key since a canary. That
+/// A place in the stream: after so many expiries of the key since a canary. That
 /// of an `expired` is its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The last canary.
     pub canary: u8,
-    /// Events of the key since.
+    /// Expiries of the key since.
     pub count: u8,
+}
+
+/// When the key was touched: its place in the stream, and a stamp of its
+/// server, which is another for each touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Moment {
+    /// Where in the stream.
+    pub at: Place,
+    /// Which of the touches that still matter, counted from one.
+    pub stamp: u8,
 }
 
 /// The memory of a key's deadline.
@@ -68,8 +78,8 @@ pub struct Place {
 pub struct Watch {
     /// The deadline that was read.
     pub deadline: u8,
-    /// Where in the stream it was read.
-    pub at: Place,
+    /// When it was read.
+    pub read: Moment,
     /// Whose it is: for the judge alone.
     pub life: u8,
 }
@@ -77,12 +87,12 @@ pub struct Watch {
 /// A touch, and what it was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Look {
-    /// What was remembered of the key.
+    /// What was remembered of the key; a scan does not ask.
     pub watch: Option<Watch>,
     /// What the touch found.
     pub found: Key,
-    /// Where in the stream.
-    pub at: Place,
+    /// When.
+    pub read: Moment,
     /// Whether `expired` was heard since the enrolment.
     pub expired: bool,
 }
@@ -107,7 +117,11 @@ pub struct Listener {
     pub anchor: Option<Anchor>,
     /// Where it was when last anchored.
     pub place: Place,
-    /// Where it last heard of a deletion.
+    /// Whether it never had an anchor, and ignores what expires.
+    pub deaf: bool,
+    /// Whether it subscribes to deletions.
+    pub flags: bool,
+    /// Where it last heard of a deletion, if nothing was lost since.
     pub deleted: Option<Place>,
     /// What it heard without an anchor.
     pub unsure: Few,
@@ -160,9 +174,50 @@ impl World {
         &self.listeners[..self.crowd]
     }
 
+    /// A stamp for a touch, later than all others.
+    pub(super) fn next_stamp(&mut self) -> u8 {
+        self.stamps().into_iter().map(|stamp| *stamp).max().unwrap_or_default() + 1
+    }
+
+    /// All stamps.
+    fn stamps(&mut self) -> Vec<&mut u8> {
+        let mut stamps = vec![&mut self.index.latest.stamp];
+        stamps.extend(self.index.watch.as_mut().map(|watch| &mut watch.read.stamp));
+        for look in self.listeners.iter_mut().filter_map(|listener| listener.look.as_mut()) {
+            stamps.push(&mut look.read.stamp);
+            stamps.extend(look.watch.as_mut().map(|watch| &mut watch.read.stamp));
+        }
+        stamps
+    }
+
+    /// Of the stamps, only their order matters, and of those only that may yet
+    /// be compared.
+    fn renumber(&mut self) {
+        let (standing, latest) = (self.index.watch, self.index.latest);
+        let mut late = false;
+        for look in self.listeners.iter_mut().filter_map(|listener| listener.look.as_mut()) {
+            late |= look.read.at == latest.at && look.read < latest;
+            if let Some(overtaken) = look.watch.as_mut().filter(|watch| Some(**watch) != standing) {
+                overtaken.read.stamp = 0;
+            }
+        }
+        if !late {
+            self.index.latest.stamp = 0;
+        }
+        let mut order: Vec<u8> = self.stamps().into_iter().map(|stamp| *stamp).collect();
+        order.push(0);
+        order.sort_unstable();
+        order.dedup();
+        for stamp in self.stamps() {
+            let rank = order.partition_point(|other| *other < *stamp);
+            *stamp = u8::try_from(rank).unwrap_or(u8::MAX);
+        }
+    }
+
     /// The world that stands for all that are like it: what everybody has read
     /// is forgotten, and listeners have no names.
     pub(super) fn canonical(mut self) -> Self {
+        self.renumber();
         let read = self.present().iter().map(|listener| listener.read).min().unwrap_or_default();
         self.stream.copy_within(usize::from(read).., 0);
         self.published -= read;
