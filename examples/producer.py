@@ -117,7 +117,8 @@ class Topic:
 
     def agree(self, partition):
         meta = self.name_of("meta", partition)
-        version, partitions = map(int, self.call(script("init"), [meta], WIRE_VERSION, self.partitions))
+        answer = self.call(script("init"), [meta], WIRE_VERSION, self.partitions)
+        version, partitions = map(int, answer[:2])
         if (version, partitions) != (WIRE_VERSION, self.partitions):
             raise SystemExit(f"{meta} has wire version {version} and {partitions} partitions")
 

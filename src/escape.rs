@@ -25,6 +25,13 @@ impl fmt::Debug for Escaped<'_> {
     }
 }
 
+/// A text that a glob-style pattern of the server matches as it is.
+pub(crate) fn glob(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| matches!(c, '*' | '?' | '[' | ']' | '\\').then_some('\\').into_iter().chain([c]))
+        .collect()
+}
+
 /// Cuts a text to at most `limit` bytes, at a character's border.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));

@@ -68,6 +68,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod attach;
 mod backoff;
 mod calls;
 mod claim;
@@ -98,6 +99,7 @@ mod time;
 mod topic;
 mod topology;
 
+pub use attach::{Attached, Expired, Expiry, Mode, Unenrolled, Value, Vanished, WriteBack};
 pub use backoff::Backoff;
 pub use error::{Error, ErrorKind, Result};
 pub use handler::Handler;
@@ -110,15 +112,16 @@ pub use schedule::{
     ArmManyRequest, ArmRequest, Arming, Cancelled, DeadLetter, Durably, Key, KeyArgs, NewArm, Phase, Receipt,
     Replayed, Rescheduled, Schedule, Timer, TriggerKey,
 };
-pub use stats::{ListenerStats, TopicStats};
+pub use stats::{AttachedStats, ListenerStats, TopicStats};
 pub use store::Reached;
 pub use store::record::{Failed, Reason};
 pub use time::{MAX_DEADLINE_MS, MAX_DELAY, ServerTime, When, WireWhen};
 pub use topic::{MAX_KEY, MAX_PAYLOAD, MIN_LEASE, Topic};
 
 /// The README's program and test are compiled with the examples of this
-/// documentation, and so is the guide to tests.
+/// documentation, and so are the guides to tests and to attached topics.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing.md")]
+#[doc = include_str!("../docs/attach.md")]
 struct Guides;

@@ -137,6 +137,52 @@ impl TopicCounters {
 }
 
 counters! {
+    /// The counters of what an attached topic hears and finds.
+    AttachCounters,
+    /// What a listener has counted of an attached topic's keys, beside what is counted of each topic.
+    AttachedStats {
+        /// Expiries that were noted first by this listener, and became lapses.
+        noted,
+        /// Expiries that another listener had noted before.
+        known,
+        /// Expiries that had been fired before, as recoveries.
+        recovered_before,
+        /// Expiries of keys whose deadline had not been read, which the topic ignores.
+        ignored,
+        /// Expiries that were heard too late to be told from those of others: a gap.
+        stale,
+        /// Expiries heard in a gap, which may have run twice.
+        unsure,
+        /// Expiries heard before the first canary, as if it had not listened yet.
+        deaf,
+        /// Expiries of keys that were written back for a retry.
+        returned,
+        /// Keys enrolled.
+        enrolled,
+        /// Keys that found no room: see [`Attached::cap`](crate::Attached::cap).
+        no_room,
+        /// Calls to enrol keys or to write verdicts down that failed.
+        write_errors,
+        /// Looks that found a later deadline.
+        extended,
+        /// Looks that found a key without a deadline.
+        persisted,
+        /// Looks that found a key gone that was heard to be deleted.
+        deleted,
+        /// Looks that found a key gone though it had not expired.
+        vanished,
+        /// Looks that found a key gone after a gap: fired as recovered.
+        recovered,
+        /// Keys written back for a retry.
+        restored,
+        /// Scans finished.
+        scans,
+        /// Steps of scans, each of at most 500 keys.
+        scan_steps,
+    }
+}
+
+counters! {
     /// The counters of a listener as a whole.
     ListenerCounters,
     /// What a listener has counted of its subscription and its sweeps.

@@ -82,7 +82,7 @@ pub(crate) fn system_time(ms: u64) -> SystemTime {
 }
 
 /// A moment of the server's clock, in microseconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerTime(pub(crate) u64);
 
 impl ServerTime {

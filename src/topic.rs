@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::attach::{Terms, WriteBack};
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
@@ -64,6 +65,8 @@ pub(crate) struct Shape {
     pub(crate) concurrency: usize,
     pub(crate) payload_limit: usize,
     pub(crate) letters: Letters,
+    /// How its keys are treated, where other programs write them.
+    pub(crate) attach: Option<Terms>,
 }
 
 impl<T: Serialize + DeserializeOwned> Topic<T> {
@@ -243,6 +246,16 @@ impl Shape {
         self.lease - self.lease / 10
     }
 
+    /// A record's payload without what is said before an attached key's value.
+    pub(crate) fn own_payload(&self, payload: Bytes) -> Bytes {
+        if self.attach.is_some() { crate::attach::value_of(&payload) } else { payload }
+    }
+
+    /// How keys are written back for their retries, if they are.
+    pub(crate) fn write_back(&self) -> Option<&WriteBack> {
+        self.attach.as_ref()?.write_back.as_ref()
+    }
+
     fn new(pattern: &str, name: Option<&str>) -> Result<Self> {
         let pattern = Pattern::new(pattern)?;
         let name = match name {
@@ -269,6 +282,7 @@ impl Shape {
             concurrency: 100,
             payload_limit: 64 << 10,
             letters: Letters { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
+            attach: None,
         })
     }
 
@@ -309,7 +323,7 @@ impl Shape {
         if self.letters.count == 0 || self.letters.age_ms == 0 {
             return refuse("dead_letters", "at least 1, kept for more than zero");
         }
-        Ok(())
+        self.attach.as_ref().map_or(Ok(()), |terms| terms.check(&self.name, &self.pattern))
     }
 
     /// After how many failed attempts a timer is buried.
@@ -323,12 +337,15 @@ impl Shape {
             pattern: self.pattern.as_str().to_owned(),
             partitions: self.partitions,
             triggers: self.triggers,
+            attached: self.attach.is_some(),
         }
     }
 
     pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<Partition> {
         (0..self.partitions)
-            .map(|index| Partition::new(namespace, &self.name, index, self.partitions))
+            .map(|index| {
+                Partition::of_kind(namespace, &self.name, index, self.partitions, self.attach.is_some())
+            })
             .collect()
     }
 

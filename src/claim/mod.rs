@@ -9,5 +9,6 @@ mod take;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use claimer::Claimer;
+pub(crate) use pace::Pace;
 pub(crate) use places::Places;
 pub(crate) use suspects::Suspects;

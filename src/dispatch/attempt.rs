@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::LeaseWatch;
+use crate::attach::{Presence, presence};
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
@@ -101,9 +102,11 @@ impl Job {
         let stats = &self.desk.topic.stats;
         stats.started(self.source, self.state.lost > 0);
         let (verdict, before) = (self.attempt().await, self.before());
-        let Self { desk, held, place, .. } = self;
+        let Self { desk, held, place, record, .. } = self;
         match verdict {
-            Some(verdict) if desk.flights.holds(&held) => desk.settle(held.clone(), verdict, &before),
+            Some(verdict) if desk.flights.holds(&held) => {
+                desk.settle(held.clone(), verdict, &before, &record.payload);
+            }
             _ => desk.topic.stats.fenced.add(1),
         }
         if let Place::Alone(_) = place {
@@ -127,6 +130,9 @@ impl Job {
 
     /// How the attempt ended; `None` if it was not ours any more.
     async fn attempt(&self) -> Option<Verdict> {
+        if self.writer_came_first().await {
+            return Some(Verdict::Superseded);
+        }
         let about = Arc::new(self.about());
         let span = info_span!(
             "lapse",
@@ -151,6 +157,30 @@ impl Job {
             span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
         }
         verdict
+    }
+
+    /// Whether the key was written back for this attempt, and its writer has created it again.
+    async fn writer_came_first(&self) -> bool {
+        if self.state.attempt < 2 || self.desk.topic.shape.write_back().is_none() {
+            return false;
+        }
+        let Some(foreign) = &self.desk.foreign else { return false };
+        match presence(foreign, &self.held.key, self.deadline()).await {
+            Ok(Presence::Theirs) => {
+                debug!(key = %Escaped(&self.held.key), "its writer has created the key again: the retry gives way");
+                true
+            }
+            Ok(Presence::Gone) => {
+                if let Err(error) = foreign.lend(&self.desk.at, &self.held.key, self.deadline()).await {
+                    debug!(%error, "not said: its announcement may be taken for another lapse");
+                }
+                false
+            }
+            Err(error) => {
+                debug!(%error, "the key was not looked at: the retry runs");
+                false
+            }
+        }
     }
 
     async fn supervise(&self, attempt: Attempt) -> Option<Verdict> {

@@ -6,6 +6,7 @@ use super::assert_fit_for_a_log;
 use crate::escape::Escaped;
 use crate::pattern::{Pattern, Router};
 use crate::store::Hint;
+use crate::store::foreign::Watched;
 use crate::store::keys::Partition;
 use crate::subscriber::{Ear, Heard};
 use crate::topic::MAX_KEY;
@@ -19,17 +20,21 @@ const CANARY: &[u8] = b"keylapse:{canary/0}:";
 pub fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| Partition::new("keylapse", "orders", index, 2));
-    let heard =
-        Ear::new("keylapse", 7, &partitions).hear(PushInfo { kind: kind.clone(), data: data.clone() });
+    let watched = Watched { prefixes: vec!["app:order:".to_owned()] };
+    let ear = Ear::new("keylapse", 7, &partitions, &watched);
+    let heard = ear.hear(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {
         [Value::BulkString(channel), Value::BulkString(payload)] if published => {
             Some((&channel[..], &payload[..]))
         }
+        [_, Value::BulkString(channel), Value::BulkString(event)] if kind == PushKind::PMessage => {
+            Some((&channel[..], &event[..]))
+        }
         _ => None,
     };
     match heard {
-        None => assert!(message.is_none_or(|(channel, _)| channel != EXPIRED)),
+        None => assert!(!published || message.is_none_or(|(channel, _)| channel != EXPIRED)),
         Some(Heard::Disconnected) => assert_eq!(kind, PushKind::Disconnection),
         Some(heard) => {
             let (channel, payload) = message.expect("a message was published");
@@ -39,12 +44,26 @@ pub fn event_route(data: &[u8]) {
 }
 
 fn check(heard: Heard, channel: &[u8], payload: &[u8]) {
-    let Heard::Hint(hint) = heard else {
-        let number = str::from_utf8(payload.strip_prefix(CANARY).expect("its name")).expect("digits");
-        assert_eq!((heard, channel), (Heard::Canary(number.parse().expect("a number")), EXPIRED));
-        return;
+    let hint = match heard {
+        Heard::Hint(hint) => hint,
+        Heard::Canary(number, before) => {
+            let numbers = str::from_utf8(payload.strip_prefix(CANARY).expect("its name")).expect("digits");
+            let (last, first) = numbers.split_once(':').expect("two numbers");
+            assert_eq!((last.parse(), first.parse(), channel), (Ok(number), Ok(before), EXPIRED));
+            return;
+        }
+        Heard::Proof(_) => {
+            assert!(key_of(channel).starts_with(CANARY));
+            return;
+        }
+        other => panic!("nobody publishes {other:?}"),
     };
     match hint {
+        Hint::Changed(key, _) => {
+            assert_eq!(key_of(channel), key);
+            assert!(key.len() <= MAX_KEY);
+            check_route(&key);
+        }
         Hint::Expired(key) => {
             assert_eq!(channel, EXPIRED);
             assert!(key == payload || (key.is_empty() && payload.len() > MAX_KEY));
@@ -64,6 +83,11 @@ fn check(heard: Heard, channel: &[u8], payload: &[u8]) {
         }
         hint => panic!("nobody publishes {hint:?}"),
     }
+}
+
+/// Whose keyspace channel this is.
+fn key_of(channel: &[u8]) -> &[u8] {
+    channel.strip_prefix(b"__keyspace@7__:").expect("a channel of this database")
 }
 
 fn wake(partition: usize) -> Vec<u8> {

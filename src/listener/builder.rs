@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::desk::Shared;
 use super::{Core, Desk, Listener, TopicRun};
+use crate::attach::{Attached, Expired};
 use crate::claim::{Places, Suspects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, Handler, erase};
@@ -58,7 +59,24 @@ impl ListenerBuilder {
     /// Runs this handler for the lapses of this topic.
     #[must_use]
     pub fn on<T: Send + 'static>(mut self, topic: Topic<T>, handler: impl Handler<T>) -> Self {
-        self.topics.push((topic.shape, erase(topic.codec, handler)));
+        // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
+        let shape = Shape { attach: None, ..topic.shape };
+        self.topics.push((shape, erase(topic.codec, handler)));
+        self
+    }
+
+    /// Runs this handler for keys of this topic that other programs write, whenever one has expired. See
+    /// docs/attach.md for what can be relied on, and [`Attached`] for what can be chosen.
+    ///
+    /// The handler gets an [`Expired<T>`](Expired), which has the key's value where the topic keeps it.
+    #[must_use]
+    pub fn attach<T: Send + 'static>(
+        mut self,
+        topic: impl Into<Attached<T>>,
+        handler: impl Handler<Expired<T>>,
+    ) -> Self {
+        let topic = topic.into().into_topic();
+        self.topics.push((topic.shape, crate::attach::erase(topic.codec, handler)));
         self
     }
 
@@ -118,7 +136,9 @@ impl ListenerBuilder {
     /// the URL cannot be read.
     pub fn build(self) -> Result<Listener> {
         if self.topics.is_empty() {
-            return Err(Error::invalid("a listener needs at least one topic: call .on(topic, handler)"));
+            return Err(Error::invalid(
+                "a listener needs at least one topic: call .on(topic, handler) or .attach(topic, handler)",
+            ));
         }
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
@@ -129,6 +149,13 @@ impl ListenerBuilder {
             At::Store(store) => store,
             At::Url(url) => Arc::new(RedisStore::with_options(&url, self.answer_within)?),
         };
+        let foreign = store.foreign();
+        if let Some((shape, _)) =
+            self.topics.iter().find(|(shape, _)| shape.attach.is_some() && foreign.is_none())
+        {
+            let message = "keys of other programs are on a server, and this store has none";
+            return Err(Error::invalid(format!("attached topic {}: {message}", shape.name)));
+        }
         let limits = self.topics.iter().map(|(shape, _)| shape.concurrency);
         let places = Arc::new(Places::new(self.concurrency, limits));
         let topics: Vec<_> = (self.topics.into_iter().enumerate())
@@ -138,7 +165,13 @@ impl ListenerBuilder {
             Arc::new(Suspects::new(topics.iter().map(|topic| topic.shape.partitions as usize).sum()));
         // Virtual time stands still while there is work to do, so company comes anyway.
         let linger = if store.virtual_time() { Duration::ZERO } else { LINGER };
-        let shared = Shared { places, suspects: suspects.clone(), outage: Arc::default(), linger };
+        let shared = Shared {
+            places,
+            suspects: suspects.clone(),
+            outage: Arc::default(),
+            foreign: foreign.clone(),
+            linger,
+        };
         let desks = open_desks(&topics, &self.namespace, &shared);
         let core = Core {
             store,
@@ -147,6 +180,8 @@ impl ListenerBuilder {
             router,
             suspects,
             stats: ListenerCounters::default(),
+            foreign,
+            standing: Arc::default(),
             manage_notifications: self.manage_notifications,
         };
         Ok(Listener { core: Arc::new(core), grace: self.grace })

@@ -1,11 +1,14 @@
 //! What a listener keeps for each topic and for each partition.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::attach::bumped;
 use crate::claim::{Alarm, Places, Suspects};
 use crate::complaint::Outage;
 use crate::dispatch::Flights;
@@ -13,7 +16,8 @@ use crate::handler::AnyHandler;
 use crate::lapse::Source;
 use crate::outcome::Outcome;
 use crate::settle::{Before, Decision, Outbox, Settlement, Verdict};
-use crate::stats::TopicCounters;
+use crate::stats::{AttachCounters, TopicCounters};
+use crate::store::foreign::ForeignKeys;
 use crate::store::keys::Partition;
 use crate::store::{Claimed, End, Held};
 use crate::time::Reading;
@@ -31,18 +35,43 @@ pub(crate) struct TopicRun {
     pub(crate) shape: Shape,
     pub(crate) handler: Arc<dyn AnyHandler>,
     pub(crate) stats: TopicCounters,
+    /// Of an attached topic.
+    pub(crate) attached: AttachCounters,
+    /// Whether this listener enrols what it hears written.
+    keeping: AtomicBool,
     /// Where the desks of its partitions begin.
     pub(crate) first_desk: OnceLock<usize>,
 }
 
 impl TopicRun {
     pub(super) fn new(index: usize, shape: Shape, handler: Arc<dyn AnyHandler>) -> Self {
-        Self { index, shape, handler, stats: TopicCounters::default(), first_desk: OnceLock::new() }
+        Self {
+            index,
+            shape,
+            handler,
+            stats: TopicCounters::default(),
+            attached: AttachCounters::default(),
+            keeping: AtomicBool::new(false),
+            first_desk: OnceLock::new(),
+        }
+    }
+
+    /// The place of the desk of one of its partitions.
+    pub(crate) fn desk(&self, partition: usize) -> usize {
+        self.first_desk.get().copied().unwrap_or(0) + partition
+    }
+
+    pub(crate) fn keeping(&self) -> bool {
+        self.keeping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_keeping(&self, keeping: bool) {
+        self.keeping.store(keeping, Ordering::Release);
     }
 
     /// The place of the desk that a key belongs to.
     pub(crate) fn desk_of(&self, key: &[u8]) -> usize {
-        self.first_desk.get().copied().unwrap_or(0) + self.shape.partition_of(key)
+        self.desk(self.shape.partition_of(key))
     }
 }
 
@@ -58,7 +87,11 @@ pub(crate) struct Desk {
     pub(crate) topic: Arc<TopicRun>,
     pub(crate) places: Arc<Places>,
     pub(crate) outage: Arc<Outage>,
+    /// The keys of other programs.
+    pub(crate) foreign: Option<Arc<dyn ForeignKeys>>,
     pub(crate) alarm: Alarm,
+    /// When attached keys are to be looked at.
+    pub(crate) looks: Alarm,
     pub(crate) flights: Flights,
     pub(crate) outbox: Outbox,
     /// The place of this desk in the listener.
@@ -73,6 +106,7 @@ pub(super) struct Shared {
     pub(super) places: Arc<Places>,
     pub(super) suspects: Arc<Suspects>,
     pub(super) outage: Arc<Outage>,
+    pub(super) foreign: Option<Arc<dyn ForeignKeys>>,
     /// How long the end of an attempt waits for others.
     pub(super) linger: Duration,
 }
@@ -86,13 +120,15 @@ struct Seen {
 
 impl Desk {
     pub(super) fn new(index: usize, at: Partition, topic: Arc<TopicRun>, shared: &Shared) -> Self {
-        let Shared { places, suspects, outage, linger } = shared.clone();
+        let Shared { places, suspects, outage, foreign, linger } = shared.clone();
         Self {
             at,
             topic,
             places,
             outage,
+            foreign,
             alarm: Alarm::default(),
+            looks: Alarm::default(),
             flights: Flights::default(),
             outbox: Outbox::new(linger),
             index,
@@ -102,15 +138,26 @@ impl Desk {
     }
 
     /// Hands over how an attempt ended.
-    pub(crate) fn settle(&self, held: Held, verdict: Verdict, before: &Before) {
+    pub(crate) fn settle(&self, held: Held, verdict: Verdict, before: &Before, payload: &Bytes) {
         self.count(&verdict);
         let decision = verdict.decide(&self.topic.shape, before);
-        self.outbox.put(Settlement { held, decision });
+        let restore = self.restore(&decision, payload);
+        self.outbox.put(Settlement { restore, ..Settlement::new(held, decision) });
+    }
+
+    /// The value to be written back for a retry, where the topic asks for that.
+    fn restore(&self, decision: &Decision, payload: &Bytes) -> Option<Bytes> {
+        match decision {
+            Decision::End(End::Retry { attempt, .. }) => {
+                bumped(payload, self.topic.shape.write_back()?, *attempt)
+            }
+            _ => None,
+        }
     }
 
     /// Ends a timer without an attempt.
     pub(crate) fn end(&self, held: Held, end: End) {
-        self.outbox.put(Settlement { held, decision: Decision::End(end) });
+        self.outbox.put(Settlement::new(held, Decision::End(end)));
     }
 
     fn count(&self, verdict: &Verdict) {
@@ -119,6 +166,7 @@ impl Desk {
             Verdict::Ended(Outcome::Drop) => stats.dropped.add(1),
             Verdict::Ended(Outcome::Snooze(_)) => {}
             Verdict::Ended(_) => stats.handled.add(1),
+            Verdict::Superseded => stats.superseded.add(1),
             Verdict::Undecodable(_) => stats.failed.add(1),
             Verdict::Failed { kind, .. } => {
                 stats.failed.add(1);

@@ -19,11 +19,13 @@ pub(crate) use touches::touches;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::attach::{Mode, Standing};
 use crate::claim::Suspects;
 use crate::error::Result;
 use crate::pattern::Router;
-use crate::stats::{ListenerCounters, ListenerStats, TopicStats};
+use crate::stats::{AttachedStats, ListenerCounters, ListenerStats, TopicStats};
 use crate::store::Store;
+use crate::store::foreign::ForeignKeys;
 
 /// Hears keys lapse and runs their handlers.
 ///
@@ -61,6 +63,10 @@ pub(crate) struct Core {
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) stats: ListenerCounters,
     pub(crate) manage_notifications: bool,
+    /// The keys of other programs, for attached topics.
+    pub(crate) foreign: Option<Arc<dyn ForeignKeys>>,
+    /// What is known of the stream, for attached topics.
+    pub(crate) standing: Arc<Standing>,
 }
 
 impl Listener {
@@ -117,6 +123,17 @@ impl Stats {
         let mut total = TopicStats::default();
         self.0.topics.iter().for_each(|topic| total += topic.stats.snapshot());
         total
+    }
+
+    /// What was counted of an attached topic's keys; `None` if the listener does not have it.
+    pub fn attached(&self, name: &str) -> Option<AttachedStats> {
+        let topic = self.0.topics.iter().find(|topic| topic.shape.name == name)?;
+        topic.shape.attach.as_ref().map(|_| topic.attached.snapshot())
+    }
+
+    /// What can be heard of attached topics' keys.
+    pub fn mode(&self) -> Mode {
+        self.0.standing.mode()
     }
 
     /// What was counted of the subscription and the sweeps.

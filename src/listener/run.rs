@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::Core;
-use super::hearing::hear;
+use super::hearing::Hearing;
 use super::housekeeper::Housekeeper;
 use super::sweeper::Sweeper;
 use super::touches::touches;
+use crate::attach::Attachment;
 use crate::calls::Waits;
 use crate::claim::Claimer;
 use crate::complaint::Complaint;
@@ -21,6 +23,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::Lane;
 use crate::settle::Settler;
 use crate::stop::{Stop, Stopped};
+use crate::store::Hint;
+use crate::store::foreign::{Ears, Watched};
+use crate::store::keys::Partition;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -101,14 +106,25 @@ struct Roles {
     claiming: JoinSet<()>,
     /// Keep and settle what was claimed.
     keeping: JoinSet<()>,
+    /// Write down what was heard of attached keys.
+    clerks: JoinSet<()>,
     lanes: Vec<(usize, Lane)>,
+    /// Those who may be scanning for an attached topic.
+    keepers: Vec<(usize, Lane)>,
     stop: Stop,
 }
 
 impl Roles {
     fn start(core: &Arc<Core>, starter: &Starter) -> Self {
         let (stop, stopped) = Stop::new();
-        let mut roles = Self { claiming: JoinSet::new(), keeping: JoinSet::new(), lanes: Vec::new(), stop };
+        let mut roles = Self {
+            claiming: JoinSet::new(),
+            keeping: JoinSet::new(),
+            clerks: JoinSet::new(),
+            lanes: Vec::new(),
+            keepers: Vec::new(),
+            stop,
+        };
         let (touched, touching) = touches(core.store.clone());
         roles.keeping.spawn(touching);
         for (index, desk) in core.desks.iter().enumerate() {
@@ -124,13 +140,32 @@ impl Roles {
         roles.start_suspects(core, starter, stopped.clone());
         let sweeper = Arc::new(Sweeper::new(core.clone()));
         let partitions: Vec<_> = core.desks.iter().map(|desk| desk.at.clone()).collect();
-        let hearing = hear(core.clone(), core.store.hints(&partitions), sweeper.clone());
+        let (hints, attached) = roles.listen(core, &partitions);
+        let hearing = Hearing { core: core.clone(), hints, sweeper: sweeper.clone(), attached };
         // Fences matter as long as anything runs.
-        roles.keeping.spawn(hearing);
+        roles.keeping.spawn(hearing.run());
         roles.keeping.spawn(async move { sweeper.run().await });
         roles.keeping.spawn(Housekeeper::new(core.clone()).run());
         roles.keeping.spawn(keep_an_eye_on_settings(core.clone()));
         roles
+    }
+
+    /// Opens the stream of hints; with the keys of other programs where there are attached topics.
+    fn listen(
+        &mut self,
+        core: &Arc<Core>,
+        partitions: &[Partition],
+    ) -> (mpsc::Receiver<Hint>, Option<Attachment>) {
+        let attached = core.topics.iter().filter(|topic| topic.shape.attach.is_some());
+        let prefixes: Vec<_> =
+            attached.map(|topic| topic.shape.pattern.literal_prefix().to_owned()).collect();
+        let Some(foreign) = core.foreign.as_ref().filter(|_| !prefixes.is_empty()) else {
+            return (core.store.hints(partitions), None);
+        };
+        let Ears { hints, touches } = foreign.listen(partitions, &Watched { prefixes });
+        let attached = Attachment::start(core, foreign, touches, &mut self.keeping, &mut self.clerks);
+        self.keepers = attached.keepers();
+        (hints, Some(attached))
     }
 
     fn start_suspects(&mut self, core: &Arc<Core>, starter: &Starter, stopped: Stopped) {
@@ -173,6 +208,13 @@ impl Roles {
         // Those that stay open are tidied in a day.
         let _ = tokio::time::timeout(CLOSING, join_all(lanes)).await;
         self.keeping.shutdown().await;
+        // What was heard is written down; with the last who could add to it, the clerks end.
+        let written = async { while self.clerks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(FAREWELL, written).await;
+        if let Some(foreign) = &core.foreign {
+            let left = self.keepers.iter().map(|(index, lane)| foreign.leave(&core.desks[*index].at, *lane));
+            let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
+        }
         info!("stopped");
     }
 }

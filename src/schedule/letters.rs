@@ -14,7 +14,7 @@ use crate::store::keys::Partition;
 use crate::store::record::{Failed, History, Letter, Reason, Record, State};
 use crate::store::{MAX_BATCH, RawLetter, ReplayReply};
 use crate::time::system_time;
-use crate::topic::Topic;
+use crate::topic::{Shape, Topic};
 
 /// A timer that has ended without success.
 #[derive(Clone)]
@@ -37,7 +37,8 @@ pub struct DeadLetter {
     /// The failed attempts, at most ten, oldest first; the last one holds the
     /// last error.
     pub history: Vec<Failed>,
-    /// The payload; of an unreadable record, all its bytes.
+    /// The payload; of an unreadable record, all its bytes; of an attached topic's lapse the copy of the
+    /// key's value, if one was kept.
     pub payload: Bytes,
     id: Bytes,
     at: Partition,
@@ -77,7 +78,7 @@ impl DeadLetter {
         self.history.last().map(|failed| failed.error.as_str())
     }
 
-    fn read(at: &Partition, raw: RawLetter) -> Option<Self> {
+    fn read(shape: &Shape, at: &Partition, raw: RawLetter) -> Option<Self> {
         let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
         let arming = ArmingId::from_bytes(&raw.id[..8])?;
         let (letter, record) = match Letter::decode(raw.letter.clone()) {
@@ -98,7 +99,7 @@ impl DeadLetter {
             attempts: state.as_ref().map_or(0, |state| state.attempt),
             lost_leases: state.as_ref().map_or(0, |state| state.lost),
             history: state.map(|state| History::decode(&state.history).0).unwrap_or_default(),
-            payload: record.map_or(letter.record, |record| record.payload),
+            payload: record.map_or(letter.record, |record| shape.own_payload(record.payload)),
             id: raw.id,
             at: at.clone(),
         })
@@ -127,7 +128,7 @@ impl Schedule {
                     break;
                 }
                 skip = skip.saturating_add(page);
-                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(at, raw)));
+                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(&topic.shape, at, raw)));
             }
         }
         Ok(letters)

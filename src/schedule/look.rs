@@ -22,7 +22,7 @@ pub struct Timer<T> {
     pub phase: Phase,
     /// The attempt that runs or is to come, from 1.
     pub attempt: u32,
-    /// What the handler gets.
+    /// What the handler gets; of an attached topic's lapse the value that was kept.
     pub payload: T,
     /// The failed attempts, at most ten, oldest first.
     pub history: Vec<Failed>,
@@ -64,7 +64,7 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
         |_| Error::new(ErrorKind::WireVersion, "the record is broken, or was made by a newer keylapse");
     let record = Record::decode(look.record).map_err(unreadable)?;
     let state = look.state.map(State::decode).transpose().map_err(unreadable)?;
-    let next = look.next.map(Record::decode).transpose().map_err(unreadable)?;
+    let next = look.next.map(Record::decode_kept).transpose().map_err(unreadable)?;
     let state = state.unwrap_or_else(|| State::waiting(1));
     let phase = match look.score.map(system_time) {
         None => Phase::Lost,
@@ -75,7 +75,7 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
         arming: record.arming,
         phase,
         attempt: state.attempt,
-        payload: (topic.codec.decode)(record.payload)?,
+        payload: (topic.codec.decode)(topic.shape.own_payload(record.payload))?,
         history: History::decode(&state.history).0,
         suspect: look.suspect,
         next: next.map(|next| system_time(next.deadline)),

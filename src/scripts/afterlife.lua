@@ -21,6 +21,24 @@ local function stained(lost)
   return '\1\0' .. NO_TOKEN .. '\0\0\0\1' .. char(lost) .. '\0\0' .. NO_TOKEN
 end
 
+-- What waits behind a lapse of an attached topic: lives of its key that have ended since. They are
+-- counted, and the value of the latest is kept. A letter, how many, the record of the latest.
+local LIVES = 76 -- 'L'
+local function lives_of(kept)
+  if byte(kept) ~= LIVES then return 0, kept end
+  return (struct.unpack('>I4', kept, 2)), sub(kept, 6)
+end
+
+-- The next of them, under an id of its own, and what is left.
+local function next_life(kept)
+  local count, record = lives_of(kept)
+  if count < 2 then return record end
+  local mark = bit.bxor(struct.unpack('>I4', record, 6), count - 1)
+  if mark < 0 then mark = mark + 4294967296 end
+  return sub(record, 1, 5) .. struct.pack('>I4', mark) .. sub(record, 10),
+    'L' .. struct.pack('>I4', count - 1) .. record
+end
+
 -- Installs the arming kept behind a timer that is gone from rec, run and the
 -- indexes. Lost leases are inherited until a live holder settles, or a poison
 -- pill that arms its own key would never be caught.
@@ -29,11 +47,13 @@ end
 local function succeed(key, lost, ended)
   local kept = redis.call('HGET', nxt, key)
   if not kept then return end
+  local others
+  kept, others = next_life(kept)
   local at = #kept >= 17 and struct.unpack('>I8', kept, 10) or now
   redis.call('HSET', rec, key, kept)
   if lost > 0 then redis.call('HSET', run, key, stained(lost)) end
   redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
-  redis.call('HDEL', nxt, key)
+  if others then redis.call('HSET', nxt, key, others) else redis.call('HDEL', nxt, key) end
   if #ended >= 9 then tombstone('a' .. sub(ended, 2, 9)) end
   sooner(at)
   return at, sub(kept, 2, 9)

@@ -12,10 +12,14 @@
 --   codes: 0 armed, 1 replaced, 2 kept for after the running attempt,
 --   3 exists, 4 superseded (a repeat whose arming was withdrawn or has been
 --   followed by another)
--- Errors: those of the prelude, BADDEADLINE (nothing was written)
+-- Errors: those of the prelude, BADDEADLINE, ATTACHED (nothing was written)
 -- Invariants: a repeat is answered as the first call was, or by what has become
 --   of its arming since; the deadline is never earlier than asked for; timers
 --   armed for one millisecond in one call order come out in that order.
+
+if meta[6] == 'attached' then
+  return redis.error_reply('ATTACHED ' .. KEYS[1] .. ' belongs to a topic whose keys are written by others')
+end
 
 local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
 local LIMIT = 8796093022208 -- 2^43 ms, in 2248: beyond it a score has no room for the fraction

@@ -1,18 +1,24 @@
 -- canary.lua: make the next canary.
 --
--- Purpose: a numbered key of 1 ms, whose expired event proves that events flow.
+-- Purpose: a key of 1 ms, whose expired event proves that events flow, and numbers their stream.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 counter; the canary's own name is the counter's, a colon and the number
+-- KEYS 1 the last canary: '<number>:<number of the one before>'. A canary's own name is this key's, a
+--   colon and what this key says
 -- ARGV 1 TTL in ms
--- Returns: number, 1 if it is new, 0 if the last one is still alive
--- Invariants: canaries are heard in the order of their numbers: reading the
---   last one first makes the server expire it before there is a next.
+-- Returns: the new canary, 1; or the last, 0 where it is still alive
+-- Invariants: canaries are heard in the order of their numbers: reading the last one first makes the
+--   server expire it before there is a next. Numbers are the clock's milliseconds, or the last number and
+--   one: they grow, even where data or the clock were set back together with all that is compared to them.
 
 local last = redis.call('GET', KEYS[1])
 if last and redis.call('EXISTS', KEYS[1] .. ':' .. last) == 1 then
-  return { tonumber(last), 0 }
+  return { last, 0 }
 end
-local number = redis.call('INCR', KEYS[1])
-redis.call('SET', KEYS[1] .. ':' .. string.format('%.0f', number), '', 'PX', ARGV[1])
-return { number, 1 }
+local time = redis.call('TIME')
+local before = tonumber(last and string.match(last, '^[0-9]+')) or 0
+local number = math.max(before + 1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+local name = string.format('%.0f', number) .. ':' .. string.format('%.0f', before)
+redis.call('SET', KEYS[1], name)
+redis.call('SET', KEYS[1] .. ':' .. name, '', 'PX', ARGV[1])
+return { name, 1 }

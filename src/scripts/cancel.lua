@@ -28,7 +28,7 @@ local function cancel(key, id)
   local arming = sub(record, 2, 9)
   tombstone((running and 'f' or 'c') .. id)
   tombstone('a' .. arming)
-  if kept then tombstone('a' .. sub(kept, 2, 9)) end
+  if kept then tombstone('a' .. sub(select(2, lives_of(kept)), 2, 9)) end
   redis.call('ZREM', due, key)
   redis.call('ZREM', solo, key)
   redis.call('HDEL', run, key)

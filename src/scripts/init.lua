@@ -5,10 +5,13 @@
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta
--- ARGV 1 wire version, 2 number of partitions
--- Returns: wire version, number of partitions, as they stand in Redis
+-- ARGV 1 wire version, 2 number of partitions, 3 'attached' where other programs write the keys; else
+--   'managed', or nothing
+-- Returns: wire version, number of partitions, kind, as they stand in Redis
 -- Invariants: what stands there is never changed.
 
-redis.call('HSETNX', KEYS[1], 'v', ARGV[1])
+local new = redis.call('HSETNX', KEYS[1], 'v', ARGV[1])
 redis.call('HSETNX', KEYS[1], 'p', ARGV[2])
-return redis.call('HMGET', KEYS[1], 'v', 'p')
+if new == 1 and ARGV[3] == 'attached' then redis.call('HSET', KEYS[1], 'kind', ARGV[3]) end
+local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'kind')
+return { meta[1], meta[2], meta[3] or 'managed' }

@@ -6,7 +6,7 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
 -- Errors: NOMETA, WIREVERSION, PARTITIONS (nothing was written)
 
-local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n')
+local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n', 'kind')
 if not meta[1] then
   return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist')
 end

@@ -53,8 +53,11 @@ local function give_way(key, record)
 end
 
 function ends.retry(key, record, state, delay, body)
-  local at, id = give_way(key, record)
-  if at then return 2, at, id end
+  -- A later life of an attached key waits until this one has ended for good.
+  if byte(redis.call('HGET', nxt, key) or '') ~= LIVES then
+    local at, id = give_way(key, record)
+    if at then return 2, at, id end
+  end
   return ends.snooze(key, record, state, delay, body)
 end
 

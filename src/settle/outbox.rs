@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::verdict::Decision;
@@ -22,6 +23,14 @@ const FULL: usize = 4 * MAX_BATCH;
 pub(crate) struct Settlement {
     pub(crate) held: Held,
     pub(crate) decision: Decision,
+    /// The value of an attached key that is to be written back for its retry.
+    pub(crate) restore: Option<Bytes>,
+}
+
+impl Settlement {
+    pub(crate) fn new(held: Held, decision: Decision) -> Self {
+        Self { held, decision, restore: None }
+    }
 }
 
 /// The ends of one partition.
@@ -59,7 +68,7 @@ impl Outbox {
     /// Hands timers back, at once.
     pub(crate) fn release(&self, held: impl IntoIterator<Item = Held>) {
         let mut state = self.lock();
-        let release = |held| Settlement { held, decision: Decision::End(End::Release) };
+        let release = |held| Settlement::new(held, Decision::End(End::Release));
         state.waiting.extend(held.into_iter().map(release));
         self.filled.notify_one();
     }
@@ -147,7 +156,7 @@ mod tests {
     }
 
     fn ended(number: usize) -> Settlement {
-        Settlement { held: held(number), decision: Decision::Ack }
+        Settlement::new(held(number), Decision::Ack)
     }
 
     fn put(outbox: &Outbox, numbers: std::ops::Range<usize>) {

@@ -1,5 +1,6 @@
 //! Tells Redis how attempts ended, batch after batch.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::listener::Desk;
+use crate::store::foreign::Restored;
 use crate::store::record::Reason;
 use crate::store::{End, Held, MAX_BATCH, Settle, SettleReply, Store, Trigger, TriggerReply};
 
@@ -33,8 +35,11 @@ impl Settler {
 
     async fn settle(&self, batch: Vec<Settlement>) {
         for chunk in batch.chunks(MAX_BATCH) {
-            let (mut acks, mut ends) = (Vec::new(), Vec::new());
-            for Settlement { held, decision } in chunk {
+            let (mut acks, mut ends, mut copies) = (Vec::new(), Vec::new(), HashMap::new());
+            for Settlement { held, decision, restore } in chunk {
+                if let Some(copy) = restore {
+                    copies.insert(held.key.clone(), copy.clone());
+                }
                 match decision {
                     Decision::Ack => acks.push(held.clone()),
                     Decision::End(end) => ends.push(Settle { held: held.clone(), end: end.clone() }),
@@ -46,6 +51,7 @@ impl Settler {
             // Whatever became of them, they are not ours any more.
             self.desk.flights.settled(chunk.iter().map(|settlement| &settlement.held));
             self.desk.outbox.settled(chunk);
+            self.restore(&triggers, &copies).await;
             self.set_triggers(&triggers).await;
         }
     }
@@ -160,6 +166,22 @@ impl Settler {
             reason = reason.as_str(),
             "dead letter"
         );
+    }
+
+    /// Writes attached keys back until their retries. One that is not written is retried all the same.
+    async fn restore(&self, retries: &[Trigger], copies: &HashMap<Bytes, Bytes>) {
+        let Some(foreign) = self.desk.foreign.as_ref().filter(|_| !copies.is_empty()) else { return };
+        for retry in retries.iter().filter(|retry| retry.attempt > 1) {
+            let Some(copy) = copies.get(&retry.key) else { continue };
+            match foreign.restore(&retry.key, retry.deadline, copy).await {
+                Ok(Restored::Written) => self.desk.topic.attached.restored.add(1),
+                Ok(Restored::Taken | Restored::Past) => {}
+                Err(error) => {
+                    let topic = &self.desk.topic.shape.name;
+                    warn!(%topic, key = %Escaped(&retry.key), %error, "not written back; retried from the index alone");
+                }
+            }
+        }
     }
 
     /// A missing trigger needs no repair, since the index fires: so a failure

@@ -15,8 +15,14 @@ use crate::topic::Shape;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ended(Outcome),
-    Failed { kind: &'static str, then: Then, error: String },
+    Failed {
+        kind: &'static str,
+        then: Then,
+        error: String,
+    },
     Undecodable(String),
+    /// The key was written back for this attempt, and its writer has taken it.
+    Superseded,
 }
 
 /// What was known before it ended.
@@ -49,7 +55,7 @@ impl Verdict {
         let age = Duration::from_millis(before.ended.saturating_sub(before.first_deadline));
         let too_old = age > shape.max_age;
         match self {
-            Self::Ended(Outcome::Done | Outcome::Drop) => Decision::Ack,
+            Self::Ended(Outcome::Done | Outcome::Drop) | Self::Superseded => Decision::Ack,
             Self::Ended(Outcome::Again(delay)) => {
                 Decision::End(End::Again { delay: bounded(delay), arming: ArmingId::random() })
             }

@@ -39,12 +39,29 @@ pub struct Names {
     pub dead: String,
     pub grave: String,
     pub lanes: String,
+    pub watch: String,
+    pub looks: String,
+    pub past: String,
+    pub elder: String,
+    pub keeper: String,
     pub wake: String,
+    /// Whether other programs write the topic's keys.
+    pub attached: bool,
 }
 
 impl Partition {
     /// The names of partition `index` of `of` partitions of a topic.
     pub fn new(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
+        Self::of_kind(namespace, topic, index, of, false)
+    }
+
+    /// The same of a topic whose keys other programs write.
+    pub fn attached(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
+        Self::of_kind(namespace, topic, index, of, true)
+    }
+
+    /// One of the two.
+    pub(crate) fn of_kind(namespace: &str, topic: &str, index: u32, of: u32, attached: bool) -> Self {
         let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
         Self(Arc::new(Names {
             namespace: namespace.to_owned(),
@@ -61,7 +78,13 @@ impl Partition {
             dead: name("dead"),
             grave: name("grave"),
             lanes: name("lanes"),
+            watch: name("watch"),
+            looks: name("looks"),
+            past: name("past"),
+            elder: name("elder"),
+            keeper: name("keeper"),
             wake: name("wake"),
+            attached,
         }))
     }
 }
@@ -90,7 +113,7 @@ impl fmt::Debug for Partition {
 
 impl Names {
     /// The names that hold a value in Redis, in the order of docs/wire.md.
-    pub fn all(&self) -> [&str; 10] {
+    pub fn all(&self) -> [&str; 15] {
         [
             &self.meta,
             &self.due,
@@ -102,6 +125,11 @@ impl Names {
             &self.dead,
             &self.grave,
             &self.lanes,
+            &self.watch,
+            &self.looks,
+            &self.past,
+            &self.elder,
+            &self.keeper,
         ]
     }
 }
@@ -130,8 +158,8 @@ pub(crate) fn registry(namespace: &str) -> String {
     format!("{namespace}:topics")
 }
 
-/// The counter of the canaries of primary `primary`; a canary's own name is
-/// this, a colon and its number.
+/// What names the last canary of primary `primary`; a canary's own name is
+/// this, a colon and what it says: its number, a colon, its predecessor's.
 pub(crate) fn canary(namespace: &str, primary: u32) -> String {
     format!("{namespace}:{{canary/{primary}}}")
 }
@@ -139,6 +167,11 @@ pub(crate) fn canary(namespace: &str, primary: u32) -> String {
 /// The channel on which a database publishes the keys that expire.
 pub(crate) fn expired_channel(db: i64) -> String {
     format!("__keyevent@{db}__:expired")
+}
+
+/// What the channels of a database's keys begin with; each key has its own.
+pub(crate) fn keyspace_channel(db: i64) -> String {
+    format!("__keyspace@{db}__:")
 }
 
 /// Refuses namespaces and topic names that would end the hash tag early.

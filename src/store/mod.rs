@@ -10,6 +10,7 @@
 //! there was none. First tries pay nothing for that.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use crate::error::Result;
 use crate::id::{ArmingId, Lane};
 use crate::time::WireWhen;
 
+pub mod foreign;
 pub mod keys;
 mod memory;
 pub mod record;
@@ -28,6 +30,7 @@ mod types;
 pub use self::memory::{Clock, MemoryStore};
 pub use self::redis::{DEFAULT_ANSWER_WITHIN, RedisStore, scripts};
 pub use self::types::*;
+use foreign::ForeignKeys;
 use keys::Partition;
 
 /// The most timers that one call may name.
@@ -117,6 +120,11 @@ pub trait Store: Send + Sync + Debug + 'static {
     ///
     /// It lives until the receiver is dropped, and mends itself.
     fn hints(&self, partitions: &[Partition]) -> mpsc::Receiver<Hint>;
+
+    /// The keys that other programs write, for attached topics; none where there are no others.
+    fn foreign(&self) -> Option<Arc<dyn ForeignKeys>> {
+        None
+    }
 
     /// Whether this store's time is tokio's, which tests may pause and advance.
     fn virtual_time(&self) -> bool {

@@ -89,6 +89,22 @@ impl Record {
     }
 }
 
+/// What waits behind a lapse of an attached topic begins with this: lives of its key, how many, and the
+/// record of the latest.
+const LIVES: u8 = b'L';
+/// The letter and how many.
+const LIVES_HEAD: usize = 5;
+
+impl Record {
+    /// Reads what is kept behind a running attempt: a record, or that of the latest of several lives.
+    pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
+        match bytes.first() {
+            Some(&LIVES) if bytes.len() >= LIVES_HEAD => Self::decode(bytes.slice(LIVES_HEAD..)),
+            _ => Self::decode(bytes),
+        }
+    }
+}
+
 /// What claims and failures have added to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::foreign::Touched;
 use super::record::Reason;
 use crate::escape::Escaped;
 use crate::id::{ArmingId, CancelId, Lane, Token};
@@ -431,6 +432,9 @@ pub struct TopicEntry {
     pub partitions: u32,
     /// Whether its timers have trigger keys.
     pub triggers: bool,
+    /// Whether other programs write its keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
 }
 
 /// Something heard. Only a reason to look; never a command.
@@ -456,6 +460,36 @@ pub enum Hint {
     Gap(Gap),
     /// Hints flow again, as far as a canary can tell.
     Anchored,
+    /// A canary, where touches are answered in the stream.
+    Canary(Canary),
+    /// From here on, hints are missing.
+    Lost,
+    /// A key of an attached topic has changed.
+    Changed(Bytes, Change),
+    /// A touch was answered, or will not be.
+    Touched(Touched),
+}
+
+/// A canary, heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// Its number.
+    pub number: u64,
+    /// The number of the one before.
+    pub before: u64,
+    /// Whether its `set` was heard on its keyspace channel.
+    pub writes: bool,
+    /// Whether its `expire` was.
+    pub expires: bool,
+}
+
+/// What a keyspace channel says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Its deadline may be another.
+    Written,
+    /// It was deleted or renamed.
+    Gone,
 }
 
 /// Why something may have been missed.

@@ -22,8 +22,8 @@ const TOUCHES: u32 = 5;
 /// Makes a canary, unless one is alive, and reads it once it is due. The event
 /// then precedes the answer on this connection.
 pub(super) async fn release(counter: String, mut connection: MultiplexedConnection) -> RedisResult<()> {
-    let number = make(&mut connection, &counter).await?;
-    let name = format!("{counter}:{number}");
+    let last = make(&mut connection, &counter).await?;
+    let name = format!("{counter}:{last}");
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
         let alive: bool = cmd("EXISTS").arg(&name).query_async(&mut connection).await?;
@@ -34,15 +34,15 @@ pub(super) async fn release(counter: String, mut connection: MultiplexedConnecti
     Ok(())
 }
 
-async fn make(connection: &mut MultiplexedConnection, counter: &str) -> RedisResult<i64> {
+async fn make(connection: &mut MultiplexedConnection, counter: &str) -> RedisResult<String> {
     let mut call = cmd("EVALSHA");
     call.arg(&CANARY.sha).arg(1).arg(counter).arg(TTL_MS);
-    let answer: RedisResult<(i64, Value)> = call.query_async(connection).await;
+    let answer: RedisResult<(String, Value)> = call.query_async(connection).await;
     match answer {
         Err(error) if error.code() == Some("NOSCRIPT") => {
             cmd("SCRIPT").arg("LOAD").arg(&CANARY.text).exec_async(connection).await?;
-            call.query_async(connection).await.map(|(number, _): (i64, Value)| number)
+            call.query_async(connection).await.map(|(last, _): (String, Value)| last)
         }
-        other => other.map(|(number, _)| number),
+        other => other.map(|(last, _)| last),
     }
 }

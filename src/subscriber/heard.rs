@@ -3,20 +3,37 @@
 use bytes::Bytes;
 use redis::{PushInfo, PushKind, Value};
 
+use crate::escape::glob;
 use crate::id::Token;
-use crate::store::keys::Partition;
-use crate::store::{Held, Hint};
+use crate::store::foreign::{Touched, Watched};
+use crate::store::keys::{self, Partition};
+use crate::store::{Change, Held, Hint};
 use crate::topic::MAX_KEY;
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// The canary of this number.
-    Canary(u64),
+    /// The canary of this number, and that of the one before.
+    Canary(u64, u64),
+    /// What a keyspace channel said of a canary: notifications of this kind flow.
+    Proof(Proof),
+    /// So many messages found no place in the queue.
+    Dropped(u64),
+    /// A touch was answered, or will not be.
+    Touched(Touched),
     /// Something for the listener.
     Hint(Hint),
     /// The server has closed the connection.
     Disconnected,
+}
+
+/// A kind of notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// `set`: flags `K` and `$`.
+    Writes,
+    /// `expire`: flags `K` and `g`.
+    Expires,
 }
 
 /// What to listen for.
@@ -28,13 +45,24 @@ pub(crate) struct Ear {
     pub(super) canary: String,
     /// The wake-up channels, in the order of the partitions.
     pub(super) wake: Vec<String>,
+    /// What the channels of keys begin with.
+    keyspace: String,
+    /// Patterns of the channels of attached topics' keys, and of canaries; none without such topics.
+    pub(super) patterns: Vec<String>,
 }
 
 impl Ear {
-    pub(crate) fn new(namespace: &str, db: i64, partitions: &[Partition]) -> Self {
+    pub(crate) fn new(namespace: &str, db: i64, partitions: &[Partition], watched: &Watched) -> Self {
+        let canary = format!("{}:", keys::canary(namespace, 0));
+        let keyspace = keys::keyspace_channel(db);
+        let watched = &watched.prefixes;
+        let prefixes = watched.iter().chain((!watched.is_empty()).then_some(&canary));
+        let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
         Self {
-            expired: crate::store::keys::expired_channel(db),
-            canary: format!("{}:", crate::store::keys::canary(namespace, 0)),
+            expired: keys::expired_channel(db),
+            keyspace,
+            patterns,
+            canary,
             wake: partitions.iter().map(|at| at.wake.clone()).collect(),
         }
     }
@@ -52,6 +80,15 @@ impl Ear {
                 };
                 self.message(&channel, payload.into())
             }
+            PushKind::PMessage => {
+                let [_, Value::BulkString(channel), Value::BulkString(event)] =
+                    <[Value; 3]>::try_from(push.data).ok()?
+                else {
+                    return None;
+                };
+                channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
+                self.changed(Bytes::from(channel).slice(self.keyspace.len()..), &event)
+            }
             _ => None,
         }
     }
@@ -59,7 +96,7 @@ impl Ear {
     fn message(&self, channel: &[u8], payload: Bytes) -> Option<Heard> {
         if channel == self.expired.as_bytes() {
             return Some(match self.canary_number(&payload) {
-                Some(number) => Heard::Canary(number),
+                Some((number, before)) => Heard::Canary(number, before),
                 None if payload.len() <= MAX_KEY => Heard::Hint(Hint::Expired(payload)),
                 // No key of ours, and too long to be kept in a queue.
                 None => Heard::Hint(Hint::Expired(Bytes::new())),
@@ -69,9 +106,30 @@ impl Ear {
         signal(partition, &payload).map(Heard::Hint)
     }
 
-    fn canary_number(&self, key: &[u8]) -> Option<u64> {
-        let digits = key.strip_prefix(self.canary.as_bytes())?;
-        std::str::from_utf8(digits).ok()?.parse().ok()
+    /// A change of a key. What neither gives it another deadline nor takes it away is of no interest,
+    /// nor is `expired`, which is heard on a channel of its own; and what is evicted was not deleted.
+    fn changed(&self, key: Bytes, event: &[u8]) -> Option<Heard> {
+        if key.starts_with(self.canary.as_bytes()) {
+            return match event {
+                b"set" => Some(Heard::Proof(Proof::Writes)),
+                b"expire" => Some(Heard::Proof(Proof::Expires)),
+                _ => None,
+            };
+        }
+        let change = match event {
+            b"set" | b"expire" | b"persist" | b"rename_to" | b"copy_to" | b"move_to" | b"restore" => {
+                Change::Written
+            }
+            b"del" | b"rename_from" | b"move_from" => Change::Gone,
+            _ => return None,
+        };
+        (key.len() <= MAX_KEY).then_some(Heard::Hint(Hint::Changed(key, change)))
+    }
+
+    fn canary_number(&self, key: &[u8]) -> Option<(u64, u64)> {
+        let numbers = std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?;
+        let (number, before) = numbers.split_once(':')?;
+        Some((number.parse().ok()?, before.parse().ok()?))
     }
 }
 
@@ -100,6 +158,7 @@ mod tests {
             "keylapse",
             0,
             &[Partition::new("keylapse", "a", 0, 2), Partition::new("keylapse", "a", 1, 2)],
+            &Watched { prefixes: vec!["order:*:".into()] },
         )
     }
 
@@ -112,7 +171,7 @@ mod tests {
     fn messages_are_told_apart() {
         let ear = ear();
         let expired = |key: &[u8]| ear.hear(message("__keyevent@0__:expired", key));
-        assert_eq!(expired(b"keylapse:{canary/0}:17"), Some(Heard::Canary(17)));
+        assert_eq!(expired(b"keylapse:{canary/0}:17:16"), Some(Heard::Canary(17, 16)));
         assert_eq!(expired(b"a:b"), Some(Heard::Hint(Hint::Expired(Bytes::from_static(b"a:b")))));
         assert_eq!(
             ear.hear(message("keylapse:{a/1}:wake", b"w1700000000000")),
@@ -125,6 +184,27 @@ mod tests {
                 held: Held { key: Bytes::from_static(b"some:key"), token: Token(*b"12345678") },
             }))
         );
+    }
+
+    fn of_key(channel: &str, event: &str) -> Option<Heard> {
+        let data = ["pattern", channel, event].map(|text| Value::BulkString(text.into())).to_vec();
+        ear().hear(PushInfo { kind: PushKind::PMessage, data })
+    }
+
+    #[test]
+    fn changes_of_attached_keys_are_told_apart_and_those_of_canaries_prove_the_flags() {
+        assert_eq!(ear().patterns, ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]);
+        let key = Bytes::from_static(b"order:*:1");
+        for (event, change) in
+            [("set", Some(Change::Written)), ("del", Some(Change::Gone)), ("expired", None), ("incrby", None)]
+        {
+            let hint = change.map(|change| Heard::Hint(Hint::Changed(key.clone(), change)));
+            assert_eq!(of_key("__keyspace@0__:order:*:1", event), hint, "{event}");
+        }
+        let canary = "__keyspace@0__:keylapse:{canary/0}:17:16";
+        assert_eq!(of_key(canary, "set"), Some(Heard::Proof(Proof::Writes)));
+        assert_eq!(of_key(canary, "expire"), Some(Heard::Proof(Proof::Expires)));
+        assert_eq!(of_key("__keyspace@1__:order:*:1", "set"), None);
     }
 
     #[test]

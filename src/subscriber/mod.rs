@@ -10,6 +10,7 @@ mod canary;
 mod heard;
 mod open;
 mod session;
+mod touching;
 
 use std::time::Duration;
 
@@ -18,15 +19,17 @@ use tracing::{info, warn};
 
 use crate::complaint::Complaint;
 use crate::error::Result;
+use crate::store::foreign::{Touch, Watched};
 use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
 use crate::store::{Gap, Hint, RedisStore};
+pub(crate) use heard::Ear;
 #[cfg(any(test, fuzzing))]
-pub(crate) use heard::{Ear, Heard};
+pub(crate) use heard::Heard;
 use session::Session;
 
 /// Hints that may wait for the listener. Those beyond are dropped, counted,
 /// and made good by a sweep.
-const QUEUE: usize = 8192;
+const QUEUE: usize = 65_536;
 /// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -34,39 +37,45 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// error: the waits start over.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// Opens the stream of hints about these partitions.
-pub(crate) fn open(store: &RedisStore, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
+/// Opens the stream of hints about these partitions, and about keys that other programs write.
+pub(crate) fn open(
+    store: &RedisStore,
+    partitions: &[Partition],
+    watched: &Watched,
+    touches: mpsc::Receiver<Touch>,
+) -> mpsc::Receiver<Hint> {
     let (hints, receiver) = mpsc::channel(QUEUE);
     let namespace = partitions.first().map_or(DEFAULT_NAMESPACE, |at| &at.namespace).to_owned();
-    let supervisor = Supervisor { store: store.clone(), partitions: partitions.to_vec(), namespace, hints };
-    tokio::spawn(supervisor.run());
+    let ear = Ear::new(&namespace, store.address().db, partitions, watched);
+    let supervisor = Supervisor { store: store.clone(), namespace, ear, hints };
+    tokio::spawn(supervisor.run(touches));
     receiver
 }
 
 struct Supervisor {
     store: RedisStore,
-    partitions: Vec<Partition>,
     /// Whose canaries these are.
     namespace: String,
+    ear: Ear,
     hints: mpsc::Sender<Hint>,
 }
 
 impl Supervisor {
     /// Until nobody listens any more.
-    async fn run(self) {
+    async fn run(self, mut touches: mpsc::Receiver<Touch>) {
         let closed = self.hints.clone();
         tokio::select! {
-            () = self.keep_open() => {}
+            () = self.keep_open(&mut touches) => {}
             () = closed.closed() => {}
         }
     }
 
-    async fn keep_open(&self) {
+    async fn keep_open(&self, touches: &mut mpsc::Receiver<Touch>) {
         let mut wait = FIRST_WAIT;
         let mut complaint = Complaint::default();
         loop {
             let began = tokio::time::Instant::now();
-            let ended = self.session().await;
+            let ended = self.session(touches).await;
             if began.elapsed() >= GOOD {
                 wait = FIRST_WAIT;
                 complaint = Complaint::default();
@@ -90,14 +99,18 @@ impl Supervisor {
             if self.hints.send(Hint::Gap(Gap::Disconnected)).await.is_err() {
                 return;
             }
-            tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
+            let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0)));
+            if touching::refuse(touches, &self.hints, pause).await.is_err() {
+                return;
+            }
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
     /// One session, to its end; whether it ever was anchored.
-    async fn session(&self) -> Result<bool> {
-        let mut session = Session::open(&self.store, &self.namespace, &self.partitions).await?;
-        session.run(&self.hints).await
+    async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
+        let opening = Session::open(&self.store, &self.namespace, &self.ear);
+        let mut session = touching::refuse(touches, &self.hints, opening).await??;
+        session.run(&self.hints, touches).await
     }
 }

@@ -19,7 +19,7 @@ use crate::topology::{Address, classify};
 
 /// Messages that may wait between the socket and the session. The closure that
 /// fills the queue runs in the connection's driver and must not block.
-const PUSHED: usize = 8192;
+const PUSHED: usize = 65_536;
 /// Everything before the first canary has to be done within this.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
@@ -28,26 +28,29 @@ pub(super) struct Opened {
     /// For canaries: where it can be, the very connection that is subscribed.
     pub(super) connection: MultiplexedConnection,
     pub(super) pushed: mpsc::Receiver<Heard>,
-    pub(super) dropped: Arc<AtomicU64>,
     /// Whether wake-ups and fences are heard, too.
     pub(super) wake_ups: bool,
+    /// The other end of `pushed`.
+    pub(super) queue: mpsc::Sender<Heard>,
+    /// Whether an answer on the connection follows what was published before it.
+    pub(super) ordered: bool,
 }
 
 /// Connects and subscribes, within a deadline.
 pub(super) async fn open(address: &Address, ear: Ear) -> Result<Opened> {
     let queue = Queue::new();
     let resp3 = within(in_resp3(address, &ear, queue.0.clone())).await?;
-    let (connection, wake_ups) = match resp3 {
-        Ok(opened) => opened,
+    let (connection, wake_ups, ordered) = match resp3 {
+        Ok((connection, wake_ups)) => (connection, wake_ups, true),
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             let opened = within(in_resp2(address, &ear, queue.0.clone())).await?;
-            (opened.map_err(|error| classify("subscribing", &error))?, false)
+            (opened.map_err(|error| classify("subscribing", &error))?, false, false)
         }
         Err(error) => return Err(classify("subscribing", &error)),
     };
-    let Queue(sender, pushed) = queue;
-    Ok(Opened { connection, pushed, dropped: sender.dropped, wake_ups })
+    let Queue(Sender { queue, .. }, pushed) = queue;
+    Ok(Opened { connection, pushed, queue, ordered, wake_ups })
 }
 
 async fn within<T>(opening: impl Future<Output = T>) -> Result<T> {
@@ -72,6 +75,7 @@ async fn in_resp3(
     let client = Client::open(address.resp3())?;
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     connection.subscribe(&ear.expired).await?;
+    hear_changes(&mut connection, ear).await?;
     if ear.wake.is_empty() {
         return Ok((connection, true));
     }
@@ -83,6 +87,34 @@ async fn in_resp3(
             Ok((connection, false))
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Changes of attached keys, where the operator and the ACL grant them. Canaries prove it only where all
+/// are granted: they are heard last, or not at all.
+async fn hear_changes(connection: &mut MultiplexedConnection, ear: &Ear) -> RedisResult<()> {
+    let Some((canaries, topics)) = ear.patterns.split_last() else { return Ok(()) };
+    let mut all = true;
+    for pattern in topics {
+        match connection.psubscribe(pattern).await {
+            Err(error) if error.code().is_some() => {
+                let error = classify("PSUBSCRIBE", &error);
+                info!(%error, %pattern, "changes of these keys are not heard: they are found by scanning");
+                all = false;
+            }
+            done => done?,
+        }
+    }
+    if !all {
+        return Ok(());
+    }
+    match connection.psubscribe(canaries).await {
+        Err(error) if error.code().is_some() => {
+            let error = classify("PSUBSCRIBE", &error);
+            info!(%error, pattern = %canaries, "whether changes of attached keys are heard is not known");
+            Ok(())
+        }
+        done => done,
     }
 }
 
@@ -121,6 +153,7 @@ struct Queue(Sender, mpsc::Receiver<Heard>);
 #[derive(Clone)]
 struct Sender {
     queue: mpsc::Sender<Heard>,
+    /// Since the queue last took anything.
     dropped: Arc<AtomicU64>,
 }
 
@@ -142,8 +175,15 @@ impl Sender {
         self.put(ear.hear(PushInfo { kind: PushKind::Message, data }));
     }
 
+    /// Before anything else that finds a place, it is said that something did not.
     fn put(&self, heard: Option<Heard>) {
-        if heard.is_some_and(|heard| self.queue.try_send(heard).is_err()) {
+        let Some(heard) = heard else { return };
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        if dropped > 0 && self.queue.try_send(Heard::Dropped(dropped)).is_ok() {
+            self.dropped.fetch_sub(dropped, Ordering::Relaxed);
+        }
+        let missing = self.dropped.load(Ordering::Relaxed) > 0;
+        if missing || self.queue.try_send(heard).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::mpsc;
@@ -13,11 +13,13 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::canary;
-use super::heard::{Ear, Heard};
+use super::heard::{Ear, Heard, Proof};
 use super::open::{Opened, open};
+use super::touching::touch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::keys::{Partition, canary as canary_name};
-use crate::store::{Gap, Hint, RedisStore};
+use crate::store::foreign::Touch;
+use crate::store::keys::canary as canary_name;
+use crate::store::{Canary, Gap, Hint, RedisStore};
 use crate::topology::classify;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
@@ -36,9 +38,16 @@ pub(super) struct Session {
     canary: String,
     connection: MultiplexedConnection,
     pushed: mpsc::Receiver<Heard>,
-    dropped: Arc<AtomicU64>,
-    dropped_before: u64,
+    /// The other end of `pushed`.
+    queue: mpsc::Sender<Heard>,
+    /// Whether answers follow what was published before them.
+    ordered: bool,
+    /// Hints that were dropped, and not reported yet.
+    dropped: u64,
     reported: Option<Instant>,
+    /// What the last canary has proven besides.
+    writes: bool,
+    expires: bool,
     /// Why the last canary was not made.
     refused: Option<Error>,
     wake_ups: bool,
@@ -56,22 +65,25 @@ enum Anchor {
     Lost,
 }
 
+type Touching = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 
 impl Session {
     /// Connects and subscribes, within a deadline.
-    pub(super) async fn open(store: &RedisStore, namespace: &str, partitions: &[Partition]) -> Result<Self> {
-        let address = store.address();
-        let Opened { connection, pushed, dropped, wake_ups } =
-            open(address, Ear::new(namespace, address.db, partitions)).await?;
+    pub(super) async fn open(store: &RedisStore, namespace: &str, ear: &Ear) -> Result<Self> {
+        let Opened { connection, pushed, queue, ordered, wake_ups } =
+            open(store.address(), ear.clone()).await?;
         Ok(Self {
             server: store.server(),
             canary: canary_name(namespace, 0),
             connection,
             pushed,
-            dropped,
-            dropped_before: 0,
+            queue,
+            ordered,
+            dropped: 0,
             reported: None,
+            writes: false,
+            expires: false,
             refused: None,
             wake_ups,
             anchor: Anchor::Never,
@@ -81,20 +93,38 @@ impl Session {
 
     /// Passes on what is heard until the connection ends; whether the session
     /// ever was anchored.
-    pub(super) async fn run(&mut self, hints: &mpsc::Sender<Hint>) -> Result<bool> {
+    pub(super) async fn run(
+        &mut self,
+        hints: &mpsc::Sender<Hint>,
+        touches: &mut mpsc::Receiver<Touch>,
+    ) -> Result<bool> {
+        if !self.ordered {
+            // Answers have no place among what is heard, so attached topics hear nothing.
+            pass(hints, Hint::Gap(Gap::Silent)).await?;
+        }
+        let mut touching = Touching::new();
         let mut release: Option<Release> = None;
         let mut missing_at: Option<Instant> = None;
         loop {
             let wake = missing_at.unwrap_or(self.next_canary);
             tokio::select! {
                 heard = self.pushed.recv() => match heard {
-                    Some(Heard::Canary(_)) => {
+                    Some(Heard::Canary(number, before)) => {
                         missing_at = None;
-                        self.heard_canary(hints).await?;
+                        self.heard_canary(hints, number, before).await?;
                     }
+                    Some(Heard::Proof(Proof::Writes)) => self.writes = true,
+                    Some(Heard::Proof(Proof::Expires)) => self.expires = true,
+                    Some(Heard::Dropped(count)) => {
+                        self.dropped += count;
+                        pass(hints, Hint::Lost).await?;
+                    }
+                    Some(Heard::Touched(touched)) => pass(hints, Hint::Touched(touched)).await?,
                     Some(Heard::Hint(hint)) => pass(hints, hint).await?,
                     Some(Heard::Disconnected) | None => return Ok(self.anchor != Anchor::Never),
                 },
+                Some(asked) = touches.recv() => self.touch(&mut touching, asked),
+                Some(()) = touching.next() => {}
                 done = async { release.as_mut().expect("guarded").await }, if release.is_some() => {
                     release = None;
                     self.released(done)?;
@@ -118,8 +148,21 @@ impl Session {
         self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
     }
 
-    async fn heard_canary(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
+    /// Reads keys; the answer finds its place in the stream by itself.
+    fn touch(&self, touching: &mut Touching, asked: Touch) {
+        let (connection, queue) = (self.connection.clone(), self.queue.clone());
+        touching.push(Box::pin(async move {
+            let touched = touch(asked, connection).await;
+            let _ = queue.send(Heard::Touched(touched)).await;
+        }));
+    }
+
+    async fn heard_canary(&mut self, hints: &mpsc::Sender<Hint>, number: u64, before: u64) -> Result<()> {
         self.plan_canary();
+        let (writes, expires) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.expires));
+        if self.ordered {
+            pass(hints, Hint::Canary(Canary { number, before, writes, expires })).await?;
+        }
         if self.anchor != Anchor::Holds {
             info!(server = %self.server, "expired events flow");
             self.anchor = Anchor::Holds;
@@ -134,7 +177,7 @@ impl Session {
     async fn missed_canary(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
         let server = &self.server;
         // In a flood the canary is somewhere behind, or was dropped.
-        let flooded = !self.pushed.is_empty() || self.dropped.load(Ordering::Relaxed) != self.dropped_before;
+        let flooded = !self.pushed.is_empty() || self.dropped > 0;
         match &self.refused {
             _ if flooded || self.anchor == Anchor::Lost => {}
             Some(error) => warn!(
@@ -167,22 +210,18 @@ impl Session {
     }
 
     async fn report_dropped(&mut self, hints: &mpsc::Sender<Hint>) -> Result<()> {
-        let dropped = self.dropped.load(Ordering::Relaxed);
         let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
-        if dropped == self.dropped_before || lately {
+        if self.dropped == 0 || lately {
             return Ok(()); // the next canary comes by here in time
         }
         self.reported = Some(Instant::now());
-        warn!(
-            count = dropped - self.dropped_before,
-            "hints dropped: more expired events than can be looked at"
-        );
-        self.dropped_before = dropped;
+        warn!(count = self.dropped, "hints dropped: more expired events than can be looked at");
+        self.dropped = 0;
         pass(hints, Hint::Gap(Gap::Overflow)).await
     }
 }
 
-async fn pass(hints: &mpsc::Sender<Hint>, hint: Hint) -> Result<()> {
+pub(super) async fn pass(hints: &mpsc::Sender<Hint>, hint: Hint) -> Result<()> {
     let gone = |_| Error::new(ErrorKind::Unreachable, "nobody listens");
     hints.send(hint).await.map_err(gone)
 }

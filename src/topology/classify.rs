@@ -63,6 +63,7 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
         "BADDEADLINE" => (K::Invalid, ""),
+        "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),
     }

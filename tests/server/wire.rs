@@ -5,15 +5,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylapse::store::foreign::{Deed, Note};
 use keylapse::store::keys::{Partition, WIRE_VERSION, partition_of};
 use keylapse::store::record::{History, Letter, Reason, Record, State};
 use keylapse::store::scripts;
-use keylapse::{Done, Failure, Lapse, Topic};
+use keylapse::{ArmingId, Done, Expired, Failure, Lapse, ServerTime, Topic};
 use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
 
+use crate::attached_scripts::{ON, Scene, place};
 use crate::scripts::source::Source;
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
@@ -76,7 +78,8 @@ fn keys_have_the_partitions_of_the_table() {
 
 /// The bytes of the page's examples, by what they are.
 fn examples() -> BTreeMap<String, Vec<Bytes>> {
-    let example = Regex::new(r"(?m)^(record|state|letter) +((?:[0-9a-f]+\s+)+)").expect("a pattern");
+    let example =
+        Regex::new(r"(?m)^(record|state|letter|watch|memory|lives) +((?:[0-9a-f]+\s+)+)").expect("a pattern");
     let mut examples = BTreeMap::<_, Vec<_>>::new();
     for found in example.captures_iter(PAGE) {
         let digits: Vec<u8> = found[2].bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
@@ -104,12 +107,55 @@ fn the_examples_of_bytes_are_what_they_are_said_to_be() {
     assert_eq!((&letter.state, letter.record), (&State::waiting(1).encode(), record.encode()));
 }
 
+/// The scripts write what the page says of attached topics.
+#[tokio::test]
+async fn the_examples_of_attached_topics_are_what_is_written() {
+    let mut scene = Scene::start().await;
+    let examples = examples();
+    let (begin, deadline, end) = (1_700_000_000_000, 1_700_000_015_000, 1_700_000_030_000);
+    let copy = b"\x02{\"sum\":1999}";
+    let id = |digits: &[u8]| ArmingId::from_bytes(digits).expect("eight bytes");
+    let recorded = examples["record"][1].clone();
+
+    scene.clock(begin + 500).await;
+    scene.enrol("a", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
+    assert_eq!(scene.get("watch", "a").await, examples["watch"][0]);
+
+    scene.clock(deadline + 1).await;
+    let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
+    let notes = [note((deadline - 1000, 1), id(&recorded[1..9]))];
+    scene.notes(ON, &notes).await;
+    assert_eq!(scene.get("rec", "a").await, recorded);
+    assert_eq!(scene.get("past", "a").await, examples["memory"][0]);
+
+    scene.clock(end).await;
+    let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
+    let lives = &examples["lives"][0];
+    let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&lives[6..14]))];
+    scene.notes(ON, &notes).await;
+    assert_eq!(scene.get("next", "a").await, lives);
+
+    scene.enrol("b", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
+    let watch = scene.watch("b").await;
+    let deed = Deed::Fire { arming: id(&recorded[1..9]), flags: 3 };
+    scene.judge(&watch, (deadline, 0), ServerTime::from_ms(deadline + 500), deed).await;
+    assert_eq!(scene.get("past", "b").await, examples["memory"][1]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_in_redis_has_another_name() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:wire:{id}").expect("a topic").partitions(2);
+    let mut line = server.conn().await;
+    // One will expire and be remembered; the other is watched for as long as this takes.
+    for (id, ms) in [("1", 3000), ("2", 60_000)] {
+        let _: () = line.pset_ex(format!("app:watched:{id}"), "x", ms).await.expect("SET");
+    }
     let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |_: Lapse<u32>| {
+    let watched = Topic::raw("app:watched:{id}").expect("a topic");
+    let builder =
+        listener(&server).attach(watched, |_: Lapse<Expired<Bytes>>| async { Ok::<_, Failure>(Done) });
+    let running = Running::start(builder.on(topic.clone(), move |_: Lapse<u32>| {
         report.send(()).ok();
         async { Err::<Done, _>(Failure::dead("it shall be buried")) }
     }));
@@ -119,24 +165,43 @@ async fn nothing_in_redis_has_another_name() {
     }
     let _ = schedule.cancel(&topic, ["2"]).await.expect("an answer");
     reported.next().await;
-    let mut line = server.conn().await;
+    eventually(PATIENCE, "an expiry to be noted", async || {
+        line.clone().exists("keylapse:{app.watched/0}:past").await.expect("an answer")
+    })
+    .await;
+    eventually(PATIENCE, "a key to be enrolled", async || {
+        line.clone().exists("keylapse:{app.watched/0}:watch").await.expect("an answer")
+    })
+    .await;
     eventually(PATIENCE, "a canary", async || line.exists("keylapse:{canary/0}").await.expect("an answer"))
         .await;
     let keys: Vec<String> = line.keys("*").await.expect("KEYS");
     for key in &keys {
         assert!(is_listed(key), "{key}");
     }
-    let fields: Vec<String> = line.hkeys("keylapse:{app.wire/0}:meta").await.expect("HKEYS");
-    assert!(fields.iter().all(|field| PAGE.contains(&format!("`{field}`"))), "{fields:?}");
+    for topic in ["wire", "watched"] {
+        let fields: Vec<String> =
+            line.hkeys(format!("keylapse:{{app.{topic}/0}}:meta")).await.expect("HKEYS");
+        assert!(
+            fields
+                .iter()
+                .all(|field| PAGE.contains(&format!("\n| `{field}` | ")) || field == "ms" || field == "n"),
+            "{fields:?}"
+        );
+    }
     running.stop().await.expect("an orderly end");
 }
 
 fn is_listed(key: &str) -> bool {
     let general = match key.split_once("}:") {
-        Some(("keylapse:{app.wire/0" | "keylapse:{app.wire/1", word)) => format!("\n| `{word}` | "),
-        Some(("keylapse:{canary/0", _)) => "\n| `keylapse:{canary/0}:<n>` | ".to_owned(),
+        Some(("keylapse:{app.wire/0" | "keylapse:{app.wire/1" | "keylapse:{app.watched/0", word)) => {
+            format!("\n| `{word}` | ")
+        }
+        Some(("keylapse:{canary/0", _)) => "\n| `keylapse:{canary/0}:<n>:<m>` | ".to_owned(),
         Some(_) => return false,
-        None if key.starts_with("app:wire:") => "\n| the timer's key itself | ".to_owned(),
+        None if key.starts_with("app:wire:") || key.starts_with("app:watched:") => {
+            "\n| the timer's key itself | ".to_owned()
+        }
         None => format!("\n| `{key}` | "),
     };
     PAGE.contains(&general)

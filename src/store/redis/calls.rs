@@ -1,5 +1,7 @@
 //! Each call of [`Store`] as a script or a pipeline.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd, pipe};
@@ -10,6 +12,7 @@ use super::reply::Reply;
 use super::{RedisStore, scripts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, Lane};
+use crate::store::foreign::{ForeignKeys, Watched};
 use crate::store::keys::{self, Partition};
 use crate::store::record::Record;
 use crate::store::{
@@ -307,7 +310,12 @@ impl Store for RedisStore {
     }
 
     fn hints(&self, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
-        crate::subscriber::open(self, partitions)
+        let (_, nothing_asked) = mpsc::channel(1);
+        crate::subscriber::open(self, partitions, &Watched::default(), nothing_asked)
+    }
+
+    fn foreign(&self) -> Option<Arc<dyn ForeignKeys>> {
+        Some(Arc::new(self.clone()))
     }
 
     async fn close_lane(&self, at: &Partition, lane: Lane) -> Result<()> {

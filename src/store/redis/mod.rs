@@ -2,6 +2,7 @@
 
 mod calls;
 mod diagnose;
+mod foreign;
 mod preflight;
 mod reply;
 mod run;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::calls::{read_armed, read_claimed, read_followed, read_head, read_places, read_settled};
+pub(crate) use self::foreign::{read_touched, touch_command};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::reply::Reply;
 

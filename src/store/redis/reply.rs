@@ -45,6 +45,14 @@ impl Reply {
         }
     }
 
+    /// A whole number that may be negative.
+    pub(super) fn signed(&mut self) -> Result<i64> {
+        match self.next()? {
+            Value::Int(n) => Ok(n),
+            _ => Err(unexpected(self.script)),
+        }
+    }
+
     pub(super) fn bytes(&mut self) -> Result<Bytes> {
         self.maybe_bytes()?.ok_or_else(|| unexpected(self.script))
     }

@@ -76,17 +76,18 @@ impl RedisStore {
     /// with another number of partitions must not make a second truth.
     pub(super) async fn agree(&self, at: &Partition) -> Result<()> {
         if at.index != 0 {
-            self.init(&Partition::new(&at.namespace, &at.topic, 0, at.of)).await?;
+            self.init(&Partition::of_kind(&at.namespace, &at.topic, 0, at.of, at.attached)).await?;
         }
         self.init(at).await
     }
 
     async fn init(&self, at: &Partition) -> Result<()> {
         let mut command = self.script(&scripts::INIT, [&at.meta].into_iter());
-        command.arg(WIRE_VERSION).arg(at.of);
+        let kind = if at.attached { "attached" } else { "managed" };
+        command.arg(WIRE_VERSION).arg(at.of).arg(kind);
         let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
-        let (version, of) = (reply.int()?, reply.int()?);
+        let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
         if version != u64::from(WIRE_VERSION) {
             return Err(Error::new(
                 ErrorKind::WireVersion,
@@ -101,6 +102,14 @@ impl RedisStore {
                     at.topic, at.of
                 ),
             ));
+        }
+        if there != kind.as_bytes() {
+            let message = if at.attached {
+                "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
+            } else {
+                "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
+            };
+            return Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", at.topic)));
         }
         Ok(())
     }

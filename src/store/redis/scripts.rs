@@ -60,6 +60,22 @@ scripts! {
     UNTRIGGER = "untrigger";
     /// Make the next canary.
     CANARY = "canary";
+    /// Attached keys: expiries were heard.
+    NOTE = "note";
+    /// Attached keys: deadlines were read.
+    ENROL = "enrol";
+    /// Attached keys: which have to be looked at.
+    LOOKS = "looks";
+    /// Attached keys: what looks have found.
+    JUDGE = "judge";
+    /// Attached keys: who scans.
+    KEEPER = "keeper";
+    /// Attached keys: read them.
+    TOUCH = "touch";
+    /// Attached keys: write one back.
+    RESTORE = "restore";
+    /// Attached keys: one that was written back has expired.
+    LEND = "lend";
 }
 
 impl Script {
@@ -74,6 +90,7 @@ impl Script {
                 "prelude" => include_str!("../../scripts/prelude.lua"),
                 "afterlife" => include_str!("../../scripts/afterlife.lua"),
                 "grave" => include_str!("../../scripts/grave.lua"),
+                "memory" => include_str!("../../scripts/memory.lua"),
                 other => unreachable!("{name}.lua names an unknown part {other:?}"),
             });
         }

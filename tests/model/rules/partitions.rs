@@ -43,6 +43,7 @@ async fn a_registration_creates_the_partitions(rig: &mut Rig) {
         pattern: "a:{id}".to_owned(),
         partitions: of,
         triggers: true,
+        attached: false,
     };
     let all = |of| (0..of).map(|index| partition(rig, index, of)).collect::<Vec<_>>();
     rig.store.register(&topic(2), &all(2)).await.expect("it is the first");

@@ -73,7 +73,12 @@ async fn a_trigger_is_dropped_by_its_arming_only(rig: &mut Rig) {
 async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
     let arming = rig.ids.arming();
     let mut hints = rig.store.hints(std::slice::from_ref(&rig.at));
-    assert_eq!(hints.recv().await, Some(Hint::Anchored));
+    // Where canaries are numbered, the first is told before what it proves.
+    let mut first = hints.recv().await;
+    if matches!(first, Some(Hint::Canary(_))) {
+        first = hints.recv().await;
+    }
+    assert_eq!(first, Some(Hint::Anchored));
     let name = Bytes::from(key(rig));
     set(rig, rig.now() + 5, 1, arming).await;
     rig.pass(ms(6)).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use keylapse::WireWhen;
 use keylapse::store::{End, Scan, scripts};
 
+use super::attached;
 use super::call::{LEASE, START};
 use super::row::{Row, check};
 use super::step::{
@@ -14,7 +15,7 @@ use super::step::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_answers_as_the_first_call_and_leaves_the_same_behind() {
-    let rows = [arms(), cancels(), claims(), acks(), settles(), others()].concat();
+    let rows = [arms(), cancels(), claims(), acks(), settles(), others(), attached::rows()].concat();
     let covered: BTreeSet<_> = rows.iter().map(Row::script).collect();
     let all: BTreeSet<_> = scripts::all().map(|script| script.name).collect();
     assert_eq!(covered, all, "each script has a row");
@@ -149,12 +150,16 @@ fn others() -> Vec<Row> {
         Row::of("trigger", [], Step::Trigger("a", 1)),
         Row::of("trigger over a foreign value", [Step::Raw(&["SET", "app:t:a", "x"])], Step::Trigger("a", 1)),
         Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
-        Row::of("canary", [], Step::Canary).repeat_says("number 1, new: 0"),
+        Row::of("canary", [], Step::Canary).repeat_says("4000000000000:0, new: 0"),
+        Row::of("canary after another", [Step::Canary, Step::Raw(&["DEL", FIRST_CANARY])], Step::Canary)
+            .repeat_says("4000000000001:4000000000000, new: 0"),
     ]
     .into_iter()
     .chain(repairs())
     .collect()
 }
+
+const FIRST_CANARY: &str = "keylapse:{canary/0}:4000000000000:0";
 
 /// The repeat finds nothing left to be put right.
 fn repairs() -> Vec<Row> {

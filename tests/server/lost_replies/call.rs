@@ -1,5 +1,7 @@
 //! Makes the calls that steps stand for, and puts the answers into words.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use keylapse::store::keys::Partition;
 use keylapse::store::record::{Record, State};
@@ -10,6 +12,7 @@ use keylapse::store::{
 use keylapse::{ArmingId, CancelId, Lane, Token, WireWhen};
 use keylapse_support::connect;
 
+use super::dump::CLOCK;
 use super::step::Step;
 
 /// When each run begins, in ms since 1970: in 2096, so that what has a real
@@ -27,6 +30,8 @@ pub(super) struct Caller {
     pub(super) store: RedisStore,
     pub(super) url: String,
     pub(super) at: Partition,
+    /// Of a topic whose keys others write.
+    pub(super) watched: Partition,
 }
 
 pub(super) fn bytes(number: u8) -> [u8; 8] {
@@ -41,7 +46,7 @@ fn token(number: u8) -> Token {
     Token::from_bytes(&bytes(number)).expect("a token has eight bytes")
 }
 
-fn key(name: &str) -> Bytes {
+pub(super) fn key(name: &str) -> Bytes {
     format!("app:t:{name}").into()
 }
 
@@ -60,6 +65,10 @@ impl Caller {
             Step::Tidy(scan) => self.tidy(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
+            Step::Note(_) | Step::Enrol(..) | Step::Looks | Step::Judge(..) => self.make_attached(step).await,
+            Step::Keep(_) | Step::Leave(_) | Step::Touch(_) | Step::Lend(_) | Step::Restore(_) => {
+                self.make_attached(step).await
+            }
             simple => self.make_simple(simple).await,
         }
     }
@@ -151,23 +160,36 @@ impl Caller {
 
     async fn init(&self) -> Said {
         let both = [0, 1].map(|index| Partition::new("keylapse", "two", index, 2));
-        let entry =
-            TopicEntry { name: "two".into(), pattern: "two:{id}".into(), partitions: 2, triggers: true };
+        let entry = TopicEntry {
+            name: "two".into(),
+            pattern: "two:{id}".into(),
+            partitions: 2,
+            triggers: true,
+            attached: false,
+        };
         self.store.register(&entry, &both).await?;
         Ok("agreed".into())
     }
 }
 
+/// The script by the clock of the tests, and its hash.
+pub(super) static CANARY: LazyLock<(String, String)> = LazyLock::new(|| {
+    let clock = format!("{{ redis.call('GET', '{CLOCK}') / 1e6, 0 }}");
+    let text = scripts::CANARY.text.replace("redis.call('TIME')", &clock);
+    let sha = redis::Script::new(&text).get_hash().to_owned();
+    (text, sha)
+});
+
 /// The library makes canaries by itself, and never twice.
 async fn canary(url: &str) -> Said {
     let mut line = connect(url).await?;
     let mut call = redis::cmd("EVALSHA");
-    call.arg(&scripts::CANARY.sha).arg(1).arg("keylapse:{canary/0}").arg(3_600_000);
-    let (number, new): (u64, u64) = call.query_async(&mut line).await?;
-    Ok(format!("number {number}, new: {new}"))
+    call.arg(&CANARY.1).arg(1).arg("keylapse:{canary/0}").arg(3_600_000);
+    let (name, new): (String, u64) = call.query_async(&mut line).await?;
+    Ok(format!("{name}, new: {new}"))
 }
 
-fn list(words: impl Iterator<Item = String>) -> String {
+pub(super) fn list(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 

@@ -4,10 +4,11 @@
 //! must answer what the first call would have, and both must leave the same
 //! behind in Redis. [`alone`] has a row for each case of each script,
 //! [`meanwhile`] those in which somebody is quicker than the repeat; their few
-//! exceptions say so. [`api`] is about what applications see of it.
+//! exceptions say so. [`attached`] has the rows about keys that others write. [`api`] is about what applications see of it.
 
 mod alone;
 mod api;
+mod attached;
 mod call;
 mod dump;
 mod meanwhile;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use keylapse::WireWhen;
+use keylapse::store::foreign::Deed;
 use keylapse::store::record::Reason;
 use keylapse::store::{End, Index, Scan};
 
@@ -37,10 +38,33 @@ pub(super) enum Step {
     Trigger(&'static str, u8),
     Untrigger(&'static str, u8),
     Canary,
+    /// Expiries of keys that others write: at which place, and the number of the arming.
+    Note(Vec<(&'static str, Spot, u8)>),
+    /// The key lives for 100 ms from the beginning.
+    Enrol(&'static str, Spot),
+    Looks,
+    Judge(&'static str, Spot, Deed),
+    Keep(u8),
+    Leave(u8),
+    Touch(&'static str),
+    Lend(&'static str),
+    Restore(&'static str),
     /// Time passes, in ms.
     Wait(u64),
     /// Another program talks to the server.
     Raw(&'static [&'static str]),
+}
+
+/// The number of the last canary, in ms from the beginning, and how many expiries since; nothing:
+/// without an anchor.
+pub(super) type Spot = Option<(u64, u32)>;
+
+pub(super) fn note(key: &'static str, at: Spot, arming: u8) -> Step {
+    Step::Note(vec![(key, at, arming)])
+}
+
+pub(super) fn fire(arming: u8) -> Deed {
+    Deed::Fire { arming: id(arming), flags: 3 }
 }
 
 pub(super) fn arm(key: &'static str, arming: u8) -> Step {
@@ -115,6 +139,14 @@ impl Step {
             Self::Trigger(..) => "trigger",
             Self::Untrigger(..) => "untrigger",
             Self::Canary => "canary",
+            Self::Note(_) => "note",
+            Self::Enrol(..) => "enrol",
+            Self::Looks => "looks",
+            Self::Judge(..) => "judge",
+            Self::Keep(_) | Self::Leave(_) => "keeper",
+            Self::Touch(_) => "touch",
+            Self::Lend(_) => "lend",
+            Self::Restore(_) => "restore",
             Self::Wait(_) | Self::Raw(_) => return None,
         })
     }

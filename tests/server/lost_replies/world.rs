@@ -1,11 +1,11 @@
 //! A server, with a clock of its own, and two ways to it.
 
 use keylapse::store::keys::Partition;
-use keylapse::store::{RedisStore, Store, TopicEntry, scripts};
+use keylapse::store::{RedisStore, Store, TopicEntry};
 use keylapse_support::{Binary, Proxy, Server};
 use redis::{aio::MultiplexedConnection, cmd};
 
-use super::call::{Caller, START};
+use super::call::{CANARY, Caller, START};
 use super::dump::{CLOCK, Dump};
 use super::step::Step;
 
@@ -25,7 +25,7 @@ impl World {
         let proxy = Proxy::before(&server).await;
         let (direct, proxied) = (Caller::at(server.app_url()), Caller::at(proxy.app_url()));
         let mut admin = server.conn().await;
-        cmd("SCRIPT").arg("LOAD").arg(&scripts::CANARY.text).exec_async(&mut admin).await.expect("it loads");
+        cmd("SCRIPT").arg("LOAD").arg(&CANARY.0).exec_async(&mut admin).await.expect("it loads");
         Self { admin, direct, proxied, proxy, now: START, _server: server }
     }
 
@@ -69,12 +69,20 @@ impl World {
 impl Caller {
     fn at(url: String) -> Self {
         let store = RedisStore::with_clock_key(&url, CLOCK).expect("a store");
-        Self { store, url, at: Partition::new("keylapse", "t", 0, 1) }
+        let watched = Partition::attached("keylapse", "w", 0, 1);
+        Self { store, url, at: Partition::new("keylapse", "t", 0, 1), watched }
     }
 
     async fn register(&self) {
-        let entry =
-            TopicEntry { name: "t".into(), pattern: "app:t:{id}".into(), partitions: 1, triggers: true };
-        self.store.register(&entry, std::slice::from_ref(&self.at)).await.expect("a partition");
+        for at in [&self.at, &self.watched] {
+            let entry = TopicEntry {
+                name: at.topic.clone(),
+                pattern: format!("app:{}:{{id}}", at.topic),
+                partitions: 1,
+                triggers: !at.attached,
+                attached: at.attached,
+            };
+            self.store.register(&entry, std::slice::from_ref(at)).await.expect("a partition");
+        }
     }
 }

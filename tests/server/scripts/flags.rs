@@ -7,11 +7,27 @@ use keylapse_support::{Binary, Server};
 use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
-const DRAIN: [&str; 10] =
-    ["ack", "canary", "cancel", "claim", "init", "pause", "renew", "settle", "tidy", "untrigger"];
+/// So does what was heard or seen of other programs' keys, which nobody says twice.
+const DRAIN: [&str; 15] = [
+    "ack",
+    "canary",
+    "cancel",
+    "claim",
+    "init",
+    "judge",
+    "keeper",
+    "lend",
+    "looks",
+    "note",
+    "pause",
+    "renew",
+    "settle",
+    "tidy",
+    "untrigger",
+];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 4] = ["arm", "replay", "reschedule", "trigger"];
-const READ: [&str; 1] = ["look"];
+const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "restore", "trigger"];
+const READ: [&str; 2] = ["look", "touch"];
 
 #[test]
 fn flags_are_as_intended() {

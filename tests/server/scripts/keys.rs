@@ -7,7 +7,7 @@ use super::source::Source;
 /// Commands without a key. SPUBLISH names a channel, and that is an argument.
 const KEYLESS: [&str; 2] = ["TIME", "SPUBLISH"];
 
-/// The one exception: it must read its predecessor, whose number only the
+/// The one exception: it must read its predecessor, whose name only the
 /// server knows, in the moment in which it makes the next.
 const COMPUTES_A_NAME: &str = "canary";
 
@@ -26,9 +26,7 @@ fn every_key_of_every_command_is_declared() {
 /// Names that stand for declared keys.
 fn declared(source: &Source) -> BTreeSet<String> {
     let all = Source::all();
-    // Parts stand one after the other.
-    let with = if source.is_part() { vec!["prelude", "afterlife", "grave"] } else { source.words("Parts") };
-    let sources = with.into_iter().map(|part| &all[part]).chain([source]);
+    let sources = source.before().into_iter().map(|part| &all[part]).chain([source]);
     let mut names = BTreeSet::new();
     for (number, name) in sources.flat_map(|one| one.numbered("KEYS")) {
         names.insert(format!("KEYS[{number}]"));
@@ -41,7 +39,7 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "claim" => &["index", "zset"],
         "settle" => &["index"],
         "tidy" => &["hashes[which]"],
-        "trigger" => &["key"],
+        "touch" | "trigger" => &["key"],
         _ => &[],
     };
     names.extend(aliases.iter().map(|&alias| alias.to_owned()));

@@ -35,6 +35,10 @@ impl Scene {
         scene
     }
 
+    fn name(&self, what: &str) -> String {
+        format!("keylapse:{{{}/0}}:{what}", self.at.topic)
+    }
+
     async fn say(&mut self, words: &[&str]) -> Value {
         cmd(words[0]).arg(&words[1..]).query_async(&mut self.line).await.expect("the server takes it")
     }
@@ -104,4 +108,41 @@ async fn what_is_no_end_is_refused_with_all_that_came_with_it() {
     let (good, bad) = (["release", "b", "token--1", "0", ""], ["vanish", "b", "token--1", "0", ""]);
     let ends = [&letters[..], &good, &bad].concat();
     assert_eq!(scene.refusal(&scripts::SETTLE, 1, 1, &ends).await.as_deref(), Some("BADEND"));
+}
+
+#[tokio::test]
+async fn what_is_no_verdict_is_refused_with_all_that_came_with_it() {
+    let mut scene = Scene::with_timers().await;
+    let watch = "a watch that was looked at, ";
+    let (watches, looks) = (scene.name("watch"), scene.name("looks"));
+    scene.say(&["HSET", &watches, "a", watch]).await;
+    scene.say(&["ZADD", &looks, "1", "a"]).await;
+    let good = ["forget", "a", watch, "7", "0", "7", "", "0"];
+    let bad = ["perish", "a", watch, "7", "0", "7", "", "0"];
+    let verdicts = [&["7", "0"][..], &good, &bad].concat();
+    assert_eq!(scene.refusal(&scripts::JUDGE, 1, 1, &verdicts).await.as_deref(), Some("BADVERDICT"));
+}
+
+/// Whoever knows nothing of kinds makes a managed topic, and changes no other.
+#[tokio::test]
+async fn the_kind_of_a_topic_is_settled_once() {
+    let mut scene = Scene::new().await;
+    let sent = [&["1", "1"][..], &["1", "1", "managed"], &["1", "1", "attached"]];
+    for (first, kind) in [(0, "managed"), (1, "managed"), (2, "attached")] {
+        scene.say(&["FLUSHALL"]).await;
+        for words in [first, 0, 1, 2] {
+            let call = [&["EVAL", &scripts::INIT.text, "1", "meta"], sent[words]].concat();
+            let answer: Vec<String> = redis::from_redis_value(scene.say(&call).await).expect("three texts");
+            assert_eq!(answer, ["1", "1", kind], "{words} after {first}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_timer_is_armed_where_others_write_the_keys() {
+    let mut scene = Scene::with_timers().await;
+    let meta = scene.at.meta.clone();
+    scene.say(&["HSET", &meta, "kind", "attached"]).await;
+    let arm = ["replace", "0", "c", "1", &RECORD[..9], "x"];
+    assert_eq!(scene.refusal(&scripts::ARM, 1, 1, &arm).await.as_deref(), Some("ATTACHED"));
 }

@@ -6,6 +6,10 @@ use std::{fs, path::Path};
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts");
 const FIELDS: [&str; 8] = ["Purpose", "Parts", "Flags", "KEYS", "ARGV", "Returns", "Errors", "Invariants"];
 
+/// The orders in which parts follow each other; each needs those before it.
+pub(crate) const CHAINS: [[&str; 3]; 2] =
+    [["prelude", "afterlife", "grave"], ["prelude", "afterlife", "memory"]];
+
 /// One file.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -48,6 +52,15 @@ impl Source {
     /// A part is put before the body of scripts that name it.
     pub(crate) fn is_part(&self) -> bool {
         self.field("Flags").is_none()
+    }
+
+    /// The parts that stand before it.
+    pub(crate) fn before(&self) -> Vec<&str> {
+        if !self.is_part() {
+            return self.words("Parts");
+        }
+        let chain = CHAINS.iter().find(|chain| chain.contains(&self.name.as_str())).expect("a chain");
+        chain.iter().copied().take_while(|part| *part != self.name).collect()
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&str> {

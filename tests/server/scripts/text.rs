@@ -1,15 +1,20 @@
 //! Numbers do not become text on the way to Redis: Lua writes 14 digits, and a
 //! score of this century has up to 17.
 
+use regex::Regex;
+
 use super::source::Source;
 
 /// Variables that hold text.
-const TEXT: [&str; 11] =
-    ["NO_TOKEN", "token", "id", "key", "arming", "state", "record", "body", "first", "packed", "last"];
+const TEXT: [&str; 14] = [
+    "NO_TOKEN", "token", "id", "key", "arming", "state", "record", "body", "first", "packed", "last", "name",
+    "copy", "dump",
+];
 /// Tables of text.
 const TABLES: [&str; 3] = ["KEYS", "ARGV", "meta"];
-/// Functions that answer text, or write numbers to the last digit.
-const FUNCTIONS: [&str; 5] = ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack"];
+/// Functions that answer text, or write numbers to the last digit; `table.concat` does neither, and is
+/// for tables of packed text alone.
+const FUNCTIONS: [&str; 6] = ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack", "table.concat"];
 
 #[test]
 fn only_text_is_put_together() {
@@ -35,6 +40,25 @@ fn no_number_is_written_but_in_full() {
         }
         let formats = source.code.matches("string.format(").count();
         assert_eq!(source.code.matches("string.format('%.0f', ").count(), formats, "{}.lua", source.name);
+    }
+}
+
+/// Each table that is put together has got its pieces from `struct.pack`.
+#[test]
+fn only_packed_text_is_put_into_tables_that_become_text() {
+    let concat = Regex::new(r"table\.concat\((\w+)\)").expect("a pattern");
+    for source in Source::all().into_values() {
+        for found in concat.captures_iter(&source.code) {
+            let table = &found[1];
+            let filled = source.code.matches(&format!("{table}[#{table} + 1] = struct.pack(")).count();
+            let writes = Regex::new(&format!(r"\b{table}(\[[^\]]+\]) = ")).expect("a pattern");
+            // A field of the same name belongs to another table.
+            let all =
+                writes.find_iter(&source.code).filter(|write| !source.code[..write.start()].ends_with('.'));
+            assert_eq!((filled > 0, all.count()), (true, filled), "{table} in {}.lua", source.name);
+        }
+        let known = concat.find_iter(&source.code).count();
+        assert_eq!(source.code.matches("table.concat").count(), known, "{}.lua", source.name);
     }
 }
 

@@ -33,6 +33,7 @@ impl Scene {
             pattern: "app:row:{id}".to_owned(),
             partitions: 1,
             triggers: false,
+            attached: false,
         };
         scene.store.register(&entry, &[names()]).await.expect("a partition");
         scene

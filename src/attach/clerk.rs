@@ -1,0 +1,236 @@
+//! Writes down what the observer has found: notes, enrolments and verdicts of one partition, in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use super::observer::{Ask, Read};
+use super::terms::Terms;
+use crate::calls::Waits;
+use crate::complaint::Complaint;
+use crate::error::{Error, Result};
+use crate::lapse::Source;
+use crate::listener::Desk;
+use crate::store::MAX_BATCH;
+use crate::store::foreign::{
+    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Judgement, Next, Note, Noted, Treatment,
+};
+
+/// Errands that may wait. Beyond, the observer waits, and then the subscription: a drop there is a gap.
+pub(super) const WAITING: usize = 65_536;
+/// After so long keys are read again that could not be enrolled since no canary is heard.
+const BLIND: Duration = Duration::from_secs(3);
+
+/// Something to be written down.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// An expiry was heard.
+    Note(Note),
+    /// Deadlines were read; told when they are remembered.
+    Enrol(Vec<Enrolment>, Option<oneshot::Sender<()>>),
+    /// Looks have led to verdicts.
+    Judge(Vec<Judgement>),
+}
+
+/// The clerk of one partition.
+pub(super) struct Clerk {
+    index: usize,
+    desk: Arc<Desk>,
+    foreign: Arc<dyn ForeignKeys>,
+    errands: mpsc::Receiver<Errand>,
+    asks: mpsc::Sender<Ask>,
+    full: bool,
+    trouble: Complaint,
+}
+
+impl Clerk {
+    pub(super) fn new(
+        index: usize,
+        desk: Arc<Desk>,
+        foreign: Arc<dyn ForeignKeys>,
+        errands: mpsc::Receiver<Errand>,
+        asks: mpsc::Sender<Ask>,
+    ) -> Self {
+        Self { index, desk, foreign, errands, asks, full: false, trouble: Complaint::default() }
+    }
+
+    /// Until nobody has errands any more.
+    pub(super) async fn run(mut self) {
+        let mut batch = Vec::new();
+        while self.errands.recv_many(&mut batch, MAX_BATCH).await > 0 {
+            let mut notes = Vec::new();
+            for errand in batch.drain(..) {
+                match errand {
+                    Errand::Note(note) => notes.push(note),
+                    Errand::Enrol(read, done) => {
+                        self.note(std::mem::take(&mut notes)).await;
+                        self.enrol(read).await;
+                        done.map(|done| done.send(()));
+                    }
+                    Errand::Judge(all) => {
+                        self.note(std::mem::take(&mut notes)).await;
+                        self.judge(all).await;
+                    }
+                }
+            }
+            self.note(notes).await;
+        }
+    }
+
+    /// Insisted on without end: a note that is left out would make all later ones wrong.
+    async fn note(&self, notes: Vec<Note>) {
+        if notes.is_empty() {
+            return;
+        }
+        let how = self.treatment();
+        let mut complaint = Complaint::default();
+        let mut waits = Waits::default();
+        let noted = loop {
+            match self.foreign.note(&self.desk.at, how, &notes).await {
+                Ok(noted) => break noted,
+                Err(reason) => {
+                    if complaint.is_news(&reason) {
+                        warn!(topic = %self.desk.topic.shape.name, error = %reason, "expiries cannot be noted; trying again");
+                    }
+                    tokio::time::sleep(waits.next()).await;
+                }
+            }
+        };
+        self.count(&noted);
+    }
+
+    fn count(&self, noted: &[Noted]) {
+        let stats = &self.desk.topic.attached;
+        let mut stale = 0;
+        for one in noted {
+            match one {
+                Noted::Known => stats.known.add(1),
+                Noted::Lapse => stats.noted.add(1),
+                Noted::Recovered => stats.recovered_before.add(1),
+                Noted::Ignored => stats.ignored.add(1),
+                Noted::Stale => stale += 1,
+                Noted::Returned => stats.returned.add(1),
+                Noted::Superseding => {
+                    stats.noted.add(1);
+                    self.desk.topic.stats.superseded.add(1);
+                }
+            }
+        }
+        if noted.iter().any(|one| matches!(one, Noted::Lapse | Noted::Superseding)) {
+            self.desk.alarm.look(Instant::now(), Source::Notification);
+        }
+        if stale > 0 {
+            stats.stale.add(stale);
+            error!(topic = %self.desk.topic.shape.name, count = stale, "expiries were heard so late that nothing is remembered of that time");
+            let _ = self.asks.try_send(Ask::Late);
+        }
+    }
+
+    async fn enrol(&mut self, read: Vec<Enrolment>) {
+        for chunk in read.chunks(MAX_BATCH) {
+            match self.foreign.enrol(&self.desk.at, self.treatment(), chunk).await {
+                Ok(enrolled) => {
+                    self.trouble = Complaint::default();
+                    self.enrolled(chunk, enrolled);
+                }
+                Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
+            }
+        }
+    }
+
+    fn enrolled(&mut self, read: &[Enrolment], Next { next, value }: Next<Vec<Enrolled>>) {
+        self.look_at(next);
+        let stats = &self.desk.topic.attached;
+        let with = |what: Enrolled| -> Vec<&Enrolment> {
+            let those = read.iter().zip(&value).filter(|(_, reply)| **reply == what);
+            those.map(|(one, _)| one).collect()
+        };
+        let (stale, wanted) = (with(Enrolled::Stale), with(Enrolled::Wanted));
+        let (blind, stale): (Vec<_>, Vec<_>) = stale.into_iter().partition(|one| one.at.canary == 0);
+        let full = value.iter().filter(|reply| **reply == Enrolled::Full).count();
+        let new = value.iter().filter(|reply| **reply == Enrolled::New).count();
+        stats.enrolled.add(new + wanted.len());
+        stats.no_room.add(full);
+        if full > 0 && !self.full {
+            error!(
+                topic = %self.desk.topic.shape.name, cap = self.terms().cap,
+                "as many keys are enrolled as the topic may remember: others fire only if they are heard to expire"
+            );
+        }
+        self.full = full > 0 || self.full && new == 0;
+        let capture = self.terms().capture;
+        self.ask(&stale, capture);
+        self.ask(&wanted, capture);
+        self.ask_later(&blind, capture);
+    }
+
+    /// What finds no room is found by the next scan.
+    fn ask(&self, those: &[&Enrolment], capture: Capture) {
+        if let Some(ask) = self.read_again(those, capture) {
+            let _ = self.asks.try_send(ask);
+        }
+    }
+
+    /// Where no canary is heard, what was heard shortly before stands for a while, however often the keys
+    /// are read.
+    fn ask_later(&self, those: &[&Enrolment], capture: Capture) {
+        if let Some(ask) = self.read_again(those, capture) {
+            let asks = self.asks.downgrade();
+            tokio::spawn(async move {
+                tokio::time::sleep(BLIND).await;
+                asks.upgrade().map(|asks| asks.try_send(ask));
+            });
+        }
+    }
+
+    fn read_again(&self, those: &[&Enrolment], capture: Capture) -> Option<Ask> {
+        let keys: Vec<_> = those.iter().map(|one| one.key.clone()).collect();
+        (!keys.is_empty()).then(|| Ask::Read(Read::of(self.index, keys, capture)))
+    }
+
+    /// Says why, once for each reason in a row.
+    fn not_written(&mut self, reason: &Error, what: &str) {
+        self.desk.topic.attached.write_errors.add(1);
+        if self.trouble.is_news(reason) {
+            warn!(topic = %self.desk.topic.shape.name, error = %reason, "{what}");
+        }
+    }
+
+    async fn judge(&mut self, all: Vec<Judgement>) {
+        for chunk in all.chunks(MAX_BATCH) {
+            match self.judge_chunk(chunk).await {
+                Ok(judged) => {
+                    self.look_at(judged.next);
+                    if chunk.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
+                        self.desk.alarm.look(Instant::now(), Source::Timer);
+                    }
+                }
+                // The looks come back by themselves.
+                Err(reason) => {
+                    self.not_written(&reason, "verdicts not written: the keys are looked at again");
+                }
+            }
+        }
+    }
+
+    async fn judge_chunk(&self, chunk: &[Judgement]) -> Result<Next<Vec<bool>>> {
+        self.foreign.judge(&self.desk.at, self.treatment(), chunk).await
+    }
+
+    fn look_at(&self, next: Option<u64>) {
+        if let Some(ms) = next {
+            self.desk.looks.head(ms);
+        }
+    }
+
+    fn terms(&self) -> &Terms {
+        self.desk.topic.shape.attach.as_ref().expect("the topic is attached")
+    }
+
+    fn treatment(&self) -> Treatment {
+        self.terms().treatment(self.desk.topic.shape.partitions)
+    }
+}

@@ -1,0 +1,68 @@
+-- judge.lua: what looks have found.
+--
+-- Purpose: forget, fire or look again; at most 1,000 keys a call.
+-- Parts: prelude, afterlife, memory
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 past, 9 elder, 10 looks, 11 watch
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 the highest number of a canary below, 5 '1' where keys are written back for their retries, else '0',
+--   then per key: 'forget', 'fire' or 'again', key, head of the watch that was looked at, number of the
+--   last canary, count since, time of the look in µs, arming id; then for 'fire' its flags, for 'again'
+--   when to look (ms), for 'forget' 0
+-- Returns: secs, micros, the next look (score, or ''), then per key: 1 done, 0 the watch has changed
+--   since
+-- Errors: those of the prelude, BADVERDICT (nothing was written)
+-- Invariants: a verdict holds only for the watch that was looked at. A firing leaves a trace, so
+--   that a late note of the same expiry does not fire again.
+
+restores = ARGV[5] == '1'
+local BASE, WIDTH = 5, 8
+local verdicts = {}
+
+function verdicts.again(key, old, n, c, stamp, id, at)
+  redis.call('ZADD', looks, at, key)
+end
+
+function verdicts.forget(key, old, n, c, stamp)
+  forget(key)
+  if n == 0 then return end
+  local memory = recall(key)
+  advance(memory, n, c, stamp)
+  remember(key, memory)
+end
+
+function verdicts.fire(key, old, n, c, stamp, id, flags)
+  forget(key)
+  if n > 0 then
+    local memory = recall(key)
+    advance(memory, n, c, stamp)
+    memory.traces[#memory.traces + 1] = { old.n, old.c, n, c }
+    remember(key, memory)
+  end
+  local back, runs = written_back(key)
+  if back and not runs then supersede(key) end
+  lapse(key, id, old.deadline, flags, old.copy)
+end
+
+for base = BASE, #ARGV - 1, WIDTH do
+  if not verdicts[ARGV[base + 1]] then
+    return redis.error_reply('BADVERDICT ' .. ARGV[base + 1] .. ' is no verdict')
+  end
+end
+
+turn_pages(tonumber(ARGV[4]))
+local head = head_of(due)
+local out = { secs, micros, '' }
+for base = BASE, #ARGV - 1, WIDTH do
+  local key, expected = ARGV[base + 2], ARGV[base + 3]
+  local bytes = redis.call('HGET', watch, key)
+  local same = bytes and sub(bytes, 1, HEAD) == expected
+  if same then
+    verdicts[ARGV[base + 1]](key, read_watch(bytes), tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]),
+      tonumber(ARGV[base + 6]), ARGV[base + 7], tonumber(ARGV[base + 8]))
+  end
+  out[#out + 1] = same and 1 or 0
+end
+out[3] = head_of(looks) or ''
+wake(head)
+return out

@@ -1,0 +1,22 @@
+-- lend.lua: a key was written back, and has expired.
+--
+-- Purpose: say so before its retry runs, so that its announcement, heard by then or later, is no lapse.
+-- Parts: prelude, afterlife, memory
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 past, 9 elder, 10 looks, 11 watch
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 0 (no canary is named), 5 '1' (keys are written back for their retries), 6 key, 7 the deadline that it
+--   was given, in ms
+-- Returns: secs, micros, 1 if its announcement is still to come, else 0
+-- Invariants: for each deadline, one announcement is taken for that of the key that was written back.
+
+restores = ARGV[5] == '1'
+turn_pages(tonumber(ARGV[4]))
+local key, deadline = ARGV[6], tonumber(ARGV[7])
+local memory = recall(key)
+local owed = memory.returned ~= deadline and memory.back ~= deadline
+if owed then
+  memory.owed, memory.back = math.min(memory.owed + 1, 255), deadline
+  remember(key, memory)
+end
+return { secs, micros, owed and 1 or 0 }

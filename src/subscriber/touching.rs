@@ -1,0 +1,59 @@
+//! Touches: attached keys, read on the connection on which their expiry is announced.
+//!
+//! There the announcement precedes the answer. So an answer is put behind everything that was heard
+//! before it, and whoever reads the stream up to it knows what was published before the key was read.
+
+use std::future::Future;
+use std::pin::pin;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value, cmd};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use super::session::pass;
+use crate::error::Result;
+use crate::store::Hint;
+use crate::store::foreign::{Touch, Touched};
+use crate::store::redis::{read_touched, touch_command};
+use crate::store::scripts::TOUCH;
+use crate::topology::classify;
+
+/// Reads the keys.
+pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection) -> Touched {
+    let answer = match ask(&asked, connection).await {
+        Ok(answer) => read_touched(answer, asked.keys.len()),
+        Err(error) => Err(classify("reading keys", &error)),
+    };
+    let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
+    Touched { id: asked.id, answer }
+}
+
+async fn ask(asked: &Touch, mut connection: MultiplexedConnection) -> RedisResult<Value> {
+    let call = touch_command(&asked.keys, asked.capture);
+    let answer: RedisResult<Value> = call.query_async(&mut connection).await;
+    match answer {
+        Err(error) if error.code() == Some("NOSCRIPT") => {
+            cmd("SCRIPT").arg("LOAD").arg(&TOUCH.text).exec_async(&mut connection).await?;
+            call.query_async(&mut connection).await
+        }
+        other => other,
+    }
+}
+
+/// Waits for something while there is no connection, and answers each touch by that.
+pub(super) async fn refuse<T>(
+    touches: &mut mpsc::Receiver<Touch>,
+    hints: &mpsc::Sender<Hint>,
+    until: impl Future<Output = T>,
+) -> Result<T> {
+    let mut until = pin!(until);
+    loop {
+        tokio::select! {
+            done = &mut until => return Ok(done),
+            Some(asked) = touches.recv() => {
+                pass(hints, Hint::Touched(Touched { id: asked.id, answer: None })).await?;
+            }
+        }
+    }
+}

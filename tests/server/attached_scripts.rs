@@ -1,0 +1,611 @@
+//! What the scripts of attached topics promise, each by itself against a server.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use keylapse::store::foreign::{
+    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Found, Judgement, Life, Note, Noted, Place, Restored,
+    Take, Treatment, Watch,
+};
+use keylapse::store::keys::Partition;
+use keylapse::store::record::{Record, State};
+use keylapse::store::{
+    Claim, Claimed, End, Held, Index, Letters, RedisStore, Settle, SettleReply, Store, TopicEntry,
+};
+use keylapse::{ArmingId, Lane, ServerTime, Token};
+use keylapse_support::Server;
+use redis::{RedisResult, aio::MultiplexedConnection, cmd};
+
+/// Fire whatever is heard, remember ten keys.
+pub(crate) const ON: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
+/// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.
+const FIRST: u64 = 4_000_000_000_000;
+const CLOCK: &str = "app:clock";
+const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+
+/// Number of the last canary, and count since.
+pub(crate) fn place((canary, count): (u64, u32)) -> Place {
+    Place { canary, count }
+}
+
+/// A server whose scripts go by a clock that the test sets, and an attached topic.
+pub(crate) struct Scene {
+    store: RedisStore,
+    at: Partition,
+    line: MultiplexedConnection,
+    _server: Server,
+}
+
+impl Scene {
+    pub(crate) async fn start() -> Self {
+        let server = Server::start().await;
+        let store = RedisStore::with_clock_key(&server.app_url(), CLOCK).expect("a store");
+        let at = Partition::attached("keylapse", "w", 0, 1);
+        let mut scene = Self { store, at, line: server.conn().await, _server: server };
+        scene.clock(FIRST).await;
+        let entry = TopicEntry {
+            name: "w".into(),
+            pattern: "{id}".into(),
+            partitions: 1,
+            triggers: false,
+            attached: true,
+        };
+        scene.store.register(&entry, std::slice::from_ref(&scene.at)).await.expect("a partition");
+        scene
+    }
+
+    /// Sets the clock, in ms.
+    pub(crate) async fn clock(&mut self, ms: u64) {
+        self.say(&["SET", CLOCK, &(ms * 1000).to_string()]).await.expect("SET");
+    }
+
+    async fn say(&mut self, words: &[&str]) -> RedisResult<redis::Value> {
+        cmd(words[0]).arg(&words[1..]).query_async(&mut self.line).await
+    }
+
+    /// The field of one of the partition's hashes.
+    pub(crate) async fn get(&mut self, what: &str, field: &str) -> Bytes {
+        let name = format!("keylapse:{{w/0}}:{what}");
+        cmd("HGET").arg(name).arg(field).query_async(&mut self.line).await.expect("it is there")
+    }
+
+    async fn length(&mut self, what: &str) -> u64 {
+        let name = format!("keylapse:{{w/0}}:{what}");
+        cmd("HLEN").arg(name).query_async(&mut self.line).await.expect("a hash")
+    }
+
+    pub(crate) fn note_of(&self, key: &str) -> Note {
+        Note { key: Bytes::copy_from_slice(key.as_bytes()), at: None, arming: ArmingId::random() }
+    }
+
+    pub(crate) async fn notes(&self, how: Treatment, notes: &[Note]) -> Vec<Noted> {
+        self.store.note(&self.at, how, notes).await.expect("an answer")
+    }
+
+    /// What becomes of an expiry at this place, given from the first canary on.
+    async fn note(&self, key: &str, canary: u64, count: u32) -> Noted {
+        self.note_as(ON, key, canary, count).await
+    }
+
+    async fn note_as(&self, how: Treatment, key: &str, canary: u64, count: u32) -> Noted {
+        let at = Some(place((FIRST + canary, count)));
+        self.notes(how, &[Note { at, ..self.note_of(key) }]).await[0]
+    }
+
+    pub(crate) async fn enrol(
+        &self,
+        key: &str,
+        deadline: u64,
+        at: (u64, u32),
+        stamp: ServerTime,
+        copy: &[u8],
+    ) -> Enrolled {
+        self.enrol_as(ON, key, deadline, at, stamp, copy).await
+    }
+
+    async fn enrol_as(
+        &self,
+        how: Treatment,
+        key: &str,
+        deadline: u64,
+        at: (u64, u32),
+        stamp: ServerTime,
+        copy: &[u8],
+    ) -> Enrolled {
+        let (key, copy) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(copy));
+        let read = Enrolment { key, deadline, at: place(at), stamp, copy };
+        self.store.enrol(&self.at, how, &[read]).await.expect("an answer").value[0]
+    }
+
+    /// Enrols a key that lives for a second, read at this place and so many µs later.
+    async fn read(&self, key: &str, canary: u64, count: u32, micros: u64) -> Enrolled {
+        self.read_until(key, FIRST + 1000, canary, count, micros).await
+    }
+
+    async fn read_until(&self, key: &str, deadline: u64, canary: u64, count: u32, micros: u64) -> Enrolled {
+        self.enrol(key, deadline, (FIRST + canary, count), stamp(micros), b"").await
+    }
+
+    /// The watch of a key, as somebody gets it who looks at it.
+    pub(crate) async fn watch(&self, key: &str) -> Watch {
+        let looks = self.store.looks(&self.at, take(1000, 0)).await.expect("an answer");
+        looks.watches.into_iter().find(|watch| watch.key == key).expect("a look that is due")
+    }
+
+    pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
+        let judgement = Judgement { watch: watch.clone(), at: place(at), stamp, deed };
+        self.store.judge(&self.at, ON, &[judgement]).await.expect("an answer").value[0]
+    }
+
+    async fn keep(&self, lane: &[u8; 8], patient: bool) -> bool {
+        self.store
+            .keep(&self.at, Lane::from_bytes(lane).expect("a lane"), 1000, patient)
+            .await
+            .expect("an answer")
+    }
+
+    async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
+        let lane = Lane::from_bytes(b"the-lane").expect("a lane");
+        let token = Token::random();
+        let claim = Claim {
+            index: Index::Due,
+            lane,
+            token,
+            repeat: false,
+            limit: 10,
+            bytes: 10_000,
+            lookahead_ms: 0,
+            lease_ms: 1_000_000,
+            letters: LETTERS,
+        };
+        let Claimed { timers, .. } = self.store.claim(&self.at, claim).await.expect("an answer");
+        let taken = timers.into_iter().map(|timer| {
+            let record = Record::decode(timer.record).expect("a record");
+            let attempt = timer.state.map_or(1, |state| State::decode(state).expect("a state").attempt);
+            (record.arming, Held { key: timer.key, token }, attempt)
+        });
+        taken.collect()
+    }
+}
+
+fn stamp(micros: u64) -> ServerTime {
+    ServerTime::new(0, FIRST * 1000 + micros)
+}
+
+fn fire() -> Deed {
+    Deed::Fire { arming: ArmingId::random(), flags: 3 }
+}
+
+/// What the record in `rec` carries.
+fn payload(record: &Bytes) -> Bytes {
+    record.slice(17..)
+}
+
+#[tokio::test]
+async fn what_was_noted_is_known_by_the_highest_count_behind_each_canary() {
+    let scene = Scene::start().await;
+    let table = [
+        (0, 1, Noted::Lapse),
+        (0, 1, Noted::Known),
+        (1000, 1, Noted::Lapse),
+        // Whoever is late, but unbroken, has heard another one before that canary.
+        (0, 2, Noted::Lapse),
+        (0, 2, Noted::Known),
+        (0, 1, Noted::Known),
+        (1000, 1, Noted::Known),
+        (500, 1, Noted::Lapse),
+        (500, 1, Noted::Known),
+    ];
+    for (row, (canary, count, expected)) in table.into_iter().enumerate() {
+        assert_eq!(scene.note("a", canary, count).await, expected, "row {row}");
+    }
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Lapse, "keys have nothing to do with each other");
+}
+
+#[tokio::test]
+async fn a_recovery_takes_up_one_later_note() {
+    let mut scene = Scene::start().await;
+    for (key, notes) in [
+        ("one", &[(0, 1, Noted::Recovered), (0, 2, Noted::Lapse), (0, 2, Noted::Known)][..]),
+        ("late", &[(500, 1, Noted::Recovered), (0, 1, Noted::Lapse)]),
+        ("before", &[(0, 0, Noted::Lapse), (0, 1, Noted::Recovered)]),
+        ("at", &[(2000, 0, Noted::Recovered), (2000, 1, Noted::Lapse)]),
+        ("after", &[(2000, 1, Noted::Lapse), (3000, 1, Noted::Lapse), (1000, 1, Noted::Recovered)]),
+    ] {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.read(key, 0, 0, 0).await, Enrolled::New);
+        scene.clock(FIRST + 2000).await;
+        let watch = scene.watch(key).await;
+        assert!(scene.judge(&watch, (FIRST + 2000, 0), stamp(2_000_000), fire()).await);
+        for (canary, count, expected) in notes {
+            assert_eq!(scene.note(key, *canary, *count).await, *expected, "{key}: {canary} {count}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_of_several_recoveries_takes_up_one() {
+    let mut scene = Scene::start().await;
+    for round in 0..3 {
+        let now = 2000 * round;
+        scene.clock(FIRST + now).await;
+        assert_eq!(scene.read_until("a", FIRST + now + 1000, now, 0, now * 1000).await, Enrolled::New);
+        scene.clock(FIRST + now + 1500).await;
+        let watch = scene.watch("a").await;
+        assert!(scene.judge(&watch, (FIRST + now + 1500, 0), stamp((now + 1500) * 1000), fire()).await);
+    }
+    let notes = [(2000, 1), (0, 1), (4000, 1)];
+    for (canary, count) in notes {
+        assert_eq!(scene.note("a", canary, count).await, Noted::Recovered, "{canary}");
+    }
+    assert_eq!(scene.note("a", 4000, 2).await, Noted::Lapse);
+}
+
+#[tokio::test]
+async fn of_two_readings_the_later_stands() {
+    let scene = Scene::start().await;
+    let table = [
+        (1, 5, Enrolled::New),
+        (0, 9, Enrolled::Stale),
+        (1, 4, Enrolled::Stale),
+        (1, 5, Enrolled::Known),
+        (1, 6, Enrolled::Known),
+        (1, 5, Enrolled::Stale),
+        (2, 1, Enrolled::Known),
+        (1, 9, Enrolled::Stale),
+    ];
+    for (row, (count, micros, expected)) in table.into_iter().enumerate() {
+        let deadline = FIRST + 1000 + row as u64;
+        assert_eq!(scene.read_until("a", deadline, 0, count, micros).await, expected, "row {row}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_read_before_an_expiry_does_not_come_back() {
+    let scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
+    assert_eq!(scene.note("a", 1000, 1).await, Noted::Lapse);
+    assert_eq!(scene.read("a", 0, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 1000, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 1000, 1, 9).await, Enrolled::New);
+    // A late note of the life before leaves the next one alone.
+    assert_eq!(scene.note("a", 500, 1).await, Noted::Lapse);
+    assert_eq!(scene.read("a", 1000, 1, 9).await, Enrolled::Known);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_forgotten_as_of_its_place_and_stamp() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 10).await, Enrolled::New);
+    scene.clock(FIRST + 1500).await;
+    let watch = scene.watch("a").await;
+    assert!(scene.judge(&watch, (FIRST, 0), stamp(20), Deed::Forget).await);
+    assert!(!scene.judge(&watch, (FIRST, 0), stamp(20), Deed::Forget).await, "it is gone");
+    assert_eq!(scene.read("a", 0, 0, 15).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 0, 0, 25).await, Enrolled::New);
+    assert!(!scene.judge(&watch, (FIRST, 0), stamp(30), fire()).await, "another was looked at");
+    assert_eq!(scene.length("rec").await, 0);
+    // The same where a reading says that there is no deadline any more.
+    assert_eq!(scene.read_until("a", 0, 0, 0, 40).await, Enrolled::Forgotten);
+    assert_eq!(scene.read("a", 0, 0, 35).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 0, 0, 45).await, Enrolled::New);
+}
+
+const SPAN: u64 = 300_000;
+
+#[tokio::test]
+async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
+    let mut scene = Scene::start().await;
+    let table = [
+        (1, Noted::Lapse),
+        // The first page turns: there are two.
+        (SPAN, Noted::Lapse),
+        (1, Noted::Known),
+        (0, Noted::Stale),
+        (SPAN - 1, Noted::Lapse),
+        (SPAN - 1, Noted::Known),
+        // The second: what was on the first is forgotten, and refused.
+        (2 * SPAN, Noted::Lapse),
+        (1, Noted::Stale),
+        (SPAN - 1, Noted::Stale),
+        (SPAN, Noted::Stale),
+        (SPAN + 1, Noted::Lapse),
+        (SPAN + 1, Noted::Known),
+        (2 * SPAN, Noted::Known),
+    ];
+    for (row, (canary, expected)) in table.into_iter().enumerate() {
+        // The first page begins with the first canary.
+        if row == 0 {
+            assert_eq!(scene.note("other", 0, 1).await, Noted::Lapse);
+        }
+        assert_eq!(scene.note("a", canary, 1).await, expected, "row {row}");
+    }
+    assert_eq!(scene.read("b", SPAN, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("b", SPAN + 1, 0, 9).await, Enrolled::New);
+    for (field, canary) in [("turned", 2 * SPAN), ("floor", SPAN), ("newest", 2 * SPAN)] {
+        assert_eq!(scene.get("meta", field).await, (FIRST + canary).to_string(), "{field}");
+    }
+}
+
+/// By its number, and not by that of whoever fills it.
+#[tokio::test]
+async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
+    let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
+    let past = scene.at.past.clone();
+    scene.say(&["EVAL", fill, "1", &past]).await.expect("a full page");
+    assert_eq!(scene.note("late", 10_000, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
+    assert_eq!(scene.note("b", 10_000 + SPAN, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
+    assert_eq!(scene.note("b", 100_000 + SPAN, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Stale);
+}
+
+#[tokio::test]
+async fn lives_behind_a_running_lapse_follow_one_by_one() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
+    let mut armings = BTreeSet::new();
+    let (first, held, _) = scene.claim().await.remove(0);
+    armings.insert(first);
+    for count in 2..=4 {
+        assert_eq!(scene.note("a", 0, count).await, Noted::Lapse);
+        assert_eq!(scene.note("a", 0, count).await, Noted::Known);
+    }
+    // A retry comes before the lives that are kept.
+    let retry = End::Retry { delay: 50, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
+    let settle = Settle { held, end: retry };
+    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
+    assert!(matches!(settled[0], SettleReply::Settled(Some((_, arming))) if arming == first), "{settled:?}");
+    scene.clock(FIRST + 100).await;
+    let (again, mut held, attempt) = scene.claim().await.remove(0);
+    assert_eq!((again, attempt), (first, 2));
+    for left in (0..3).rev() {
+        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+        let (arming, next, attempt) = scene.claim().await.remove(0);
+        assert_eq!((acked.followed[0].arming, attempt), (arming, 1));
+        assert!(armings.insert(arming), "{arming} came before");
+        assert_eq!(scene.length("next").await, u64::from(left > 0));
+        held = next;
+    }
+    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+    assert!(acked.followed.is_empty() && scene.claim().await.is_empty());
+    assert_eq!(scene.length("rec").await + scene.length("run").await + scene.length("next").await, 0);
+}
+
+#[tokio::test]
+async fn a_topic_may_ignore_keys_that_were_never_read() {
+    let mut scene = Scene::start().await;
+    let how = Treatment { unenrolled: false, ..ON };
+    assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Ignored);
+    assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Known);
+    // What should still live may have been announced by anybody.
+    assert_eq!(scene.read("a", 0, 1, 0).await, Enrolled::New);
+    assert_eq!(scene.note_as(how, "a", 0, 2).await, Noted::Ignored);
+    assert_eq!(scene.length("watch").await, 1);
+    scene.clock(FIRST + 1000).await;
+    assert_eq!(scene.note_as(how, "a", 0, 3).await, Noted::Lapse);
+    assert_eq!((scene.length("watch").await, scene.length("rec").await), (0, 1));
+}
+
+#[tokio::test]
+async fn an_unanchored_note_fires_each_time() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
+    assert_eq!(scene.notes(ON, &[scene.note_of("a")]).await, [Noted::Lapse]);
+    assert_eq!(scene.length("watch").await, 1, "it is not the life that was read");
+    assert_eq!(payload(&scene.get("rec", "a").await), &b"\x04\0"[..]);
+    scene.clock(FIRST + 1000).await;
+    assert_eq!(scene.notes(ON, &[scene.note_of("a")]).await, [Noted::Lapse]);
+    assert_eq!((scene.length("watch").await, scene.length("next").await), (0, 1));
+}
+
+#[tokio::test]
+async fn no_more_keys_are_enrolled_than_allowed() {
+    let scene = Scene::start().await;
+    let how = Treatment { cap: 2, ..ON };
+    let table = [
+        ("a", 1000, Enrolled::New),
+        ("b", 1000, Enrolled::New),
+        ("c", 1000, Enrolled::Full),
+        ("a", 2000, Enrolled::Known),
+        ("a", 0, Enrolled::Forgotten),
+        ("c", 1000, Enrolled::New),
+    ];
+    for (row, (key, life, expected)) in table.into_iter().enumerate() {
+        let deadline = if life == 0 { 0 } else { FIRST + life };
+        let enrolled = scene.enrol_as(how, key, deadline, (FIRST, 0), stamp(row as u64), b"").await;
+        assert_eq!(enrolled, expected, "row {row}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
+    let mut scene = Scene::start().await;
+    let how = Treatment { reread_ms: 100, ..ON };
+    let deadline = FIRST + 1000;
+    let enrol =
+        async |micros, copy: &[u8]| scene.enrol_as(how, "a", deadline, (FIRST, 0), stamp(micros), copy).await;
+    assert_eq!(enrol(0, b"").await, Enrolled::Wanted);
+    assert_eq!(enrol(1, b"").await, Enrolled::Wanted);
+    assert_eq!(enrol(2, b"\x02value").await, Enrolled::Known);
+    assert_eq!(enrol(3, b"").await, Enrolled::Known);
+    assert_eq!(scene.get("watch", "a").await.slice(28..), &b"\x02value"[..]);
+    // It is read once more before its deadline, and not due before that.
+    scene.clock(FIRST + 899).await;
+    assert!(scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
+    scene.clock(FIRST + 900).await;
+    let looks = scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer");
+    assert_eq!((looks.watches.len(), looks.next), (1, Some(FIRST + 5900)));
+}
+
+#[tokio::test]
+async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key() {
+    let mut scene = Scene::start().await;
+    let blind = async |scene: &Scene| scene.enrol("a", FIRST + 60_000, (0, 0), stamp(0), b"").await;
+    assert_eq!(blind(&scene).await, Enrolled::New, "nobody has heard anything");
+    assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
+    scene.clock(FIRST + 9_999).await;
+    assert_eq!(blind(&scene).await, Enrolled::Stale);
+    scene.clock(FIRST + 10_000).await;
+    assert_eq!(blind(&scene).await, Enrolled::New);
+}
+
+#[tokio::test]
+async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
+    let mut scene = Scene::start().await;
+    let blind = async |scene: &Scene, deadline, micros| {
+        scene.enrol("a", FIRST + deadline, (0, 0), stamp(micros), b"").await
+    };
+    assert_eq!(scene.read_until("a", FIRST + 60_000, 0, 0, 5).await, Enrolled::New);
+    scene.clock(FIRST + 9_999).await;
+    assert_eq!(blind(&scene, 70_000, 9).await, Enrolled::Stale);
+    scene.clock(FIRST + 10_000).await;
+    assert_eq!(blind(&scene, 70_000, 4).await, Enrolled::Stale);
+    assert_eq!(blind(&scene, 70_000, 9).await, Enrolled::Known);
+    assert_eq!(blind(&scene, 80_000, 8).await, Enrolled::Stale);
+    assert_eq!(blind(&scene, 80_000, 9).await, Enrolled::Known);
+    assert_eq!(scene.get("watch", "a").await[..8], (FIRST + 80_000).to_be_bytes());
+    // As soon as one is heard, places count again.
+    assert_eq!(scene.read_until("a", FIRST + 90_000, 20_000, 0, 7).await, Enrolled::Known);
+    assert_eq!(blind(&scene, 80_000, 99).await, Enrolled::Stale);
+}
+
+#[tokio::test]
+async fn one_listener_is_the_keeper() {
+    let mut scene = Scene::start().await;
+    let (a, b) = (b"lane---a", b"lane---b");
+    assert!(scene.keep(a, false).await && scene.keep(a, false).await);
+    assert!(!scene.keep(b, false).await);
+    scene.clock(FIRST + 500).await;
+    assert!(scene.keep(a, true).await, "patience is for others");
+    scene.clock(FIRST + 1499).await;
+    assert!(!scene.keep(b, false).await);
+    scene.clock(FIRST + 1500).await;
+    assert!(!scene.keep(b, true).await);
+    assert!(scene.keep(b, false).await && !scene.keep(a, false).await);
+    scene.clock(FIRST + 3499).await;
+    assert!(!scene.keep(a, true).await);
+    scene.clock(FIRST + 3500).await;
+    assert!(scene.keep(a, true).await);
+    // Only the keeper can leave, and then anybody may follow at once.
+    for (lane, follows) in [(b, false), (a, true)] {
+        let lane = Lane::from_bytes(lane).expect("a lane");
+        scene.store.leave(&scene.at, lane).await.expect("an answer");
+        assert_eq!(scene.keep(b, true).await, follows);
+    }
+}
+
+#[tokio::test]
+async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
+    let mut scene = Scene::start().await;
+    for words in [
+        &["SET", "app:lasting", "x"][..],
+        &["SET", "app:text", "12345678"],
+        &["SET", "app:empty", ""],
+        &["HSET", "app:hash", "f", "v"],
+        &["RPUSH", "app:list", "1", "2", "3", "4", "5", "6"],
+    ] {
+        scene.say(words).await.expect("it is written");
+        if words[1] != "app:lasting" {
+            scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await.expect("it has a deadline");
+        }
+    }
+    let names = ["gone", "lasting", "text", "empty", "hash", "list"];
+    let keys: Vec<_> = names.iter().map(|name| Bytes::from(format!("app:{name}"))).collect();
+    let read = async |cap, dumps| {
+        let (_, found) = scene.store.read(&keys, Capture { cap, dumps }).await.expect("an answer");
+        assert_eq!((found[0].life, found[1].life), (Life::Gone, Life::Lasting));
+        assert!(found[..2].iter().all(|found| found.copy.is_empty()), "{found:?}");
+        assert!(found[2..].iter().all(|found| found.life == Life::Until(FIRST)), "{found:?}");
+        found.into_iter().skip(2).map(|Found { copy, .. }| copy).collect::<Vec<_>>()
+    };
+    assert!(read(0, true).await.iter().all(Bytes::is_empty));
+    assert_eq!(read(8, false).await, [&b"\x0212345678"[..], b"\x02", b"\x04", b"\x04"]);
+    let small = read(7, true).await;
+    assert_eq!(small[..2], [&b"\x018"[..], b"\x02"]);
+    assert!(small[2].starts_with(b"\x01") && small[2].len() > 1, "its size is known: {small:?}");
+    assert_eq!(small[3], &b"\x01"[..], "it was not even begun");
+    let large = read(1000, true).await;
+    assert!(large[2..].iter().all(|copy| copy[0] == 3 && copy.len() > 2), "{large:?}");
+}
+
+#[tokio::test]
+async fn a_key_is_written_back_if_its_name_is_free() {
+    let mut scene = Scene::start().await;
+    scene.say(&["HSET", "app:hash", "f", "v"]).await.expect("a hash");
+    scene.say(&["PEXPIREAT", "app:hash", &FIRST.to_string()]).await.expect("it has a deadline");
+    let hash = [Bytes::from("app:hash")];
+    let read = async |scene: &Scene| {
+        let read = scene.store.read(&hash, Capture { cap: 1000, dumps: true }).await;
+        read.expect("an answer").1.remove(0)
+    };
+    let before = read(&scene).await;
+    scene.say(&["DEL", "app:hash"]).await.expect("it is gone");
+    let later = FIRST + 5;
+    let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
+        scene.store.restore(key.as_bytes(), deadline, copy).await.expect("an answer")
+    };
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Written);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Taken);
+    assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
+
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, Restored::Past);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Written);
+    scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Taken);
+    let (_, found) = scene
+        .store
+        .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })
+        .await
+        .expect("it is read");
+    assert_eq!(found[0].life, Life::Lasting, "it was left alone");
+}
+
+/// A retry whose key was written back ends when its writer comes first.
+#[tokio::test]
+async fn a_key_that_was_written_back_is_told_from_its_writers() {
+    let mut scene = Scene::start().await;
+    let how = Treatment { restores: true, ..ON };
+    let retry = || End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
+    for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.note_as(how, key, 0, 1).await, Noted::Lapse);
+        let (_, held, _) = scene.claim().await.remove(0);
+        let settle = Settle { held, end: retry() };
+        let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
+        let SettleReply::Settled(Some((until, arming))) = settled[0] else { panic!("{settled:?}") };
+        let enrolled = scene.enrol_as(how, key, until + life, (FIRST, 1), stamp(9), b"").await;
+        let (says, waits) = match key {
+            "ours" => (Enrolled::Ours, true),
+            "theirs" => (Enrolled::New, false),
+            // Heard without having been read: at its deadline it is what was written back.
+            "heard" => {
+                scene.clock(until).await;
+                assert_eq!(scene.note_as(how, key, 500, 1).await, Noted::Returned);
+                (enrolled, true)
+            }
+            _ => {
+                assert_eq!(scene.note_as(how, key, 500, 1).await, Noted::Superseding);
+                let record = Record::decode(scene.get("rec", key).await).expect("a record");
+                assert_ne!(record.arming, arming);
+                (enrolled, true)
+            }
+        };
+        assert_eq!(enrolled, says, "{key}");
+        let rec = scene.at.rec.clone();
+        let there: bool =
+            cmd("HEXISTS").arg(&rec).arg(key).query_async(&mut scene.line).await.expect("an answer");
+        assert_eq!(there, waits, "{key}");
+        scene.say(&["HDEL", &rec, key]).await.expect("it is gone");
+        let due = scene.at.due.clone();
+        scene.say(&["ZREM", &due, key]).await.expect("it is gone");
+    }
+}
+
+fn take(limit: usize, hold_ms: u64) -> Take {
+    Take { lane: Lane::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
+}

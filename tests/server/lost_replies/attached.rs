@@ -1,0 +1,181 @@
+//! Keys that other programs write: the calls, and a row for each case.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use keylapse::store::foreign::{
+    Capture, Deed, Enrolment, ForeignKeys, Judgement, Note, Place, Take, Treatment, Watch,
+};
+use keylapse::{Lane, ServerTime};
+
+use super::call::{Caller, START, Said, bytes, id, key, list};
+use super::row::Row;
+use super::step::{Spot, Step, fire, note};
+
+const HOW: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
+const CAPTURE: Capture = Capture { cap: 100, dumps: true };
+/// When enrolled keys are to expire.
+const DEADLINE: u64 = START + 100;
+
+/// When something was read: later, the later its place.
+fn stamp(at: Place) -> ServerTime {
+    ServerTime::new(0, micros(at))
+}
+
+fn micros(at: Place) -> u64 {
+    at.canary * 1000 + u64::from(at.count)
+}
+
+fn place(at: Spot) -> Option<Place> {
+    at.map(|(canary, count)| Place { canary: START + canary, count })
+}
+
+fn watch(name: &str, at: Place) -> Watch {
+    let mut head = BytesMut::new();
+    head.put_u64(DEADLINE);
+    head.put_u64(at.canary);
+    head.put_u32(at.count);
+    head.put_u64(micros(at));
+    Watch { key: key(name), head: head.freeze(), deadline: DEADLINE, at }
+}
+
+impl Caller {
+    pub(super) async fn make_attached(&self, step: &Step) -> Said {
+        let Self { store, watched, .. } = self;
+        Ok(match step {
+            Step::Note(all) => {
+                let note = |(name, at, arming): &(&str, Spot, u8)| Note {
+                    key: key(name),
+                    at: place(*at),
+                    arming: id(*arming),
+                };
+                let notes: Vec<_> = all.iter().map(note).collect();
+                format!("{:?}", store.note(watched, HOW, &notes).await?)
+            }
+            Step::Enrol(name, at) => {
+                let at = place(*at).unwrap_or_default();
+                let copy = Bytes::from_static(b"\x02value");
+                let read = Enrolment { key: key(name), deadline: DEADLINE, at, stamp: stamp(at), copy };
+                let reply = store.enrol(watched, HOW, &[read]).await?;
+                format!("{:?}, next {:?}", reply.value, reply.next.map(|at| at - START))
+            }
+            Step::Looks => {
+                let looks = store
+                    .looks(watched, Take { lane: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
+                    .await?;
+                list(looks.watches.iter().map(|watch| watch.key.escape_ascii().to_string()))
+            }
+            Step::Judge(name, at, deed) => {
+                // What was looked at was enrolled at the first canary.
+                let watch = watch(name, Place { canary: START, count: 0 });
+                let at = place(*at).unwrap_or_default();
+                let judgement = Judgement { watch, at, stamp: stamp(at), deed: *deed };
+                format!("{:?}", store.judge(watched, HOW, &[judgement]).await?.value)
+            }
+            Step::Keep(lane) => format!("{}", store.keep(watched, self::lane(*lane), 1000, false).await?),
+            Step::Leave(lane) => format!("{:?}", store.leave(watched, self::lane(*lane)).await?),
+            Step::Touch(name) => format!("{:?}", store.read(&[key(name)], CAPTURE).await?.1),
+            Step::Lend(name) => format!("{}", store.lend(watched, &key(name), DEADLINE).await?),
+            Step::Restore(name) => {
+                // By the server's own clock, decades from now.
+                format!("{:?}", store.restore(&key(name), DEADLINE, b"\x02value").await?)
+            }
+            other => unreachable!("{other:?} is made elsewhere"),
+        })
+    }
+}
+
+fn lane(number: u8) -> Lane {
+    Lane::from_bytes(&bytes(number)).expect("a lane has eight bytes")
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [notes(), enrolments(), looks_and_verdicts(), keepers(), keys()].concat()
+}
+
+const FIRST: Spot = Some((0, 0));
+
+/// At the first canary; it expires in 100 ms.
+fn enrolled() -> [Step; 1] {
+    [Step::Enrol("a", FIRST)]
+}
+
+fn expired() -> [Step; 2] {
+    [Step::Enrol("a", FIRST), Step::Wait(200)]
+}
+
+fn notes() -> Vec<Row> {
+    let (first, second) = (Some((0, 1)), Some((0, 2)));
+    let fired = [&expired()[..], &[Step::Judge("a", Some((1000, 0)), fire(9))]].concat();
+    vec![
+        Row::of("note", [], note("a", first, 1)).repeat_says("[Known]"),
+        Row::of("note what was enrolled", expired(), note("a", first, 1)).repeat_says("[Known]"),
+        Row::of("note behind a lapse", [note("a", first, 1)], note("a", second, 2)).repeat_says("[Known]"),
+        Row::of(
+            "note behind two",
+            [note("a", first, 1), note("a", second, 2)],
+            note("a", Some((1000, 1)), 3),
+        )
+        .repeat_says("[Known]"),
+        Row::of("note many", [], Step::Note(vec![("b", first, 1), ("a", first, 2), ("a", second, 3)]))
+            .repeat_says("[Known, Known, Known]"),
+        Row::of("note what another has noted", [note("a", first, 1)], note("a", first, 1)),
+        Row::of("note what was recovered", fired, note("a", first, 1)).repeat_says("[Known]"),
+        // There is nothing to go by but the arming.
+        Row::of("note without an anchor", [], note("a", None, 1)),
+        Row::of("note without an anchor what was enrolled", expired(), note("a", None, 1)),
+        Row::of("note without an anchor behind a lapse", [note("a", first, 1)], note("a", None, 2)),
+        Row::of(
+            "note what is older than the memory",
+            [note("a", first, 1), note("b", Some((300_000, 1)), 2), note("b", Some((600_000, 1)), 3)],
+            note("a", Some((1000, 1)), 4),
+        ),
+    ]
+}
+
+fn enrolments() -> Vec<Row> {
+    vec![
+        Row::of("enrol", [], Step::Enrol("a", FIRST)).repeat_says("[Known], next Some(102)"),
+        Row::of("enrol where nothing is heard", [], Step::Enrol("a", None))
+            .repeat_says("[Known], next Some(102)"),
+        Row::of("enrol again", enrolled(), Step::Enrol("a", Some((1000, 0)))),
+        Row::of("enrol what is older", [Step::Enrol("a", Some((1000, 0)))], Step::Enrol("a", FIRST)),
+        Row::of("enrol what has expired since", [note("a", Some((0, 1)), 1)], Step::Enrol("a", FIRST)),
+    ]
+}
+
+fn looks_and_verdicts() -> Vec<Row> {
+    let at = Some((1000, 0));
+    let judge = |deed| Step::Judge("a", at, deed);
+    let behind_a_lapse = [&[note("a", Some((0, 0)), 1)][..], &expired()].concat();
+    vec![
+        // Whoever has taken a look and does not know has taken it all the same; it comes back by itself.
+        Row::of("looks", expired(), Step::Looks).repeat_says(""),
+        Row::of("looks that are not due", enrolled(), Step::Looks),
+        Row::of("forget", expired(), judge(Deed::Forget)).repeat_says("[false]"),
+        Row::of("fire", expired(), judge(fire(1))).repeat_says("[false]"),
+        Row::of("fire behind a lapse", behind_a_lapse, judge(fire(2))).repeat_says("[false]"),
+        Row::of("look again", expired(), judge(Deed::Again { at: START + 500 })),
+        Row::of("judge what has changed", [Step::Enrol("a", at)], judge(fire(1))),
+    ]
+}
+
+fn keepers() -> Vec<Row> {
+    vec![
+        // It holds from the repeat on.
+        Row::of("become the keeper", [], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
+        Row::of("stay the keeper", [Step::Keep(1)], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
+        Row::of("another is the keeper", [Step::Keep(2)], Step::Keep(1)),
+        Row::of("leave", [Step::Keep(1)], Step::Leave(1)),
+    ]
+}
+
+fn keys() -> Vec<Row> {
+    let key = |words| [Step::Raw(words)];
+    vec![
+        Row::of("touch", key(&["SET", "app:t:a", "x", "PXAT", "4000000000100"]), Step::Touch("a")),
+        Row::of("touch nothing", [], Step::Touch("a")),
+        Row::of("lend", [], Step::Lend("a")).repeat_says("false"),
+        Row::of("restore", [], Step::Restore("a")).repeat_says("Taken"),
+        Row::of("restore over its writer's", key(&["SET", "app:t:a", "x"]), Step::Restore("a")),
+        Row::of("restore too late", [Step::Wait(200)], Step::Restore("a")),
+    ]
+}
