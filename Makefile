@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz faults fault-table kills soak demo lint clean-server
+.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,7 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # a server of their own and several measure time, so more at once would be slower and less exact.
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
+	$(with_server) && cargo test --test attached -- --test-threads=8
 	$(with_server) && cargo test --workspace --doc
 
 # How long each target runs; cargo-fuzz and a nightly toolchain are needed.
@@ -47,10 +48,16 @@ soak: ## Break everything for MINUTES=30; memory and descriptors must not grow
 demo: ## Watch a payment notice be retried until its receiver is back
 	$(with_server) && cargo run --release --example payment_notice
 
+# ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a quarter of a minute, the defaults
+# a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
+demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
+	$(with_server) && cargo run --release --example attach_at_scale
+
 # Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --test attached -- -D warnings
 	cargo clippy --lib -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features

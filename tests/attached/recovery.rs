@@ -1,0 +1,275 @@
+//! Nobody listens for a while, or hears nothing: what is fired then, and as what.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use keylapse::{Expiry, Mode};
+use keylapse_support::{Server, eventually};
+
+use crate::scene::{
+    ALL_FLAGS, Notes, PATIENCE, Run, Running, Stage, enrolled, now, order, orders_with_values, server,
+    until_time, watched,
+};
+
+/// Writes so many orders that expire one after the other within a second from then.
+async fn write_many(server: &Server, count: u64, from: u64) {
+    let mut connection = server.conn().await;
+    for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
+        let mut pipeline = redis::pipe();
+        for n in chunk {
+            let deadline = from + n % 1000;
+            pipeline.cmd("SET").arg(order(&n.to_string())).arg(n).arg("PXAT").arg(deadline).ignore();
+        }
+        pipeline.exec_async(&mut connection).await.unwrap();
+    }
+}
+
+/// One command of the writer's for each of these orders.
+async fn for_each(server: &Server, ids: std::ops::Range<u64>, command: &str, argument: Option<u64>) {
+    let mut pipeline = redis::pipe();
+    for id in ids {
+        let one = pipeline.cmd(command).arg(order(&id.to_string()));
+        argument.map(|argument| one.arg(argument));
+        one.ignore();
+    }
+    pipeline.exec_async(&mut server.conn().await).await.unwrap();
+}
+
+fn by_key(notes: &Notes) -> HashMap<String, Vec<Run>> {
+    let mut runs: HashMap<String, Vec<Run>> = HashMap::new();
+    for run in notes.runs().iter() {
+        runs.entry(run.key.clone()).or_default().push(run.clone());
+    }
+    runs
+}
+
+#[tokio::test]
+async fn what_expires_while_nobody_listens_is_recovered_once() {
+    const KEYS: u64 = 10_000;
+    const DELETED: std::ops::Range<u64> = 0..500;
+    const EXTENDED: std::ops::Range<u64> = 500..1000;
+    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    let from = now() + 15_000;
+    write_many(&stage.server, KEYS, from).await;
+    eventually(PATIENCE, "all to be enrolled", async || {
+        enrolled(&stage.server).await == i64::try_from(KEYS).unwrap()
+    })
+    .await;
+    let Stage { server, notes, listener } = stage;
+    listener.stop().await;
+    assert!(now() < from, "enrolled too late for the test to mean anything");
+    assert_eq!(notes.count(), 0);
+
+    let later = from + 15_000;
+    for_each(&server, DELETED, "DEL", None).await;
+    for_each(&server, EXTENDED, "PEXPIREAT", Some(later)).await;
+    until_time(from + 1000).await;
+    // Reading a key makes the server announce that it has expired: now, to nobody.
+    for_each(&server, 0..KEYS, "EXISTS", None).await;
+
+    let listener = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
+    let due = usize::try_from(KEYS - 500).unwrap();
+    eventually(PATIENCE, "the overdue ones to fire", async || notes.count() >= due).await;
+    assert!(now() < later, "recovered too late for the test to mean anything");
+    for n in EXTENDED {
+        assert!(notes.of(&order(&n.to_string())).is_empty(), "{n} was extended");
+    }
+    let all = usize::try_from(KEYS).unwrap();
+    eventually(PATIENCE, "the extended ones to fire", async || notes.count() >= all).await;
+    server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
+    eventually(PATIENCE, "a later key", async || !notes.of(&order("last")).is_empty()).await;
+
+    let runs = by_key(&notes);
+    for n in 0..KEYS {
+        let of_key = &runs[&order(&n.to_string())];
+        assert_eq!(of_key.len(), 1, "{of_key:?}");
+        let run = &of_key[0];
+        let (deadline, expiry) =
+            if EXTENDED.contains(&n) { (later, Expiry::Heard) } else { (from + n % 1000, Expiry::Recovered) };
+        assert_eq!((run.deadline, run.text(), run.attempt), (deadline, Some(&*n.to_string()), 1), "{run:?}");
+        assert!(run.at >= deadline && run.deadline_known, "{run:?}");
+        // A key that was deleted while nobody listened cannot be told from one that has expired.
+        assert_eq!(run.expiry, expiry, "{run:?}");
+    }
+    assert_eq!(notes.count(), all + 1);
+    assert_eq!(listener.attached().recovered, KEYS - 500);
+    listener.stop().await;
+}
+
+fn attached(builder: keylapse::ListenerBuilder, notes: &Notes) -> keylapse::ListenerBuilder {
+    builder.attach(orders_with_values().scan_every(Duration::from_millis(300)), notes.handler())
+}
+
+async fn until_hearing(listener: &Running) {
+    eventually(PATIENCE, "an anchor", async || listener.hears()).await;
+}
+
+#[tokio::test]
+async fn a_listener_dies_and_the_other_goes_on() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let server = server(flags).await;
+        let notes = Notes::default();
+        let victim = Running::start(&server, |builder| attached(builder, &notes));
+        // It is the one that scans, and enrols.
+        eventually(PATIENCE, "a scan", async || victim.attached().scans > 0).await;
+        let other = Running::start(&server, |builder| attached(builder, &notes));
+        until_hearing(&victim).await;
+        until_hearing(&other).await;
+        let from = now() + 3000;
+        write_many(&server, 1000, from).await;
+        eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == 1000).await;
+        assert!(now() < from + 300, "enrolled too late for the test to mean anything");
+        until_time(from + 300).await;
+        victim.kill();
+        eventually(PATIENCE * 2, "all to have run", async || by_key(&notes).len() == 1000).await;
+        server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
+        eventually(PATIENCE, "a later key", async || !notes.of(&order("last")).is_empty()).await;
+        for (key, runs) in by_key(&notes) {
+            let first = &runs[0];
+            assert!(runs.iter().all(|run| run.at >= run.deadline && run.attempt == 1), "{runs:?}");
+            // What it was running when it died runs again under the same id: at least once.
+            assert!(runs.iter().all(|run| run.id == first.id), "{flags}: {key} {runs:?}");
+            assert!(runs.iter().all(|run| run.expiry == Expiry::Heard), "{flags}: {key} {runs:?}");
+        }
+        other.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_one_has_enrolled_fires_in_another() {
+    for flags in [ALL_FLAGS, "Ex", ""] {
+        let server = server(flags).await;
+        let notes = Notes::default();
+        let deadline = now() + 8000;
+        server.cmd(&["SET", &order("1"), "a sofa", "PXAT", &deadline.to_string()]).await;
+        let first = Running::start(&server, |builder| attached(builder, &Notes::default()));
+        eventually(PATIENCE, "it to be enrolled", async || {
+            watched(&server, &order("1")).await == Some(deadline)
+        })
+        .await;
+        first.stop().await;
+        let second = Running::start(&server, |builder| attached(builder, &notes));
+        if !flags.is_empty() {
+            until_hearing(&second).await;
+        }
+        assert!(now() + 500 < deadline, "started too late for the test to mean anything");
+        notes.until(1).await;
+        let run = notes.runs()[0].clone();
+        assert_eq!((run.text(), run.deadline), (Some("a sofa"), deadline), "{flags} {run:?}");
+        let expected = if flags.is_empty() { Expiry::Recovered } else { Expiry::Heard };
+        assert_eq!(run.expiry, expected, "{flags} {run:?}");
+        assert!(run.at >= deadline);
+        second.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
+    let topic = orders_with_values().scan_every(Duration::from_millis(300));
+    let stage = Stage::with(ALL_FLAGS, topic, Notes::handler).await;
+    stage.listener.until_mode(Mode::Changes).await;
+    let deadline = stage.enrol("1", "a sofa", 12_000).await;
+    stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
+    stage.listener.until_mode(Mode::Blind).await;
+    // Written, and found by a scan, while nothing is heard.
+    let blind = stage.enrol("2", "a lamp", 4000).await;
+    let run = stage.fires_once("2", "a lamp", blind).await;
+    assert_eq!(run.expiry, Expiry::Recovered);
+    if now() < deadline {
+        assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    }
+    let run = stage.fires_once("1", "a sofa", deadline).await;
+    assert_eq!(run.expiry, Expiry::Recovered);
+
+    stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ALL_FLAGS]).await;
+    stage.listener.until_mode(Mode::Changes).await;
+    let heard = stage.enrol("3", "a desk", 3000).await;
+    let run = stage.fires_once("3", "a desk", heard).await;
+    assert_eq!(run.expiry, Expiry::Heard);
+    assert_eq!((stage.of("1").len(), stage.of("2").len()), (1, 1));
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn the_mode_is_what_the_flags_say() {
+    let stage = Stage::with("Ex", orders_with_values(), Notes::handler).await;
+    for (flags, mode) in [
+        ("KExg$", Mode::Changes),
+        ("KExg", Mode::SomeChanges),
+        ("KEx$", Mode::SomeChanges),
+        ("KEA", Mode::Changes),
+        ("Exg$", Mode::Expired),
+        ("Kxg$", Mode::Blind),
+        ("Ex", Mode::Expired),
+    ] {
+        stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", flags]).await;
+        println!("{flags}");
+        stage.listener.until_mode(mode).await;
+    }
+    stage.listener.stop().await;
+}
+
+/// The user of redis.conf, with these rules besides.
+async fn with_rules(flags: &str, rules: &[&str]) -> Stage {
+    let server = server(flags).await;
+    let mut words = vec!["ACL", "SETUSER", keylapse_support::APP_USER];
+    words.extend(rules);
+    server.cmd(&words).await;
+    let topic = orders_with_values().scan_every(Duration::from_millis(100));
+    Stage::on(server, topic, Notes::handler).await
+}
+
+#[tokio::test]
+async fn where_config_is_forbidden_canaries_decide() {
+    let stage = with_rules(ALL_FLAGS, &["-config|get"]).await;
+    stage.listener.until_mode(Mode::Changes).await;
+    let deadline = stage.enrol("1", "a sofa", 2000).await;
+    assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn where_changes_may_not_be_heard_expiries_are() {
+    for rules in [
+        &["-psubscribe"][..],
+        &["resetchannels", "&keylapse:*", "&__keyevent@0__:expired"],
+        // The topic's keys may be heard, canaries may not: nothing is proven.
+        &["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:app:order:*"],
+    ] {
+        let stage = with_rules(ALL_FLAGS, rules).await;
+        stage.listener.until_mode(Mode::Expired).await;
+        let deadline = stage.enrol("1", "a sofa", 2000).await;
+        assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard, "{rules:?}");
+        assert_eq!(stage.listener.stats.mode(), Mode::Expired);
+        stage.listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_only_a_canary_may_prove_is_not_believed() {
+    // Canaries may be heard, the topic's keys may not.
+    let rules =
+        ["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{canary/0}:*"];
+    let stage = with_rules(ALL_FLAGS, &rules).await;
+    stage.listener.until_mode(Mode::Expired).await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn an_expiry_that_is_heard_in_a_gap_fires_once() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let stage = with_rules(flags, &[]).await;
+        let deadline = stage.enrol("1", "a sofa", 9000).await;
+        // Everything goes on, but canaries cannot be made.
+        let user = keylapse_support::APP_USER;
+        stage.cmd(&["ACL", "SETUSER", user, "resetkeys", "~app:*", "~keylapse:{orders/0}:*"]).await;
+        stage.listener.until_mode(Mode::Blind).await;
+        assert!(now() < deadline, "too late for the test to mean anything");
+        eventually(PATIENCE, "it to fire", async || !stage.of("1").is_empty()).await;
+        stage.cmd(&["ACL", "SETUSER", user, "~keylapse:*"]).await;
+        eventually(PATIENCE, "an anchor", async || stage.listener.hears()).await;
+        let run = stage.fires_once("1", "a sofa", deadline).await;
+        assert!(matches!(run.expiry, Expiry::Unsure | Expiry::Recovered), "{flags}: {run:?}");
+        stage.listener.stop().await;
+    }
+}

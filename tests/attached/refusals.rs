@@ -1,0 +1,287 @@
+//! What is refused and says why, and what looks strange and works.
+
+use std::future::pending;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::store::MemoryStore;
+use keylapse::{
+    Attached, Done, Error, ErrorKind, Failure, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic,
+    Value, WriteBack,
+};
+use keylapse_support::{Server, eventually};
+
+use crate::scene::{
+    ALL_FLAGS, Notes, PATIENCE, Running, Stage, enrolled, now, order, orders, orders_with_values, server,
+    watched,
+};
+
+const NOWHERE: &str = "redis://127.0.0.1:1/";
+
+fn built(attach: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Result<Listener> {
+    attach(Listener::builder(NOWHERE)).build()
+}
+
+async fn done(_: Lapse<Bytes>) -> std::result::Result<Done, Failure> {
+    Ok(Done)
+}
+
+/// Why it is refused.
+fn refused(topic: impl Into<Attached<Bytes>>) -> Error {
+    built(|builder| builder.attach(topic, Notes::default().handler())).unwrap_err()
+}
+
+#[track_caller]
+fn says(error: &Error, words: &[&str]) {
+    let text = error.to_string();
+    println!("{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in {text:?}");
+    }
+}
+
+#[test]
+fn a_pattern_without_a_literal_prefix_is_refused_unless_it_is_allowed() {
+    let any = || Topic::raw_named("any", "{what}:{id}").unwrap();
+    let error = refused(any());
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    says(&error, &["any", "{what}:{id}", "allow_any_prefix"]);
+    built(|builder| builder.attach(Attached::new(any()).allow_any_prefix(), Notes::default().handler()))
+        .unwrap();
+}
+
+#[test]
+fn a_topic_that_overlaps_a_managed_one_is_refused_and_both_are_named() {
+    let managed = Topic::raw_named("managed", "app:order:{number:[0-9]+}").unwrap();
+    let attached = Topic::raw_named("attached", "app:order:{hex:[0-9a-f]+}").unwrap();
+    let error =
+        built(|builder| builder.on(managed, done).attach(attached, Notes::default().handler())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    says(&error, &["app:order:{number:[0-9]+}", "app:order:{hex:[0-9a-f]+}"]);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let plain = || Attached::new(orders());
+    for (topic, words) in [
+        (plain().keep_dumps(), ["keep_dumps", "keep_values"]),
+        (plain().write_back(WriteBack::unchanged()), ["write_back", "keep_values"]),
+        (plain().keep_values(9 << 20), ["keep_values", "8 MiB"]),
+        (plain().cap(0), ["cap", "at least 1"]),
+        (plain().scan_rate(0), ["scan_rate", "at least 1"]),
+        (plain().scan_every(Duration::ZERO), ["scan_every", "more than zero"]),
+    ] {
+        let error = refused(topic);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        says(&error, &words);
+        says(&error, &["orders"]);
+    }
+}
+
+#[test]
+fn a_memory_store_has_no_keys_to_attach_to() {
+    let builder = Listener::builder_on(MemoryStore::new());
+    let error = builder.attach(orders(), Notes::default().handler()).build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    says(&error, &["orders", "on a server"]);
+}
+
+#[tokio::test]
+async fn a_timer_cannot_be_armed_on_an_attached_topic() {
+    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    let schedule = Schedule::connect(&stage.server.app_url()).await.unwrap();
+    let registered = stage.cmd(&["HGETALL", "keylapse:topics"]).await;
+    let error = schedule.arm(&orders(), ["1"], Duration::from_secs(1), &Bytes::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    says(&error, &["orders", "attached", "other programs"]);
+    assert_eq!(stage.cmd(&["EXISTS", &order("1")]).await, redis::Value::Int(0));
+    for what in ["due", "rec", "next"] {
+        assert_eq!(
+            stage.cmd(&["EXISTS", &format!("keylapse:{{orders/0}}:{what}")]).await,
+            redis::Value::Int(0)
+        );
+    }
+    assert_eq!(stage.cmd(&["HGETALL", "keylapse:topics"]).await, registered);
+    stage.pass(now()).await;
+    assert!(stage.of("1").is_empty());
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_topic_that_is_managed_cannot_be_attached_to() {
+    let server = server(ALL_FLAGS).await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let armed = schedule.arm(&orders(), ["1"], Duration::from_secs(600), &Bytes::new()).await.unwrap();
+    assert!(armed.is_armed());
+    let listener =
+        Listener::builder(server.app_url()).attach(orders(), Notes::default().handler()).build().unwrap();
+    let ended = tokio::time::timeout(PATIENCE, listener.run_until(pending())).await;
+    let error = ended.expect("it does not start").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    says(&error, &["orders", "managed", "another name"]);
+}
+
+/// On this database, as a user with all rights.
+async fn on_database(server: &Server, db: u32, notes: &Notes) -> Running {
+    let url = format!("{}{db}", server.url());
+    let listener = Running::at(&url, |builder| builder.attach(orders_with_values(), notes.handler()));
+    eventually(PATIENCE, "an anchor and a scan", async || listener.hears() && listener.attached().scans > 0)
+        .await;
+    listener
+}
+
+#[tokio::test]
+async fn other_databases_work_and_do_not_mix() {
+    let server = server(ALL_FLAGS).await;
+    let [third, first] = [Notes::default(), Notes::default()];
+    let listeners = [on_database(&server, 3, &third).await, on_database(&server, 0, &first).await];
+    let mut connection = keylapse_support::connect(&format!("{}3", server.url())).await.unwrap();
+    for (id, value) in [("1", "a sofa"), ("2", "a lamp")] {
+        let mut set = redis::cmd("SET");
+        set.arg(order(id)).arg(value).arg("PX").arg(1500);
+        set.exec_async(&mut connection).await.unwrap();
+    }
+    server.cmd(&["SET", &order("3"), "a desk", "PX", "1500"]).await;
+    third.until(2).await;
+    first.until(1).await;
+    let texts = |notes: &Notes, id: &str| {
+        notes.of(&order(id)).iter().map(|run| run.text().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&third, "1"), [Some("a sofa".to_owned())]);
+    assert_eq!(texts(&third, "2"), [Some("a lamp".to_owned())]);
+    assert_eq!(texts(&first, "3"), [Some("a desk".to_owned())]);
+    assert_eq!((third.count(), first.count()), (2, 1));
+    for listener in listeners {
+        listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn keys_without_a_deadline_are_never_enrolled() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let server = server(flags).await;
+        server.cmd(&["SET", &order("before"), "a sofa"]).await;
+        let topic = orders_with_values().scan_every(Duration::from_millis(100));
+        let stage = Stage::on(server, topic, Notes::handler).await;
+        stage.cmd(&["SET", &order("after"), "a lamp"]).await;
+        stage.pass(now()).await;
+        let scans = stage.listener.attached().scans;
+        eventually(PATIENCE, "two more scans", async || stage.listener.attached().scans >= scans + 2).await;
+        assert_eq!(enrolled(&stage.server).await, 0, "{flags}");
+        assert!(stage.of("before").is_empty() && stage.of("after").is_empty());
+        stage.listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_too_long_is_left_alone() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let topic = orders_with_values().scan_every(Duration::from_millis(100));
+        let stage = Stage::with(flags, topic, Notes::handler).await;
+        let prefix = order("").len();
+        let (longest, longer) = ("x".repeat(4096 - prefix), "y".repeat(4097 - prefix));
+        stage.write(&longer, "a lamp", 2000).await;
+        let deadline = stage.enrol(&longest, "a sofa", 2000).await;
+        stage.fires_once(&longest, "a sofa", deadline).await;
+        assert_eq!(watched(&stage.server, &order(&longer)).await, None, "{flags}");
+        assert!(stage.of(&longer).is_empty(), "{flags}");
+        stage.listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn keys_and_values_are_bytes() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let topic = orders_with_values().scan_every(Duration::from_millis(100));
+        let stage = Stage::with(flags, topic, Notes::handler).await;
+        let (key, value) = (&b"app:order:\xff\x00\r\n\xc3\x28*"[..], &b"\x80\x00\xff"[..]);
+        stage.server.cmd(&[b"SET", key, value, b"PX", b"1500"]).await;
+        stage.listener.until_enrolled(1).await;
+        stage.notes.until(1).await;
+        let run = stage.notes.runs()[0].clone();
+        assert_eq!(run.bytes, key, "{flags}");
+        assert_eq!(run.value, Value::Captured(Bytes::from_static(value)), "{flags}");
+        stage.pass(now()).await;
+        assert_eq!(stage.notes.count(), 2, "{:?}", stage.notes.runs());
+        stage.listener.stop().await;
+    }
+}
+
+/// To SCAN and to PSUBSCRIBE these have a meaning, to us they are bytes of a name.
+#[tokio::test]
+async fn what_means_something_to_a_glob_matches_itself_alone() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let server = server(flags).await;
+        let notes = Notes::default();
+        let pattern = r"app:o*?[a-z]^\:{id}";
+        let topic = Attached::new(Topic::raw_named("orders", pattern).unwrap()).keep_values(64);
+        let topic = topic.scan_every(Duration::from_millis(100));
+        let listener = Running::at(&server.url(), |builder| builder.attach(topic, notes.handler()));
+        eventually(PATIENCE, "a scan", async || listener.hears() && listener.attached().scans > 0).await;
+        let deadline = (now() + 2000).to_string();
+        for other in ["app:order:1", r"app:o*?b^\:1", "app:oxya:1", r"app:o*?[a-z]^:1", r"app:o*?[a-z]\:1"] {
+            server.cmd(&["SET", other, "a lamp", "PXAT", &deadline]).await;
+        }
+        for id in ["1", "*", "?"] {
+            server.cmd(&["SET", &format!(r"app:o*?[a-z]^\:{id}"), "a sofa", "PXAT", &deadline]).await;
+        }
+        listener.until_enrolled(3).await;
+        notes.until(3).await;
+        server.cmd(&["SET", r"app:o*?[a-z]^\:last", "", "PX", "500"]).await;
+        notes.until(4).await;
+        for id in ["1", "*", "?"] {
+            let runs = notes.of(&format!(r"app:o*?[a-z]^\:{id}"));
+            assert_eq!(runs.iter().map(|run| run.text()).collect::<Vec<_>>(), [Some("a sofa")], "{flags}");
+        }
+        assert_eq!(notes.count(), 4, "{:?}", notes.runs());
+        listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_a_more_specific_topic_is_not_watched_by_the_general_one() {
+    for flags in [ALL_FLAGS, "Ex", ""] {
+        let server = server(flags).await;
+        let [general, specific] = [Notes::default(), Notes::default()];
+        let deadline = now() + 4000;
+        for id in ["1", "vip"] {
+            server.cmd(&["SET", &order(id), id, "PXAT", &deadline.to_string()]).await;
+        }
+        let vips = Attached::new(Topic::raw_named("vips", "app:order:vip").unwrap()).keep_values(64);
+        let listener = Running::at(&server.url(), |builder| {
+            builder.attach(orders_with_values(), general.handler()).attach(vips, specific.handler())
+        });
+        eventually(PATIENCE, "scans", async || {
+            ["orders", "vips"].iter().all(|name| listener.stats.attached(name).unwrap().scans > 0)
+        })
+        .await;
+        assert!(now() < deadline, "enrolled too late for the test to mean anything");
+        assert_eq!(watched(&server, &order("1")).await, Some(deadline), "{flags}");
+        assert_eq!(watched(&server, &order("vip")).await, None, "{flags}: it is not its key");
+        general.until(1).await;
+        specific.until(1).await;
+        if !flags.is_empty() {
+            server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
+            eventually(PATIENCE, "a later key", async || !general.of(&order("last")).is_empty()).await;
+        }
+        assert_eq!((general.of(&order("vip")).len(), specific.count()), (0, 1), "{flags}");
+        listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn with_any_prefix_our_own_keys_are_left_alone() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let server = server(flags).await;
+        let notes = Notes::default();
+        let topic = Topic::raw_named("orders", "{all..}").unwrap();
+        let topic = Attached::new(topic).allow_any_prefix().scan_every(Duration::from_millis(10));
+        let listener = Running::at(&server.url(), |builder| builder.attach(topic, notes.handler()));
+        eventually(PATIENCE, "an anchor", async || listener.hears()).await;
+        server.cmd(&["SET", "session", "", "PX", "4000"]).await;
+        notes.until(1).await;
+        assert_eq!(notes.runs().iter().map(|run| &*run.key).collect::<Vec<_>>(), ["session"]);
+        assert_eq!(listener.attached().enrolled, 1, "{flags}: canaries come and go");
+        listener.stop().await;
+    }
+}

@@ -1,0 +1,443 @@
+//! Each row of the decision table: what a writer does to a key, and what fires.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::{Attached, Backoff, Done, Expired, Expiry, Failure, Lapse};
+use keylapse_support::{Server, eventually};
+use tokio::sync::Semaphore;
+
+use crate::scene::{
+    ALL_FLAGS, Notes, PATIENCE, Stage, lives, now, order, orders, orders_with_values, servers, until_time,
+};
+
+/// Long enough to be enrolled and changed before it is over.
+const WHILE: u64 = 2000;
+
+macro_rules! rows {
+    ($($row:ident),* $(,)?) => {
+        mod with_all_flags {
+            $(#[tokio::test]
+            async fn $row() {
+                super::$row(super::Stage::hearing(super::ALL_FLAGS).await).await;
+            })*
+        }
+
+        mod with_ex_alone {
+            $(#[tokio::test]
+            async fn $row() {
+                super::$row(super::Stage::hearing("Ex").await).await;
+            })*
+        }
+    };
+}
+
+rows![
+    an_extended_key_fires_at_its_new_deadline_alone,
+    a_key_that_is_extended_again_and_again_fires_once,
+    a_key_that_is_held_by_a_pause_fires_once_after_it,
+    a_persisted_key_does_not_fire,
+    a_persisted_key_that_expires_later_after_all_fires_then,
+    a_key_that_is_overwritten_without_a_deadline_does_not_fire,
+    a_key_that_is_overwritten_with_another_deadline_fires_then,
+    a_key_that_is_overwritten_with_an_earlier_deadline_fires_then,
+    a_key_whose_value_alone_changes_fires_with_the_new_one,
+    a_key_that_is_renamed_to_another_topic_does_not_fire,
+    a_renamed_key_fires_under_its_new_name_alone,
+    a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one,
+    a_copy_fires_beside_its_original,
+    a_key_that_is_moved_to_another_database_does_not_fire,
+    a_restored_key_fires,
+    a_deadline_that_a_reader_changes_counts,
+    deleted_keys_do_not_fire,
+    a_deleted_key_that_is_written_again_fires_as_the_new_one,
+    evicted_keys_do_not_fire,
+    keys_that_are_flushed_do_not_fire_and_later_ones_do,
+];
+
+/// The rows that can be told without hearing anything.
+mod with_no_flags {
+    macro_rules! rows {
+        ($($row:ident),* $(,)?) => {
+            $(#[tokio::test]
+            async fn $row() {
+                super::$row(super::Stage::blind().await).await;
+            })*
+        };
+    }
+
+    rows![
+        a_key_that_is_extended_again_and_again_fires_once,
+        a_persisted_key_does_not_fire,
+        a_persisted_key_that_expires_later_after_all_fires_then,
+        a_key_that_is_overwritten_without_a_deadline_does_not_fire,
+        a_key_that_is_overwritten_with_an_earlier_deadline_fires_then,
+        a_copy_fires_beside_its_original,
+        a_restored_key_fires,
+        keys_that_are_flushed_do_not_fire_and_later_ones_do,
+    ];
+}
+
+async fn an_extended_key_fires_at_its_new_deadline_alone(stage: Stage) {
+    let first = stage.enrol("1", "a sofa", WHILE).await;
+    let second = first + WHILE;
+    stage.cmd(&["PEXPIREAT", &order("1"), &second.to_string()]).await;
+    stage.pass(first).await;
+    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    let run = stage.fires_once("1", "a sofa", second).await;
+    assert_eq!(run.expiry, Expiry::Heard);
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_extended_again_and_again_fires_once(stage: Stage) {
+    let mut deadline = stage.enrol("1", "a sofa", WHILE).await;
+    for _ in 0..4 {
+        until_time(deadline - 1000).await;
+        deadline += 1000;
+        stage.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
+    }
+    stage.fires_once("1", "a sofa", deadline).await;
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_held_by_a_pause_fires_once_after_it(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    until_time(deadline - 300).await;
+    stage.cmd(&["CLIENT", "PAUSE", "1000", "WRITE"]).await;
+    let over = now() + 990;
+    let run = stage.fires_once("1", "a sofa", deadline).await;
+    assert!(run.at >= over, "while the server was paused: {run:?}");
+    stage.listener.stop().await;
+}
+
+async fn a_persisted_key_does_not_fire(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["PERSIST", &order("1")]).await;
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.listener.stop().await;
+}
+
+async fn a_persisted_key_that_expires_later_after_all_fires_then(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["PERSIST", &order("1")]).await;
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    let later = now() + WHILE;
+    stage.cmd(&["PEXPIREAT", &order("1"), &later.to_string()]).await;
+    stage.until_watched("1", later).await;
+    stage.fires_once("1", "a sofa", later).await;
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["SET", &order("1"), "a lamp"]).await;
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_overwritten_with_another_deadline_fires_then(stage: Stage) {
+    let first = stage.enrol("1", "a sofa", WHILE).await;
+    let second = first + WHILE;
+    stage.write_until("1", "a lamp", second).await;
+    stage.pass(first).await;
+    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.fires_once("1", "a lamp", second).await;
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(stage: Stage) {
+    let late = stage.enrol("1", "a sofa", 3 * WHILE).await;
+    let early = now() + WHILE;
+    stage.write_until("1", "a lamp", early).await;
+    stage.until_watched("1", early).await;
+    stage.fires_once("1", "a lamp", early).await;
+    stage.pass(late).await;
+    assert_eq!(stage.of("1").len(), 1);
+    stage.listener.stop().await;
+}
+
+async fn a_key_whose_value_alone_changes_fires_with_the_new_one(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
+    stage.fires_once("1", "a lamp", deadline).await;
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_renamed_to_another_topic_does_not_fire(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["RENAME", &order("1"), "app:other:1"]).await;
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty() && stage.notes.of("app:other:1").is_empty());
+    stage.listener.stop().await;
+}
+
+async fn a_renamed_key_fires_under_its_new_name_alone(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    stage.until_watched("2", deadline).await;
+    stage.fires_once("2", "a sofa", deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(stage: Stage) {
+    let later = stage.enrol("2", "a lamp", 3 * WHILE).await;
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    stage.until_watched("2", deadline).await;
+    stage.fires_once("2", "a sofa", deadline).await;
+    stage.pass(later).await;
+    assert!(stage.of("1").is_empty() && stage.of("2").len() == 1);
+    stage.listener.stop().await;
+}
+
+async fn a_copy_fires_beside_its_original(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["COPY", &order("1"), &order("2")]).await;
+    stage.until_watched("2", deadline).await;
+    stage.fires_once("1", "a sofa", deadline).await;
+    stage.fires_once("2", "a sofa", deadline).await;
+    stage.listener.stop().await;
+}
+
+async fn a_key_that_is_moved_to_another_database_does_not_fire(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["MOVE", &order("1"), "1"]).await;
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.listener.stop().await;
+}
+
+async fn a_restored_key_fires(stage: Stage) {
+    stage.cmd(&["SET", "elsewhere", "a sofa"]).await;
+    let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
+    let (key, deadline) = (order("1"), now() + WHILE);
+    let until = deadline.to_string();
+    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    stage.until_watched("1", deadline).await;
+    stage.fires_once("1", "a sofa", deadline).await;
+    stage.listener.stop().await;
+}
+
+async fn a_deadline_that_a_reader_changes_counts(stage: Stage) {
+    let first = stage.enrol("1", "a sofa", WHILE).await;
+    let second = first + WHILE;
+    stage.enrol("2", "a lamp", WHILE).await;
+    stage.cmd(&["GETEX", &order("1"), "PXAT", &second.to_string()]).await;
+    stage.cmd(&["GETEX", &order("2"), "PERSIST"]).await;
+    stage.pass(first + 100).await;
+    assert!(now() < second && stage.notes.count() == 1, "{:?}", stage.notes.runs());
+    stage.fires_once("1", "a sofa", second).await;
+    assert!(stage.of("2").is_empty(), "{:?}", stage.of("2"));
+    stage.listener.stop().await;
+}
+
+async fn deleted_keys_do_not_fire(stage: Stage) {
+    let mut last = 0;
+    for id in ["1", "2", "3"] {
+        last = stage.enrol(id, "a sofa", WHILE).await;
+    }
+    stage.cmd(&["DEL", &order("1")]).await;
+    stage.cmd(&["UNLINK", &order("2")]).await;
+    stage.cmd(&["GETDEL", &order("3")]).await;
+    stage.pass(last).await;
+    for id in ["1", "2", "3"] {
+        stage.until_forgotten(id).await;
+        assert!(stage.of(id).is_empty(), "{:?}", stage.of(id));
+    }
+    assert_eq!(stage.listener.attached().recovered, 0);
+    stage.listener.stop().await;
+}
+
+async fn a_deleted_key_that_is_written_again_fires_as_the_new_one(stage: Stage) {
+    let first = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["DEL", &order("1")]).await;
+    let second = first + WHILE;
+    stage.write_until("1", "a lamp", second).await;
+    stage.pass(first).await;
+    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    stage.fires_once("1", "a lamp", second).await;
+    stage.listener.stop().await;
+}
+
+/// Lets the server evict all that has a deadline.
+pub(crate) async fn evict(server: &Server, key: &str) {
+    for (name, value) in [("maxmemory-policy", "volatile-ttl"), ("maxmemory", "1")] {
+        server.cmd(&["CONFIG", "SET", name, value]).await;
+    }
+    eventually(PATIENCE, "the eviction", async || server.cmd(&["EXISTS", key]).await == redis::Value::Int(0))
+        .await;
+    for (name, value) in [("maxmemory", "0"), ("maxmemory-policy", "noeviction")] {
+        server.cmd(&["CONFIG", "SET", name, value]).await;
+    }
+}
+
+async fn evicted_keys_do_not_fire(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", 2 * WHILE).await;
+    evict(&stage.server, &order("1")).await;
+    assert!(now() + 500 < deadline, "evicted too late for the test to mean anything");
+    stage.pass(deadline).await;
+    stage.until_forgotten("1").await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    let stats = stage.listener.attached();
+    assert_eq!((stats.vanished, stats.recovered), (1, 0), "{stats:?}");
+    stage.listener.stop().await;
+}
+
+async fn keys_that_are_flushed_do_not_fire_and_later_ones_do(stage: Stage) {
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    stage.cmd(&["FLUSHDB"]).await;
+    stage.pass(deadline).await;
+    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+    let deadline = stage.enrol("1", "a lamp", WHILE).await;
+    stage.fires_once("1", "a lamp", deadline).await;
+    stage.listener.stop().await;
+}
+
+/// `PEXPIREAT` in the past is a deletion to Redis, and an expiry to Valkey since 8.1.
+#[tokio::test]
+async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
+    for binary in servers() {
+        let version = binary.version();
+        println!("{version}");
+        let expires = version.is_valkey && version.number >= (8, 1, 0);
+        let server =
+            Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
+        let stage = Stage::on(server, orders_with_values(), Notes::handler).await;
+        let later = stage.enrol("1", "a sofa", 60_000).await;
+        stage.cmd(&["PEXPIREAT", &order("1"), &(now() - 1000).to_string()]).await;
+        stage.until_forgotten("1").await;
+        stage.pass(now()).await;
+        let runs = stage.of("1");
+        assert_eq!(runs.len(), usize::from(expires), "{version}: {runs:?}");
+        for run in runs {
+            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Heard), "{version}: {run:?}");
+            assert!(run.deadline < later && run.deadline <= run.at, "{version}: {run:?}");
+        }
+        stage.listener.stop().await;
+    }
+}
+
+/// Redis deletes such a key when it is next read, and Valkey since 8.0 at once: an expiry to both.
+#[tokio::test]
+async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
+    for binary in servers() {
+        let version = binary.version();
+        println!("{version}");
+        let at_once = version.is_valkey && version.number >= (8, 0, 0);
+        let server =
+            Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
+        let stage = Stage::on(server, orders_with_values(), Notes::handler).await;
+        stage.enrol("1", "a sofa", 60_000).await;
+        stage.write_until("1", "a lamp", now() - 1000).await;
+        let run = stage.only("1").await;
+        assert_eq!(run.expiry, Expiry::Heard, "{version}: {run:?}");
+        // The value that was remembered; the newer one was never there to be read.
+        assert_eq!(run.text(), Some("a sofa"), "{version}: {run:?}");
+
+        stage.write_until("2", "a lamp", now() - 1000).await;
+        stage.pass(now()).await;
+        let runs = stage.of("2");
+        assert_eq!(runs.len(), usize::from(!at_once), "{version}: {runs:?}");
+        stage.listener.stop().await;
+    }
+}
+
+/// Longer than anybody waits for a canary or an answer. Found gone before it is heard to expire, in a gap,
+/// it may fire twice, and the second time says so.
+#[tokio::test]
+async fn a_key_that_is_held_by_a_long_pause_fires_after_it() {
+    let stage = Stage::hearing(ALL_FLAGS).await;
+    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    until_time(deadline - 300).await;
+    stage.cmd(&["CLIENT", "PAUSE", "9000", "WRITE"]).await;
+    let over = now() + 8990;
+    eventually(PATIENCE, "the key to fire", async || !stage.of("1").is_empty()).await;
+    stage.pass(now()).await;
+    let runs = stage.of("1");
+    assert!(runs[0].at >= over && runs[0].deadline == deadline, "{runs:?}");
+    assert!(runs.len() <= 2 && runs[1..].iter().all(|run| run.expiry == Expiry::Unsure), "{runs:?}");
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
+    let (gate, running, most) =
+        (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (waits, count, peak) = (gate.clone(), running.clone(), most.clone());
+    let stage = Stage::with(ALL_FLAGS, orders_with_values(), |notes| {
+        let notes = notes.clone();
+        move |lapse: Lapse<Expired<Bytes>>| {
+            let (notes, gate, running, most) = (notes.clone(), waits.clone(), count.clone(), peak.clone());
+            async move {
+                notes.note(&lapse);
+                if lapse.key().ends_with(b":1") {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    gate.acquire().await.unwrap().forget();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                }
+                Ok::<_, Failure>(Done)
+            }
+        }
+    })
+    .await;
+    stage.enrol("1", "a sofa", WHILE).await;
+    stage.notes.until(1).await;
+    let second = stage.enrol("1", "a lamp", WHILE).await;
+    eventually(PATIENCE, "the second life", async || lives(&stage.server, &order("1")).await == 1).await;
+    stage.pass(second).await;
+    assert_eq!(stage.of("1").len(), 1, "one at a time");
+    gate.add_permits(10);
+    eventually(PATIENCE, "the second run", async || stage.of("1").len() == 2).await;
+    stage.pass(now()).await;
+    let runs = stage.of("1");
+    assert_eq!(runs.iter().map(|run| run.text().unwrap()).collect::<Vec<_>>(), ["a sofa", "a lamp"]);
+    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Heard), "{runs:?}");
+    assert!(runs[0].id != runs[1].id && runs[1].deadline == second, "{runs:?}");
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn lives_that_end_while_a_retry_waits_run_after_it_each_once() {
+    let topic = Attached::new(orders().retry(Backoff::fixed(Duration::from_secs(4)))).keep_values(1024);
+    let stage = Stage::with(ALL_FLAGS, topic, |notes| {
+        let notes = notes.clone();
+        move |lapse: Lapse<Expired<Bytes>>| {
+            let first = lapse.attempt() == 1 && notes.of(&order("1")).is_empty();
+            notes.note(&lapse);
+            std::future::ready(if first { Err(Failure::retry("not yet")) } else { Ok(Done) })
+        }
+    })
+    .await;
+    stage.enrol("1", "life 1", 1000).await;
+    stage.notes.until(1).await;
+    for life in 2..=4 {
+        stage.write("1", &format!("life {life}"), 300).await;
+        let behind = life - 1;
+        eventually(PATIENCE, "the life to end", async || lives(&stage.server, &order("1")).await == behind)
+            .await;
+    }
+    assert_eq!(stage.of("1").len(), 1, "the retry came too early for the test to mean anything");
+    eventually(PATIENCE, "all of them", async || stage.of("1").len() >= 5).await;
+    stage.pass(now()).await;
+    let runs = stage.of("1");
+    let attempts: Vec<_> = runs.iter().map(|run| run.attempt).collect();
+    assert_eq!(attempts, [1, 2, 1, 1, 1], "{runs:?}");
+    assert!(runs[..2].iter().all(|run| run.text() == Some("life 1")), "{runs:?}");
+    assert!(runs[2..].iter().all(|run| run.text() == Some("life 4")), "the latest value is kept: {runs:?}");
+    let ids: std::collections::HashSet<_> = runs.iter().map(|run| &run.id).collect();
+    assert_eq!(stage.listener.stats.topic("orders").unwrap().superseded, 0);
+    assert_eq!(ids.len(), 5, "{runs:?}");
+    stage.listener.stop().await;
+}

@@ -1,0 +1,389 @@
+//! A server, a writer that knows nothing of keylapse, and listeners whose handlers take notes.
+
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use keylapse::{
+    Attached, AttachedStats, Done, Expired, Expiry, Failure, Handler, Lapse, Listener, ListenerBuilder, Mode,
+    Stats, Topic, Value,
+};
+use keylapse_support::{Binary, Server, eventually};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// All flags that attached topics can use.
+pub(crate) const ALL_FLAGS: &str = "KExg$";
+
+/// The topic of most tests: each key `app:order:<id>`.
+pub(crate) fn orders() -> Topic<Bytes> {
+    Topic::raw_named("orders", "app:order:{id}").unwrap()
+}
+
+/// The same, with copies of values.
+pub(crate) fn orders_with_values() -> Attached<Bytes> {
+    Attached::new(orders()).keep_values(1024)
+}
+
+/// A server with these notification flags.
+pub(crate) async fn server(flags: &str) -> Server {
+    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
+    Server::builder().config("notify-keyspace-events", flags).start().await
+}
+
+/// What one run of a handler was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) key: String,
+    pub(crate) bytes: Bytes,
+    pub(crate) attempt: u32,
+    pub(crate) value: Value<Bytes>,
+    pub(crate) expiry: Expiry,
+    pub(crate) deadline_known: bool,
+    pub(crate) deadline: u64,
+    pub(crate) started: u64,
+    pub(crate) late: Duration,
+    pub(crate) id: String,
+    /// When it ran, by this machine's clock.
+    pub(crate) at: u64,
+}
+
+impl Run {
+    pub(crate) fn of(lapse: &Lapse<Expired<Bytes>>) -> Self {
+        let expired = lapse.payload();
+        let deadline = lapse.deadline().duration_since(UNIX_EPOCH).unwrap();
+        Self {
+            key: String::from_utf8_lossy(lapse.key()).into_owned(),
+            bytes: Bytes::copy_from_slice(lapse.key()),
+            attempt: lapse.attempt(),
+            value: expired.captured().clone(),
+            expiry: expired.expiry(),
+            deadline_known: expired.deadline_known(),
+            deadline: u64::try_from(deadline.as_millis()).unwrap(),
+            started: now(),
+            late: lapse.lateness(),
+            id: lapse.id(),
+            at: now(),
+        }
+    }
+
+    /// The value, where it was captured as a string.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Captured(value) => std::str::from_utf8(value).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// The notes of all handlers of a test.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<Run>>>);
+
+impl Notes {
+    /// A handler that takes notes and succeeds.
+    pub(crate) fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
+        let notes = self.clone();
+        move |lapse: Lapse<Expired<Bytes>>| {
+            notes.note(&lapse);
+            ready(Ok::<_, Failure>(Done))
+        }
+    }
+
+    /// A handler that takes notes and fails so often for each key.
+    pub(crate) fn failing(&self, times: u32) -> impl Handler<Expired<Bytes>> + use<> {
+        let notes = self.clone();
+        move |lapse: Lapse<Expired<Bytes>>| {
+            notes.note(&lapse);
+            ready(if lapse.attempt() <= times { Err(Failure::retry("not yet")) } else { Ok(Done) })
+        }
+    }
+
+    pub(crate) fn note(&self, lapse: &Lapse<Expired<Bytes>>) {
+        self.runs().push(Run::of(lapse));
+    }
+
+    pub(crate) fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.runs().len()
+    }
+
+    pub(crate) fn of(&self, key: &str) -> Vec<Run> {
+        self.runs().iter().filter(|run| run.key == key).cloned().collect()
+    }
+
+    /// Waits until handlers have run so often.
+    #[track_caller]
+    pub(crate) fn until(&self, count: usize) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "the handlers to run", async move || self.count() >= count)
+    }
+}
+
+/// A listener that runs until it is stopped.
+pub(crate) struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<keylapse::Result<()>>,
+    pub(crate) stats: Stats,
+}
+
+impl Running {
+    /// On this server, with what is attached to it.
+    pub(crate) fn start(server: &Server, attach: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Self {
+        Self::at(&server.app_url(), attach)
+    }
+
+    /// At this URL: through a proxy, mostly.
+    pub(crate) fn at(url: &str, attach: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Self {
+        let listener = attach(Listener::builder(url)).build().expect("a listener");
+        let stats = listener.stats();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let until = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(async move { listener.run_until(until).await });
+        Self { stop, task, stats }
+    }
+
+    /// Waits until it is in this mode.
+    #[track_caller]
+    pub(crate) fn until_mode(&self, mode: Mode) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "the mode", async move || self.stats.mode() == mode)
+    }
+
+    /// Waits until so many keys were enrolled by this listener.
+    #[track_caller]
+    pub(crate) fn until_enrolled(&self, keys: u64) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "keys to be enrolled", async move || self.attached().enrolled >= keys)
+    }
+
+    /// Whether anything is heard at all.
+    pub(crate) fn hears(&self) -> bool {
+        !matches!(self.stats.mode(), Mode::Starting | Mode::Blind)
+    }
+
+    /// What was counted of the only attached topic.
+    pub(crate) fn attached(&self) -> AttachedStats {
+        self.stats.attached("orders").expect("the topic is attached")
+    }
+
+    /// As SIGKILL would: nothing is handed back, and nothing written down.
+    pub(crate) fn kill(self) {
+        self.task.abort();
+    }
+
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        let stopped = tokio::time::timeout(PATIENCE, self.task).await.expect("it stops in time");
+        stopped.expect("no panic").expect("no error");
+    }
+}
+
+/// How many keys are enrolled, in the topic's only partition.
+pub(crate) async fn enrolled(server: &Server) -> i64 {
+    redis::from_redis_value(server.cmd(&["HLEN", "keylapse:{orders/0}:watch"]).await).unwrap()
+}
+
+/// Now, in ms.
+pub(crate) fn now() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// All servers at hand, with how each is called.
+pub(crate) fn servers() -> Vec<Binary> {
+    let all = Binary::all().expect("a server");
+    for (kind, is_valkey) in [("Redis", false), ("Valkey", true)] {
+        if !all.iter().any(|binary| binary.version().is_valkey == is_valkey) {
+            println!("skipped: no {kind} at hand; name one in KEYLAPSE_SERVERS");
+        }
+    }
+    all
+}
+
+/// The name of an order's key.
+pub(crate) fn order(id: &str) -> String {
+    format!("app:order:{id}")
+}
+
+/// A server, one listener, and its handlers' notes.
+pub(crate) struct Stage {
+    pub(crate) server: Server,
+    pub(crate) notes: Notes,
+    pub(crate) listener: Running,
+}
+
+impl Stage {
+    /// Where keys are found soon: by their events, or by scanning over and over.
+    pub(crate) async fn hearing(flags: &str) -> Self {
+        Self::with(flags, orders_with_values().scan_every(Duration::from_millis(100)), Notes::handler).await
+    }
+
+    /// Where nothing is heard, and that has been so for long enough not to leave keys to others.
+    pub(crate) async fn blind() -> Self {
+        let server = server("").await;
+        let notes = Notes::default();
+        let topic = orders_with_values().scan_every(Duration::from_millis(100));
+        let listener = Running::start(&server, |builder| builder.attach(topic, notes.handler()));
+        let stage = Self { server, notes, listener };
+        stage.listener.until_mode(Mode::Blind).await;
+        stage.pass(now()).await;
+        stage.notes.runs().clear();
+        stage
+    }
+
+    /// With this topic and this handler.
+    pub(crate) async fn with<H: Handler<Expired<Bytes>>>(
+        flags: &str,
+        topic: Attached<Bytes>,
+        handler: impl FnOnce(&Notes) -> H,
+    ) -> Self {
+        Self::on(server(flags).await, topic, handler).await
+    }
+
+    /// On this server.
+    pub(crate) async fn on<H: Handler<Expired<Bytes>>>(
+        server: Server,
+        topic: Attached<Bytes>,
+        handler: impl FnOnce(&Notes) -> H,
+    ) -> Self {
+        let notes = Notes::default();
+        let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
+        let stage = Self { server, notes, listener };
+        stage.until_scanned().await;
+        stage
+    }
+
+    /// Waits until it hears, and has scanned since.
+    pub(crate) async fn until_scanned(&self) {
+        eventually(PATIENCE, "an anchor", async || self.listener.hears()).await;
+        let scans = self.listener.attached().scans;
+        if scans == 0 {
+            eventually(PATIENCE, "a scan", async || self.listener.attached().scans > 0).await;
+        }
+    }
+
+    /// Writes an order that expires so many ms from now; its deadline.
+    pub(crate) async fn write(&self, id: &str, value: &str, ms: u64) -> u64 {
+        let deadline = now() + ms;
+        self.write_until(id, value, deadline).await;
+        deadline
+    }
+
+    pub(crate) async fn write_until(&self, id: &str, value: &str, deadline: u64) {
+        self.server.cmd(&["SET", &order(id), value, "PXAT", &deadline.to_string()]).await;
+    }
+
+    /// Writes one and waits until it is enrolled.
+    pub(crate) async fn enrol(&self, id: &str, value: &str, ms: u64) -> u64 {
+        let deadline = self.write(id, value, ms).await;
+        self.until_watched(id, deadline).await;
+        assert!(now() < deadline, "enrolled too late for the test to mean anything");
+        deadline
+    }
+
+    /// Waits until this deadline of it is remembered, together with its value.
+    pub(crate) async fn until_watched(&self, id: &str, deadline: u64) {
+        eventually(PATIENCE, "the key to be enrolled", async || {
+            watched(&self.server, &order(id)).await == Some(deadline)
+        })
+        .await;
+    }
+
+    /// Waits until nothing is remembered of it.
+    pub(crate) async fn until_forgotten(&self, id: &str) {
+        eventually(PATIENCE, "the key to be forgotten", async || {
+            watched(&self.server, &order(id)).await.is_none()
+        })
+        .await;
+    }
+
+    /// Waits until a key has fired that expires after this time, by as much as a sweep may be late.
+    pub(crate) async fn pass(&self, time: u64) {
+        let id = format!("sentinel-{time}");
+        let deadline = time.max(now()) + 400;
+        self.write_until(&id, "", deadline).await;
+        eventually(PATIENCE, "a later key to fire", async || !self.of(&id).is_empty()).await;
+    }
+
+    pub(crate) fn of(&self, id: &str) -> Vec<Run> {
+        self.notes.of(&order(id))
+    }
+
+    /// Waits until it has fired, and then for a later key; the only run.
+    pub(crate) async fn only(&self, id: &str) -> Run {
+        eventually(PATIENCE, "the key to fire", async || !self.of(id).is_empty()).await;
+        self.pass(now()).await;
+        let runs = self.of(id);
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs[0].clone()
+    }
+
+    /// The same, of a key with this deadline and value.
+    pub(crate) async fn fires_once(&self, id: &str, value: &str, deadline: u64) -> Run {
+        let run = self.only(id).await;
+        assert_eq!((run.text(), run.deadline, run.deadline_known), (Some(value), deadline, true), "{run:?}");
+        assert!(run.at >= deadline, "early: {run:?}");
+        run
+    }
+
+    /// A command of the writer's.
+    pub(crate) async fn cmd(&self, words: &[&str]) -> redis::Value {
+        self.server.cmd(words).await
+    }
+}
+
+/// The deadline that is remembered of a key, in the topic's only partition.
+pub(crate) async fn watched(server: &Server, key: &str) -> Option<u64> {
+    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:watch", key]).await;
+    let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
+    let bytes = bytes?;
+    Some(u64::from_be_bytes(bytes[..8].try_into().unwrap()))
+}
+
+/// How many lives of a key wait behind its present lapse.
+pub(crate) async fn lives(server: &Server, key: &str) -> u32 {
+    let kept = server.cmd(&["HGET", "keylapse:{orders/0}:next", key]).await;
+    let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
+    bytes.map_or(0, |bytes| u32::from_be_bytes(bytes[1..5].try_into().unwrap()))
+}
+
+/// Until this time of the server's clock, which is this machine's.
+pub(crate) async fn until_time(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms.saturating_sub(now()))).await;
+}
+
+/// What this test's thread logs, from now on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn keep() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// How many lines hold all these words.
+    pub(crate) fn lines_with(&self, words: &[&str]) -> usize {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
