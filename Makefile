@@ -16,7 +16,7 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # a server of their own and several measure time, so more at once would be slower and less exact.
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
-	$(with_server) && cargo test --test attached -- --test-threads=8
+	$(with_server) && cargo test --test attached -- --test-threads=12
 	$(with_server) && cargo test --workspace --doc
 
 # How long each target runs; cargo-fuzz and a nightly toolchain are needed.
