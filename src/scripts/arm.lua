@@ -59,6 +59,7 @@ local function over(key, id, record, at)
   if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
   if absent then return 3, 0 end
   if kept then tombstone('a' .. sub(kept, 2, 9)) end
+  if repeated then redis.call('ZREM', tomb, 'r' .. id) end
   if state and byte(state, 2) == 1 then
     redis.call('HSET', nxt, key, record)
     return 2, at
@@ -98,6 +99,8 @@ for i = 1, count do
   elseif repeated and redis.call('ZSCORE', tomb, 'a' .. sub(first, 2, 9)) then
     code, deadline = 4, 0
   else
+    -- What it has replaced before it ended is not what it does now.
+    if repeated then redis.call('ZREM', tomb, 'r' .. sub(first, 2, 9)) end
     local score = at + (seq < 1023 and seq or 1023) / 1024
     seq = seq + 1
     sooner(score)

@@ -45,6 +45,10 @@ impl Turn<'_> {
         self.tombstone(Ended::Arming, &id[..id.len().min(8)]);
     }
 
+    pub(super) fn forget_tombstone(&mut self, what: Ended, id: &[u8]) {
+        self.book.tomb.remove(&name(what, id));
+    }
+
     pub(super) fn has_tombstone(&self, what: Ended, id: &[u8]) -> bool {
         self.book.tomb.contains(&name(what, id))
     }

@@ -24,6 +24,7 @@ impl Turn<'_> {
         if call.repeat && self.has_tombstone(Ended::Arming, timer.arming.as_bytes()) {
             return ArmReply { code: ArmCode::Superseded, deadline: 0 };
         }
+        self.forget_replacement(timer, call);
         // What a lost index entry left behind must not speak for a new timer.
         self.book.run.remove(&timer.key);
         self.book.rec.insert(timer.key.clone(), record(timer, deadline));
@@ -50,9 +51,17 @@ impl Turn<'_> {
         if let Some(earlier) = self.book.next.remove(&timer.key) {
             self.tombstone_arming(&earlier);
         }
+        self.forget_replacement(timer, call);
         let running = self.book.run.get(&timer.key).is_some_and(|state| fields::is_claimed(state));
         let code = if running { self.keep(timer, deadline) } else { self.replace(timer, deadline) };
         ArmReply { code, deadline }
+    }
+
+    /// A repeat that arms again: what it has replaced before it ended is not what it does now.
+    fn forget_replacement(&mut self, timer: &NewTimer, call: Arm<'_>) {
+        if call.repeat {
+            self.forget_tombstone(Ended::Replaced, timer.arming.as_bytes());
+        }
     }
 
     /// The deadline of the key's timer, if it is of this very arming.

@@ -12,6 +12,8 @@ on_both_stores! {
     a_repeated_arm_finds_what_is_kept_behind_a_released_attempt,
     a_repeated_arm_finds_a_retry_at_its_present_deadline,
     a_repeated_arm_that_replaced_says_so_again,
+    a_repeat_that_arms_again_has_replaced_nothing,
+    a_repeat_that_is_kept_for_later_has_replaced_nothing,
     a_repeated_arm_after_a_cancel_is_superseded,
     a_repeated_arm_after_a_later_arming_is_superseded,
     a_repeated_arm_after_it_was_followed_is_superseded,
@@ -75,6 +77,32 @@ async fn a_repeated_arm_that_replaced_says_so_again(rig: &mut Rig) {
     let (second, reply) = rig.arm_in("a", 20).await;
     rig.pass(ms(3)).await;
     assert_eq!((reply.code, rig.arm_again(&second).await), (ArmCode::Replaced, reply));
+}
+
+async fn a_repeat_that_arms_again_has_replaced_nothing(rig: &mut Rig) {
+    rig.arm_in("a", 10).await;
+    let (second, reply) = rig.arm_in("a", 0).await;
+    assert_eq!(reply.code, ArmCode::Replaced);
+    rig.pass(ms(1)).await;
+    for _ in 0..2 {
+        let held = rig.claim().await.one();
+        rig.ack(&[held]).await;
+        assert_eq!(rig.arm_again(&second).await.code, ArmCode::Armed);
+        assert_eq!(rig.arm_again(&second).await.code, ArmCode::Armed);
+        rig.pass(ms(1)).await;
+    }
+}
+
+async fn a_repeat_that_is_kept_for_later_has_replaced_nothing(rig: &mut Rig) {
+    rig.arm_in("a", 10).await;
+    let (second, _) = rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.ack(&[held]).await;
+    let (_, held) = rig.run("a").await;
+    assert_eq!(rig.arm_again(&second).await.code, ArmCode::AfterRunning);
+    rig.ack(&[held]).await;
+    assert_eq!(rig.arm_again(&second).await.code, ArmCode::Armed);
 }
 
 async fn a_repeated_arm_after_a_cancel_is_superseded(rig: &mut Rig) {
