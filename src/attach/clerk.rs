@@ -7,7 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
+use super::mode::Mode;
 use super::observer::{Ask, Read};
+use super::standing::Standing;
 use super::terms::Terms;
 use crate::calls::Waits;
 use crate::complaint::Complaint;
@@ -42,6 +44,7 @@ pub(super) struct Clerk {
     foreign: Arc<dyn ForeignKeys>,
     errands: mpsc::Receiver<Errand>,
     asks: mpsc::Sender<Ask>,
+    standing: Arc<Standing>,
     full: bool,
     trouble: Complaint,
 }
@@ -53,8 +56,9 @@ impl Clerk {
         foreign: Arc<dyn ForeignKeys>,
         errands: mpsc::Receiver<Errand>,
         asks: mpsc::Sender<Ask>,
+        standing: Arc<Standing>,
     ) -> Self {
-        Self { index, desk, foreign, errands, asks, full: false, trouble: Complaint::default() }
+        Self { index, desk, foreign, errands, asks, standing, full: false, trouble: Complaint::default() }
     }
 
     /// Until nobody has errands any more.
@@ -120,7 +124,7 @@ impl Clerk {
             }
         }
         if noted.iter().any(|one| matches!(one, Noted::Lapse | Noted::Superseding)) {
-            self.desk.alarm.look(Instant::now(), Source::Notification);
+            self.wake();
         }
         if stale > 0 {
             stats.stale.add(stale);
@@ -205,7 +209,7 @@ impl Clerk {
                 Ok(judged) => {
                     self.look_at(judged.next);
                     if chunk.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
-                        self.desk.alarm.look(Instant::now(), Source::Timer);
+                        self.wake();
                     }
                 }
                 // The looks come back by themselves.
@@ -218,6 +222,13 @@ impl Clerk {
 
     async fn judge_chunk(&self, chunk: &[Judgement]) -> Result<Next<Vec<bool>>> {
         self.foreign.judge(&self.desk.at, self.treatment(), chunk).await
+    }
+
+    /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
+    fn wake(&self) {
+        if self.standing.mode() == Mode::Blind {
+            self.desk.alarm.look(Instant::now(), Source::Timer);
+        }
     }
 
     fn look_at(&self, next: Option<u64>) {

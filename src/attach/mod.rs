@@ -80,7 +80,14 @@ impl Attachment {
                 let (errand, errands) = mpsc::channel(clerk::WAITING);
                 clerks.insert(index, errand);
                 let (foreign, asks) = (foreign.clone(), asking.clone());
-                let clerk = Clerk::new(index, desk.clone(), foreign.clone(), errands, asks.clone());
+                let clerk = Clerk::new(
+                    index,
+                    desk.clone(),
+                    foreign.clone(),
+                    errands,
+                    asks.clone(),
+                    core.standing.clone(),
+                );
                 writing.spawn(clerk.run());
                 let standing = core.standing.clone();
                 roles.spawn(
