@@ -78,13 +78,13 @@ async fn a_password_that_is_changed_under_a_listener_parks_it_until_it_is_change
     scene.stop().await;
 }
 
-/// What the user of `redis.conf` may do: the words of its line.
-fn rights() -> (Vec<&'static str>, &'static str) {
+/// What the user of `redis.conf` may do: the words of its line, and its selectors.
+fn rights() -> (Vec<&'static str>, Vec<&'static str>) {
     let conf = include_str!("../../../redis.conf");
     let line =
         conf.lines().find_map(|line| line.strip_prefix("user keylapse on >change-me ")).expect("a user");
-    let (words, selector) = line.split_at(line.find('(').expect("a selector"));
-    (words.split_whitespace().collect(), selector)
+    let (words, selectors) = line.split_at(line.find('(').expect("a selector"));
+    (words.split_whitespace().collect(), selectors.split_inclusive(')').map(str::trim).collect())
 }
 
 /// For each right that running a timer takes: a user who lacks it loses nothing
@@ -105,8 +105,8 @@ async fn each_missing_right_parks_a_listener_until_it_is_granted() {
 async fn a_missing_right_parks(server: &Server, right: &str) {
     let user = format!("without-{}", right.replace('|', "-"));
     let setuser = async |word: &str| server.cmd(&["ACL", "SETUSER", &user, word]).await;
-    let (words, selector) = rights();
-    let all = ["ACL", "SETUSER", &user, "on", ">pass"].into_iter().chain(words).chain([selector]);
+    let (words, selectors) = rights();
+    let all = ["ACL", "SETUSER", &user, "on", ">pass"].into_iter().chain(words).chain(selectors);
     server.cmd(&all.collect::<Vec<_>>()).await;
     let topic = Topic::<String>::named(&user, "app:order:{id}").unwrap();
     let topic = topic.retry(Backoff::fixed(Duration::from_millis(5)));
