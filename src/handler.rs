@@ -10,7 +10,6 @@ use futures::future::BoxFuture;
 use crate::error::Error;
 use crate::lapse::{About, Lapse};
 use crate::outcome::{Failure, Outcome};
-use crate::payload::Codec;
 
 /// Anything that handles the lapses of one topic.
 ///
@@ -67,19 +66,28 @@ pub(crate) trait AnyHandler: Send + Sync {
 
 pub(crate) type Attempt = BoxFuture<'static, Result<Outcome, Failure>>;
 
-struct Typed<T, H> {
-    codec: Codec<T>,
+struct Typed<T, D, H> {
+    decode: D,
     handler: H,
     payload: PhantomData<fn(T)>,
 }
 
-pub(crate) fn erase<T: Send + 'static>(codec: Codec<T>, handler: impl Handler<T>) -> Arc<dyn AnyHandler> {
-    Arc::new(Typed { codec, handler, payload: PhantomData })
+/// Any handler of what this decodes.
+pub(crate) fn erase<T: Send + 'static>(
+    decode: impl Fn(Bytes) -> Result<T, Error> + Send + Sync + 'static,
+    handler: impl Handler<T>,
+) -> Arc<dyn AnyHandler> {
+    Arc::new(Typed { decode, handler, payload: PhantomData })
 }
 
-impl<T: Send + 'static, H: Handler<T>> AnyHandler for Typed<T, H> {
+impl<T, D, H> AnyHandler for Typed<T, D, H>
+where
+    T: Send + 'static,
+    D: Fn(Bytes) -> Result<T, Error> + Send + Sync + 'static,
+    H: Handler<T>,
+{
     fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
-        let payload = (self.codec.decode)(payload)?;
+        let payload = (self.decode)(payload)?;
         Ok(async move { self.handler.call(Lapse { about, payload }).await }.boxed())
     }
 }

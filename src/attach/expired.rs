@@ -1,15 +1,10 @@
 //! What a handler of an attached topic gets: the value of the expired key, and what is known of its end.
 
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use futures::FutureExt;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::handler::{AnyHandler, Attempt, Handler};
-use crate::lapse::{About, Lapse};
 use crate::payload::Codec;
 
 /// What made an attached key lapse.
@@ -111,7 +106,7 @@ impl<T> Expired<T> {
         self.deadline_known
     }
 
-    fn decode(mut payload: Bytes, codec: Codec<T>) -> Result<Self> {
+    pub(crate) fn decode(mut payload: Bytes, codec: Codec<T>) -> Result<Self> {
         if payload.len() < 2 {
             return Err(Error::new(ErrorKind::Payload, "what was kept of the expired key is cut short"));
         }
@@ -144,27 +139,6 @@ impl<T> fmt::Debug for Expired<T> {
             .field("value", &self.value)
             .field("expiry", &self.expiry)
             .finish_non_exhaustive()
-    }
-}
-
-struct Typed<T, H> {
-    codec: Codec<T>,
-    handler: H,
-    payload: PhantomData<fn(T)>,
-}
-
-/// A handler that decodes for itself.
-pub(crate) fn erase<T: Send + 'static>(
-    codec: Codec<T>,
-    handler: impl Handler<Expired<T>>,
-) -> Arc<dyn AnyHandler> {
-    Arc::new(Typed { codec, handler, payload: PhantomData })
-}
-
-impl<T: Send + 'static, H: Handler<Expired<T>>> AnyHandler for Typed<T, H> {
-    fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
-        let payload = Expired::decode(payload, self.codec)?;
-        Ok(async move { self.handler.call(Lapse { about, payload }).await }.boxed())
     }
 }
 

@@ -25,8 +25,8 @@ mod standing;
 mod stream;
 mod terms;
 
+pub(crate) use expired::value_of;
 pub use expired::{Expired, Expiry, Value};
-pub(crate) use expired::{erase, value_of};
 pub use mode::Mode;
 pub(crate) use observer::Observer;
 pub(crate) use restore::{Presence, bumped, presence};
@@ -99,7 +99,7 @@ impl Attachment {
             let (core, topic, foreign) = (core.clone(), topic.clone(), foreign.clone());
             roles.spawn(Keeper { core, topic, desks, foreign, asks: asking.clone(), lane }.run());
         }
-        let observer = Observer::new(core.clone(), core.standing.clone(), touches, clerks);
+        let observer = Observer::new(core.clone(), touches, clerks);
         Self { observer, asks, keepers }
     }
 

@@ -16,13 +16,13 @@ use tracing::warn;
 
 use super::clerk::Errand;
 use super::mode::Mode;
-use super::standing::Standing;
 use super::stream::{Meaning, Ring, Stream};
 use super::terms::Terms;
 use crate::id::ArmingId;
 use crate::listener::{Core, Desk};
 use crate::stats::AttachCounters;
 use crate::store::foreign::{Capture, Note, Place, Touch, Touched, Watch};
+use crate::store::keys::fnv1a;
 use crate::store::{Canary, Change, MAX_BATCH};
 use crate::time::ServerTime;
 
@@ -107,7 +107,6 @@ struct Doomed {
 /// Reads the stream for all attached topics of a listener.
 pub(crate) struct Observer {
     core: Arc<Core>,
-    standing: Arc<Standing>,
     stream: Stream,
     touches: mpsc::Sender<Touch>,
     flights: HashMap<u64, Flight>,
@@ -127,13 +126,11 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn new(
         core: Arc<Core>,
-        standing: Arc<Standing>,
         touches: mpsc::Sender<Touch>,
         clerks: HashMap<usize, mpsc::Sender<Errand>>,
     ) -> Self {
         Self {
             core,
-            standing,
             stream: Stream::default(),
             touches,
             flights: HashMap::new(),
@@ -152,14 +149,14 @@ impl Observer {
     pub(crate) async fn canary(&mut self, canary: Canary) {
         let ring = self.stream.canary(canary);
         self.silent_since = None;
-        self.standing.set_mode(Mode::of(canary.writes, canary.expires));
+        self.core.standing.set_mode(Mode::of(canary.writes, canary.expires));
         if ring == Ring::Anchored {
-            self.standing.gap();
+            self.core.standing.gap();
             self.unproven.clear();
             self.send(Vec::new(), Capture::default(), Purpose::Anchor);
             self.fire_unsure().await;
         }
-        self.standing.set_anchored(true);
+        self.core.standing.set_anchored(true);
         self.judge_unproven().await;
         self.forget_doomed().await;
     }
@@ -168,7 +165,7 @@ impl Observer {
     pub(crate) fn lost(&mut self) {
         self.stream.lose();
         self.unproven.clear();
-        self.standing.set_anchored(false);
+        self.core.standing.set_anchored(false);
     }
 
     /// The subscription is gone, and with it what was asked on its connection.
@@ -182,7 +179,7 @@ impl Observer {
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
     /// has missed nothing; but if that takes too long, nothing will ever be proven.
     pub(crate) fn silent(&mut self) {
-        self.standing.set_anchored(false);
+        self.core.standing.set_anchored(false);
         self.unheard();
     }
 
@@ -190,7 +187,7 @@ impl Observer {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || !self.stream.began() {
             self.lost();
-            self.standing.set_mode(Mode::Blind);
+            self.core.standing.set_mode(Mode::Blind);
         }
     }
 
@@ -247,7 +244,7 @@ impl Observer {
 
     /// What is read in a gap has no place, unless nothing has.
     fn can_enrol(&self) -> bool {
-        self.stream.is_anchored() || self.standing.mode() == Mode::Blind
+        self.stream.is_anchored() || self.core.standing.mode() == Mode::Blind
     }
 
     /// Somebody asks.
@@ -314,8 +311,7 @@ impl Observer {
             warn!(count = unsure.len(), "keys were heard to expire in a gap: their handlers may run twice");
         }
         for (key, times) in unsure {
-            let Some((_, topic)) = self.core.router.route(&key) else { continue };
-            let desk = self.core.topics[*topic].desk_of(&key);
+            let Some(desk) = self.core.route(&key) else { continue };
             for _ in 0..times {
                 self.note_unsure(desk, key.clone()).await;
             }
@@ -363,9 +359,7 @@ fn keys_in_touch(capture: Capture) -> usize {
 /// The arming of a lapse, which is the same for whoever has heard it: FNV-1a of what names it, mixed.
 fn identity(key: &[u8], at: Place) -> ArmingId {
     let bytes = key.iter().copied().chain(at.canary.to_be_bytes()).chain(at.count.to_be_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = fnv1a(bytes);
     let mixed = (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ArmingId((mixed ^ (mixed >> 29)).to_be_bytes())
 }

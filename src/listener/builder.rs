@@ -61,7 +61,7 @@ impl ListenerBuilder {
     pub fn on<T: Send + 'static>(mut self, topic: Topic<T>, handler: impl Handler<T>) -> Self {
         // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
         let shape = Shape { attach: None, ..topic.shape };
-        self.topics.push((shape, erase(topic.codec, handler)));
+        self.topics.push((shape, erase(topic.codec.decode, handler)));
         self
     }
 
@@ -76,7 +76,9 @@ impl ListenerBuilder {
         handler: impl Handler<Expired<T>>,
     ) -> Self {
         let topic = topic.into().into_topic();
-        self.topics.push((topic.shape, crate::attach::erase(topic.codec, handler)));
+        let codec = topic.codec;
+        let decode = move |payload| Expired::decode(payload, codec);
+        self.topics.push((topic.shape, erase(decode, handler)));
         self
     }
 

@@ -134,15 +134,20 @@ impl Names {
     }
 }
 
+/// FNV-1a, 64 bits.
+pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 /// The partition of a key: FNV-1a (64 bits) of its bytes, modulo the number of
 /// partitions.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     if partitions <= 1 {
         return 0;
     }
-    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = fnv1a(key.iter().copied());
     #[allow(clippy::cast_possible_truncation)] // below `partitions`
     let index = (hash % u64::from(partitions)) as u32;
     index

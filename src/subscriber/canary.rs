@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value, cmd};
 
+use super::script::run;
 use crate::store::scripts::CANARY;
 
 /// How long a canary lives.
@@ -22,7 +23,7 @@ const TOUCHES: u32 = 5;
 /// Makes a canary, unless one is alive, and reads it once it is due. The event
 /// then precedes the answer on this connection.
 pub(super) async fn release(counter: String, mut connection: MultiplexedConnection) -> RedisResult<()> {
-    let last = make(&mut connection, &counter).await?;
+    let last = make(connection.clone(), &counter).await?;
     let name = format!("{counter}:{last}");
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
@@ -34,15 +35,8 @@ pub(super) async fn release(counter: String, mut connection: MultiplexedConnecti
     Ok(())
 }
 
-async fn make(connection: &mut MultiplexedConnection, counter: &str) -> RedisResult<String> {
+async fn make(connection: MultiplexedConnection, counter: &str) -> RedisResult<String> {
     let mut call = cmd("EVALSHA");
     call.arg(&CANARY.sha).arg(1).arg(counter).arg(TTL_MS);
-    let answer: RedisResult<(String, Value)> = call.query_async(connection).await;
-    match answer {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            cmd("SCRIPT").arg("LOAD").arg(&CANARY.text).exec_async(connection).await?;
-            call.query_async(connection).await.map(|(last, _): (String, Value)| last)
-        }
-        other => other.map(|(last, _)| last),
-    }
+    run(connection, &CANARY, &call).await.map(|(last, _): (String, Value)| last)
 }

@@ -9,6 +9,7 @@
 mod canary;
 mod heard;
 mod open;
+mod script;
 mod session;
 mod touching;
 

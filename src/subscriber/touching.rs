@@ -7,10 +7,10 @@ use std::future::Future;
 use std::pin::pin;
 
 use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tracing::debug;
 
+use super::script::run;
 use super::session::pass;
 use crate::error::Result;
 use crate::store::Hint;
@@ -21,24 +21,13 @@ use crate::topology::classify;
 
 /// Reads the keys.
 pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection) -> Touched {
-    let answer = match ask(&asked, connection).await {
+    let call = touch_command(&asked.keys, asked.capture);
+    let answer = match run(connection, &TOUCH, &call).await {
         Ok(answer) => read_touched(answer, asked.keys.len()),
         Err(error) => Err(classify("reading keys", &error)),
     };
     let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
     Touched { id: asked.id, answer }
-}
-
-async fn ask(asked: &Touch, mut connection: MultiplexedConnection) -> RedisResult<Value> {
-    let call = touch_command(&asked.keys, asked.capture);
-    let answer: RedisResult<Value> = call.query_async(&mut connection).await;
-    match answer {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            cmd("SCRIPT").arg("LOAD").arg(&TOUCH.text).exec_async(&mut connection).await?;
-            call.query_async(&mut connection).await
-        }
-        other => other,
-    }
 }
 
 /// Waits for something while there is no connection, and answers each touch by that.
