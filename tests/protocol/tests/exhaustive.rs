@@ -26,6 +26,11 @@ fn the_real_constants() {
 }
 
 #[test]
+fn a_reply_lost_twice() {
+    explore("a reply lost twice", Scope::repeated(), 2_000, &[Seen::ClaimRepeated]);
+}
+
+#[test]
 fn claims_ahead_of_deadlines() {
     explore("claims ahead of deadlines", Scope::ahead(), 150_000, &Seen::ALL);
 }

@@ -67,6 +67,11 @@ fn own_arming() {
 }
 
 #[test]
+fn arm_afresh() {
+    breaks(Rule::ArmAfresh, Scope::repeated(), REPEATS);
+}
+
+#[test]
 fn followed_tombstone() {
     breaks(Rule::FollowedTombstone, Scope::whole(), REPEATS);
 }

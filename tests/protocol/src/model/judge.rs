@@ -39,7 +39,8 @@ pub(super) struct Heard {
     pub(super) deed: Deed,
     pub(super) told: Told,
     pub(super) repeat: bool,
-    pub(super) first: Option<Told>,
+    /// What the execution before this one said.
+    pub(super) before: Option<Told>,
 }
 
 /// An end and its answer.
@@ -115,11 +116,11 @@ impl Judge {
             Deed::Arm { id, .. } if self.withdrawn[key].has(id) => Some(Told::Superseded),
             // What was kept at first may have become the timer since.
             Deed::Arm { id, .. } if before.rec == Some(id) => {
-                Some(heard.first.filter(|told| *told == Told::Replaced).unwrap_or(Told::Armed))
+                Some(heard.before.filter(|told| *told == Told::Replaced).unwrap_or(Told::Armed))
             }
             Deed::Arm { id, .. } if before.next == Some(id) => Some(Told::AfterRunning),
             Deed::Arm { .. } => None,
-            Deed::Cancel { .. } => heard.first.filter(|told| *told != Told::NotArmed),
+            Deed::Cancel { .. } => heard.before.filter(|told| *told != Told::NotArmed),
         }
     }
 

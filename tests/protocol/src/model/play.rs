@@ -89,13 +89,13 @@ impl Protocol {
         world.purse.arms -= 1;
         let id = world.fresh[key];
         world.fresh[key] += 1;
-        self.deed(world, key, Pending { deed: Deed::Arm { id, absent }, first: None }, false, fate)
+        self.deed(world, key, Pending { deed: Deed::Arm { id, absent }, told: None }, false, fate)
     }
 
     fn cancel(&self, world: &mut World, key: usize, fate: Fate) -> Option<Answer> {
         world.purse.cancels -= 1;
         let id = world.purse.cancels;
-        self.deed(world, key, Pending { deed: Deed::Cancel { id }, first: None }, false, fate)
+        self.deed(world, key, Pending { deed: Deed::Cancel { id }, told: None }, false, fate)
     }
 
     fn deed(
@@ -112,10 +112,10 @@ impl Protocol {
                 Deed::Arm { id, absent } => server.arm(key, id, absent, repeat),
                 Deed::Cancel { id } => server.cancel(key, id, repeat),
             });
-            let heard = Heard { deed: pending.deed, told: done.value, repeat, first: pending.first };
+            let heard = Heard { deed: pending.deed, told: done.value, repeat, before: pending.told };
             self.see_deed(heard);
             world.judge.deed(key, &done.before[key], &world.timers[key], heard);
-            pending.first = pending.first.or(Some(done.value));
+            pending.told = Some(done.value);
             answer = Some(Answer::Told(done.value));
         }
         if fate != Fate::Answered {

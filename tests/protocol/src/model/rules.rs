@@ -22,6 +22,8 @@ pub enum Rule {
     ArmTombstone,
     /// An arm knows its own arming again.
     OwnArming,
+    /// A repeated arm that acts once more has replaced nothing so far.
+    ArmAfresh,
     /// What follows a timer leaves a tombstone of it.
     FollowedTombstone,
     /// A repeated cancel looks for its tombstone.

@@ -75,6 +75,12 @@ impl Scope {
         Self { keys: 1, suspect: 2, poison: 4, absent: true, purse, ..Self::whole() }
     }
 
+    /// One key, and an arm whose reply is lost twice.
+    pub const fn repeated() -> Self {
+        let purse = Purse { arms: 2, losses: 2, cancels: 0, retries: 0, deaths: 0, ..Self::real().purse };
+        Self { workers: 1, purse, ..Self::real() }
+    }
+
     /// One key with the real constants and all ends of an attempt, two lost
     /// replies: minutes of work, for whoever asks for it.
     pub const fn wide() -> Self {

@@ -65,7 +65,7 @@ impl Protocol {
     pub(super) fn see_deed(&self, heard: Heard) {
         match (heard.repeat, heard.told) {
             (true, Told::Superseded) => self.see(Seen::ArmTombstone),
-            (true, Told::Cancelled | Told::InFlight) if heard.first.is_some() => {
+            (true, Told::Cancelled | Told::InFlight) if heard.before.is_some() => {
                 self.see(Seen::CancelTombstone);
             }
             (_, Told::InFlight) => self.see(Seen::CancelInFlight),

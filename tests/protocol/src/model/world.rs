@@ -234,7 +234,8 @@ pub enum Told {
 pub struct Pending {
     /// What it was.
     pub deed: Deed,
-    pub(crate) first: Option<Told>,
+    /// What its latest execution said.
+    pub(crate) told: Option<Told>,
 }
 
 /// What may still happen, and how often.

@@ -14,6 +14,7 @@ impl Server<'_> {
         if ended {
             return Told::Superseded;
         }
+        self.replaces_nothing_yet(key, id);
         self.timers[key].run = None;
         self.timers[key].rec = Some(id);
         self.wait(key, 0);
@@ -39,12 +40,20 @@ impl Server<'_> {
         if let Some(kept) = timer.next {
             self.timers[key].tomb.add(kept);
         }
+        self.replaces_nothing_yet(key, id);
         if timer.is_claimed() {
             self.timers[key].next = Some(id);
             return Told::AfterRunning;
         }
         self.replace(key, id);
         Told::Replaced
+    }
+
+    /// What an arming has replaced before it ended is not what its repeat does now.
+    fn replaces_nothing_yet(&mut self, key: usize, id: u8) {
+        if self.has(Rule::ArmAfresh) {
+            self.timers[key].replaced.remove(id);
+        }
     }
 
     fn replace(&mut self, key: usize, id: u8) {
