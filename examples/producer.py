@@ -81,17 +81,17 @@ class Topic:
         reply = persist(lambda repeat: self.run("arm", key, mode, repeat, *timer))
         code, deadline = reply[2:4]
         if ARMED[code] in ("armed", "replaced") and self.triggers:
-            value = '{"attempt":1,"arming":"%s"}' % arming.hex()
-            self.touch_trigger("trigger", key, deadline, value)
+            moved = int(ARMED[code] == "replaced")
+            self.touch_trigger("trigger", key, deadline, 1, moved)
         return ARMED[code], deadline
 
     def cancel(self, key):
         """Withdraws a timer. What became of it."""
         cancel = os.urandom(8)
         reply = persist(lambda repeat: self.run("cancel", key, repeat, key, cancel))
-        code, arming = reply[2:4]
-        if arming and self.triggers:
-            self.touch_trigger("untrigger", key, arming.hex())
+        code, deadline = reply[2:4]
+        if deadline and self.triggers:
+            self.touch_trigger("untrigger", key, deadline)
         return CANCELLED[code]
 
     def touch_trigger(self, name, key, *args):

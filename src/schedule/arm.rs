@@ -94,7 +94,8 @@ pub enum TriggerKey {
     /// None is kept: the topic has none, the deadline has passed, or the arming
     /// waits for a running attempt.
     None,
-    /// The name holds somebody else's value, which was left alone.
+    /// The name holds a value that is not known to be ours, and was left alone:
+    /// somebody else's, or the key of a cancelled timer whose deletion failed.
     Foreign,
     /// It could not be written.
     Failed(Error),
@@ -246,10 +247,11 @@ impl Schedule {
             if matches!(arming, Arming::AfterRunning(_)) {
                 continue;
             }
+            let moved = matches!(arming, Arming::Replaced(_));
             if let Some(receipt) = arming.receipt_mut() {
                 let since = receipt.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 let deadline = ms_ceil(since);
-                triggers.push(Trigger { key: (*key).clone(), deadline, attempt: 1, arming: receipt.id });
+                triggers.push(Trigger { key: (*key).clone(), deadline, attempt: 1, moved });
                 receipts.push(receipt);
             }
         }

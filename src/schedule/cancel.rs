@@ -8,7 +8,7 @@ use super::Schedule;
 use super::key::KeyArgs;
 use crate::calls::persist;
 use crate::error::{Error, Result};
-use crate::id::{ArmingId, CancelId};
+use crate::id::CancelId;
 use crate::store::{Cancel, CancelCode, RescheduleReply, Trigger};
 use crate::time::{When, system_time};
 use crate::topic::{Shape, Topic};
@@ -54,8 +54,8 @@ impl Schedule {
         let call = |repeat| self.store.cancel(&at, &timers, repeat);
         let replies = persist(self.patience, call).await.map_err(|error| error.at_key(&key))?;
         let reply = replies.first().ok_or_else(|| Error::invalid("a cancel without an answer"))?;
-        if let Some(arming) = reply.arming {
-            self.drop_trigger(&topic.shape, &key, arming).await;
+        if let Some(deadline) = reply.deadline {
+            self.drop_trigger(&topic.shape, &key, deadline).await;
         }
         Ok(match reply.code {
             CancelCode::Cancelled => Cancelled::Cancelled,
@@ -82,9 +82,9 @@ impl Schedule {
         Ok(match reply {
             RescheduleReply::NotArmed => Rescheduled::NotArmed,
             RescheduleReply::InFlight => Rescheduled::InFlight,
-            RescheduleReply::Rescheduled { deadline, arming, attempt } => {
+            RescheduleReply::Rescheduled { deadline, attempt, .. } => {
                 if topic.shape.triggers {
-                    let trigger = Trigger { key: key.clone(), deadline, attempt, arming };
+                    let trigger = Trigger { key: key.clone(), deadline, attempt, moved: true };
                     if let Err(error) = self.store.set_triggers(&[trigger]).await {
                         debug!(topic = %topic.shape.name, %error, "trigger key not moved");
                     }
@@ -94,12 +94,13 @@ impl Schedule {
         })
     }
 
-    /// A trigger that stays behind expires for nothing, and does no harm.
-    async fn drop_trigger(&self, shape: &Shape, key: &[u8], arming: ArmingId) {
+    /// A trigger that stays behind expires for nothing, and does no harm: until
+    /// then the next arming takes it for somebody else's, and has none.
+    async fn drop_trigger(&self, shape: &Shape, key: &[u8], deadline: u64) {
         if !shape.triggers {
             return;
         }
-        if let Err(error) = self.store.drop_trigger(key, arming).await {
+        if let Err(error) = self.store.drop_trigger(key, deadline).await {
             debug!(topic = %shape.name, %error, "trigger key not deleted");
         }
     }

@@ -7,13 +7,23 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' for a repeat of an unanswered call, else '0',
 --   then per timer: key, id of this cancel (8 bytes)
--- Returns: secs, micros, then per timer: code, arming id that ended
+-- Returns: secs, micros, then per timer: code, deadline of what ended
+--   (an empty string where nothing did, where a repeat finds its own work done,
+--   and where it cannot be read)
 --   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced)
 -- Invariants: once this returned, no attempt starts; a running one can no
 --   longer settle, and its holder is told by 'f' token key on the channel.
 
 local repeated = ARGV[4] == '1'
+local LIMIT = 8796093022208 -- as for arm
 local fences = {}
+
+-- By which a trigger key is known. Written by others, it can be any number.
+local function deadline_of(record, state)
+  local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
+  if deadline == 0 and #record >= 17 then deadline = struct.unpack('>I8', record, 10) end
+  return deadline > 0 and deadline < LIMIT and deadline or ''
+end
 
 local function cancel(key, id)
   if repeated then
@@ -25,9 +35,8 @@ local function cancel(key, id)
   local state = redis.call('HGET', run, key)
   local running = state and byte(state, 2) == 1
   local kept = redis.call('HGET', nxt, key)
-  local arming = sub(record, 2, 9)
   tombstone((running and 'f' or 'c') .. id)
-  tombstone('a' .. arming)
+  tombstone('a' .. sub(record, 2, 9))
   if kept then tombstone('a' .. sub(select(2, lives_of(kept)), 2, 9)) end
   redis.call('ZREM', due, key)
   redis.call('ZREM', solo, key)
@@ -35,7 +44,7 @@ local function cancel(key, id)
   redis.call('HDEL', nxt, key)
   redis.call('HDEL', rec, key)
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
-  return running and 2 or 1, arming
+  return running and 2 or 1, deadline_of(record, state)
 end
 
 local out = { secs, micros }

@@ -5,26 +5,43 @@
 -- Parts: (none)
 -- Flags: (none)
 -- KEYS the trigger keys
--- ARGV per key: deadline in ms since 1970, value
+-- ARGV per key: deadline in ms since 1970; attempt to come, from 1 to 9999;
+--   '1' if this moves the deadline of a timer that was there before (an arm
+--   that was answered "replaced", a reschedule), else '0'
 -- Returns: per key 1 set, 0 the name holds a foreign value (nothing was
 --   changed), 2 the deadline has passed (nothing was set)
--- Invariants: a foreign value is never touched. SET NX would not do: at a
---   retry the old key is mostly still in its own last millisecond.
+-- Invariants: a foreign value is never touched. Ours are whole numbers from 1
+--   to 9999 that expire: now (at a retry the old key is mostly still in its
+--   own last millisecond), or at the deadline that is set (a repeat), or
+--   whenever, where the timer was there before.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local OURS = '{"attempt":'
+
+-- Not GET: what others keep there may be large.
+local function is_number(key)
+  return redis.call('TYPE', key).ok == 'string'
+    and string.find(redis.call('GETRANGE', key, 0, 4), '^[1-9][0-9]?[0-9]?[0-9]?$') ~= nil
+end
+
+local function is_ours(key, expires, deadline, moved)
+  if expires < 0 then return false end
+  return (moved or expires <= now or expires == deadline) and is_number(key)
+end
+
 local out = {}
 for i, key in ipairs(KEYS) do
-  local kind = redis.call('TYPE', key).ok
-  local ours = kind == 'string' and redis.call('GETRANGE', key, 0, #OURS - 1) == OURS
-  if kind ~= 'none' and not ours then
+  local at = 3 * (i - 1)
+  local deadline = tonumber(ARGV[at + 1])
+  local expires = redis.call('PEXPIRETIME', key) -- -2: there is none
+  local free = expires == -2
+  if not free and not is_ours(key, expires, deadline, ARGV[at + 3] == '1') then
     out[i] = 0
-  elseif tonumber(ARGV[2 * i - 1]) <= now then
-    if ours then redis.call('DEL', key) end
+  elseif deadline <= now then
+    if not free then redis.call('DEL', key) end
     out[i] = 2
   else
-    redis.call('SET', key, ARGV[2 * i], 'PXAT', ARGV[2 * i - 1])
+    redis.call('SET', key, ARGV[at + 2], 'PXAT', ARGV[at + 1])
     out[i] = 1
   end
 end

@@ -12,7 +12,6 @@ use crate::calls::insist;
 use crate::complaint::Complaint;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
-use crate::id::ArmingId;
 use crate::listener::Desk;
 use crate::store::foreign::Restored;
 use crate::store::record::Reason;
@@ -97,7 +96,7 @@ impl Settler {
         let reply = insist(self.desk.topic.shape.lease, call, self.complaint()).await?;
         for followed in reply.followed {
             let key = acks.get(followed.place).map(|held| held.key.clone()).unwrap_or_default();
-            triggers.push(trigger(key, 1, (followed.deadline, followed.arming)));
+            triggers.push(trigger(key, 1, followed.deadline));
         }
         // The repeat of an unanswered ack finds its own work done.
         if !repeated && !reply.gone.is_empty() {
@@ -128,13 +127,12 @@ impl Settler {
                 (End::Release, _) | (_, SettleReply::Gone | SettleReply::Settled(None)) => {}
                 (
                     End::Retry { attempt, .. } | End::Snooze { attempt, .. },
-                    SettleReply::Settled(Some(next)),
+                    SettleReply::Settled(Some((deadline, _))),
                 ) => {
-                    triggers.push(trigger(key, *attempt, next));
+                    triggers.push(trigger(key, *attempt, deadline));
                 }
-                (_, SettleReply::Settled(Some(next))) => triggers.push(trigger(key, 1, next)),
-                (_, SettleReply::GaveWay(deadline, arming)) => {
-                    triggers.push(trigger(key, 1, (deadline, arming)));
+                (_, SettleReply::Settled(Some((deadline, _))) | SettleReply::GaveWay(deadline, _)) => {
+                    triggers.push(trigger(key, 1, deadline));
                 }
             }
         }
@@ -200,6 +198,7 @@ impl Settler {
     }
 }
 
-fn trigger(key: Bytes, attempt: u32, (deadline, arming): (u64, ArmingId)) -> Trigger {
-    Trigger { key, deadline, attempt, arming }
+/// The key of the last attempt is in its last millisecond, or gone.
+fn trigger(key: Bytes, attempt: u32, deadline: u64) -> Trigger {
+    Trigger { key, deadline, attempt, moved: false }
 }

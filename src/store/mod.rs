@@ -92,8 +92,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Sets trigger keys.
     async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerReply>>;
 
-    /// Deletes a trigger key if it belongs to this arming.
-    async fn drop_trigger(&self, key: &[u8], arming: ArmingId) -> Result<bool>;
+    /// Deletes a trigger key if it is ours and expires then.
+    async fn drop_trigger(&self, key: &[u8], deadline: u64) -> Result<bool>;
 
     /// Reads trigger keys, so that the server expires those that are due.
     async fn touch(&self, keys: &[Bytes]) -> Result<()>;

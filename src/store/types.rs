@@ -92,8 +92,9 @@ pub struct Cancel {
 pub struct CancelReply {
     /// Which case.
     pub code: CancelCode,
-    /// The arming that ended, where this very call ended one.
-    pub arming: Option<ArmingId>,
+    /// When what ended was due, in ms, where this very call ended something:
+    /// its trigger key is known by it.
+    pub deadline: Option<u64>,
 }
 
 /// The cases of a cancel.
@@ -386,8 +387,25 @@ pub struct Trigger {
     pub deadline: u64,
     /// The attempt to come.
     pub attempt: u32,
-    /// The arming.
-    pub arming: ArmingId,
+    /// Whether this moves the deadline of a timer that was there before: then a
+    /// number that expires at another time is taken for its key.
+    pub moved: bool,
+}
+
+impl Trigger {
+    /// The largest number that a key holds: servers keep numbers up to it once
+    /// for all keys.
+    const MOST: u32 = 9999;
+
+    /// What the key holds: the attempt to come.
+    pub(crate) fn number(&self) -> u32 {
+        self.attempt.clamp(1, Self::MOST)
+    }
+
+    /// Whether a value looks like one of ours.
+    pub(crate) fn is_number(value: &[u8]) -> bool {
+        matches!(value, [b'1'..=b'9', rest @ ..] if rest.len() < 4 && rest.iter().all(u8::is_ascii_digit))
+    }
 }
 
 /// What became of a trigger key.
@@ -395,7 +413,7 @@ pub struct Trigger {
 pub enum TriggerReply {
     /// It stands.
     Set,
-    /// The name holds somebody else's value, which was left alone.
+    /// The name holds what is not known to be ours, and was left alone.
     Foreign,
     /// The deadline has passed already.
     Past,

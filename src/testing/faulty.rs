@@ -120,7 +120,7 @@ passed_on! {
     drop_letter(at: &Partition, letter: &[u8]) -> bool;
     tidy(at: &Partition, step: Tidy) -> TidyReply;
     set_triggers(triggers: &[Trigger]) -> Vec<TriggerReply>;
-    drop_trigger(key: &[u8], arming: ArmingId) -> bool;
+    drop_trigger(key: &[u8], deadline: u64) -> bool;
     touch(keys: &[Bytes]) -> ();
     register(topic: &TopicEntry, partitions: &[Partition]) -> ();
     check_settings(manage_notifications: bool) -> ();

@@ -62,15 +62,14 @@ async fn whatever_follows_has_its_trigger_key() {
     }
     bed.pass(secs(2)).await;
     assert_eq!((trigger("0"), trigger("3")), (None, None));
-    assert!(trigger("1").is_some_and(|value| value.contains(r#""attempt":1"#)), "snoozed");
-    assert!(trigger("2").is_some_and(|value| value.contains(r#""attempt":1"#)), "again");
+    assert_eq!(trigger("1").as_deref(), Some("1"), "snoozed");
+    assert_eq!(trigger("2").as_deref(), Some("1"), "again");
 
     let bed = TestBed::new();
     listen(&bed, topic(), fail).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(secs(2)).await;
-    let value = bed.store().inner().trigger(b"a:1").unwrap();
-    assert!(String::from_utf8_lossy(&value).contains(r#""attempt":2"#), "retried");
+    assert_eq!(bed.store().inner().trigger(b"a:1").as_deref(), Some(&b"2"[..]), "retried");
     assert_eq!(stats(&listening).foreign_triggers, 0);
 }
 

@@ -4,8 +4,9 @@ use super::afterlife::Ended;
 use super::fields;
 use super::turn::Turn;
 use crate::store::{Cancel, CancelCode, CancelReply, Held};
+use crate::time::MAX_DEADLINE_MS;
 
-const NOT_ARMED: CancelReply = CancelReply { code: CancelCode::NotArmed, arming: None };
+const NOT_ARMED: CancelReply = CancelReply { code: CancelCode::NotArmed, deadline: None };
 
 impl Turn<'_> {
     pub(super) fn cancel(&mut self, timers: &[Cancel], repeat: bool) -> Vec<CancelReply> {
@@ -22,13 +23,15 @@ impl Turn<'_> {
         let id = timer.id.as_bytes();
         let codes = [(Ended::Cancel, CancelCode::Cancelled), (Ended::Fenced, CancelCode::InFlight)];
         let (_, code) = codes.into_iter().find(|(what, _)| self.has_tombstone(*what, id))?;
-        Some(CancelReply { code, arming: None })
+        Some(CancelReply { code, deadline: None })
     }
 
     fn cancel_one(&mut self, timer: &Cancel) -> CancelReply {
         let key = &timer.key;
         let Some(record) = self.book.rec.remove(key) else { return NOT_ARMED };
-        let running = self.book.run.remove(key).filter(|state| fields::is_claimed(state));
+        let state = self.book.run.remove(key);
+        let deadline = deadline_of(&record, state.as_deref());
+        let running = state.filter(|state| fields::is_claimed(state));
         let (what, code) = match running {
             Some(_) => (Ended::Fenced, CancelCode::InFlight),
             None => (Ended::Cancel, CancelCode::Cancelled),
@@ -42,6 +45,13 @@ impl Turn<'_> {
         if let Some(token) = running.and_then(|state| fields::token(&state)) {
             self.fences.push(Held { key: key.clone(), token });
         }
-        CancelReply { code, arming: fields::arming(&record) }
+        CancelReply { code, deadline }
     }
+}
+
+/// By which a trigger key is known. Written by others, it can be any number.
+fn deadline_of(record: &[u8], state: Option<&[u8]>) -> Option<u64> {
+    let present = state.and_then(fields::present_deadline);
+    let deadline = present.or_else(|| fields::first_deadline(record));
+    deadline.filter(|deadline| (1..MAX_DEADLINE_MS).contains(deadline))
 }

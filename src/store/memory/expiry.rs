@@ -39,7 +39,6 @@ pub(super) fn expire(inner: &Arc<Inner>, triggers: &[Trigger]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::id::ArmingId;
     use crate::store::{Hint, MemoryStore, Store};
     use tokio::time::Instant;
 
@@ -47,7 +46,7 @@ mod tests {
 
     fn trigger(store: &MemoryStore, key: &'static str, ms: u64) -> Trigger {
         let deadline = store.0.clock.now().ms_ceil() + ms;
-        Trigger { key: Bytes::from_static(key.as_bytes()), deadline, attempt: 1, arming: ArmingId::random() }
+        Trigger { key: Bytes::from_static(key.as_bytes()), deadline, attempt: 1, moved: true }
     }
 
     #[tokio::test(start_paused = true)]

@@ -238,9 +238,9 @@ impl Store for MemoryStore {
         Ok(replies)
     }
 
-    async fn drop_trigger(&self, key: &[u8], arming: ArmingId) -> Result<bool> {
+    async fn drop_trigger(&self, key: &[u8], deadline: u64) -> Result<bool> {
         let now = self.0.clock.now().ms();
-        Ok(self.world().triggering(|keys| keys.drop_of(now, key, arming)))
+        Ok(self.world().triggering(|keys| keys.drop_of(now, key, deadline)))
     }
 
     async fn touch(&self, touched: &[Bytes]) -> Result<()> {

@@ -13,6 +13,12 @@ impl MemoryStore {
         self.world().triggers.put_foreign(key.into(), value.into());
     }
 
+    /// Lets a key expire then, whoever has written it, as PEXPIREAT does.
+    pub fn expire_at(&self, key: &[u8], deadline: u64) {
+        let now = self.0.clock.now().ms();
+        self.world().triggering(|keys| keys.expire_at(now, key, deadline));
+    }
+
     /// What stands in a trigger key.
     pub fn trigger(&self, key: &[u8]) -> Option<Bytes> {
         let now = self.0.clock.now().ms();

@@ -4,13 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::id::ArmingId;
 use crate::store::{Trigger, TriggerReply};
-
-/// What the values of our own keys begin with.
-const OURS: &[u8] = b"{\"attempt\":";
-/// How much of a value is searched for an arming.
-const SEARCHED: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
@@ -22,22 +16,31 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Slot {
     value: Bytes,
-    /// None for keys of others.
+    /// None for keys that do not expire.
     deadline: Option<u64>,
+}
+
+impl Slot {
+    fn is_number_until(&self, holds: impl FnOnce(u64) -> bool) -> bool {
+        self.deadline.is_some_and(holds) && Trigger::is_number(&self.value)
+    }
+
+    /// Whether this may be the key of the same timer as that which is to be set.
+    fn is_ours(&self, now: u64, trigger: &Trigger) -> bool {
+        self.is_number_until(|expires| trigger.moved || expires <= now || expires == trigger.deadline)
+    }
 }
 
 impl Triggers {
     pub(super) fn set(&mut self, now: u64, trigger: &Trigger) -> TriggerReply {
-        let present = self.get(now, &trigger.key);
-        let ours = present.as_ref().is_some_and(|value| value.starts_with(OURS));
-        if present.is_some() && !ours {
+        if self.slot(now, &trigger.key).is_some_and(|present| !present.is_ours(now, trigger)) {
             return TriggerReply::Foreign;
         }
         if trigger.deadline <= now {
             self.keys.remove(&trigger.key);
             return TriggerReply::Past;
         }
-        let slot = Slot { value: trigger.value().into(), deadline: Some(trigger.deadline) };
+        let slot = Slot { value: trigger.number().to_string().into(), deadline: Some(trigger.deadline) };
         self.keys.insert(trigger.key.clone(), slot);
         TriggerReply::Set
     }
@@ -46,26 +49,34 @@ impl Triggers {
         self.keys.insert(key, Slot { value, deadline: None });
     }
 
-    /// Deletes a key if it carries this arming.
-    pub(super) fn drop_of(&mut self, now: u64, key: &[u8], arming: ArmingId) -> bool {
-        let mark = format!("\"arming\":\"{arming}\"");
-        let carries = |value: Bytes| {
-            let searched = &value[..value.len().min(SEARCHED)];
-            searched.windows(mark.len()).any(|part| part == mark.as_bytes())
-        };
-        self.get(now, key).is_some_and(carries) && self.keys.remove(key).is_some()
+    pub(super) fn expire_at(&mut self, now: u64, key: &[u8], deadline: u64) {
+        if let Some(slot) = self.slot(now, key) {
+            slot.deadline = Some(deadline);
+        }
     }
 
-    /// The value of a key. As in Redis, one whose deadline has passed expires
-    /// when somebody looks, and is still there in its deadline's millisecond.
+    /// Deletes a key of ours that expires then.
+    pub(super) fn drop_of(&mut self, now: u64, key: &[u8], deadline: u64) -> bool {
+        let found =
+            self.slot(now, key).is_some_and(|slot| slot.is_number_until(|expires| expires == deadline));
+        found && self.keys.remove(key).is_some()
+    }
+
+    /// The value of a key.
     pub(super) fn get(&mut self, now: u64, key: &[u8]) -> Option<Bytes> {
-        let slot = self.keys.get(key)?;
-        if slot.deadline.is_none_or(|deadline| now <= deadline) {
-            return Some(slot.value.clone());
+        self.slot(now, key).map(|slot| slot.value.clone())
+    }
+
+    /// A key that is there. As in Redis, one whose deadline has passed expires
+    /// when somebody looks, and is still there in its deadline's millisecond.
+    fn slot(&mut self, now: u64, key: &[u8]) -> Option<&mut Slot> {
+        let expired = self.keys.get(key)?.deadline.is_some_and(|deadline| deadline < now);
+        if expired {
+            let (key, _) = self.keys.remove_entry(key)?;
+            self.expired.push(key);
+            return None;
         }
-        let (key, _) = self.keys.remove_entry(key)?;
-        self.expired.push(key);
-        None
+        self.keys.get_mut(key)
     }
 
     /// The keys that have expired since this was last asked.

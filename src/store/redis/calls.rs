@@ -63,7 +63,7 @@ impl Store for RedisStore {
                 2 => CancelCode::InFlight,
                 _ => return Err(reply.unexpected()),
             };
-            out.push(CancelReply { code, arming: reply.arming()? });
+            out.push(CancelReply { code, deadline: reply.maybe_int()? });
         }
         Ok(out)
     }
@@ -264,7 +264,7 @@ impl Store for RedisStore {
     async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerReply>> {
         let mut command = self.script(&scripts::TRIGGER, triggers.iter().map(|trigger| &trigger.key[..]));
         for trigger in triggers {
-            command.arg(trigger.deadline).arg(trigger.value());
+            command.arg(trigger.deadline).arg(trigger.number()).arg(i32::from(trigger.moved));
         }
         let value = self.run_on(&self.0.node, &scripts::TRIGGER, &command).await?;
         let mut reply = Reply::new("trigger", value)?;
@@ -279,9 +279,9 @@ impl Store for RedisStore {
         Ok(out)
     }
 
-    async fn drop_trigger(&self, key: &[u8], arming: ArmingId) -> Result<bool> {
+    async fn drop_trigger(&self, key: &[u8], deadline: u64) -> Result<bool> {
         let mut command = self.script(&scripts::UNTRIGGER, [key].into_iter());
-        command.arg(arming.to_string());
+        command.arg(deadline);
         let value = self.run_on(&self.0.node, &scripts::UNTRIGGER, &command).await?;
         Ok(value == Value::Int(1))
     }
@@ -376,13 +376,6 @@ impl RedisStore {
         command.arg(call.lookahead_ms).arg(call.lease_ms);
         add_letters(&mut command, call.letters);
         command
-    }
-}
-
-impl Trigger {
-    /// What other programs read in the key.
-    pub(crate) fn value(&self) -> String {
-        format!("{{\"attempt\":{},\"arming\":\"{}\"}}", self.attempt, self.arming)
     }
 }
 

@@ -45,6 +45,15 @@ impl Reply {
         }
     }
 
+    /// A whole number; none where it is an empty string.
+    pub(super) fn maybe_int(&mut self) -> Result<Option<u64>> {
+        match self.next()? {
+            Value::Int(n) => u64::try_from(n).map(Some).map_err(|_| unexpected(self.script)),
+            Value::BulkString(text) if text.is_empty() => Ok(None),
+            _ => Err(unexpected(self.script)),
+        }
+    }
+
     /// A whole number that may be negative.
     pub(super) fn signed(&mut self) -> Result<i64> {
         match self.next()? {

@@ -80,10 +80,18 @@ impl Rig {
     }
 
     /// Puts somebody else's value where a trigger key might go.
-    pub(crate) async fn put_foreign(&self, key: &str, value: &'static str) {
+    pub(crate) async fn put_foreign(&self, key: &str, value: &str) {
         match &self.hands {
-            Hands::Memory { store, .. } => store.put_foreign(key.to_owned(), value),
+            Hands::Memory { store, .. } => store.put_foreign(key.to_owned(), value.to_owned()),
             Hands::Redis { .. } => self.hands.ask(cmd("SET").arg(key).arg(value)).await,
+        }
+    }
+
+    /// Lets a key expire then, whoever has written it.
+    pub(crate) async fn expire_at(&self, key: &str, deadline: u64) {
+        match &self.hands {
+            Hands::Memory { store, .. } => store.expire_at(key.as_bytes(), deadline),
+            Hands::Redis { .. } => self.hands.ask(cmd("PEXPIREAT").arg(key).arg(deadline)).await,
         }
     }
 

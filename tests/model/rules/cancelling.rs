@@ -1,7 +1,7 @@
 //! After a cancel nothing of that arming runs.
 
 use keylapse::WireWhen;
-use keylapse::store::{ArmCode, Cancel, CancelCode, CancelReply, SettleReply};
+use keylapse::store::{ArmCode, Cancel, CancelCode, CancelReply, Scan, SettleReply};
 
 use crate::rig::{Rig, ms, retry};
 
@@ -13,13 +13,15 @@ on_both_stores! {
     a_repeated_cancel_gives_the_first_answer,
     a_repeated_cancel_leaves_what_was_armed_since,
     a_repeated_cancel_that_never_arrived_cancels,
+    a_cancel_tells_the_deadline_that_was_to_come,
+    a_cancel_of_broken_data_tells_no_deadline,
     several_are_cancelled_in_one_call,
 }
 
 async fn a_waiting_timer_is_cancelled(rig: &mut Rig) {
-    let (timer, _) = rig.arm_in("a", 10).await;
+    let (_, armed) = rig.arm_in("a", 10).await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(armed.deadline) });
     rig.pass(ms(11)).await;
     let taken = rig.claim().await;
     assert_eq!((taken.is_empty(), taken.claimed.orphans), (true, 0));
@@ -27,13 +29,14 @@ async fn a_waiting_timer_is_cancelled(rig: &mut Rig) {
 
 async fn what_is_not_there_is_not_armed(rig: &mut Rig) {
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::NotArmed, arming: None });
+    assert_eq!(reply, CancelReply { code: CancelCode::NotArmed, deadline: None });
 }
 
 async fn a_running_attempt_is_fenced(rig: &mut Rig) {
-    let (timer, held) = rig.run("a").await;
+    let deadline = rig.ceil();
+    let (_, held) = rig.run("a").await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::InFlight, arming: Some(timer.arming) });
+    assert_eq!(reply, CancelReply { code: CancelCode::InFlight, deadline: Some(deadline) });
     assert!(!rig.renew(&held).await);
     assert_eq!(rig.end(&held, retry(0)).await, SettleReply::Gone);
     rig.lose_leases().await;
@@ -41,10 +44,11 @@ async fn a_running_attempt_is_fenced(rig: &mut Rig) {
 }
 
 async fn a_waiting_retry_is_cancelled(rig: &mut Rig) {
-    let (timer, held) = rig.run("a").await;
+    let (_, held) = rig.run("a").await;
+    let deadline = rig.ceil() + 10;
     rig.end(&held, retry(10)).await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(deadline) });
     rig.pass(ms(11)).await;
     assert!(rig.claim().await.is_empty());
 }
@@ -55,7 +59,7 @@ async fn a_repeated_cancel_gives_the_first_answer(rig: &mut Rig) {
     for (key, code) in [("waiting", CancelCode::Cancelled), ("running", CancelCode::InFlight)] {
         let cancel = rig.cancelling(key);
         assert_eq!(rig.cancel_as(&cancel, false).await.code, code);
-        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { code, arming: None });
+        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { code, deadline: None });
     }
 }
 
@@ -70,10 +74,44 @@ async fn a_repeated_cancel_leaves_what_was_armed_since(rig: &mut Rig) {
 }
 
 async fn a_repeated_cancel_that_never_arrived_cancels(rig: &mut Rig) {
-    let (timer, _) = rig.arm_in("a", 10).await;
+    let (_, armed) = rig.arm_in("a", 10).await;
     let cancel = rig.cancelling("a");
     let reply = rig.cancel_as(&cancel, true).await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, arming: Some(timer.arming) });
+    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(armed.deadline) });
+}
+
+/// By which its trigger key is known.
+async fn a_cancel_tells_the_deadline_that_was_to_come(rig: &mut Rig) {
+    let at = rig.now() + 500;
+    rig.arm_in("a", 10).await;
+    rig.store.reschedule(&rig.at, b"a", WireWhen::At(at)).await.expect("it can be moved");
+    assert_eq!(rig.cancel("a").await.deadline, Some(at), "it was moved");
+
+    let (_, first) = rig.arm_in("a", 10).await;
+    let (_, second) = rig.arm_in("a", 20).await;
+    assert_ne!(first.deadline, second.deadline);
+    assert_eq!(rig.cancel("a").await.deadline, Some(second.deadline), "it was replaced");
+
+    let at = rig.ceil();
+    rig.run("a").await;
+    rig.arm_in("a", 900).await;
+    assert_eq!(rig.cancel("a").await.deadline, Some(at), "what is kept for later has no trigger key");
+}
+
+async fn a_cancel_of_broken_data_tells_no_deadline(rig: &mut Rig) {
+    let long = [0xff; 40];
+    for record in [&b""[..], b"\x01", b"\x01cut short", &long[..16], &long[..17], &long] {
+        rig.arm_in("a", 10).await;
+        rig.put_raw(Scan::Records, b"a", Some(record)).await;
+        let reply = rig.cancel("a").await;
+        assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: None }, "{record:?}");
+    }
+    for (state, told) in [(&b""[..], true), (b"\x01", true), (&[0xfe; 24], true), (&[0xfe; 25], false)] {
+        let (_, armed) = rig.arm_in("a", 10).await;
+        rig.put_raw(Scan::States, b"a", Some(state)).await;
+        let reply = rig.cancel("a").await;
+        assert_eq!(reply.deadline, told.then_some(armed.deadline), "{state:?}");
+    }
 }
 
 async fn several_are_cancelled_in_one_call(rig: &mut Rig) {

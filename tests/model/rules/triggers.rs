@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::ArmingId;
 use keylapse::store::{Durability, Hint, Trigger, TriggerReply};
 use keylapse_support::eventually;
 
 use crate::rig::{Rig, ms};
 
 on_both_stores! {
-    a_trigger_tells_of_attempt_and_arming,
-    our_own_trigger_is_set_again,
-    a_strangers_value_is_left_alone,
+    a_trigger_tells_of_the_attempt,
+    a_replacement_moves_our_trigger,
+    a_repeat_finds_its_own_trigger,
+    a_retry_takes_the_name_in_the_last_millisecond_of_the_old_key,
+    a_first_arm_leaves_a_strangers_counter_alone,
+    what_does_not_look_like_ours_is_left_alone_even_by_a_replacement,
     a_past_deadline_sets_nothing_and_clears_our_own,
-    a_trigger_is_dropped_by_its_arming_only,
+    a_past_deadline_clears_nothing_of_others,
+    a_trigger_is_dropped_by_its_deadline_only,
+    only_what_looks_like_ours_is_dropped,
     a_touched_key_that_is_due_expires_and_is_told,
     a_durable_arm_says_how_far_it_got,
 }
@@ -24,54 +28,152 @@ fn key(rig: &Rig) -> String {
     format!("trigger:{}", rig.at.topic)
 }
 
-async fn set(rig: &Rig, deadline: u64, attempt: u32, arming: ArmingId) -> TriggerReply {
-    let trigger = Trigger { key: Bytes::from(key(rig)), deadline, attempt, arming };
+async fn send(rig: &Rig, deadline: u64, attempt: u32, moved: bool) -> TriggerReply {
+    let trigger = Trigger { key: Bytes::from(key(rig)), deadline, attempt, moved };
     rig.store.set_triggers(&[trigger]).await.expect("it answers")[0]
 }
 
-async fn a_trigger_tells_of_attempt_and_arming(rig: &mut Rig) {
-    let arming = rig.ids.arming();
-    assert_eq!(set(rig, rig.now() + 60_000, 3, arming).await, TriggerReply::Set);
-    let value = format!("{{\"attempt\":3,\"arming\":\"{arming}\"}}");
-    assert_eq!(rig.trigger(&key(rig)).await, Some(value));
+/// For a timer that was not there before.
+async fn set(rig: &Rig, deadline: u64, attempt: u32) -> TriggerReply {
+    send(rig, deadline, attempt, false).await
 }
 
-async fn our_own_trigger_is_set_again(rig: &mut Rig) {
-    let (first, second) = (rig.ids.arming(), rig.ids.arming());
-    set(rig, rig.now() + 60_000, 1, first).await;
-    assert_eq!(set(rig, rig.now() + 60_000, 2, second).await, TriggerReply::Set);
-    assert!(rig.trigger(&key(rig)).await.expect("it stands").contains(&second.to_string()));
+/// For one that takes the place of another, or was rescheduled.
+async fn moved(rig: &Rig, deadline: u64, attempt: u32) -> TriggerReply {
+    send(rig, deadline, attempt, true).await
 }
 
-async fn a_strangers_value_is_left_alone(rig: &mut Rig) {
-    let arming = rig.ids.arming();
-    rig.put_foreign(&key(rig), "precious").await;
-    assert_eq!(set(rig, rig.now() + 60_000, 1, arming).await, TriggerReply::Foreign);
-    assert_eq!(set(rig, rig.now() - 1, 1, arming).await, TriggerReply::Foreign);
-    assert!(!rig.store.drop_trigger(key(rig).as_bytes(), arming).await.expect("it answers"));
-    assert_eq!(rig.trigger(&key(rig)).await.as_deref(), Some("precious"));
+async fn drop_of(rig: &Rig, deadline: u64) -> bool {
+    rig.store.drop_trigger(key(rig).as_bytes(), deadline).await.expect("it answers")
+}
+
+async fn value(rig: &Rig) -> Option<String> {
+    rig.trigger(&key(rig)).await
+}
+
+/// What somebody else has written, and that it expires then.
+async fn put_foreign_until(rig: &Rig, value: &str, deadline: u64) {
+    rig.put_foreign(&key(rig), value).await;
+    rig.expire_at(&key(rig), deadline).await;
+}
+
+async fn a_trigger_tells_of_the_attempt(rig: &mut Rig) {
+    let later = rig.now() + 60_000;
+    for (attempt, told) in
+        [(1, "1"), (3, "3"), (9999, "9999"), (10_000, "9999"), (u32::MAX, "9999"), (0, "1")]
+    {
+        assert_eq!(moved(rig, later, attempt).await, TriggerReply::Set);
+        assert_eq!(value(rig).await.as_deref(), Some(told));
+    }
+}
+
+async fn a_replacement_moves_our_trigger(rig: &mut Rig) {
+    let (first, second) = (rig.now() + 60_000, rig.now() + 90_000);
+    set(rig, first, 1).await;
+    assert_eq!(set(rig, second, 2).await, TriggerReply::Foreign, "nobody has said that there was one");
+    assert_eq!(value(rig).await.as_deref(), Some("1"));
+    assert_eq!(moved(rig, second, 2).await, TriggerReply::Set);
+    assert_eq!(value(rig).await.as_deref(), Some("2"));
+    assert!(!drop_of(rig, first).await);
+    assert!(drop_of(rig, second).await, "it expires with the timer");
+}
+
+async fn a_repeat_finds_its_own_trigger(rig: &mut Rig) {
+    let later = rig.now() + 60_000;
+    assert_eq!(set(rig, later, 1).await, TriggerReply::Set);
+    assert_eq!(set(rig, later, 1).await, TriggerReply::Set);
+    assert_eq!(value(rig).await.as_deref(), Some("1"));
+}
+
+async fn a_retry_takes_the_name_in_the_last_millisecond_of_the_old_key(rig: &mut Rig) {
+    let deadline = rig.now() + 60_000;
+    set(rig, deadline, 1).await;
+    rig.pass(ms(59_999)).await;
+    assert_eq!(set(rig, deadline + 1000, 2).await, TriggerReply::Foreign, "a millisecond is left");
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.now(), deadline);
+    assert_eq!(value(rig).await.as_deref(), Some("1"), "it is still there");
+    assert_eq!(set(rig, deadline + 1000, 2).await, TriggerReply::Set);
+    assert_eq!(value(rig).await.as_deref(), Some("2"));
+}
+
+async fn a_first_arm_leaves_a_strangers_counter_alone(rig: &mut Rig) {
+    let (theirs, later) = (rig.now() + 90_000, rig.now() + 60_000);
+    for number in ["1", "42", "9999"] {
+        put_foreign_until(rig, number, theirs).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign);
+        assert_eq!(set(rig, rig.now(), 1).await, TriggerReply::Foreign);
+        assert!(!drop_of(rig, later).await);
+        assert_eq!(value(rig).await.as_deref(), Some(number));
+    }
+    // Nor has it become one of ours, with another time to live.
+    assert!(drop_of(rig, theirs).await);
+}
+
+async fn what_does_not_look_like_ours_is_left_alone_even_by_a_replacement(rig: &mut Rig) {
+    let later = rig.now() + 60_000;
+    let big = "1".repeat(1 << 20);
+    for theirs in
+        ["precious", "", "0", "01", "-1", "+1", "1.0", " 1", "1\n", "1x", "x1", "10000", "١", "1\0", &big]
+    {
+        put_foreign_until(rig, theirs, later).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign, "{theirs:?}");
+        assert_eq!(moved(rig, later, 1).await, TriggerReply::Foreign, "{theirs:?}");
+        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Foreign, "{theirs:?}");
+        assert_eq!(value(rig).await.as_deref(), Some(theirs));
+    }
+    for without_an_expiry in ["1", "9999"] {
+        rig.put_foreign(&key(rig), without_an_expiry).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign);
+        assert_eq!(moved(rig, later, 1).await, TriggerReply::Foreign);
+        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Foreign);
+        assert_eq!(value(rig).await.as_deref(), Some(without_an_expiry));
+    }
 }
 
 async fn a_past_deadline_sets_nothing_and_clears_our_own(rig: &mut Rig) {
-    let arming = rig.ids.arming();
-    assert_eq!(set(rig, rig.now(), 1, arming).await, TriggerReply::Past);
-    assert_eq!(rig.trigger(&key(rig)).await, None);
-    set(rig, rig.now() + 60_000, 1, arming).await;
-    assert_eq!(set(rig, rig.now(), 2, arming).await, TriggerReply::Past);
-    assert_eq!(rig.trigger(&key(rig)).await, None);
+    assert_eq!(set(rig, rig.now(), 1).await, TriggerReply::Past);
+    assert_eq!(value(rig).await, None);
+    set(rig, rig.now() + 60_000, 1).await;
+    assert_eq!(moved(rig, rig.now(), 2).await, TriggerReply::Past);
+    assert_eq!(value(rig).await, None);
+    set(rig, rig.now() + 60_000, 1).await;
+    rig.pass(ms(60_000)).await;
+    assert_eq!(set(rig, rig.now(), 2).await, TriggerReply::Past, "nor is one left in its last millisecond");
+    assert_eq!(value(rig).await, None);
 }
 
-async fn a_trigger_is_dropped_by_its_arming_only(rig: &mut Rig) {
-    let (arming, other, key) = (rig.ids.arming(), rig.ids.arming(), key(rig));
-    set(rig, rig.now() + 60_000, 1, arming).await;
-    let drop = async |arming| rig.store.drop_trigger(key.as_bytes(), arming).await.expect("it answers");
-    assert!(!drop(other).await);
-    assert!(drop(arming).await);
-    assert!(!drop(arming).await, "it is gone");
+async fn a_past_deadline_clears_nothing_of_others(rig: &mut Rig) {
+    put_foreign_until(rig, "1", rig.now() + 60_000).await;
+    assert_eq!(set(rig, rig.now() - 1, 1).await, TriggerReply::Foreign);
+    assert_eq!(value(rig).await.as_deref(), Some("1"));
+}
+
+async fn a_trigger_is_dropped_by_its_deadline_only(rig: &mut Rig) {
+    let deadline = rig.now() + 60_000;
+    set(rig, deadline, 1).await;
+    for wrong in [0, deadline - 1, deadline + 1] {
+        assert!(!drop_of(rig, wrong).await);
+    }
+    assert_eq!(value(rig).await.as_deref(), Some("1"));
+    assert!(drop_of(rig, deadline).await);
+    assert_eq!(value(rig).await, None);
+    assert!(!drop_of(rig, deadline).await, "it is gone");
+}
+
+async fn only_what_looks_like_ours_is_dropped(rig: &mut Rig) {
+    let deadline = rig.now() + 60_000;
+    for theirs in ["precious", "01", "10000", "0", ""] {
+        put_foreign_until(rig, theirs, deadline).await;
+        assert!(!drop_of(rig, deadline).await);
+        assert_eq!(value(rig).await.as_deref(), Some(theirs));
+    }
+    rig.put_foreign(&key(rig), "1").await;
+    assert!(!drop_of(rig, deadline).await, "it does not expire");
+    assert_eq!(value(rig).await.as_deref(), Some("1"));
 }
 
 async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
-    let arming = rig.ids.arming();
     let mut hints = rig.store.hints(std::slice::from_ref(&rig.at));
     // Where canaries are numbered, the first is told before what it proves.
     let mut first = hints.recv().await;
@@ -80,7 +182,7 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
     }
     assert_eq!(first, Some(Hint::Anchored));
     let name = Bytes::from(key(rig));
-    set(rig, rig.now() + 5, 1, arming).await;
+    set(rig, rig.now() + 5, 1).await;
     rig.pass(ms(6)).await;
     // A server expires keys by the real time, which the test cannot move.
     let (store, heard) = (&rig.store, std::cell::Cell::new(false));

@@ -59,7 +59,7 @@ fn arms() -> Vec<Row> {
 }
 
 fn cancels() -> Vec<Row> {
-    // The tombstone of a cancel does not say which arming it ended.
+    // The tombstone of a cancel does not say when what it ended was due.
     vec![
         Row::of("cancel", waiting(), cancel("a", 1)).repeat_says("Cancelled -"),
         Row::of("cancel a running attempt", running(), cancel("a", 1)).repeat_says("InFlight -"),

@@ -50,6 +50,11 @@ pub(super) fn key(name: &str) -> Bytes {
     format!("app:t:{name}").into()
 }
 
+/// What a trigger key is told from another by.
+fn trigger_deadline(number: u8) -> u64 {
+    START + 100 * u64::from(number)
+}
+
 fn held(name: &str, number: u8) -> Held {
     Held { key: key(name), token: token(number) }
 }
@@ -89,13 +94,13 @@ impl Caller {
                 let letter = [&bytes(*died)[..], &key(name)].concat();
                 format!("{:?}", store.replay(at, &letter, id(*arming)).await?)
             }
-            Step::Trigger(name, arming) => {
-                let arming = id(*arming);
-                let trigger = Trigger { key: key(name), deadline: START + 100, attempt: 1, arming };
+            Step::Trigger(name, number) => {
+                let deadline = trigger_deadline(*number);
+                let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
                 format!("{:?}", store.set_triggers(&[trigger]).await?)
             }
-            Step::Untrigger(name, arming) => {
-                format!("{}", store.drop_trigger(&key(name), id(*arming)).await?)
+            Step::Untrigger(name, number) => {
+                format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)
             }
             other => unreachable!("{other:?} is made elsewhere"),
         })
@@ -120,7 +125,7 @@ impl Caller {
         };
         let timers: Vec<_> = timers.iter().map(cancel).collect();
         let replies = self.store.cancel(&self.at, &timers, repeat).await?;
-        Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.code, named(reply.arming)))))
+        Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.code, from_start(reply.deadline)))))
     }
 
     async fn claim(&self, index: Index, number: u8, repeat: bool) -> Said {
@@ -195,6 +200,11 @@ pub(super) fn list(words: impl Iterator<Item = String>) -> String {
 
 fn named(id: Option<ArmingId>) -> String {
     id.map_or_else(|| "-".into(), |id| String::from_utf8_lossy(&id.as_bytes()[7..]).into_owned())
+}
+
+/// A deadline that may not be told.
+fn from_start(deadline: Option<u64>) -> String {
+    deadline.map_or_else(|| "-".into(), |deadline| format!("at {}", deadline - START))
 }
 
 fn armed(reply: &ArmReply) -> String {

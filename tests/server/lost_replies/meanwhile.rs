@@ -96,7 +96,7 @@ fn cancels() -> Vec<Row> {
         // The first found nothing and left nothing: the repeat is the cancel.
         Row::of("nothing to cancel, then armed", [], cancel("a", 1))
             .meanwhile([arm("a", 1)])
-            .repeat_says("Cancelled 1")
+            .repeat_says("Cancelled at 100")
             .repeat_acts_as(cancel("a", 1)),
     ]
 }

@@ -58,7 +58,7 @@ impl Book {
     pub(super) fn cancel(&mut self, cancel: &Cancel, repeat: bool, reply: CancelReply) -> Verdict {
         let now = self.moment.now;
         if let Some((code, at)) = self.cancels.get(&cancel.id).filter(|_| repeat) {
-            let same = reply == CancelReply { code: *code, arming: None };
+            let same = reply == CancelReply { code: *code, deadline: None };
             promise!(same || now >= at + MEMORY, "P7: a repeat has another answer");
             if same {
                 return Ok(());
@@ -66,7 +66,7 @@ impl Book {
         }
         let slot = self.slot(&cancel.key);
         let Some(life) = slot.life.take() else {
-            promise!(reply == CancelReply { code: CancelCode::NotArmed, arming: None }, "there is nothing");
+            promise!(reply == CancelReply { code: CancelCode::NotArmed, deadline: None }, "there is nothing");
             return Ok(());
         };
         let kept = slot.next.take();
@@ -75,7 +75,8 @@ impl Book {
         if let Some(Holder { token, .. }) = running {
             self.fenced.push(Held { key: cancel.key.clone(), token });
         }
-        promise!(reply == CancelReply { code, arming: Some(life.arming) }, "P7: {code:?} {:?}", life.arming);
+        let promised = CancelReply { code, deadline: Some(life.deadline) };
+        promise!(reply == promised, "P7: {promised:?} was promised");
         self.withdraw(life.arming);
         if let Some((arming, _)) = kept {
             self.withdraw(arming);
