@@ -72,6 +72,7 @@ mod attach;
 mod backoff;
 mod calls;
 mod claim;
+mod clock;
 mod complaint;
 mod dispatch;
 mod error;

@@ -61,7 +61,7 @@ pub(super) async fn take(store: &dyn Store, desk: &Desk, ask: Ask, trouble: &mut
         let since = Instant::now();
         match store.claim(&desk.at, call).await {
             Ok(claimed) => {
-                let reading = Reading::now(claimed.stamp);
+                let reading = desk.clock.read(since, Reading::now(claimed.stamp));
                 count(desk, &claimed);
                 trouble.is_over(desk);
                 return Ok(Taken { claimed, token: call.token, since, reading });
@@ -151,7 +151,7 @@ impl Taken {
         mut place: impl FnMut() -> Place,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, since, reading } = self;
-        let latest = reading.stamp.ms() + ms_ceil(desk.topic.shape.lookahead);
+        let latest = claimed.stamp.ms() + ms_ceil(desk.topic.shape.lookahead);
         let mut jobs = Vec::with_capacity(claimed.timers.len());
         for timer in claimed.timers {
             let held = Held { key: timer.key.clone(), token };

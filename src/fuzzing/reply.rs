@@ -7,7 +7,7 @@ use redis::{Value, parse_redis_value};
 use super::assert_fit_for_a_log;
 use crate::error::Result;
 use crate::store::redis::{
-    Reply, read_armed, read_claimed, read_followed, read_head, read_places, read_settled,
+    Reply, read_armed, read_claimed, read_followed, read_peeked, read_places, read_settled,
 };
 use crate::time::{Reading, ServerTime};
 
@@ -32,7 +32,7 @@ pub fn reply(data: &[u8]) {
         assert_eq!(3 * followed.len(), items);
     }
     told(reply().and_then(|mut reply| read_settled(&mut reply)));
-    told(reply().and_then(read_head));
+    told(reply().and_then(read_peeked));
     let _ = told(reply().and_then(|mut reply| reply.maybe_text()));
 }
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::touches::SLACK;
 use crate::attach::bumped;
 use crate::claim::{Alarm, Places, Suspects};
+use crate::clock::Clock;
 use crate::complaint::Outage;
 use crate::dispatch::Flights;
 use crate::handler::AnyHandler;
@@ -23,9 +25,6 @@ use crate::store::{Claimed, End, Held};
 use crate::time::Reading;
 use crate::topic::Shape;
 
-/// A notification is due to a timer that was claimed up to this long ago: its
-/// trigger key is touched only after the deadline.
-const TOUCH_SLACK: Duration = Duration::from_millis(10);
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
 
@@ -90,6 +89,7 @@ pub(crate) struct Desk {
     /// The keys of other programs.
     pub(crate) foreign: Option<Arc<dyn ForeignKeys>>,
     pub(crate) alarm: Alarm,
+    pub(crate) clock: Clock,
     /// When attached keys are to be looked at.
     pub(crate) looks: Alarm,
     pub(crate) flights: Flights,
@@ -128,6 +128,7 @@ impl Desk {
             outage,
             foreign,
             alarm: Alarm::default(),
+            clock: Clock::default(),
             looks: Alarm::default(),
             flights: Flights::default(),
             outbox: Outbox::new(linger),
@@ -182,7 +183,7 @@ impl Desk {
     /// Notes how far a claim has looked, and what it saw of the suspects.
     pub(crate) fn note_look(&self, reading: Reading, claimed: &Claimed) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.until = Some(reading.arrived + self.topic.shape.lookahead + TOUCH_SLACK);
+        seen.until = Some(reading.arrived + self.topic.shape.lookahead + SLACK);
         drop(seen);
         self.suspects.note(self.index, claimed.heads.solo.map(|ms| reading.when(ms)));
     }

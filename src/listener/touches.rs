@@ -18,6 +18,10 @@ use crate::store::{MAX_BATCH, Store};
 
 /// After the deadline.
 const MARGIN: Duration = Duration::from_millis(2);
+/// Between two calls. At a high rate most requests would otherwise be these.
+const REST: Duration = Duration::from_millis(50);
+/// A notification may be due to a timer that was claimed so long ago, and its lookahead.
+pub(super) const SLACK: Duration = Duration::from_millis(10).saturating_add(MARGIN).saturating_add(REST);
 /// Batches that may wait. Beyond, keys are left to the server.
 const WAITING: usize = 1024;
 
@@ -45,21 +49,32 @@ impl Touches {
 pub(crate) fn touches(store: Arc<dyn Store>) -> (Touches, impl Future<Output = ()> + Send) {
     let (sender, mut batches) = mpsc::channel::<Batch>(WAITING);
     let work = async move {
-        while let Some(Batch { at, mut keys }) = batches.recv().await {
-            tokio::time::sleep_until(at).await;
+        let (mut later, mut rested) = (None, Instant::now());
+        while let Some(first) = next(&mut later, &mut batches).await {
+            tokio::time::sleep_until(first.at.max(rested)).await;
+            let now = Instant::now();
+            let mut keys = first.keys;
             while keys.len() < MAX_BATCH {
                 match batches.try_recv() {
-                    Ok(more) => {
-                        tokio::time::sleep_until(more.at).await;
-                        keys.extend(more.keys);
+                    Ok(more) if more.at <= now => keys.extend(more.keys),
+                    other => {
+                        later = other.ok();
+                        break;
                     }
-                    Err(_) => break,
                 }
             }
             if let Err(error) = store.touch(&keys).await {
                 debug!(%error, "trigger keys not touched: the server expires them in its own time");
             }
+            rested = now + REST;
         }
     };
     (Touches(sender), work)
+}
+
+async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) -> Option<Batch> {
+    match later.take() {
+        Some(batch) => Some(batch),
+        None => batches.recv().await,
+    }
 }

@@ -12,7 +12,7 @@ use crate::store::{End, Held, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
 /// faster; at a low one nobody waits for an ack but Redis.
-pub(crate) const LINGER: Duration = Duration::from_millis(15);
+pub(crate) const LINGER: Duration = Duration::from_millis(20);
 /// This many do not wait any longer.
 const ENOUGH: usize = 64;
 /// Beyond this many unsettled ends, nothing more is claimed.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::outbox::Settlement;
@@ -15,7 +16,8 @@ use crate::escape::Escaped;
 use crate::listener::Desk;
 use crate::store::foreign::Restored;
 use crate::store::record::Reason;
-use crate::store::{End, Held, MAX_BATCH, Settle, SettleReply, Store, Trigger, TriggerReply};
+use crate::store::{End, Held, MAX_BATCH, Settle, SettleReply, Stamped, Store, Trigger, TriggerReply};
+use crate::time::Reading;
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -88,12 +90,15 @@ impl Settler {
         if acks.is_empty() {
             return Ok(());
         }
-        let mut repeated = false;
+        let (mut repeated, mut sent) = (false, Instant::now());
         let call = |repeat| {
-            repeated |= repeat;
+            (repeated, sent) = (repeated | repeat, Instant::now());
             self.store.ack(&self.desk.at, acks)
         };
-        let reply = insist(self.desk.topic.shape.lease, call, self.complaint()).await?;
+        let Stamped { stamp, value: reply } =
+            insist(self.desk.topic.shape.lease, call, self.complaint()).await?;
+        // At a high rate this is quicker than any claim.
+        self.desk.clock.read(sent, Reading::now(stamp));
         for followed in reply.followed {
             let key = acks.get(followed.place).map(|held| held.key.clone()).unwrap_or_default();
             triggers.push(trigger(key, 1, followed.deadline));

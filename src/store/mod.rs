@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + Debug + 'static {
     async fn claim(&self, at: &Partition, call: Claim) -> Result<Claimed>;
 
     /// Removes timers whose attempt is done.
-    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<AckReply>;
+    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<Stamped<AckReply>>;
 
     /// Ends attempts in any other way.
     async fn settle(&self, at: &Partition, letters: Letters, ends: &[Settle]) -> Result<Vec<SettleReply>>;

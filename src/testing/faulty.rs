@@ -109,7 +109,7 @@ passed_on! {
     reschedule(at: &Partition, key: &[u8], when: WireWhen) -> RescheduleReply;
     look(at: &Partition, key: &[u8]) -> Option<Look>;
     claim(at: &Partition, call: Claim) -> Claimed;
-    ack(at: &Partition, held: &[Held]) -> AckReply;
+    ack(at: &Partition, held: &[Held]) -> Stamped<AckReply>;
     settle(at: &Partition, letters: Letters, ends: &[Settle]) -> Vec<SettleReply>;
     renew(at: &Partition, lease_ms: u64, held: &[Held]) -> Vec<usize>;
     peek(partitions: &[Partition]) -> Stamped<Vec<Heads>>;

@@ -364,14 +364,14 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
     let (again, mut held, attempt) = scene.claim().await.remove(0);
     assert_eq!((again, attempt), (first, 2));
     for left in (0..3).rev() {
-        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer").value;
         let (arming, next, attempt) = scene.claim().await.remove(0);
         assert_eq!((acked.followed[0].arming, attempt), (arming, 1));
         assert!(armings.insert(arming), "{arming} came before");
         assert_eq!(scene.length("next").await, u64::from(left > 0));
         held = next;
     }
-    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer").value;
     assert!(acked.followed.is_empty() && scene.claim().await.is_empty());
     assert_eq!(scene.length("rec").await + scene.length("run").await + scene.length("next").await, 0);
 }

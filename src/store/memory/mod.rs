@@ -185,8 +185,8 @@ impl Store for MemoryStore {
         self.call(at, |turn| turn.claim(call))
     }
 
-    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<AckReply> {
-        self.call(at, |turn| turn.ack(held))
+    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<Stamped<AckReply>> {
+        self.call(at, |turn| Stamped { stamp: turn.stamp, value: turn.ack(held) })
     }
 
     async fn settle(&self, at: &Partition, letters: Letters, ends: &[Settle]) -> Result<Vec<SettleReply>> {

@@ -109,15 +109,15 @@ impl Store for RedisStore {
         read_claimed(reply)
     }
 
-    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<AckReply> {
+    async fn ack(&self, at: &Partition, held: &[Held]) -> Result<Stamped<AckReply>> {
         let keys = [&at.meta, &at.due, &at.solo, &at.rec, &at.run, &at.next, &at.tomb].map(String::as_str);
         let mut command = self.partition_script(&scripts::ACK, at, &keys);
         add_held(&mut command, held);
         let mut reply = self.run_at(&scripts::ACK, at, &command).await?;
-        reply.stamp()?;
+        let stamp = reply.stamp()?;
         let gone = read_places(reply.list()?)?;
         let followed = read_followed(reply.list()?)?;
-        Ok(AckReply { gone, followed })
+        Ok(Stamped { stamp, value: AckReply { gone, followed } })
     }
 
     async fn settle(&self, at: &Partition, letters: Letters, ends: &[Settle]) -> Result<Vec<SettleReply>> {
@@ -147,24 +147,13 @@ impl Store for RedisStore {
     }
 
     async fn peek(&self, partitions: &[Partition]) -> Result<Stamped<Vec<Heads>>> {
-        let mut looks = pipe();
-        looks.cmd("TIME");
-        for at in partitions {
-            for index in [&at.due, &at.solo] {
-                looks.cmd("ZRANGE").arg(index).arg(0).arg(0).arg("WITHSCORES");
-            }
+        let (first, others) = partitions.split_at(partitions.len().min(PEEKED));
+        let mut peeked = self.peek_at(first).await?;
+        for some in others.chunks(PEEKED) {
+            // The first stamp is the earliest, so it is true of all.
+            peeked.value.extend(self.peek_at(some).await?.value);
         }
-        let answers = self.0.node.call_all("peeking", &looks).await?;
-        let mut reply = Reply::new("peek", Value::Array(answers))?;
-        let stamp = reply.list()?.stamp()?;
-        let mut heads = Vec::with_capacity(partitions.len());
-        while reply.len() >= 2 {
-            // A partition that cannot be read has nothing due, as far as a
-            // sweep is concerned; its own claims report what is wrong.
-            let head = |reply: &mut Reply| reply.list().ok().and_then(|list| read_head(list).ok()).flatten();
-            heads.push(Heads { due: head(&mut reply), solo: head(&mut reply) });
-        }
-        Ok(Stamped { stamp, value: heads })
+        Ok(peeked)
     }
 
     async fn pause(&self, at: &Partition, reason: Option<&str>) -> Result<Option<String>> {
@@ -351,6 +340,13 @@ impl RedisStore {
         Ok(())
     }
 
+    async fn peek_at(&self, partitions: &[Partition]) -> Result<Stamped<Vec<Heads>>> {
+        let indexes: Vec<_> = partitions.iter().flat_map(|at| [&*at.due, &*at.solo]).collect();
+        let command = self.script(&scripts::PEEK, indexes.into_iter());
+        let answer = self.run_on(&self.0.node, &scripts::PEEK, &command).await?;
+        read_peeked(Reply::new("peek", answer)?)
+    }
+
     fn arm_command(&self, at: &Partition, call: Arm<'_>) -> Cmd {
         let keys = [&at.meta, &at.due, &at.solo, &at.rec, &at.run, &at.next, &at.tomb].map(String::as_str);
         let mut command = self.partition_script(&scripts::ARM, at, &keys);
@@ -378,6 +374,9 @@ impl RedisStore {
         command
     }
 }
+
+/// Partitions that one call peeks at.
+const PEEKED: usize = 250;
 
 const NOWHERE: Reached = Reached { replicas: 0, local_fsync: false };
 
@@ -520,10 +519,11 @@ pub(crate) fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
     }
 }
 
-pub(crate) fn read_head(mut reply: Reply) -> Result<Option<u64>> {
-    if reply.is_empty() {
-        return Ok(None);
+pub(crate) fn read_peeked(mut reply: Reply) -> Result<Stamped<Vec<Heads>>> {
+    let stamp = reply.stamp()?;
+    let mut value = Vec::with_capacity(reply.len() / 2);
+    while !reply.is_empty() {
+        value.push(Heads { due: reply.maybe_score()?, solo: reply.maybe_score()? });
     }
-    reply.bytes()?;
-    reply.maybe_score()
+    Ok(Stamped { stamp, value })
 }

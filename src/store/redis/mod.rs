@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use self::calls::{read_armed, read_claimed, read_followed, read_head, read_places, read_settled};
+pub(crate) use self::calls::{
+    read_armed, read_claimed, read_followed, read_peeked, read_places, read_settled,
+};
 pub(crate) use self::foreign::{read_touched, touch_command};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::reply::Reply;

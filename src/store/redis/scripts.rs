@@ -46,6 +46,8 @@ scripts! {
     RESCHEDULE = "reschedule";
     /// Read one timer.
     LOOK = "look";
+    /// The head of each index.
+    PEEK = "peek";
     /// Stop and start claims.
     PAUSE = "pause";
     /// Bring a dead letter back.

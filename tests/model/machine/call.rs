@@ -83,7 +83,7 @@ impl Call {
             Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
             Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
-            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?),
+            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?.value),
             Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),

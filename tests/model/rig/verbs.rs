@@ -138,7 +138,7 @@ impl Rig {
     }
 
     pub(crate) async fn ack(&self, held: &[Held]) -> AckReply {
-        self.store.ack(&self.at, held).await.expect("it can be acked")
+        self.store.ack(&self.at, held).await.expect("it can be acked").value
     }
 
     pub(crate) async fn end(&self, held: &Held, end: End) -> SettleReply {

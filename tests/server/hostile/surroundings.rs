@@ -63,8 +63,7 @@ async fn without_config_everything_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_was_renamed_is_named() {
     let server = Server::builder().config("rename-command", "EVALSHA \"\"").start().await;
-    let schedule = Schedule::connect(&server.url()).await.unwrap();
-    let error = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap_err();
+    let error = Schedule::connect(&server.url()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.needs_operator() && error.to_string().contains("EVALSHA"), "{error}");
     let listener = Listener::builder(server.url()).on(orders(), Tally::default().handler()).build().unwrap();

@@ -141,6 +141,7 @@ fn others() -> Vec<Row> {
         Row::of("renew", running(), renew("a", 1)).repeat_acts_as(renew("a", 1)),
         Row::of("renew what is not held", running(), renew("a", 2)),
         Row::of("look", running(), Step::Look("a")),
+        Row::of("peek", running(), Step::Peek),
         // Each answers what stood there before, which the first call has changed.
         Row::of("pause", [], pause.clone()).repeat_says("Some(\"why\")"),
         Row::of("resume", [pause.clone()], resume.clone()).repeat_says("None"),

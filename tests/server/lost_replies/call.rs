@@ -86,6 +86,7 @@ impl Caller {
                 Some(look) => format!("{:?} {:?} {:?}", look.score, look.record, look.state),
                 None => "nothing".into(),
             },
+            Step::Peek => format!("{:?}", store.peek(std::slice::from_ref(at)).await?.value),
             Step::Renew(name, number) => {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }
@@ -146,7 +147,7 @@ impl Caller {
 
     async fn ack(&self, names: &[&str], number: u8) -> Said {
         let acks: Vec<_> = names.iter().map(|name| held(name, number)).collect();
-        let AckReply { gone, followed } = self.store.ack(&self.at, &acks).await?;
+        let AckReply { gone, followed } = self.store.ack(&self.at, &acks).await?.value;
         let followed = followed.iter().map(|next| format!("{} {}", next.place, named(Some(next.arming))));
         Ok(format!("gone: {gone:?}, followed: {}", list(followed)))
     }

@@ -20,6 +20,7 @@ pub(super) enum Step {
     Cancel(Vec<(&'static str, u8)>),
     Reschedule(&'static str, WireWhen),
     Look(&'static str),
+    Peek,
     Claim {
         index: Index,
         token: u8,
@@ -128,6 +129,7 @@ impl Step {
             Self::Cancel(_) => "cancel",
             Self::Reschedule(..) => "reschedule",
             Self::Look(_) => "look",
+            Self::Peek => "peek",
             Self::Claim { .. } => "claim",
             Self::Ack(..) => "ack",
             Self::Settle(..) => "settle",

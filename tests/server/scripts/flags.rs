@@ -27,7 +27,7 @@ const DRAIN: [&str; 15] = [
 ];
 /// What needs room is refused before it has written anything.
 const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "restore", "trigger"];
-const READ: [&str; 2] = ["look", "touch"];
+const READ: [&str; 3] = ["look", "peek", "touch"];
 
 #[test]
 fn flags_are_as_intended() {

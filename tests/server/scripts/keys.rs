@@ -39,7 +39,7 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "claim" => &["index", "zset"],
         "settle" => &["index"],
         "tidy" => &["hashes[which]"],
-        "touch" | "trigger" => &["key"],
+        "peek" | "touch" | "trigger" => &["key"],
         _ => &[],
     };
     names.extend(aliases.iter().map(|&alias| alias.to_owned()));

@@ -13,7 +13,7 @@ use crate::ledger::Entry;
 /// From the end of an outage until everybody has found the server again: waits between attempts to connect
 /// are capped at about this.
 const TO_RECONNECT: Micros = SECOND;
-/// How long an ack may be on its way: it waits up to 15 ms for company.
+/// How long an ack may be on its way: it waits up to 20 ms for company.
 const TO_SETTLE: Micros = 300_000;
 
 /// What is on record of processes and lines.

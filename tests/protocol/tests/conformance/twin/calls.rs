@@ -83,7 +83,7 @@ impl Twin {
         let (snoozes, now) = (0, u32::from(attempt.attempt));
         let end = match end {
             End::Ack => {
-                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked");
+                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked").value;
                 return Some(Answer::Settled(reply.gone.is_empty()));
             }
             End::Retry => store::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
