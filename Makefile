@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach lint clean-server
+.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,16 @@ demo: ## Watch a payment notice be retried until its receiver is back
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
 	$(with_server) && cargo run --release --example attach_at_scale
+
+# How often each measurement is made; BENCH says what else to tell the harness (BENCH=--help lists it).
+ROUNDS = 3
+with_bench = $(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench -- --rounds $(ROUNDS)
+
+bench: ## Measure keylapse and all other systems that can run here, side by side: some 40 minutes
+	$(with_bench) --records target/bench.jsonl --plots target/bench $(BENCH)
+
+bench-quick: ## The most important of it in under three minutes; the last line is the sum of it
+	$(with_bench) --quick $(BENCH)
 
 # Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error

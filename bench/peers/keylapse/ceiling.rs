@@ -1,0 +1,62 @@
+//! The most that the scripts allow: claims and acks, pipelined, and nothing around them.
+
+use std::time::{Duration, Instant};
+
+use keylapse::store::keys::Partition;
+use keylapse::store::{Claim, Held, Index, Letters, MAX_BATCH, RedisStore, Store};
+use keylapse::{Lane, Schedule, Token};
+use serde_json::json;
+
+use crate::orders::Orders;
+use crate::server_cpu::ServerCpu;
+use crate::{Outcome, jobs};
+
+/// What a listener asks for by default.
+const LEASE_MS: u64 = 30_000;
+const LETTERS: Letters = Letters { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
+
+/// `run throughput`
+pub(crate) async fn throughput(orders: &Orders) -> Outcome {
+    let orders = Orders { triggers: false, ..orders.clone() };
+    let (topic, schedule) = (jobs::topic(&orders)?, Schedule::connect(&orders.url).await?);
+    jobs::offer_overdue(&schedule, &topic, &orders).await?;
+    let (store, at) = (RedisStore::new(&orders.url)?, Partition::new("keylapse", topic.name(), 0, 1));
+    // As large as those of a busy listener: when it claims, about half of its places are free.
+    let (lane, limit) = (Lane::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
+    let mut cpu = ServerCpu::of(&orders).await?;
+    let used = cpu.seconds().await?;
+    let mut handled = 0;
+    let mut held: Vec<Held> = Vec::new();
+    // The time counts from when the first batch is there, so the first batch does not count.
+    let mut first: Option<(Instant, usize)> = None;
+    let mut seconds = Duration::ZERO;
+    loop {
+        let claim = Claim {
+            index: Index::Due,
+            lane,
+            token: Token::random(),
+            repeat: false,
+            limit,
+            bytes: 1 << 20,
+            lookahead_ms: 10,
+            lease_ms: LEASE_MS,
+            letters: LETTERS,
+        };
+        let ack = async { if held.is_empty() { Ok(None) } else { store.ack(&at, &held).await.map(Some) } };
+        let (claimed, _acked) = tokio::try_join!(store.claim(&at, claim), ack)?;
+        if claimed.timers.is_empty() {
+            break;
+        }
+        handled += claimed.timers.len();
+        let (since, _) = *first.get_or_insert((Instant::now(), handled));
+        seconds = since.elapsed();
+        held = claimed.timers.into_iter().map(|timer| Held { key: timer.key, token: claim.token }).collect();
+    }
+    let server_us = (cpu.seconds().await? - used) * 1e6 / handled as f64;
+    let counted = handled - first.map_or(0, |(_, count)| count);
+    let seconds = seconds.as_secs_f64();
+    let per_s = counted as f64 / seconds;
+    Ok(json!({
+        "handled": handled, "seconds": seconds, "per_s": per_s, "per_claim": limit, "server_us": server_us,
+    }))
+}

@@ -1,0 +1,50 @@
+//! Listeners without work.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::store::RedisStore;
+use keylapse::{Done, Failure, Lapse, Listener, Topic};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::Outcome;
+use crate::orders::Orders;
+use crate::runs::Running;
+
+/// What a start takes, and is not counted.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// `run idle`
+pub(crate) async fn idle(orders: &Orders) -> Outcome {
+    let (mut stores, mut running) = (Vec::new(), Vec::new());
+    for _ in 0..orders.listeners {
+        let store = RedisStore::new(&orders.url)?;
+        let mut builder = Listener::builder_on(store.clone());
+        for topic in 0..orders.topics {
+            let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);
+            builder = builder.on(topic, |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done)));
+        }
+        stores.push(store);
+        running.push(Running::of(builder.build()?));
+    }
+    sleep(SETTLING).await;
+    let sent = || stores.iter().map(RedisStore::requests).sum::<u64>();
+    let (before, used) = (sent(), cpu_ms());
+    sleep(Duration::from_secs(orders.count as u64)).await;
+    let requests = (sent() - before) as f64 / orders.count as f64;
+    let cpu = used.zip(cpu_ms()).map(|(before, after)| (after - before) / orders.count as f64);
+    for one in running {
+        one.end().await?;
+    }
+    Ok(json!({ "seconds": orders.count, "own_per_s": requests, "cpu_ms_per_s": cpu }))
+}
+
+/// The processor time that this process has used, where the system says so (`proc(5)`): in steps of
+/// 10 ms, as Linux counts a hundred ticks a second.
+fn cpu_ms() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields = stat.rsplit_once(')')?.1;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().ok());
+    ticks.sum::<Option<f64>>().map(|ticks| ticks * 10.0)
+}

@@ -1,0 +1,231 @@
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::{Handler, Job, Peer, Result, Settings, now_ms, until};
+
+/// From how many tasks jobs are offered where one after the other would take long.
+const TASKS: usize = 32;
+/// A worker that starts nothing for as long as this is done.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How many jobs are offered each millisecond, at the least: with the bulk call, and without.
+const OFFERED_IN_BULK: usize = 20;
+const OFFERED: usize = 2;
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// How many jobs are under way when the worker is killed, and how long they are waited for.
+const KILLED: usize = 10;
+const KILL_PATIENCE: Duration = Duration::from_secs(150);
+
+pub(crate) async fn throughput<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let handler = Handler::counting(settings.count);
+    let (worker, left) = if P::HEARS_ONLY_WHILE_LISTENING {
+        let worker = start(&peer, settings.concurrency, &handler).await;
+        let first = first_due(settings, OFFERED_IN_BULK);
+        offer_bulk(&peer, jobs_within(settings, first, 200)).await?;
+        (worker, left_until(first)?)
+    } else {
+        offer_bulk(&peer, jobs_within(settings, now_ms() - 1_000, 1_000)).await?;
+        peer.prepare_backlog().await?;
+        (start(&peer, settings.concurrency, &handler).await, Duration::ZERO)
+    };
+    finish(worker, &handler, left + PATIENCE).await?;
+
+    let at = handler.starts().at;
+    let (Some(first), Some(last)) = (at.iter().min(), at.iter().max()) else {
+        return Err("nothing was handled".into());
+    };
+    let seconds = last.duration_since(*first).as_secs_f64();
+    Ok(json!({ "handled": at.len(), "seconds": seconds, "per_s": rate(at.len() - 1, seconds) }))
+}
+
+pub(crate) async fn lateness<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let handler = Handler::timing(settings.count);
+    let worker = start(&peer, settings.concurrency, &handler).await;
+
+    let first = first_due(settings, OFFERED);
+    let jobs = Job::many(settings, |number| first + number as u64 * 1_000 / settings.rate);
+    offer_from_tasks(&peer, jobs.into_iter().map(Job::telling).collect()).await?;
+    let all_due = left_until(first)? + Duration::from_millis(settings.count as u64 * 1_000 / settings.rate);
+    finish(worker, &handler, all_due + PATIENCE).await?;
+
+    let mut late = handler.starts().late_ms;
+    if late.is_empty() {
+        return Err("nothing was handled".into());
+    }
+    late.sort_by(f64::total_cmp);
+    let early = late.iter().filter(|ms| **ms < 0.0).count();
+    Ok(json!({
+        "handled": late.len(),
+        "early": early,
+        "p50_ms": percentile(&late, 50),
+        "p99_ms": percentile(&late, 99),
+        "max_ms": percentile(&late, 100),
+    }))
+}
+
+pub(crate) async fn arm<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let mut round = 0;
+    let mut jobs = || {
+        let jobs = Job::many(settings, |_| now_ms() + HOUR_MS);
+        round += settings.count;
+        jobs.into_iter().map(|job| Job { number: job.number + round, ..job }).collect()
+    };
+    let single = timed(settings, offer_singly(&peer, jobs())).await?;
+    let concurrent = timed(settings, offer_from_tasks(&peer, jobs())).await?;
+    let bulk = if P::BULK == 0 { None } else { Some(timed(settings, offer_bulk(&peer, jobs())).await?) };
+    Ok(json!({ "single_per_s": single, "concurrent_per_s": concurrent, "bulk_per_s": bulk }))
+}
+
+pub(crate) async fn bytes<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    offer_bulk(&peer, Job::many(settings, |_| now_ms() + DAY_MS)).await?;
+    Ok(json!({ "armed": settings.count }))
+}
+
+pub(crate) async fn idle<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let handler = Handler::counting(usize::MAX);
+    let worker = start(&peer, settings.concurrency, &handler).await;
+    finish(worker, &handler, Duration::from_secs(settings.count as u64)).await?;
+    Ok(json!({ "seconds": settings.count }))
+}
+
+pub(crate) async fn kill<P: Peer>(settings: &Settings) -> Result<Value> {
+    let settings = &Settings { count: KILLED, ..settings.clone() };
+    let peer = P::connect(settings).await?;
+    let handler = Handler::never_ending(KILLED);
+    let concurrency = settings.concurrency.max(KILLED);
+    let worker = if P::HEARS_ONLY_WHILE_LISTENING {
+        let worker = start(&peer, concurrency, &handler).await;
+        offer_singly(&peer, jobs_within(settings, now_ms() + 500, 200)).await?;
+        worker
+    } else {
+        offer_singly(&peer, jobs_within(settings, now_ms() - 200, 200)).await?;
+        start(&peer, concurrency, &handler).await
+    };
+    handler.all_started(PATIENCE).await;
+    let started = handler.starts().at.len();
+    if started < KILLED {
+        return Err(format!("no more than {started} handlers have begun").into());
+    }
+    println!("{}", json!({ "started": started }));
+    worker.await??;
+    Err("the worker ended by itself".into())
+}
+
+pub(crate) async fn kill_again<P: Peer>(settings: &Settings) -> Result<Value> {
+    let begun = Instant::now();
+    let peer = P::connect(settings).await?;
+    let handler = Handler::counting(KILLED);
+    let worker = start(&peer, settings.concurrency.max(KILLED), &handler).await;
+    let all = finish(worker, &handler, KILL_PATIENCE);
+    tokio::time::timeout(KILL_PATIENCE, all).await.unwrap_or(Ok(()))?;
+
+    let at = handler.starts().at;
+    let seconds: Vec<_> = at.iter().map(|at| at.duration_since(begun).as_secs_f64()).collect();
+    Ok(json!({ "again": at.len(), "seconds": seconds }))
+}
+
+/// Jobs that are due at even distances from `from` on.
+fn jobs_within(settings: &Settings, from: u64, ms: u64) -> Vec<Job> {
+    Job::many(settings, |number| from + number as u64 * ms / settings.count as u64)
+}
+
+/// Far enough ahead for all jobs to be offered before.
+fn first_due(settings: &Settings, offered_each_ms: usize) -> u64 {
+    now_ms() + 2_000 + (settings.count / offered_each_ms) as u64
+}
+
+/// How long it is until the first job is due; an error if that is past, as jobs were to be offered before.
+fn left_until(first: u64) -> Result<Duration> {
+    let left = until(first);
+    if left.is_zero() {
+        return Err("offering took longer than was left until the first job was due".into());
+    }
+    Ok(left)
+}
+
+/// Starts a worker, and gives it a moment to connect.
+async fn start<P: Peer>(peer: &P, concurrency: usize, handler: &Handler) -> JoinHandle<Result<()>> {
+    let (peer, handler) = (peer.clone(), handler.clone());
+    let worker = tokio::spawn(async move { peer.work(concurrency, handler).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    worker
+}
+
+/// Ends the worker when all has been handled, or nothing more comes. If it ended before, that is an error.
+async fn finish(mut worker: JoinHandle<Result<()>>, handler: &Handler, patience: Duration) -> Result<()> {
+    tokio::select! {
+        () = handler.all_started(patience) => {
+            worker.abort();
+            Ok(())
+        }
+        ended = &mut worker => {
+            ended??;
+            Err("the worker ended by itself".into())
+        }
+    }
+}
+
+async fn offer_singly<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
+    for job in jobs {
+        peer.offer(job).await?;
+    }
+    Ok(())
+}
+
+async fn offer_from_tasks<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
+    let jobs = Arc::new(Mutex::new(jobs.into_iter()));
+    let next = move || jobs.lock().expect("no holder panics").next();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (peer, next) = (peer.clone(), next.clone());
+        tasks.spawn(async move {
+            while let Some(job) = next() {
+                peer.offer(job).await?;
+            }
+            Result::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// Offers with the bulk call, or from many tasks if there is none.
+async fn offer_bulk<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
+    if P::BULK == 0 {
+        return offer_from_tasks(peer, jobs).await;
+    }
+    for chunk in jobs.chunks(P::BULK) {
+        peer.offer_bulk(chunk.to_vec()).await?;
+    }
+    Ok(())
+}
+
+/// How many jobs a second were offered.
+async fn timed(settings: &Settings, offering: impl Future<Output = Result<()>>) -> Result<f64> {
+    let begun = Instant::now();
+    offering.await?;
+    Ok(rate(settings.count, begun.elapsed().as_secs_f64()))
+}
+
+fn rate(count: usize, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+/// By nearest rank; `sorted` is not empty.
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted[rank.max(1) - 1]
+}

@@ -1,0 +1,31 @@
+//! Runs keylapse and other systems side by side, and says how long each took.
+//!
+//! `make bench` and `make bench-quick` call it; `bench/README.md` is what the harness and the systems agree on. The way of
+//! a figure: a [`Case`] of a [`plan`] is run by [`rounds`] on each [`System`], each time on a [`Server`] of its own
+//! ([`measures`]); the [`Spread`] of the rounds is printed ([`table`]), kept ([`records`]), drawn ([`plots`]) and, of the
+//! most important ones, said in a [`last_line`].
+
+mod case;
+mod last_line;
+mod machine;
+pub mod measures;
+pub mod plan;
+pub mod plots;
+pub mod records;
+mod results;
+pub mod rounds;
+mod server;
+mod statistics;
+mod system;
+pub mod table;
+
+pub use case::{Case, Who};
+pub use last_line::last_line;
+pub use machine::Machine;
+pub use results::{Measured, Results};
+pub use server::Server;
+pub use statistics::Spread;
+pub use system::{Described, Run, System};
+
+/// What went wrong, in words.
+pub type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,204 @@
+//! What is measured, in which order.
+
+use std::time::Duration;
+
+use crate::{Case, Who};
+
+const THROUGHPUT: &[&str] = &["per_s", "handled", "per_claim", "server_us"];
+const LATENESS: &[&str] = &["p50_ms", "p99_ms", "max_ms", "early", "handled", "claims_per_job"];
+const REQUESTS: &[&str] = &["requests_per_job"];
+const BYTES: &[&str] = &["bytes"];
+const IDLE: &[&str] = &["requests_per_s", "commands_per_s", "cpu_ms_per_s"];
+const KILL: &[&str] = &["again", "last_again_s"];
+const ARM: &[&str] = &["single_per_s", "concurrent_per_s", "bulk_per_s"];
+const SHARED: &[&str] =
+    &["p50_ms", "p99_ms", "max_ms", "early", "handled", "empty_percent", "claims_per_job", "busiest_percent"];
+const SATURATED: &[&str] = &["per_s", "handled", "empty_percent", "claims_per_job", "busiest_percent"];
+const RECOVERY: &[&str] = &["first_s", "all_s", "handled"];
+const RETRIES: &[&str] = &["attempts_per_s", "retries_per_s", "attempts"];
+
+/// What can be asked for: a measure, or what several cases of one measure are about.
+pub const SECTIONS: [&str; 11] = [
+    "throughput",
+    "lateness",
+    "bytes",
+    "idle",
+    "kill",
+    "arm",
+    "besides",
+    "listeners",
+    "growth",
+    "recovery",
+    "retries",
+];
+
+/// How many handlers a system may run at a time.
+const CONCURRENCY: usize = 1000;
+/// Listeners that share a topic.
+const LISTENERS: [usize; 4] = [1, 2, 4, 8];
+/// How many times as many jobs saturate listeners: at the end each of them finds nothing, which is to weigh little.
+const SATURATION: usize = 3;
+/// What far-future timers can be behind others.
+const ARMED: [usize; 4] = [10_000, 100_000, 1_000_000, 5_000_000];
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Jobs of a throughput run.
+    pub jobs: usize,
+    /// Timers whose bytes are counted.
+    pub timers: usize,
+    /// Seconds that a lateness run lasts.
+    pub seconds: usize,
+    /// Foreign keys where there are any.
+    pub foreign: usize,
+    /// Seconds of an idle run.
+    pub idle: usize,
+}
+
+/// Of a quick run.
+pub const QUICK: Size = Size { jobs: 100_000, timers: 200_000, seconds: 3, foreign: 100_000, idle: 12 };
+/// Of a long run.
+pub const LONG: Size = Size { jobs: 100_000, timers: 200_000, seconds: 3, foreign: 1_000_000, idle: 20 };
+/// Of a run that only shows that the harness works.
+pub const TINY: Size = Size { jobs: 500, timers: 500, seconds: 1, foreign: 1000, idle: 2 };
+
+/// What the last line needs.
+pub fn quick(size: Size) -> Vec<Case> {
+    let lateness = |foreign| lateness(size, 1000, foreign, 0).only(Who::Keylapse);
+    vec![
+        throughput(size, "shuffled"),
+        lateness(0),
+        lateness(size.foreign),
+        bytes(size).only(Who::Both),
+        idle(size, 1, 1).only(Who::Keylapse),
+    ]
+}
+
+/// Everything.
+pub fn long(size: Size) -> Vec<Case> {
+    let mut cases = vec![
+        throughput(size, "shuffled"),
+        throughput(size, "due").times(1),
+        lateness(size, 1000, 0, 0),
+        lateness(size, 1000, size.foreign, 0).times(1),
+        requests(size),
+        bytes(size),
+        idle(size, 1, 1).side_by_side(),
+        Case::new("kill", KILL).times(1).side_by_side().within(Duration::from_secs(200)),
+        Case::new("arm", ARM).with("count", size.jobs / 10).times(1),
+    ];
+    cases.extend(alone(size));
+    cases
+}
+
+/// What is measured of keylapse alone.
+fn alone(size: Size) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for rate in [10, 100, 1000, 10_000] {
+        for foreign in [0, size.foreign / 10, size.foreign] {
+            // At 1,000 a second, all systems are measured with the first and the last.
+            if rate != 1000 || foreign == size.foreign / 10 {
+                // Foreign keys are nothing to the machine's own timers.
+                let who = if foreign == 0 { Who::KeylapseAndFloor } else { Who::Keylapse };
+                cases.push(lateness(size, rate, foreign, 0).only(who).part_of("besides"));
+            }
+        }
+        cases.push(lateness(size, rate, 0, size.foreign).only(Who::Keylapse).part_of("besides"));
+    }
+    for listeners in LISTENERS {
+        cases.push(shared(listeners, 0.0, SATURATION * size.jobs, SATURATED).only(Who::Both));
+        // At the low rate it takes long until there are a few jobs, and how they fare differs little.
+        for (rate, seconds, rounds) in [(0.5, 8, 1), (100.0, 1, 2), (1000.0, 1, 2)] {
+            let count = (rate * (seconds * size.seconds) as f64) as usize;
+            cases.push(shared(listeners, rate, count, SHARED).only(Who::Keylapse).times(rounds));
+        }
+    }
+    for armed in ARMED {
+        cases.push(
+            throughput(size, "shuffled")
+                .with("behind", armed)
+                .only(Who::WithoutTriggers)
+                .part_of("growth")
+                .times(1),
+        );
+    }
+    cases.push(
+        Case::new("recovery", RECOVERY)
+            .with("count", 100_000)
+            .with("concurrency", CONCURRENCY)
+            .with("order", "shuffled")
+            .only(Who::Both),
+    );
+    cases.push(
+        Case::new("retries", RETRIES)
+            .with("count", size.jobs / 10)
+            .with("concurrency", CONCURRENCY)
+            .only(Who::Both),
+    );
+    for (topics, listeners) in [(100, 1), (1, 8)] {
+        cases.push(idle(size, topics, listeners).only(Who::Keylapse));
+    }
+    cases
+}
+
+fn throughput(size: Size, order: &str) -> Case {
+    Case::new("throughput", THROUGHPUT)
+        .with("count", size.jobs)
+        .with("concurrency", CONCURRENCY)
+        .with("order", order)
+        .within(Duration::from_secs(300))
+}
+
+fn lateness(size: Size, rate: usize, foreign: usize, behind: usize) -> Case {
+    // At ten a second, a few seconds are too few for percentiles.
+    let seconds = if rate < 100 { 3 * size.seconds } else { size.seconds };
+    let mut case = Case::new("lateness", LATENESS)
+        .with("rate", rate)
+        .with("count", rate * seconds)
+        .with("concurrency", CONCURRENCY)
+        .with("order", "shuffled");
+    if foreign > 0 {
+        case = case.with("foreign", foreign);
+    }
+    if behind > 0 {
+        // Arming so many takes most of the time.
+        case = case.with("behind", behind).times(1);
+    }
+    case
+}
+
+fn requests(size: Size) -> Case {
+    Case::new("requests", REQUESTS)
+        .with("rate", 1000)
+        .with("count", 1000 * size.seconds)
+        .with("concurrency", CONCURRENCY)
+        .with("order", "shuffled")
+        .only(Who::Keylapse)
+        .part_of("lateness")
+        .times(1)
+}
+
+fn shared(listeners: usize, rate: f64, count: usize, columns: &'static [&'static str]) -> Case {
+    Case::new("listeners", columns)
+        .with("listeners", listeners)
+        .with("rate", rate)
+        .with("count", count)
+        .with("concurrency", CONCURRENCY)
+        .with("order", "shuffled")
+}
+
+fn bytes(size: Size) -> Case {
+    Case::new("bytes", BYTES).with("count", size.timers).with("order", "shuffled").times(1)
+}
+
+fn idle(size: Size, topics: usize, listeners: usize) -> Case {
+    let mut case = Case::new("idle", IDLE).with("count", size.idle).with("concurrency", CONCURRENCY).times(1);
+    if topics > 1 {
+        case = case.with("topics", topics);
+    }
+    if listeners > 1 {
+        case = case.with("listeners", listeners);
+    }
+    case
+}

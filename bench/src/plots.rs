@@ -1,0 +1,241 @@
+//! What was measured, as pictures.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use serde::Deserialize;
+
+use crate::Fault;
+
+const SIZE: (u32, u32) = (760, 420);
+const FONT: (&str, u32) = ("sans-serif", 15);
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 90, 181),
+    RGBColor(220, 50, 32),
+    RGBColor(0, 130, 80),
+    RGBColor(140, 90, 200),
+    RGBColor(200, 130, 0),
+    RGBColor(90, 90, 90),
+];
+
+/// What a picture needs of a record.
+#[derive(Clone, Debug, Deserialize)]
+struct Record {
+    system: String,
+    measure: String,
+    parameters: BTreeMap<String, String>,
+    figure: String,
+    median: f64,
+}
+
+impl Record {
+    fn number(&self, name: &str) -> f64 {
+        self.parameters.get(name).and_then(|value| value.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+/// A line: its name and its points.
+type Line = (String, Vec<(f64, f64)>);
+
+/// A chart of lines, both axes logarithmic.
+struct Chart {
+    file: &'static str,
+    title: &'static str,
+    across: &'static str,
+    up: &'static str,
+    legend: SeriesLabelPosition,
+    lines: Vec<Line>,
+}
+
+/// Draws what there are records of, one SVG for each picture, into a folder; the files.
+///
+/// # Errors
+/// If the records cannot be read or the files cannot be written.
+pub fn draw(records: &[impl AsRef<Path>], folder: &Path) -> Result<Vec<String>, Fault> {
+    let mut all: Vec<Record> = Vec::new();
+    for path in records {
+        // Other lines tell of the machine, and of what failed.
+        all.extend(std::fs::read_to_string(path)?.lines().filter_map(|line| serde_json::from_str(line).ok()));
+    }
+    std::fs::create_dir_all(folder)?;
+    let mut files = Vec::new();
+    for chart in [lateness(&all), growth(&all), listeners(&all)] {
+        if chart.lines.iter().any(|(_, points)| points.len() > 1) {
+            line_chart(&chart, &folder.join(chart.file))?;
+            files.push(chart.file.to_owned());
+        }
+    }
+    let rates = throughput(&all);
+    if rates.len() > 1 {
+        bars("Overdue jobs handled each second", &rates, &folder.join("throughput.svg"))?;
+        files.push("throughput.svg".to_owned());
+    }
+    Ok(files)
+}
+
+/// Lateness over the rate, beside and behind what else there is.
+fn lateness(all: &[Record]) -> Chart {
+    let mut lines = Vec::new();
+    let own = all.iter().filter(|one| one.measure == "lateness" && one.system == "keylapse");
+    for one in own.filter(|one| one.figure == "p99_ms") {
+        let name = match (one.number("foreign"), one.number("behind")) {
+            (0.0, 0.0) => "nothing else".to_owned(),
+            (foreign, 0.0) => format!("beside {} foreign keys", crate::statistics::figure(foreign)),
+            (_, behind) => format!("behind {} timers", crate::statistics::figure(behind)),
+        };
+        add(&mut lines, name, one, "rate");
+    }
+    Chart {
+        file: "lateness.svg",
+        title: "Lateness of keylapse, 99th percentile",
+        across: "timers a second",
+        up: "ms",
+        legend: SeriesLabelPosition::UpperLeft,
+        lines,
+    }
+}
+
+/// Throughput over the far-future timers behind.
+fn growth(all: &[Record]) -> Chart {
+    let mut lines = Vec::new();
+    for one in all.iter().filter(|one| one.figure == "per_s" && one.number("behind") > 0.0) {
+        add(&mut lines, one.system.clone(), one, "behind");
+    }
+    Chart {
+        file: "growth.svg",
+        title: "Handled each second, before so many far-future timers",
+        across: "far-future timers",
+        up: "handled a second",
+        legend: SeriesLabelPosition::LowerRight,
+        lines,
+    }
+}
+
+/// The total rate over the number of listeners.
+fn listeners(all: &[Record]) -> Chart {
+    let mut lines = Vec::new();
+    for one in all.iter().filter(|one| one.measure == "listeners" && one.figure == "per_s") {
+        add(&mut lines, one.system.clone(), one, "listeners");
+    }
+    Chart {
+        file: "listeners.svg",
+        title: "Handled each second by several listeners, each a process",
+        across: "listeners",
+        up: "handled a second",
+        legend: SeriesLabelPosition::LowerRight,
+        lines,
+    }
+}
+
+fn add(lines: &mut Vec<Line>, name: String, one: &Record, across: &str) {
+    let point = (one.number(across), one.median);
+    match lines.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, points)) => points.push(point),
+        None => lines.push((name, vec![point])),
+    }
+}
+
+/// The rate of each system, the fastest first.
+fn throughput(all: &[Record]) -> Vec<(String, f64)> {
+    let mut rates: Vec<(String, f64)> = Vec::new();
+    let plain = all.iter().filter(|one| one.measure == "throughput" && one.number("behind") == 0.0);
+    for one in plain.filter(|one| one.figure == "per_s") {
+        if !rates.iter().any(|(known, _)| *known == one.system) {
+            rates.push((one.system.clone(), one.median));
+        }
+    }
+    rates.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    rates
+}
+
+fn line_chart(chart: &Chart, path: &Path) -> Result<(), Fault> {
+    let points = || chart.lines.iter().flat_map(|(_, points)| points);
+    let (across, up) = (range(points().map(|(x, _)| *x)), range(points().map(|(_, y)| *y)));
+    // An axis that begins at zero where it does not span decades.
+    if up.1 / up.0 < 10.0 {
+        return lines_on(chart, path, across, 0.0..up.1 * 1.1);
+    }
+    lines_on(chart, path, across, (up.0..up.1).log_scale())
+}
+
+fn lines_on<Y>(chart: &Chart, path: &Path, across: (f64, f64), up: Y) -> Result<(), Fault>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    area.fill(&WHITE).map_err(told)?;
+    let mut on = ChartBuilder::on(&area)
+        .caption(chart.title, FONT)
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d((across.0..across.1).log_scale(), up)
+        .map_err(told)?;
+    on.configure_mesh()
+        .x_desc(chart.across)
+        .y_desc(chart.up)
+        .x_label_formatter(&|x| short(*x))
+        .y_label_formatter(&|y| short(*y))
+        .light_line_style(WHITE)
+        .draw()
+        .map_err(told)?;
+    for ((name, points), colour) in chart.lines.iter().zip(COLOURS.iter().cycle()) {
+        let mut points = points.clone();
+        points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let line = LineSeries::new(points, colour.stroke_width(2)).point_size(3);
+        let colour = *colour;
+        on.draw_series(line)
+            .map_err(told)?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    }
+    on.configure_series_labels()
+        .position(chart.legend.clone())
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()
+        .map_err(told)?;
+    area.present().map_err(told)
+}
+
+fn bars(title: &str, rates: &[(String, f64)], path: &Path) -> Result<(), Fault> {
+    const LINE: i32 = 30;
+    let height = 50 + LINE * i32::try_from(rates.len())?;
+    let area = SVGBackend::new(path, (SIZE.0, height.cast_unsigned())).into_drawing_area();
+    area.fill(&WHITE).map_err(told)?;
+    area.draw(&Text::new(title, (12, 12), FONT)).map_err(told)?;
+    let most = rates.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
+    for (place, (name, rate)) in (0..).zip(rates) {
+        let (top, left) = (40 + LINE * place, 190);
+        let right = left + (rate / most * 460.0) as i32;
+        let colour = if name.starts_with("keylapse") { COLOURS[0] } else { COLOURS[5] };
+        area.draw(&Text::new(name.as_str(), (12, top + 4), FONT)).map_err(told)?;
+        area.draw(&Rectangle::new([(left, top), (right, top + 20)], colour.filled())).map_err(told)?;
+        let shown = crate::statistics::figure(*rate);
+        area.draw(&Text::new(shown, (right + 6, top + 4), FONT)).map_err(told)?;
+    }
+    area.present().map_err(told)
+}
+
+/// From the least to the greatest; a little wider if they are the same.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (least, most) =
+        values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+    if least < most { (least.max(1e-3), most) } else { (most.max(1e-3) / 2.0, most.max(1e-3) * 2.0) }
+}
+
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{}M", value / 1e6),
+        value if value >= 1e3 => format!("{}k", value / 1e3),
+        value => format!("{value}"),
+    }
+}
+
+/// The errors of plotters borrow what they are about.
+fn told(error: impl std::fmt::Display) -> Fault {
+    error.to_string().into()
+}

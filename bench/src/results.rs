@@ -1,0 +1,82 @@
+//! What has been measured so far.
+
+use std::collections::BTreeMap;
+
+use crate::measures::{Figures, Made};
+use crate::{Case, Described, Spread, System};
+
+/// All that was measured, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Results(Vec<Measured>);
+
+/// All rounds of one case on one system.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The case.
+    pub case: Case,
+    /// The folder of the system.
+    pub system: String,
+    /// Whether it is one of ours.
+    pub is_ours: bool,
+    /// What the system says of itself.
+    pub described: Described,
+    /// The figures of each round that succeeded.
+    pub rounds: Vec<Figures>,
+    /// Why the others failed.
+    pub failures: Vec<String>,
+    /// Whether the system has the measure.
+    pub has_it: bool,
+}
+
+impl Measured {
+    /// Nothing yet.
+    pub fn new(case: &Case, system: &System) -> Self {
+        Self {
+            case: case.clone(),
+            system: system.folder().to_owned(),
+            is_ours: system.is_ours(),
+            described: system.described.clone(),
+            rounds: Vec::new(),
+            failures: Vec::new(),
+            has_it: true,
+        }
+    }
+
+    /// Another round.
+    pub fn add(&mut self, made: Made) {
+        match made {
+            Made::Figures(figures) => self.rounds.push(figures),
+            Made::HasNot => self.has_it = false,
+            Made::Failed(why) => self.failures.push(why),
+        }
+    }
+
+    /// The spread of a figure.
+    pub fn spread(&self, name: &str) -> Option<Spread> {
+        let figures: Vec<f64> = self.rounds.iter().filter_map(|figures| figures.get(name).copied()).collect();
+        Spread::of(&figures)
+    }
+
+    /// The spreads of all figures, by name.
+    pub fn spreads(&self) -> BTreeMap<&str, Spread> {
+        let names = self.rounds.iter().flat_map(|figures| figures.keys());
+        names.filter_map(|name| Some((name.as_str(), self.spread(name)?))).collect()
+    }
+}
+
+impl Results {
+    /// All rounds of a case on a system have been made.
+    pub fn push(&mut self, measured: Measured) {
+        self.0.push(measured);
+    }
+
+    /// Everything.
+    pub fn iter(&self) -> impl Iterator<Item = &Measured> {
+        self.0.iter()
+    }
+
+    /// What was measured of a measure.
+    pub fn of<'a>(&'a self, measure: &'a str) -> impl Iterator<Item = &'a Measured> {
+        self.iter().filter(move |measured| measured.case.measure == measure)
+    }
+}

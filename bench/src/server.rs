@@ -1,0 +1,120 @@
+//! A server for one run.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, from_redis_value};
+use serde::Serialize;
+
+use crate::Fault;
+
+/// How many foreign keys one script writes: the server answers nobody else meanwhile.
+const PORTION: usize = 50_000;
+
+/// A server that was just started, keeps nothing on disk, and ends with this value.
+#[derive(Debug)]
+pub struct Server(keylapse_support::Server);
+
+/// Which server it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Version(String);
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Server {
+    /// Whether there is a server to start; why not.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn at_hand() -> Result<Version, Fault> {
+        Ok(keylapse_support::Binary::find().map(|binary| Version(binary.version().to_string()))?)
+    }
+
+    /// Starts one, with the repository's `redis.conf` but for persistence.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start() -> Result<Self, Fault> {
+        Ok(Self(keylapse_support::Server::builder().try_start().await?))
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        self.0.url().trim_end_matches('/').to_owned()
+    }
+
+    /// Writes keys that are nobody's business, which live for an hour and more.
+    pub async fn fill(&self, count: usize) {
+        let script = "for i = ARGV[1], ARGV[2] do \
+                      redis.call('SET', 'foreign:' .. i, '', 'EX', 3600 + i % 1000) end";
+        for from in (0..count).step_by(PORTION) {
+            let to = (from + PORTION).min(count) - 1;
+            self.0.cmd(&["EVAL", script, "0", &from.to_string(), &to.to_string()]).await;
+        }
+    }
+
+    /// Bytes that its data takes (`used_memory`).
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub async fn memory(&self) -> Result<u64, Fault> {
+        let mut connection = self.0.conn().await;
+        // The first call of a command is given a histogram of its own, which is no system's.
+        let _: u64 = info(&mut connection, "memory", "used_memory").await?;
+        info(&mut connection, "memory", "used_memory").await
+    }
+
+    /// A line to it that counts what is sent.
+    pub async fn line(&self) -> Line {
+        Line(keylapse_support::Proxy::before(&self.0).await)
+    }
+
+    /// Counts what it executes.
+    pub async fn counter(&self) -> Counter {
+        Counter { connection: self.0.conn().await, looks: 0 }
+    }
+}
+
+/// A line to a server that counts what is sent.
+#[derive(Debug)]
+pub struct Line(keylapse_support::Proxy);
+
+impl Line {
+    /// Where it begins.
+    pub fn url(&self) -> String {
+        self.0.url().trim_end_matches('/').to_owned()
+    }
+
+    /// How many requests have been sent over all connections; what is sent at once counts once.
+    pub fn requests(&self) -> u64 {
+        self.0.batches()
+    }
+}
+
+/// Counts the commands that a server executes.
+#[derive(Debug)]
+pub struct Counter {
+    connection: MultiplexedConnection,
+    looks: u64,
+}
+
+impl Counter {
+    /// How many commands it has executed, those of scripts included and those of this counter not.
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub async fn commands(&mut self) -> Result<u64, Fault> {
+        let all = info(&mut self.connection, "stats", "total_commands_processed").await?;
+        self.looks += 1; // it counts a command when it has executed it
+        Ok(all - (self.looks - 1))
+    }
+}
+
+async fn info(connection: &mut MultiplexedConnection, section: &str, name: &str) -> Result<u64, Fault> {
+    let answer: Value = redis::cmd("INFO").arg(section).query_async(connection).await?;
+    let text: String = from_redis_value(answer)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(line.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse()?)
+}

@@ -1,0 +1,232 @@
+//! A system: a folder with an executable `run`, and nothing else that the harness knows of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::Fault;
+
+const CANNOT_RUN_HERE: i32 = 77;
+const HAS_NOT: i32 = 78;
+/// The first check builds or installs the system.
+const CHECK: Duration = Duration::from_secs(1800);
+const DESCRIBE: Duration = Duration::from_secs(60);
+
+/// What a system says of itself.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// Of the library, as installed.
+    pub version: String,
+    /// What it is written in.
+    pub language: String,
+    /// What was chosen, and why.
+    pub settings: String,
+    /// Whether a job whose worker is killed runs again.
+    pub survives_a_crash: bool,
+    /// What it does not do that others do.
+    pub leaves_out: String,
+}
+
+/// A system that can run here.
+#[derive(Clone, Debug)]
+pub struct System {
+    folder: String,
+    run: PathBuf,
+    /// What it says of itself.
+    pub described: Described,
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Run {
+    /// The last line.
+    Printed(Value),
+    /// The system does not have the measure.
+    HasNot,
+    /// It failed: why.
+    Failed(String),
+}
+
+impl System {
+    /// The folders that hold a system, in their order.
+    ///
+    /// # Errors
+    /// If there is no such folder.
+    pub fn folders(peers: &Path) -> Result<Vec<String>, Fault> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(peers).map_err(|error| format!("{}: {error}", peers.display()))? {
+            let entry = entry?;
+            if entry.path().join("run").is_file() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort_by_key(|name| (rank(name), name.clone()));
+        Ok(names)
+    }
+
+    /// Asks a system whether it can run here, and what it is; why not, if it cannot.
+    ///
+    /// # Errors
+    /// If it does not keep to the protocol.
+    pub async fn open(peers: &Path, folder: &str) -> Result<Result<Self, String>, Fault> {
+        let run = peers.join(folder).join("run");
+        let said = run_to_end(&run, "check", &[], CHECK).await?;
+        match said.code {
+            Some(0) => {}
+            Some(CANNOT_RUN_HERE) => return Ok(Err(said.reason())),
+            _ => return Err(format!("{folder}: its check failed: {}", said.reason()).into()),
+        }
+        let said = run_to_end(&run, "describe", &[], DESCRIBE).await?;
+        let described = serde_json::from_str(said.out.trim()).map_err(|error| {
+            format!("{folder}: its description cannot be read ({error}): {}", said.reason())
+        })?;
+        Ok(Ok(Self { folder: folder.to_owned(), run, described }))
+    }
+
+    /// The name of its folder, which is what it is called by.
+    pub fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    /// Whether it is one of ours: keylapse, or a bound to measure it by.
+    pub fn is_ours(&self) -> bool {
+        rank(&self.folder) < OURS.len()
+    }
+
+    /// Makes a measure, to the end.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn measure(
+        &self,
+        measure: &str,
+        environment: &[(String, String)],
+        limit: Duration,
+    ) -> Result<Run, Fault> {
+        let said = run_to_end(&self.run, measure, environment, limit).await?;
+        Ok(match said.code {
+            Some(0) => match said.out.trim().lines().last().map(serde_json::from_str) {
+                Some(Ok(printed)) => Run::Printed(printed),
+                _ => Run::Failed(format!("its last line is no JSON: {:?}", said.out.lines().last())),
+            },
+            Some(HAS_NOT) => Run::HasNot,
+            _ => Run::Failed(said.reason()),
+        })
+    }
+
+    /// Makes a measure until it prints its first line, and kills it with all that it has started.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn kill_after_a_line(
+        &self,
+        measure: &str,
+        environment: &[(String, String)],
+        limit: Duration,
+    ) -> Result<Run, Fault> {
+        let mut child = start(&self.run, measure, environment)?;
+        let mut line = String::new();
+        let read = async {
+            match child.stdout.take() {
+                Some(out) => BufReader::new(out).read_line(&mut line).await,
+                None => Ok(0),
+            }
+        };
+        let heard = timeout(limit, read).await;
+        // It has ended without a line, or it is to be killed.
+        let ended =
+            if line.is_empty() { timeout(Duration::from_secs(1), child.wait()).await.ok() } else { None };
+        kill(&child);
+        let status = match ended {
+            Some(status) => status?,
+            None => child.wait().await?,
+        };
+        Ok(match (heard, serde_json::from_str(line.trim())) {
+            (Ok(_), Ok(printed)) => Run::Printed(printed),
+            _ if status.code() == Some(HAS_NOT) => Run::HasNot,
+            (Err(_), _) => Run::Failed(format!("nothing was printed within {limit:?}")),
+            _ => Run::Failed(format!("it ended before it had begun: {status}")),
+        })
+    }
+}
+
+/// Ours come first, in this order.
+const OURS: [&str; 4] = ["keylapse", "keylapse-no-triggers", "ceiling", "floor"];
+
+fn rank(folder: &str) -> usize {
+    OURS.iter().position(|ours| *ours == folder).unwrap_or(OURS.len())
+}
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    complaints: String,
+}
+
+impl Said {
+    fn reason(&self) -> String {
+        let last: Vec<&str> = self.complaints.trim().lines().rev().take(3).collect();
+        match (last.is_empty(), self.code) {
+            (false, _) => last.into_iter().rev().collect::<Vec<_>>().join(" / "),
+            (true, Some(code)) => format!("it ended with {code} and said nothing"),
+            (true, None) => "it was killed and said nothing".to_owned(),
+        }
+    }
+}
+
+/// In a group of its own, so that whatever it starts ends with it.
+fn start(run: &Path, measure: &str, environment: &[(String, String)]) -> Result<Child, Fault> {
+    let mut command = Command::new(run);
+    command.arg(measure).envs(environment.iter().cloned()).process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|error| format!("{}: {error}", run.display()).into())
+}
+
+fn kill(child: &Child) {
+    if let Some(group) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+        let _ = kill_process_group(group, Signal::KILL); // it may have ended
+    }
+}
+
+async fn run_to_end(
+    run: &Path,
+    measure: &str,
+    environment: &[(String, String)],
+    limit: Duration,
+) -> Result<Said, Fault> {
+    let mut child = start(run, measure, environment)?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (mut said, mut complaints) = (Vec::new(), Vec::new());
+    let ended = {
+        let read_out = async {
+            if let Some(mut out) = out {
+                out.read_to_end(&mut said).await.ok();
+            }
+        };
+        let read_err = async {
+            if let Some(mut err) = err {
+                err.read_to_end(&mut complaints).await.ok();
+            }
+        };
+        let all = async { tokio::join!(read_out, read_err, child.wait()).2 };
+        timeout(limit, all).await
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match ended {
+        Ok(status) => Ok(Said { code: status?.code(), out: text(&said), complaints: text(&complaints) }),
+        Err(_) => {
+            kill(&child);
+            child.wait().await?;
+            Ok(Said { code: None, out: String::new(), complaints: format!("it took more than {limit:?}") })
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The harness and keylapse's part in it, with tiny numbers; other systems are played by shell scripts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use keylapse_bench::measures::{Figures, Made, make};
+use keylapse_bench::{Case, Server, System, rounds};
+
+const DESCRIBE: &str = r#"describe) echo '{"name":"x","version":"1","language":"sh","settings":"none","survives_a_crash":true,"leaves_out":""}' ;;"#;
+
+/// Whether there is a server; says so if there is none.
+fn server_at_hand() -> bool {
+    let found = Server::at_hand();
+    if let Err(fault) = &found {
+        eprintln!("SKIPPED: {fault}");
+    }
+    found.is_ok()
+}
+
+fn system(peers: &Path, name: &str, script: &str) {
+    let folder = peers.join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("run"), format!("#!/bin/sh\n{script}\n")).expect("a script");
+    fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o755)).expect("it may be run");
+}
+
+/// A system that does as these branches of a `case` say.
+fn played(peers: &Path, name: &str, branches: &str) {
+    system(peers, name, &format!("case $1 in\n{DESCRIBE}\n{branches}\n*) exit 78 ;;\nesac"));
+}
+
+/// The systems that this package's program is.
+fn ours(peers: &Path) {
+    for name in ["keylapse", "keylapse-no-triggers", "ceiling", "floor"] {
+        let program = env!("CARGO_BIN_EXE_keylapse-peer");
+        system(peers, name, &format!("[ $1 = check ] || exec {program} {name} $1"));
+    }
+}
+
+fn harness(peers: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keylapse-bench"));
+    command.arg("--peers").arg(peers).args(["--rounds", "1"]).args(words).output().expect("the harness runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_tiny_run_ends_with_its_line_and_leaves_records_and_pictures() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (peers, records) = (home.path().join("peers"), home.path().join("records"));
+    ours(&peers);
+    played(&peers, "peer", "check) ;;\nthroughput) echo noise; echo '{\"handled\":5,\"per_s\":50.0}' ;;");
+    played(&peers, "absent", "check) echo there is no such toolchain >&2; exit 77 ;;");
+    let plots = home.path().join("plots");
+    let output = harness(
+        &peers,
+        &["--tiny", "--records", records.to_str().unwrap(), "--plots", plots.to_str().unwrap()],
+    );
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
+    assert!(printed.contains("absent: skipped, there is no such toolchain"), "{printed}");
+
+    let line = printed.trim().lines().last().unwrap();
+    let names: Vec<_> = line.split(' ').map(|word| word.split('=').next().unwrap()).collect();
+    let expected = "handled_per_s fastest_peer ratio_to_fastest_peer share_of_ceiling late_p50_ms late_p99_ms \
+                    late_p99_ms_foreign early idle_requests_per_s bytes_per_timer";
+    assert_eq!(names.join(" "), expected);
+    assert!(
+        line.contains("fastest_peer=peer") && line.contains("early=0") && !line.contains("none"),
+        "{line}"
+    );
+
+    let records = fs::read_to_string(records).unwrap();
+    let mut records = records.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(records.next().unwrap()["machine"]["processors"].as_u64() > Some(0));
+    let rate = records.find(|record| record["system"] == "peer" && record["figure"] == "per_s").unwrap();
+    assert_eq!((&rate["median"], &rate["unit"]), (&50.0.into(), &"1/s".into()));
+    assert!(fs::read_to_string(plots.join("throughput.svg")).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn a_run_that_fails_is_in_the_table_and_in_the_exit_code() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    played(home.path(), "broken", "check) ;;\nthroughput) echo it broke >&2; exit 1 ;;");
+    let output = harness(home.path(), &["--tiny", "--measures", "throughput"]);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("broken FAILED: it broke"), "{printed}");
+    assert!(!output.status.success());
+}
+
+/// What keylapse makes of a case.
+async fn figures(peers: &Path, name: &str, case: &Case) -> Figures {
+    let system = System::open(peers, name).await.expect("it can be asked").expect("it can run here");
+    match make(case, &system).await.expect("it can be started") {
+        Made::Figures(figures) => figures,
+        other => panic!("{case}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keylapse_has_each_of_its_own_measures() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    ours(home.path());
+    let case = |measure| Case::new(measure, &[]).with("count", 100).with("order", "shuffled");
+    for (case, figure, at_least) in [
+        (case("arm"), "bulk_per_s", 1.0),
+        (case("recovery"), "handled", 100.0),
+        (case("retries"), "attempts", 400.0),
+        (case("listeners").with("listeners", 2), "handled", 100.0),
+        (case("listeners").with("listeners", 2).with("rate", 200), "handled", 100.0),
+        (case("throughput").with("behind", 300), "handled", 100.0),
+        (case("requests").with("rate", 200), "requests_per_job", 0.01),
+    ] {
+        let figures = figures(home.path(), "keylapse", &case).await;
+        assert!(figures[figure] >= at_least, "{case}: {figures:?}");
+        assert_eq!(figures.get("early").copied().unwrap_or(0.0), 0.0);
+    }
+}
+
+#[tokio::test]
+async fn the_floor_is_never_early() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    ours(home.path());
+    let case = Case::new("lateness", &[]).with("count", 200).with("rate", 1000);
+    let figures = figures(home.path(), "floor", &case).await;
+    assert_eq!((figures["handled"], figures["early"]), (200.0, 0.0));
+}
+
+#[tokio::test]
+async fn what_is_mostly_waiting_waits_side_by_side() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut systems = Vec::new();
+    // Each waits for the mark of the other: in turn, the first would wait in vain.
+    for (name, other) in [("one", "two"), ("two", "one")] {
+        let (own, other) = (home.path().join(name).join("mark"), home.path().join(other).join("mark"));
+        let wait = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", own.display(), other.display());
+        played(home.path(), name, &format!("check) ;;\nwait) {wait}; echo '{{\"handled\":1}}' ;;"));
+        systems.push(System::open(home.path(), name).await.unwrap().unwrap());
+    }
+    let case = Case::new("wait", &[]).side_by_side().within(Duration::from_secs(20));
+    for measured in rounds::run(&case, &systems, 1).await.unwrap() {
+        assert_eq!((measured.rounds.len(), measured.failures), (1, Vec::new()));
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_killed_with_all_that_it_has_started() {
+    if !server_at_hand() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mark = home.path().join("lives");
+    let kill =
+        format!("check) ;;\nkill) (sleep 2; touch {}) & echo '{{\"started\":10}}'; wait ;;", mark.display());
+    let again = "kill_again) echo '{\"again\":10,\"seconds\":[0.5,2.5,1.5]}' ;;";
+    played(home.path(), "killed", &format!("{kill}\n{again}"));
+    let figures = figures(home.path(), "killed", &Case::new("kill", &[])).await;
+    assert_eq!((figures["again"], figures["last_again_s"]), (10.0, 2.5));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!mark.exists(), "what it had started went on");
+}
