@@ -66,7 +66,8 @@ pub(crate) fn touches(store: Arc<dyn Store>) -> (Touches, impl Future<Output = (
             if let Err(error) = store.touch(&keys).await {
                 debug!(%error, "trigger keys not touched: the server expires them in its own time");
             }
-            rested = now + REST;
+            // With as many keys as one call takes, there is nothing to wait for.
+            rested = if keys.len() < MAX_BATCH { now + REST } else { now };
         }
     };
     (Touches(sender), work)
@@ -76,5 +77,48 @@ async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) ->
     match later.take() {
         Some(batch) => Some(batch),
         None => batches.recv().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestBed;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn keys(count: usize) -> impl Iterator<Item = Bytes> {
+        std::iter::repeat_n(Bytes::from_static(b"a:1"), count)
+    }
+
+    /// How many calls it took to touch batches of so many keys, one after the other in this distance,
+    /// and how long after the last deadline that went on.
+    async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
+        let bed = TestBed::new();
+        let (touches, work) = touches(Arc::new(bed.store().clone()));
+        let start = Instant::now();
+        (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
+        drop(touches);
+        work.await;
+        (bed.store().calls().made("touch").len(), start.elapsed().saturating_sub(distance * (batches - 1)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_key_is_touched_just_after_its_deadline() {
+        assert_eq!(touched(1, 1, MS).await, (1, MARGIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_keys_is_touched_twenty_times_a_second() {
+        let (calls, last) = touched(1000, 1, MS).await;
+        assert!((20..=22).contains(&calls), "{calls} calls");
+        assert!(last <= MARGIN + REST + MS, "{last:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_keys_as_a_call_takes_wait_for_nothing() {
+        let (calls, last) = touched(100, MAX_BATCH, Duration::ZERO).await;
+        assert_eq!(calls, 100);
+        assert!(last < MARGIN + REST, "{last:?}");
     }
 }
