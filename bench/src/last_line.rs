@@ -4,8 +4,8 @@ use crate::{Measured, Results};
 
 /// `handled_per_s=… fastest_peer=… …`; what was not measured is `none`.
 pub fn last_line(results: &Results) -> String {
-    let handled = median(results.of("throughput").find(|one| one.system == "keylapse"), "per_s");
-    let ceiling = median(results.of("throughput").find(|one| one.system == "ceiling"), "per_s");
+    let handled = median(throughput(results).find(|one| one.system == "keylapse"), "per_s");
+    let ceiling = median(throughput(results).find(|one| one.system == "ceiling"), "per_s");
     let fastest = fastest_peer(results);
     let late = |foreign: bool, name| {
         let one = results.of("lateness").find(|one| {
@@ -35,9 +35,17 @@ pub fn last_line(results: &Results) -> String {
     words.map(|(name, value)| format!("{name}={value}")).join(" ")
 }
 
+/// All that was measured of throughput in one way: armed in random order, with nothing beside.
+fn throughput(results: &Results) -> impl Iterator<Item = &Measured> {
+    results.of("throughput").filter(|one| {
+        let parameters = &one.case.parameters;
+        parameters.get("order").is_some_and(|order| order == "shuffled") && !parameters.contains_key("behind")
+    })
+}
+
 /// The fastest of the others that lose nothing when a worker dies.
 fn fastest_peer(results: &Results) -> Option<(&str, f64)> {
-    let peers = results.of("throughput").filter(|one| !one.is_ours && one.described.survives_a_crash);
+    let peers = throughput(results).filter(|one| !one.is_ours && one.described.survives_a_crash);
     let rates = peers.filter_map(|one| Some((one.system.as_str(), median(Some(one), "per_s")?)));
     rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }

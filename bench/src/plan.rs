@@ -18,8 +18,9 @@ const RECOVERY: &[&str] = &["first_s", "all_s", "handled"];
 const RETRIES: &[&str] = &["attempts_per_s", "retries_per_s", "attempts"];
 
 /// What can be asked for: a measure, or what several cases of one measure are about.
-pub const SECTIONS: [&str; 11] = [
+pub const SECTIONS: [&str; 12] = [
     "throughput",
+    "concurrency",
     "lateness",
     "bytes",
     "idle",
@@ -94,7 +95,8 @@ pub fn long(size: Size) -> Vec<Case> {
 
 /// What is measured of keylapse alone.
 fn alone(size: Size) -> Vec<Case> {
-    let mut cases = Vec::new();
+    let few = |handlers| throughput(size, "shuffled").with("concurrency", handlers).only(Who::Both);
+    let mut cases: Vec<_> = [10, 100].map(few).into_iter().map(|case| case.part_of("concurrency")).collect();
     for rate in [10, 100, 1000, 10_000] {
         for foreign in [0, size.foreign / 10, size.foreign] {
             // At 1,000 a second, all systems are measured with the first and the last.
