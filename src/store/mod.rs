@@ -67,7 +67,7 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Extends leases; answers the places of those that are lost.
     async fn renew(&self, at: &Partition, lease_ms: u64, held: &[Held]) -> Result<Vec<usize>>;
 
-    /// The earliest scores of partitions, read cheaply.
+    /// The earliest scores of partitions, read cheaply; of none, only the time.
     async fn peek(&self, partitions: &[Partition]) -> Result<Stamped<Vec<Heads>>>;
 
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
