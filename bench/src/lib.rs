@@ -23,7 +23,7 @@ pub use case::{Case, Who};
 pub use last_line::last_line;
 pub use machine::Machine;
 pub use results::{Measured, Results};
-pub use server::Server;
+pub use server::{Server, info};
 pub use statistics::Spread;
 pub use system::{Described, Run, System};
 

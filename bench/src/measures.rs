@@ -22,6 +22,17 @@ pub enum Made {
     Failed(String),
 }
 
+impl Made {
+    /// With one figure more: what the harness has counted, for each of what the system has.
+    fn with_share(mut self, name: &str, counted: u64, each: &str) -> Self {
+        if let Self::Figures(figures) = &mut self {
+            let each = figures.get(each).copied().unwrap_or(0.0);
+            figures.insert(name.to_owned(), counted as f64 / each);
+        }
+        self
+    }
+}
+
 /// Runs a case on a system.
 ///
 /// # Errors
@@ -60,15 +71,11 @@ async fn bytes(
     environment: &[(String, String)],
 ) -> Result<Made, Fault> {
     let before = server.memory().await?;
-    let mut made = read(system.measure(case.measure, environment, case.limit).await?);
+    let made = read(system.measure(case.measure, environment, case.limit).await?);
     // The buffers of the connection that has ended are given back a moment later.
     sleep(Duration::from_millis(300)).await;
     let after = server.memory().await?;
-    if let Made::Figures(figures) = &mut made {
-        let armed = figures.get("armed").copied().unwrap_or(0.0);
-        figures.insert("bytes".to_owned(), after.saturating_sub(before) as f64 / armed);
-    }
-    Ok(made)
+    Ok(made.with_share("bytes", after.saturating_sub(before), "armed"))
 }
 
 /// How often an idle worker is looked at.
@@ -128,12 +135,8 @@ async fn requests(
     let line = server.line().await;
     let mut environment = environment.to_vec();
     environment.push(("BENCH_LINE".to_owned(), line.url()));
-    let mut made = read(system.measure(case.measure, &environment, case.limit).await?);
-    if let Made::Figures(figures) = &mut made {
-        let handled = figures.get("handled").copied().unwrap_or(0.0);
-        figures.insert("requests_per_job".to_owned(), line.requests() as f64 / handled);
-    }
-    Ok(made)
+    let made = read(system.measure(case.measure, &environment, case.limit).await?);
+    Ok(made.with_share("requests_per_job", line.requests(), "handled"))
 }
 
 /// Requests and commands.

@@ -1,5 +1,7 @@
 //! A server for one run.
 
+use std::str::FromStr;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Value, from_redis_value};
 use serde::Serialize;
@@ -106,15 +108,22 @@ impl Counter {
     /// # Errors
     /// If it does not say.
     pub async fn commands(&mut self) -> Result<u64, Fault> {
-        let all = info(&mut self.connection, "stats", "total_commands_processed").await?;
+        let all: u64 = info(&mut self.connection, "stats", "total_commands_processed").await?;
         self.looks += 1; // it counts a command when it has executed it
         Ok(all - (self.looks - 1))
     }
 }
 
-async fn info(connection: &mut MultiplexedConnection, section: &str, name: &str) -> Result<u64, Fault> {
+/// What INFO says under a name.
+///
+/// # Errors
+/// If it does not say, or something else than was asked for.
+pub async fn info<T>(connection: &mut MultiplexedConnection, section: &str, name: &str) -> Result<T, Fault>
+where
+    T: FromStr<Err: Into<Fault>>,
+{
     let answer: Value = redis::cmd("INFO").arg(section).query_async(connection).await?;
     let text: String = from_redis_value(answer)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(line.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse()?)
+    Ok(line.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse().map_err(Into::into)?)
 }

@@ -176,6 +176,7 @@ async fn a_worker_is_killed_with_all_that_it_has_started() {
     played(home.path(), "killed", &format!("{kill}\n{again}"));
     let figures = figures(home.path(), "killed", &Case::new("kill", &[])).await;
     assert_eq!((figures["again"], figures["last_again_s"]), (10.0, 2.5));
+    // Longer than what it had started would have taken.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!mark.exists(), "what it had started went on");
 }

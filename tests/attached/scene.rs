@@ -302,6 +302,12 @@ impl Stage {
         .await;
     }
 
+    /// Waits until nothing is remembered of it, and it has not fired.
+    pub(crate) async fn is_forgotten(&self, id: &str) {
+        self.until_forgotten(id).await;
+        assert!(self.of(id).is_empty(), "{:?}", self.of(id));
+    }
+
     /// Waits until a key has fired that expires after this time, by as much as a sweep may be late.
     pub(crate) async fn pass(&self, time: u64) {
         let id = format!("sentinel-{time}");

@@ -9,12 +9,22 @@ use keylapse::{
 };
 use keylapse_support::{Server, eventually};
 
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::support::{PATIENCE, Reports, Running, listener, reports, server_and_schedule};
 
 const LATER: Duration = Duration::from_secs(3600);
 
 fn topic() -> Topic<String> {
     Topic::new("app:made:{id}").unwrap()
+}
+
+/// A listener whose handler succeeds, and the attempts that it was called for.
+fn listening(server: &Server, topic: &Topic<String>) -> (Running, Reports<u32>) {
+    let (report, reported) = reports();
+    let running = Running::start(listener(server).on(topic.clone(), move |lapse: Lapse<String>| {
+        report.send(lapse.attempt()).ok();
+        std::future::ready(Ok::<_, Failure>(Done))
+    }));
+    (running, reported)
 }
 
 #[tokio::test]
@@ -93,11 +103,7 @@ async fn a_trigger_key_follows_its_timer_and_is_deleted_with_it() {
 async fn a_trigger_key_that_was_left_behind_changes_nothing_for_the_next_timer() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (running, mut reported) = listening(&server, &topic);
     server.cmd(&["SET", "app:made:1", "1", "PX", "1000"]).await;
     let armed = schedule.arm(&topic, ["1"], Duration::from_millis(300), &String::new()).await.unwrap();
     assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Foreign), "{armed:?}");
@@ -200,11 +206,7 @@ async fn what_is_armed_for_now_runs_in_the_order_of_arming() {
 async fn a_paused_topic_takes_timers_and_gives_none_out_until_it_is_resumed() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (running, mut reported) = listening(&server, &topic);
     schedule.pause(&topic, "the merchant is down").await.unwrap();
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &String::new()).await.unwrap();
     let claims = running.stats.total().claims;

@@ -22,10 +22,9 @@ mod throughput;
 
 use std::process::ExitCode;
 
+use keylapse_bench::Fault;
 use orders::Orders;
 
-/// What went wrong, in words.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
 /// What a measure prints, or why it could not be made.
 type Outcome = Result<serde_json::Value, Fault>;
 

@@ -1,5 +1,6 @@
 //! The processor time that the server has used.
 
+use keylapse_bench::info;
 use redis::aio::MultiplexedConnection;
 
 use crate::Fault;
@@ -18,12 +19,10 @@ impl ServerCpu {
 
     /// Seconds since it was started.
     pub(crate) async fn seconds(&mut self) -> Result<f64, Fault> {
-        let info: String = redis::cmd("INFO").arg("cpu").query_async(&mut self.0).await?;
-        let used =
-            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-        used("used_cpu_user:")
-            .zip(used("used_cpu_sys:"))
-            .map(|(user, sys)| user + sys)
-            .ok_or_else(|| Fault::from("INFO cpu does not say how much was used"))
+        let mut used = 0.0;
+        for part in ["used_cpu_user", "used_cpu_sys"] {
+            used += info::<f64>(&mut self.0, "cpu", part).await?;
+        }
+        Ok(used)
     }
 }
