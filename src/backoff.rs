@@ -41,10 +41,10 @@ const PAYMENT_NOTICE: [u64; 15] = [
 /// assert_eq!(ladder.attempts(), Some(3));
 /// ```
 #[derive(Clone)]
-pub struct Backoff(Shape);
+pub struct Backoff(Kind);
 
 #[derive(Clone)]
-enum Shape {
+enum Kind {
     Fixed(Duration),
     Table(Arc<[Duration]>),
     Exponential { base: Duration, cap: Duration },
@@ -54,14 +54,14 @@ enum Shape {
 impl Backoff {
     /// The same wait every time.
     pub fn fixed(delay: Duration) -> Self {
-        Self(Shape::Fixed(delay))
+        Self(Kind::Fixed(delay))
     }
 
     /// One wait after each failed attempt. Where the table ends, so do the
     /// attempts, unless the topic sets its own number; then the last wait
     /// repeats. An empty table retries at once.
     pub fn table(delays: impl IntoIterator<Item = Duration>) -> Self {
-        Self(Shape::Table(delays.into_iter().collect()))
+        Self(Kind::Table(delays.into_iter().collect()))
     }
 
     /// The ladder of payment notifications: 15 s, 15 s, 30 s, 3 min, 10 min,
@@ -75,24 +75,24 @@ impl Backoff {
     /// at most `cap` (“full jitter”), so that what failed together does not
     /// come back together.
     pub fn exponential(base: Duration, cap: Duration) -> Self {
-        Self(Shape::Exponential { base, cap })
+        Self(Kind::Exponential { base, cap })
     }
 
     /// Whatever the function says for the attempt that failed, counted from 1.
     pub fn custom(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
-        Self(Shape::Custom(Arc::new(delay)))
+        Self(Kind::Custom(Arc::new(delay)))
     }
 
     /// The wait after the given attempt (counted from 1).
     pub fn delay(&self, attempt: u32) -> Duration {
         let delay = match &self.0 {
-            Shape::Fixed(delay) => *delay,
-            Shape::Table(delays) => {
+            Kind::Fixed(delay) => *delay,
+            Kind::Table(delays) => {
                 let at = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
                 delays.get(at).or(delays.last()).copied().unwrap_or_default()
             }
-            Shape::Exponential { base, cap } => ceiling(*base, *cap, attempt).mul_f64(rand::random()),
-            Shape::Custom(delay) => delay(attempt),
+            Kind::Exponential { base, cap } => ceiling(*base, *cap, attempt).mul_f64(rand::random()),
+            Kind::Custom(delay) => delay(attempt),
         };
         delay.min(MAX_DELAY)
     }
@@ -100,7 +100,7 @@ impl Backoff {
     /// How many attempts the table gives; `None` for the other kinds.
     pub fn attempts(&self) -> Option<u32> {
         match &self.0 {
-            Shape::Table(delays) => Some(u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1)),
+            Kind::Table(delays) => Some(u32::try_from(delays.len()).unwrap_or(u32::MAX).saturating_add(1)),
             _ => None,
         }
     }
@@ -122,12 +122,12 @@ impl Default for Backoff {
 impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Shape::Fixed(delay) => f.debug_tuple("Fixed").field(delay).finish(),
-            Shape::Table(delays) => f.debug_tuple("Table").field(delays).finish(),
-            Shape::Exponential { base, cap } => {
+            Kind::Fixed(delay) => f.debug_tuple("Fixed").field(delay).finish(),
+            Kind::Table(delays) => f.debug_tuple("Table").field(delays).finish(),
+            Kind::Exponential { base, cap } => {
                 f.debug_struct("Exponential").field("base", base).field("cap", cap).finish()
             }
-            Shape::Custom(_) => f.write_str("Custom"),
+            Kind::Custom(_) => f.write_str("Custom"),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::pattern::{PatternConflict, PatternError};
+use crate::pattern::conflict::PatternConflict;
+use crate::pattern::error::PatternError;
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -59,7 +59,7 @@ random_id! {
 
 random_id! {
     /// Names one claiming task of one listener.
-    Lane
+    SlotId
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::dispatch::LeaseWatch;
+use crate::lease::LeaseSignal;
 use crate::id::ArmingId;
-use crate::pattern::Captures;
-use crate::store::record::Failed;
+use crate::pattern::captures::Captures;
+use crate::wire::record::Failed;
 use crate::time::system_time;
 
 /// One occurrence of a timer coming due.
@@ -31,7 +31,7 @@ pub(crate) struct About {
     pub(crate) source: Source,
     pub(crate) recovered: bool,
     pub(crate) history: Vec<Failed>,
-    pub(crate) lease: Arc<LeaseWatch>,
+    pub(crate) lease: Arc<LeaseSignal>,
 }
 
 impl About {

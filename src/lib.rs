@@ -5,7 +5,7 @@
 //! 6 h, until it answers. Redis announces an expired key late, once, to whoever
 //! happens to listen, and without its value. keylapse keeps every deadline in a
 //! sorted set beside the keys: **the sorted set is the timer, the notification
-//! is a hint and a proof, and an atomic claim is the judge.** So what was missed
+//! is a event and a proof, and an atomic claim is the judge.** So what was missed
 //! is recovered, and nothing fires early, or twice at once.
 //!
 //! Three things are all there is to learn:
@@ -73,7 +73,7 @@ mod backoff;
 mod calls;
 mod claim;
 mod clock;
-mod complaint;
+mod throttle;
 mod dispatch;
 mod error;
 mod escape;
@@ -104,7 +104,7 @@ pub use attach::{Attached, Expired, Expiry, Mode, Unenrolled, Value, Vanished, W
 pub use backoff::Backoff;
 pub use error::{Error, ErrorKind, Result};
 pub use handler::Handler;
-pub use id::{ArmingId, CancelId, Lane, Token};
+pub use id::{ArmingId, CancelId, SlotId, Token};
 pub use lapse::{Lapse, Source};
 pub use listener::{Listener, ListenerBuilder, Stats};
 pub use outcome::{Done, Failure, Outcome};

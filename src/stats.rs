@@ -113,10 +113,10 @@ counters! {
         /// Dead letters trimmed.
         trimmed,
         /// Trigger names found holding somebody else's value.
-        foreign_triggers,
+        taken_triggers,
         /// Index entries that disagreed with their records, or were missing, and
         /// were put right.
-        mended,
+        repaired,
         /// Settlements that failed at first, counted once for each reason in a row.
         settle_errors,
         /// Claims that failed, counted once for each reason in a row.
@@ -152,7 +152,7 @@ counters! {
         /// Expiries that were heard too late to be told from those of others: a gap.
         stale,
         /// Expiries heard in a gap, which may have run twice.
-        unsure,
+        ambiguous,
         /// Expiries heard before the first canary, as if it had not listened yet.
         deaf,
         /// Expiries of keys that were written back for a retry.
@@ -163,15 +163,15 @@ counters! {
         no_room,
         /// Calls to enrol keys or to write verdicts down that failed.
         write_errors,
-        /// Looks that found a later deadline.
+        /// DueChecks that found a later deadline.
         extended,
-        /// Looks that found a key without a deadline.
+        /// DueChecks that found a key without a deadline.
         persisted,
-        /// Looks that found a key gone that was heard to be deleted.
+        /// DueChecks that found a key gone that was heard to be deleted.
         deleted,
-        /// Looks that found a key gone though it had not expired.
+        /// DueChecks that found a key gone though it had not expired.
         vanished,
-        /// Looks that found a key gone after a gap: fired as recovered.
+        /// DueChecks that found a key gone after a gap: fired as recovered.
         recovered,
         /// Keys written back for a retry.
         restored,

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attach::{Terms, WriteBack};
+use crate::attached::policy::{Policy, WriteBack};
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::pattern::Pattern;
 use crate::payload::Codec;
-use crate::store::keys::{MAX_PARTITIONS, Partition, check_name, is_own, partition_of};
-use crate::store::{Letters, TopicEntry};
+use crate::wire::names::{MAX_PARTITIONS, Partition, check_name, is_own, partition_of};
+use crate::wire::types::{Letters, TopicEntry};
 use crate::time::ms_ceil;
 
 /// The longest key that can be armed.
@@ -44,13 +44,13 @@ pub const MIN_LEASE: Duration = Duration::from_millis(300);
 /// # Ok::<(), keylapse::Error>(())
 /// ```
 pub struct Topic<T> {
-    pub(crate) shape: Shape,
+    pub(crate) config: TopicConfig,
     pub(crate) codec: Codec<T>,
 }
 
 /// Everything about a topic but the type of its payload.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TopicConfig {
     pub(crate) name: String,
     pub(crate) pattern: Pattern,
     pub(crate) partitions: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Shape {
     pub(crate) payload_limit: usize,
     pub(crate) letters: Letters,
     /// How its keys are treated, where other programs write them.
-    pub(crate) attach: Option<Terms>,
+    pub(crate) attach: Option<Policy>,
 }
 
 impl<T: Serialize + DeserializeOwned> Topic<T> {
@@ -78,7 +78,7 @@ impl<T: Serialize + DeserializeOwned> Topic<T> {
     /// # Errors
     /// When the pattern cannot be read, or gives no name.
     pub fn new(pattern: &str) -> Result<Self> {
-        Ok(Self { shape: Shape::new(pattern, None)?, codec: Codec::JSON })
+        Ok(Self { config: TopicConfig::new(pattern, None)?, codec: Codec::JSON })
     }
 
     /// A topic with a name of its own, which stays when the pattern changes.
@@ -86,7 +86,7 @@ impl<T: Serialize + DeserializeOwned> Topic<T> {
     /// # Errors
     /// When the pattern or the name (`[A-Za-z0-9_.-]{1,128}`) cannot be read.
     pub fn named(name: &str, pattern: &str) -> Result<Self> {
-        Ok(Self { shape: Shape::new(pattern, Some(name))?, codec: Codec::JSON })
+        Ok(Self { config: TopicConfig::new(pattern, Some(name))?, codec: Codec::JSON })
     }
 }
 
@@ -96,7 +96,7 @@ impl Topic<Bytes> {
     /// # Errors
     /// As for [`new`](Topic::new).
     pub fn raw(pattern: &str) -> Result<Self> {
-        Ok(Self { shape: Shape::new(pattern, None)?, codec: Codec::RAW })
+        Ok(Self { config: TopicConfig::new(pattern, None)?, codec: Codec::RAW })
     }
 
     /// A topic of bytes with a name of its own.
@@ -104,7 +104,7 @@ impl Topic<Bytes> {
     /// # Errors
     /// As for [`named`](Topic::named).
     pub fn raw_named(name: &str, pattern: &str) -> Result<Self> {
-        Ok(Self { shape: Shape::new(pattern, Some(name))?, codec: Codec::RAW })
+        Ok(Self { config: TopicConfig::new(pattern, Some(name))?, codec: Codec::RAW })
     }
 }
 
@@ -113,7 +113,7 @@ impl<T> Topic<T> {
     /// 10 min with full jitter.
     #[must_use]
     pub fn retry(mut self, backoff: Backoff) -> Self {
-        self.shape.backoff = backoff;
+        self.config.backoff = backoff;
         self
     }
 
@@ -121,7 +121,7 @@ impl<T> Topic<T> {
     /// Default: where the backoff's table ends, else 10.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.shape.max_attempts = Some(attempts);
+        self.config.max_attempts = Some(attempts);
         self
     }
 
@@ -129,7 +129,7 @@ impl<T> Topic<T> {
     /// ends in the dead letters. Default: 30 days.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
-        self.shape.max_age = age;
+        self.config.max_age = age;
         self
     }
 
@@ -137,7 +137,7 @@ impl<T> Topic<T> {
     /// Default: 1,000.
     #[must_use]
     pub fn max_snoozes(mut self, snoozes: u16) -> Self {
-        self.shape.max_snoozes = snoozes;
+        self.config.max_snoozes = snoozes;
         self
     }
 
@@ -145,7 +145,7 @@ impl<T> Topic<T> {
     /// failed. Default: 60 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.shape.timeout = timeout;
+        self.config.timeout = timeout;
         self
     }
 
@@ -154,7 +154,7 @@ impl<T> Topic<T> {
     /// Default: 30 s, at least 0.3 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.shape.lease = lease;
+        self.config.lease = lease;
         self
     }
 
@@ -163,7 +163,7 @@ impl<T> Topic<T> {
     /// at most 1 s; 0 turns it off.
     #[must_use]
     pub fn lookahead(mut self, lookahead: Duration) -> Self {
-        self.shape.lookahead = lookahead;
+        self.config.lookahead = lookahead;
         self
     }
 
@@ -171,7 +171,7 @@ impl<T> Topic<T> {
     /// Default: 100.
     #[must_use]
     pub fn concurrency(mut self, attempts: usize) -> Self {
-        self.shape.concurrency = attempts;
+        self.config.concurrency = attempts;
         self
     }
 
@@ -180,7 +180,7 @@ impl<T> Topic<T> {
     /// at most 1,024.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
-        self.shape.partitions = partitions;
+        self.config.partitions = partitions;
         self
     }
 
@@ -188,7 +188,7 @@ impl<T> Topic<T> {
     /// expire. Without, a timer costs about 120 bytes less. Default: yes.
     #[must_use]
     pub fn triggers(mut self, triggers: bool) -> Self {
-        self.shape.triggers = triggers;
+        self.config.triggers = triggers;
         self
     }
 
@@ -196,7 +196,7 @@ impl<T> Topic<T> {
     /// at most 8 MiB.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
-        self.shape.payload_limit = bytes;
+        self.config.payload_limit = bytes;
         self
     }
 
@@ -204,42 +204,42 @@ impl<T> Topic<T> {
     /// make room, which is counted and logged. Default: 10,000 and 90 days.
     #[must_use]
     pub fn dead_letters(mut self, count: u64, age: Duration) -> Self {
-        self.shape.letters.count = count;
-        self.shape.letters.age_ms = ms_ceil(age);
+        self.config.letters.count = count;
+        self.config.letters.age_ms = ms_ceil(age);
         self
     }
 
     /// Pauses the topic when its dead letters are full, rather than trimming.
     #[must_use]
     pub fn pause_when_dead_letters_are_full(mut self) -> Self {
-        self.shape.letters.pause_when_full = true;
+        self.config.letters.pause_when_full = true;
         self
     }
 
     /// The topic's name.
     pub fn name(&self) -> &str {
-        &self.shape.name
+        &self.config.name
     }
 
     /// The pattern of its keys.
     pub fn pattern(&self) -> &Pattern {
-        &self.shape.pattern
+        &self.config.pattern
     }
 }
 
 impl<T> Clone for Topic<T> {
     fn clone(&self) -> Self {
-        Self { shape: self.shape.clone(), codec: self.codec }
+        Self { config: self.config.clone(), codec: self.codec }
     }
 }
 
 impl<T> fmt::Debug for Topic<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shape.fmt(f)
+        self.config.fmt(f)
     }
 }
 
-impl Shape {
+impl TopicConfig {
     /// For how long a lease is trusted from when its claim or renewal was sent: a tenth of it is left for
     /// what happens between a look at the clock and a deed.
     pub(crate) fn trust(&self) -> Duration {
@@ -248,7 +248,7 @@ impl Shape {
 
     /// A record's payload without what is said before an attached key's value.
     pub(crate) fn own_payload(&self, payload: Bytes) -> Bytes {
-        if self.attach.is_some() { crate::attach::value_of(&payload) } else { payload }
+        if self.attach.is_some() { crate::attached::value::value_of(&payload) } else { payload }
     }
 
     /// How keys are written back for their retries, if they are.
@@ -323,7 +323,7 @@ impl Shape {
         if self.letters.count == 0 || self.letters.age_ms == 0 {
             return refuse("dead_letters", "at least 1, kept for more than zero");
         }
-        self.attach.as_ref().map_or(Ok(()), |terms| terms.check(&self.name, &self.pattern))
+        self.attach.as_ref().map_or(Ok(()), |policy| policy.check(&self.name, &self.pattern))
     }
 
     /// After how many failed attempts a timer is buried.

@@ -103,7 +103,7 @@ impl Tally {
         self.fired += 1;
         self.early += runs.iter().filter(|run| run.at < deadline).count() as u64;
         for run in &runs[1..] {
-            let told = run.expiry == Expiry::Unsure || run.again;
+            let told = run.expiry == Expiry::Ambiguous || run.again;
             *if told { &mut self.explained } else { &mut self.unexplained } += 1;
         }
         let right = first.value.as_ref().map(|value| *value == Orders::value(order));

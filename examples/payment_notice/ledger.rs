@@ -127,7 +127,7 @@ pub(crate) struct Tally {
     pub(crate) rearmed: usize,
     /// Attempts after the first.
     pub(crate) retried: usize,
-    /// Attempts that no timer and no hint brought, but a sweep of the index.
+    /// Attempts that no timer and no event brought, but a sweep of the index.
     pub(crate) swept: usize,
     pub(crate) duplicates: usize,
     pub(crate) early: usize,

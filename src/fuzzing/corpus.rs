@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::mutation::try_briefly;
+use crate::fuzzing::mutation::try_briefly;
 
 /// Of `fuzz/`, the names in one folder without what comes after a dot.
 fn names(folder: &str) -> BTreeSet<String> {

@@ -2,13 +2,14 @@
 
 use redis::{PushInfo, PushKind, Value, parse_redis_value};
 
-use super::assert_fit_for_a_log;
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::escape::Escaped;
-use crate::pattern::{Pattern, Router};
-use crate::store::Hint;
-use crate::store::foreign::Watched;
-use crate::store::keys::Partition;
-use crate::subscriber::{Ear, Heard};
+use crate::pattern::Pattern;
+use crate::pattern::router::Router;
+use crate::events::event::Event;
+use crate::events::event::Prefixes;
+use crate::wire::names::Partition;
+use crate::events::decoder::{Decoder, Decoded};
 use crate::topic::MAX_KEY;
 
 const PARTITIONS: usize = 2;
@@ -20,8 +21,8 @@ const CANARY: &[u8] = b"keylapse:{canary/0}:";
 pub fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| Partition::new("keylapse", "orders", index, 2));
-    let watched = Watched { prefixes: vec!["app:order:".to_owned()] };
-    let ear = Ear::new("keylapse", 7, &partitions, &watched);
+    let watched = Prefixes { prefixes: vec!["app:order:".to_owned()] };
+    let ear = Decoder::new("keylapse", 7, &partitions, &watched);
     let heard = ear.hear(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {
@@ -35,7 +36,7 @@ pub fn event_route(data: &[u8]) {
     };
     match heard {
         None => assert!(!published || message.is_none_or(|(channel, _)| channel != EXPIRED)),
-        Some(Heard::Disconnected) => assert_eq!(kind, PushKind::Disconnection),
+        Some(Decoded::Disconnected) => assert_eq!(kind, PushKind::Disconnection),
         Some(heard) => {
             let (channel, payload) = message.expect("a message was published");
             check(heard, channel, payload);
@@ -43,45 +44,45 @@ pub fn event_route(data: &[u8]) {
     }
 }
 
-fn check(heard: Heard, channel: &[u8], payload: &[u8]) {
-    let hint = match heard {
-        Heard::Hint(hint) => hint,
-        Heard::Canary(number, before) => {
+fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
+    let event = match heard {
+        Decoded::Event(event) => event,
+        Decoded::Canary(number, before) => {
             let numbers = str::from_utf8(payload.strip_prefix(CANARY).expect("its name")).expect("digits");
             let (last, first) = numbers.split_once(':').expect("two numbers");
             assert_eq!((last.parse(), first.parse(), channel), (Ok(number), Ok(before), EXPIRED));
             return;
         }
-        Heard::Proof(_) => {
+        Decoded::Proof(_) => {
             assert!(key_of(channel).starts_with(CANARY));
             return;
         }
         other => panic!("nobody publishes {other:?}"),
     };
-    match hint {
-        Hint::Changed(key, _) => {
+    match event {
+        Event::Changed(key, _) => {
             assert_eq!(key_of(channel), key);
             assert!(key.len() <= MAX_KEY);
             check_route(&key);
         }
-        Hint::Expired(key) => {
+        Event::Expired(key) => {
             assert_eq!(channel, EXPIRED);
             assert!(key == payload || (key.is_empty() && payload.len() > MAX_KEY));
             check_route(&key);
         }
-        Hint::Wake { partition, at } => {
+        Event::Wake { partition, at } => {
             let digits = payload.strip_prefix(b"w").and_then(|digits| str::from_utf8(digits).ok());
             assert_eq!(
                 (channel, digits.and_then(|digits| digits.parse().ok())),
                 (&wake(partition)[..], Some(at))
             );
         }
-        Hint::Fence { partition, held } => {
+        Event::Fence { partition, held } => {
             assert_eq!(channel, wake(partition));
             assert_eq!([b"f", &held.token.as_bytes()[..], &held.key].concat(), payload);
             assert!(held.key.len() <= MAX_KEY);
         }
-        hint => panic!("nobody publishes {hint:?}"),
+        event => panic!("nobody publishes {event:?}"),
     }
 }
 

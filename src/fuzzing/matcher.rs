@@ -1,7 +1,7 @@
 //! A sound pattern and any key, given to the matcher and to the oracle of the tests.
 
-use super::grammar;
-use super::input::Input;
+use crate::fuzzing::grammar;
+use crate::fuzzing::input::Input;
 use crate::pattern::Pattern;
 use crate::pattern::oracle::{LITERALS, Part, REGEXES, SEGMENTS, Spec};
 

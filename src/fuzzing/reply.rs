@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use redis::{Value, parse_redis_value};
 
-use super::assert_fit_for_a_log;
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::error::Result;
-use crate::store::redis::{
-    Reply, read_armed, read_claimed, read_followed, read_peeked, read_places, read_settled,
-};
+use crate::wire::reply::Reply;
+use crate::wire::calls::{read_armed, read_claimed, read_followed, read_peeked, read_places, read_settled};
 use crate::time::{Reading, ServerTime};
 
 /// It is read whole or refused in words fit for a log; whatever times it names can be reckoned with.

@@ -2,10 +2,12 @@
 
 use std::iter::successors;
 
-use super::assert_fit_for_a_log;
-use super::grammar::{self, Matcher};
+use crate::fuzzing::assert_fit_for_a_log;
+use crate::fuzzing::grammar;
+use crate::fuzzing::grammar::Matcher;
 use crate::pattern::oracle::Kind;
-use crate::pattern::{Pattern, Router};
+use crate::pattern::Pattern;
+use crate::pattern::router::Router;
 
 /// More would cost time and find nothing that four do not.
 const PATTERNS: usize = 4;

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::assert_fit_for_a_log;
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure, Outcome, Then};
-use crate::settle::{Before, Decision, Verdict};
-use crate::store::{End, MemoryStore};
+use crate::runtime::disposition::{Before, Disposition, Ended};
+use crate::wire::types::End;
+use crate::wire::memory::MemoryStore;
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
 
@@ -151,25 +152,25 @@ impl Case {
     }
 
     /// Each end that an attempt can have.
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<Ended> {
         let delay = self.delay;
-        let failed = |then| Verdict::Failed { kind: "error", then, error: "é".repeat(600) };
+        let failed = |then| Ended::Failed { kind: "error", then, error: "é".repeat(600) };
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
         let thens = [Then::ByPolicy, Then::After(delay), Then::Dead];
-        outcomes.map(Verdict::Ended).into_iter().chain(thens.map(failed)).collect()
+        outcomes.map(Ended::Ended).into_iter().chain(thens.map(failed)).collect()
     }
 
-    fn check_decision(&self, verdict: Verdict) {
+    fn check_decision(&self, verdict: Ended) {
         let shape = &self.topic.shape;
         match verdict.decide(shape, &self.before) {
-            Decision::Ack | Decision::End(End::Dead { .. }) => {}
-            Decision::End(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
-            Decision::End(End::Retry { delay, attempt, snoozes, history }) => {
+            Disposition::Ack | Disposition::End(End::Dead { .. }) => {}
+            Disposition::End(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
+            Disposition::End(End::Retry { delay, attempt, snoozes, history }) => {
                 assert!(delay <= ms_ceil(MAX_DELAY) && attempt <= shape.attempts());
                 assert_eq!((attempt, snoozes), (self.before.attempt + 1, self.before.snoozes));
                 assert!(!history.is_empty());
             }
-            Decision::End(End::Snooze { delay, attempt, snoozes, .. }) => {
+            Disposition::End(End::Snooze { delay, attempt, snoozes, .. }) => {
                 assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= shape.max_snoozes);
                 assert_eq!((attempt, snoozes), (self.before.attempt, self.before.snoozes + 1));
             }

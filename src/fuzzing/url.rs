@@ -1,8 +1,8 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
-use super::assert_fit_for_a_log;
-use crate::store::RedisStore;
-use crate::topology::Address;
+use crate::fuzzing::assert_fit_for_a_log;
+use crate::wire::store::Store;
+use crate::connection::url::Address;
 
 /// It is read or refused, and nothing that is shown of it depends on its user or password.
 pub fn url(data: &[u8]) {
@@ -23,7 +23,7 @@ struct Read {
 
 fn read(url: &str) -> Read {
     let address = Address::parse(url);
-    let store = RedisStore::new(url);
+    let store = Store::new(url);
     let shown = format!("{address:?} {store:?}");
     assert_fit_for_a_log(&shown, 10_000);
     let Ok(address) = address else { return Read { secret: None, shown } };

@@ -5,25 +5,31 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::desk::Shared;
-use super::{Core, Desk, Listener, TopicRun};
-use crate::attach::{Attached, Expired};
-use crate::claim::{Places, Suspects};
+use crate::runtime::partition::Shared;
+use crate::runtime::Runtime;
+use crate::runtime::partition::Partition;
+use crate::listener::Listener;
+use crate::runtime::topic::RunningTopic;
+use crate::attached::policy::Attached;
+use crate::attached::value::Expired;
+use crate::runtime::permits::Permits;
+use crate::runtime::quarantine::Quarantine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, Handler, erase};
-use crate::pattern::Router;
-use crate::settle::LINGER;
+use crate::pattern::router::Router;
+use crate::runtime::outbox::LINGER;
 use crate::stats::ListenerCounters;
-use crate::store::keys::{DEFAULT_NAMESPACE, check_name};
-use crate::store::{RedisStore, Store};
+use crate::wire::names::{DEFAULT_NAMESPACE, check_name};
+use crate::wire::store::Store;
+use crate::wire::Store;
 use crate::time::MAX_DELAY;
-use crate::topic::{Shape, Topic};
+use crate::topic::{TopicConfig, Topic};
 
 /// Collects topics and limits. See [`Listener::builder`].
 pub struct ListenerBuilder {
     at: At,
     namespace: String,
-    topics: Vec<(Shape, Arc<dyn AnyHandler>)>,
+    topics: Vec<(TopicConfig, Arc<dyn AnyHandler>)>,
     concurrency: usize,
     grace: Duration,
     answer_within: Duration,
@@ -51,7 +57,7 @@ impl ListenerBuilder {
             topics: Vec::new(),
             concurrency: 1000,
             grace: Duration::from_secs(10),
-            answer_within: crate::store::DEFAULT_ANSWER_WITHIN,
+            answer_within: crate::wire::store::DEFAULT_ANSWER_WITHIN,
             manage_notifications: false,
         }
     }
@@ -60,8 +66,8 @@ impl ListenerBuilder {
     #[must_use]
     pub fn on<T: Send + 'static>(mut self, topic: Topic<T>, handler: impl Handler<T>) -> Self {
         // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
-        let shape = Shape { attach: None, ..topic.shape };
-        self.topics.push((shape, erase(topic.codec.decode, handler)));
+        let config = TopicConfig { attach: None, ..topic.config };
+        self.topics.push((config, erase(topic.codec.decode, handler)));
         self
     }
 
@@ -78,15 +84,15 @@ impl ListenerBuilder {
         let topic = topic.into().into_topic();
         let codec = topic.codec;
         let decode = move |payload| Expired::decode(payload, codec);
-        self.topics.push((topic.shape, erase(decode, handler)));
+        self.topics.push((topic.config, erase(decode, handler)));
         self
     }
 
     /// Puts something around each handler so far, by the name of its topic.
     #[cfg(feature = "testing")]
     pub(crate) fn wrap(mut self, wrap: impl Fn(&str, Arc<dyn AnyHandler>) -> Arc<dyn AnyHandler>) -> Self {
-        for (shape, handler) in &mut self.topics {
-            *handler = wrap(&shape.name, handler.clone());
+        for (config, handler) in &mut self.topics {
+            *handler = wrap(&config.name, handler.clone());
         }
         self
     }
@@ -149,79 +155,79 @@ impl ListenerBuilder {
         let router = route(&self.topics, &self.namespace)?;
         let store: Arc<dyn Store> = match self.at {
             At::Store(store) => store,
-            At::Url(url) => Arc::new(RedisStore::with_options(&url, self.answer_within)?),
+            At::Url(url) => Arc::new(Store::with_options(&url, self.answer_within)?),
         };
         let foreign = store.foreign();
-        if let Some((shape, _)) =
-            self.topics.iter().find(|(shape, _)| shape.attach.is_some() && foreign.is_none())
+        if let Some((config, _)) =
+            self.topics.iter().find(|(config, _)| config.attach.is_some() && foreign.is_none())
         {
             let message = "keys of other programs are on a server, and this store has none";
-            return Err(Error::invalid(format!("attached topic {}: {message}", shape.name)));
+            return Err(Error::invalid(format!("attached topic {}: {message}", config.name)));
         }
-        let limits = self.topics.iter().map(|(shape, _)| shape.concurrency);
-        let places = Arc::new(Places::new(self.concurrency, limits));
+        let limits = self.topics.iter().map(|(config, _)| config.concurrency);
+        let permits = Arc::new(Permits::new(self.concurrency, limits));
         let topics: Vec<_> = (self.topics.into_iter().enumerate())
-            .map(|(index, (shape, handler))| Arc::new(TopicRun::new(index, shape, handler)))
+            .map(|(index, (config, handler))| Arc::new(RunningTopic::new(index, config, handler)))
             .collect();
-        let suspects =
-            Arc::new(Suspects::new(topics.iter().map(|topic| topic.shape.partitions as usize).sum()));
+        let quarantine =
+            Arc::new(Quarantine::new(topics.iter().map(|topic| topic.config.partitions as usize).sum()));
         // Virtual time stands still while there is work to do, so company comes anyway.
         let linger = if store.virtual_time() { Duration::ZERO } else { LINGER };
         let shared = Shared {
-            places,
-            suspects: suspects.clone(),
+            permits,
+            quarantine: quarantine.clone(),
             outage: Arc::default(),
             foreign: foreign.clone(),
             linger,
         };
-        let desks = open_desks(&topics, &self.namespace, &shared);
-        let core = Core {
+        let partitions = open_partitions(&topics, &self.namespace, &shared);
+        let runtime = Runtime {
             store,
             topics,
-            desks,
+            partitions,
             router,
-            suspects,
+            quarantine,
             stats: ListenerCounters::default(),
             foreign,
-            standing: Arc::default(),
+            stream_state: Arc::default(),
             manage_notifications: self.manage_notifications,
         };
-        Ok(Listener { core: Arc::new(core), grace: self.grace })
+        Ok(Listener { runtime: Arc::new(runtime), grace: self.grace })
     }
 }
 
 impl fmt::Debug for ListenerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topics: Vec<_> = self.topics.iter().map(|(shape, _)| &shape.name).collect();
+        let topics: Vec<_> = self.topics.iter().map(|(config, _)| &config.name).collect();
         f.debug_struct("ListenerBuilder").field("topics", &topics).finish_non_exhaustive()
     }
 }
 
-fn route(topics: &[(Shape, Arc<dyn AnyHandler>)], namespace: &str) -> Result<Router<usize>> {
+fn route(topics: &[(TopicConfig, Arc<dyn AnyHandler>)], namespace: &str) -> Result<Router<usize>> {
     let mut router = Router::new();
     let mut names = HashMap::new();
-    for (index, (shape, _)) in topics.iter().enumerate() {
-        shape.check(namespace)?;
-        if let Some(other) = names.insert(shape.name.as_str(), &shape.pattern) {
+    for (index, (config, _)) in topics.iter().enumerate() {
+        config.check(namespace)?;
+        if let Some(other) = names.insert(config.name.as_str(), &config.pattern) {
             let message = format!(
                 "patterns {other} and {} share the topic name {}; give one of them another with Topic::named",
-                shape.pattern, shape.name
+                config.pattern, config.name
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        router.insert(shape.pattern.clone(), index)?;
+        router.insert(config.pattern.clone(), index)?;
     }
     Ok(router)
 }
 
-fn open_desks(topics: &[Arc<TopicRun>], namespace: &str, shared: &Shared) -> Vec<Arc<Desk>> {
-    let mut desks = Vec::new();
+fn open_partitions(topics: &[Arc<RunningTopic>], namespace: &str, shared: &Shared) -> Vec<Arc<Partition>> {
+    let mut partitions = Vec::new();
     for topic in topics {
-        topic.first_desk.set(desks.len()).unwrap_or_default();
-        for at in topic.shape.all_partitions(namespace) {
-            let desk = Desk::new(desks.len(), at, topic.clone(), shared);
-            desks.push(Arc::new(desk));
+        topic.first_partition.set(partitions.len()).unwrap_or_default();
+        for at in topic.config.all_partitions(namespace) {
+            let partition = Partition::new(partitions.len(), at, topic.clone(), shared);
+            partitions.push(Arc::new(partition));
         }
     }
-    desks
+    partitions
 }

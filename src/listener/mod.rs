@@ -1,7 +1,7 @@
 //! The listener: all roles, put together.
 
 mod builder;
-mod desk;
+mod partition;
 mod hearing;
 mod housekeeper;
 mod run;
@@ -11,7 +11,7 @@ mod tests;
 mod touches;
 
 pub use builder::ListenerBuilder;
-pub(crate) use desk::{Desk, TopicRun};
+pub(crate) use partition::{Partition, RunningTopic};
 pub(crate) use touches::Touches;
 #[cfg(test)]
 pub(crate) use touches::touches;
@@ -19,13 +19,14 @@ pub(crate) use touches::touches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attach::{Mode, Standing};
-use crate::claim::Suspects;
+use crate::attached::mode::Mode;
+use crate::attached::stream_state::StreamState;
+use crate::runtime::quarantine::Quarantine;
 use crate::error::Result;
-use crate::pattern::Router;
+use crate::pattern::router::Router;
 use crate::stats::{AttachedStats, ListenerCounters, ListenerStats, TopicStats};
-use crate::store::Store;
-use crate::store::foreign::ForeignKeys;
+use crate::wire::Store;
+use crate::wire::attached::ForeignKeys;
 
 /// Hears keys lapse and runs their handlers.
 ///
@@ -48,25 +49,25 @@ use crate::store::foreign::ForeignKeys;
 /// ```
 #[derive(Debug)]
 pub struct Listener {
-    core: Arc<Core>,
+    runtime: Arc<Runtime>,
     grace: Duration,
 }
 
 /// What all roles of a listener share.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Runtime {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) topics: Vec<Arc<TopicRun>>,
-    pub(crate) desks: Vec<Arc<Desk>>,
+    pub(crate) topics: Vec<Arc<RunningTopic>>,
+    pub(crate) partitions: Vec<Arc<Partition>>,
     /// From a key to the place of its topic.
     pub(crate) router: Router<usize>,
-    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) stats: ListenerCounters,
     pub(crate) manage_notifications: bool,
     /// The keys of other programs, for attached topics.
     pub(crate) foreign: Option<Arc<dyn ForeignKeys>>,
     /// What is known of the stream, for attached topics.
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) stream_state: Arc<StreamState>,
 }
 
 impl Listener {
@@ -76,7 +77,7 @@ impl Listener {
     }
 
     /// A listener on a store: to share a connection, or to test handlers with a
-    /// [`MemoryStore`](crate::store::MemoryStore).
+    /// [`MemoryStore`](crate::wire::memory::MemoryStore).
     pub fn builder_on(store: impl Store) -> ListenerBuilder {
         ListenerBuilder::on_store(Arc::new(store))
     }
@@ -93,28 +94,28 @@ impl Listener {
     /// refused password, a missing permission, another number of partitions,
     /// a server that is too old.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        run::run(&self.core, self.grace, shutdown).await
+        run::run(&self.runtime, self.grace, shutdown).await
     }
 
     #[cfg(test)]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
     }
 
     /// What was counted so far; can be asked while the listener runs.
     pub fn stats(&self) -> Stats {
-        Stats(self.core.clone())
+        Stats(self.runtime.clone())
     }
 }
 
 /// A view of a listener's counters.
 #[derive(Clone, Debug)]
-pub struct Stats(Arc<Core>);
+pub struct Stats(Arc<Runtime>);
 
 impl Stats {
     /// What was counted of one topic; `None` if the listener does not have it.
     pub fn topic(&self, name: &str) -> Option<TopicStats> {
-        let topic = self.0.topics.iter().find(|topic| topic.shape.name == name)?;
+        let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
         Some(topic.stats.snapshot())
     }
 
@@ -127,13 +128,13 @@ impl Stats {
 
     /// What was counted of an attached topic's keys; `None` if the listener does not have it.
     pub fn attached(&self, name: &str) -> Option<AttachedStats> {
-        let topic = self.0.topics.iter().find(|topic| topic.shape.name == name)?;
-        topic.shape.attach.as_ref().map(|_| topic.attached.snapshot())
+        let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
+        topic.config.attach.as_ref().map(|_| topic.attached.snapshot())
     }
 
     /// What can be heard of attached topics' keys.
     pub fn mode(&self) -> Mode {
-        self.0.standing.mode()
+        self.0.stream_state.mode()
     }
 
     /// What was counted of the subscription and the sweeps.

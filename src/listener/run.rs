@@ -9,23 +9,24 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::Core;
-use super::hearing::Hearing;
-use super::housekeeper::Housekeeper;
-use super::sweeper::Sweeper;
-use super::touches::touches;
-use crate::attach::Attachment;
-use crate::calls::Waits;
-use crate::claim::Claimer;
-use crate::complaint::Complaint;
-use crate::dispatch::{Starter, keep_leases};
+use crate::runtime::Runtime;
+use crate::roles::event_loop::EventLoop;
+use crate::roles::repair::Repair;
+use crate::roles::sweeper::Sweeper;
+use crate::roles::expirer::touches;
+use crate::attached::AttachedRoles;
+use crate::connection::retry::RetryDelays;
+use crate::roles::claimer::Claimer;
+use crate::log_throttle::LogThrottle;
+use crate::roles::starter::Starter;
+use crate::roles::lease_keeper::keep_leases;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Lane;
-use crate::settle::Settler;
-use crate::stop::{Stop, Stopped};
-use crate::store::Hint;
-use crate::store::foreign::{Ears, Watched};
-use crate::store::keys::Partition;
+use crate::id::SlotId;
+use crate::roles::settler::Settler;
+use crate::runtime::stop::{Stop, Stopped};
+use crate::events::event::Event;
+use crate::events::event::{EventStream, Prefixes};
+use crate::wire::names::Partition;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -35,25 +36,25 @@ const CLOSING: Duration = Duration::from_secs(1);
 const SETTINGS: Duration = Duration::from_secs(60);
 
 /// Listens until `shutdown`.
-pub(super) async fn run(core: &Arc<Core>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub(super) async fn run(runtime: &Arc<Runtime>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
     tokio::pin!(shutdown);
     tokio::select! {
-        registered = prepare(core) => registered?,
+        registered = prepare(runtime) => registered?,
         () = &mut shutdown => return Ok(()),
     }
-    let starter = Starter::new(core.store.virtual_time())
+    let starter = Starter::new(runtime.store.virtual_time())
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;
-    let roles = Roles::start(core, &starter);
-    info!(topics = ?core.topics, "listening");
+    let roles = Roles::start(runtime, &starter);
+    info!(topics = ?runtime.topics, "listening");
     shutdown.await;
-    roles.stop(core, grace, &starter).await;
+    roles.stop(runtime, grace, &starter).await;
     Ok(())
 }
 
 /// Agrees with Redis on every topic, and looks at its settings.
-async fn prepare(core: &Core) -> Result<()> {
-    register(core).await?;
-    if let Err(error) = core.store.check_settings(core.manage_notifications).await {
+async fn prepare(runtime: &Runtime) -> Result<()> {
+    register(runtime).await?;
+    if let Err(error) = runtime.store.check_settings(runtime.manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
     Ok(())
@@ -61,34 +62,34 @@ async fn prepare(core: &Core) -> Result<()> {
 
 /// Until it is dropped. Flags are added at the start only: who clears them
 /// later means it.
-async fn keep_an_eye_on_settings(core: Arc<Core>) {
+async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
     loop {
         tokio::time::sleep(SETTINGS).await;
-        if let Err(error) = core.store.check_settings(false).await {
+        if let Err(error) = runtime.store.check_settings(false).await {
             debug!(%error, "the server's settings were not checked");
         }
     }
 }
 
-/// Agrees with Redis on every topic. Waits for a server that is away; gives up
+/// Agrees with Redis on every topic. RetryDelays for a server that is away; gives up
 /// only where an operator is needed.
-async fn register(core: &Core) -> Result<()> {
-    let mut complaint = Complaint::default();
-    for topic in &core.topics {
-        let partitions: Vec<_> = core
-            .desks
+async fn register(runtime: &Runtime) -> Result<()> {
+    let mut throttle = LogThrottle::default();
+    for topic in &runtime.topics {
+        let partitions: Vec<_> = runtime
+            .partitions
             .iter()
-            .filter(|desk| Arc::ptr_eq(&desk.topic, topic))
-            .map(|desk| desk.at.clone())
+            .filter(|partition| Arc::ptr_eq(&partition.topic, topic))
+            .map(|partition| partition.at.clone())
             .collect();
-        let entry = topic.shape.entry();
-        let mut waits = Waits::default();
-        while let Err(error) = core.store.register(&entry, &partitions).await {
+        let entry = topic.config.entry();
+        let mut waits = RetryDelays::default();
+        while let Err(error) = runtime.store.register(&entry, &partitions).await {
             match error.kind() {
                 // The partition parks and reports; the others run.
                 ErrorKind::WrongType => break,
                 _ if error.is_transient() => {
-                    if complaint.is_news(&error) {
+                    if throttle.should_log(&error) {
                         warn!(topic = %entry.name, %error, "waiting for the server");
                     }
                     tokio::time::sleep(waits.next()).await;
@@ -107,78 +108,78 @@ struct Roles {
     /// Keep and settle what was claimed.
     keeping: JoinSet<()>,
     /// Write down what was heard of attached keys.
-    clerks: JoinSet<()>,
-    lanes: Vec<(usize, Lane)>,
+    writers: JoinSet<()>,
+    slots: Vec<(usize, SlotId)>,
     /// Those who may be scanning for an attached topic.
-    keepers: Vec<(usize, Lane)>,
+    scanners: Vec<(usize, SlotId)>,
     stop: Stop,
 }
 
 impl Roles {
-    fn start(core: &Arc<Core>, starter: &Starter) -> Self {
+    fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
         let (stop, stopped) = Stop::new();
         let mut roles = Self {
             claiming: JoinSet::new(),
             keeping: JoinSet::new(),
-            clerks: JoinSet::new(),
-            lanes: Vec::new(),
-            keepers: Vec::new(),
+            writers: JoinSet::new(),
+            slots: Vec::new(),
+            scanners: Vec::new(),
             stop,
         };
-        let (touched, touching) = touches(core.store.clone());
+        let (touched, touching) = touches(runtime.store.clone());
         roles.keeping.spawn(touching);
-        for (index, desk) in core.desks.iter().enumerate() {
+        for (index, partition) in runtime.partitions.iter().enumerate() {
             let mut claimer =
-                Claimer::new(core.store.clone(), desk.clone(), starter.clone(), touched.clone());
-            roles.lanes.push((index, claimer.lane()));
+                Claimer::new(runtime.store.clone(), partition.clone(), starter.clone(), touched.clone());
+            roles.slots.push((index, claimer.slot()));
             let stopped = stopped.clone();
             roles.claiming.spawn(async move { claimer.run(stopped).await });
-            roles.keeping.spawn(keep_leases(core.store.clone(), desk.clone()));
-            let settler = Settler { store: core.store.clone(), desk: desk.clone() };
+            roles.keeping.spawn(keep_leases(runtime.store.clone(), partition.clone()));
+            let settler = Settler { store: runtime.store.clone(), partition: partition.clone() };
             roles.keeping.spawn(settler.run());
         }
-        roles.start_suspects(core, starter, stopped.clone());
-        let sweeper = Arc::new(Sweeper::new(core.clone()));
-        let partitions: Vec<_> = core.desks.iter().map(|desk| desk.at.clone()).collect();
-        let (hints, attached) = roles.listen(core, &partitions);
-        let hearing = Hearing { core: core.clone(), hints, sweeper: sweeper.clone(), attached };
+        roles.start_suspects(runtime, starter, stopped.clone());
+        let sweeper = Arc::new(Sweeper::new(runtime.clone()));
+        let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.at.clone()).collect();
+        let (events, attached) = roles.listen(runtime, &partitions);
+        let hearing = EventLoop { runtime: runtime.clone(), events, sweeper: sweeper.clone(), attached };
         // Fences matter as long as anything runs.
         roles.keeping.spawn(hearing.run());
         roles.keeping.spawn(async move { sweeper.run().await });
-        roles.keeping.spawn(Housekeeper::new(core.clone()).run());
-        roles.keeping.spawn(keep_an_eye_on_settings(core.clone()));
+        roles.keeping.spawn(Repair::new(runtime.clone()).run());
+        roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles
     }
 
-    /// Opens the stream of hints; with the keys of other programs where there are attached topics.
+    /// Opens the stream of events; with the keys of other programs where there are attached topics.
     fn listen(
         &mut self,
-        core: &Arc<Core>,
+        runtime: &Arc<Runtime>,
         partitions: &[Partition],
-    ) -> (mpsc::Receiver<Hint>, Option<Attachment>) {
-        let attached = core.topics.iter().filter(|topic| topic.shape.attach.is_some());
+    ) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
+        let attached = runtime.topics.iter().filter(|topic| topic.config.attach.is_some());
         let prefixes: Vec<_> =
-            attached.map(|topic| topic.shape.pattern.literal_prefix().to_owned()).collect();
-        let Some(foreign) = core.foreign.as_ref().filter(|_| !prefixes.is_empty()) else {
-            return (core.store.hints(partitions), None);
+            attached.map(|topic| topic.config.pattern.literal_prefix().to_owned()).collect();
+        let Some(foreign) = runtime.foreign.as_ref().filter(|_| !prefixes.is_empty()) else {
+            return (runtime.store.events(partitions), None);
         };
-        let Ears { hints, touches } = foreign.listen(partitions, &Watched { prefixes });
-        let attached = Attachment::start(core, foreign, touches, &mut self.keeping, &mut self.clerks);
-        self.keepers = attached.keepers();
-        (hints, Some(attached))
+        let EventStream { events, touches } = foreign.listen(partitions, &Prefixes { prefixes });
+        let attached = AttachedRoles::start(runtime, foreign, touches, &mut self.keeping, &mut self.writers);
+        self.scanners = attached.scanners();
+        (events, Some(attached))
     }
 
-    fn start_suspects(&mut self, core: &Arc<Core>, starter: &Starter, stopped: Stopped) {
-        let lanes: Vec<_> = core.desks.iter().map(|_| Lane::random()).collect();
-        self.lanes.extend(lanes.iter().copied().enumerate());
-        let (core, starter) = (core.clone(), starter.clone());
+    fn start_suspects(&mut self, runtime: &Arc<Runtime>, starter: &Starter, stopped: Stopped) {
+        let slots: Vec<_> = runtime.partitions.iter().map(|_| SlotId::random()).collect();
+        self.slots.extend(slots.iter().copied().enumerate());
+        let (runtime, starter) = (runtime.clone(), starter.clone());
         self.claiming.spawn(async move {
-            core.suspects.run(&core, &lanes, &starter, stopped).await;
+            runtime.quarantine.run(&runtime, &slots, &starter, stopped).await;
         });
     }
 
     /// Stops claiming, waits for running attempts, hands back the rest.
-    async fn stop(mut self, core: &Arc<Core>, grace: Duration, starter: &Starter) {
+    async fn stop(mut self, runtime: &Arc<Runtime>, grace: Duration, starter: &Starter) {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
         self.stop.ask();
@@ -186,56 +187,56 @@ impl Roles {
         if tokio::time::timeout_at(until, stopped).await.is_err() {
             self.claiming.abort_all();
         }
-        hand_back_unstarted(core, starter);
+        hand_back_unstarted(runtime, starter);
         let idle = async {
-            for desk in &core.desks {
-                desk.flights.emptied().await;
+            for partition in &runtime.partitions {
+                partition.leases.emptied().await;
             }
         };
         if tokio::time::timeout_at(until, idle).await.is_err() {
-            hand_back_running(core);
+            hand_back_running(runtime);
         }
         let settled = async {
-            for desk in &core.desks {
-                desk.outbox.empty().await;
+            for partition in &runtime.partitions {
+                partition.outbox.empty().await;
             }
         };
         if tokio::time::timeout(FAREWELL, settled).await.is_err() {
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
-        let lanes =
-            self.lanes.iter().map(|(index, lane)| core.store.close_lane(&core.desks[*index].at, *lane));
+        let slots =
+            self.slots.iter().map(|(index, slot)| runtime.store.close_lane(&runtime.partitions[*index].at, *slot));
         // Those that stay open are tidied in a day.
-        let _ = tokio::time::timeout(CLOSING, join_all(lanes)).await;
+        let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
-        // What was heard is written down; with the last who could add to it, the clerks end.
-        let written = async { while self.clerks.join_next().await.is_some() {} };
+        // What was heard is written down; with the last who could add to it, the writers end.
+        let written = async { while self.writers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, written).await;
-        if let Some(foreign) = &core.foreign {
-            let left = self.keepers.iter().map(|(index, lane)| foreign.leave(&core.desks[*index].at, *lane));
+        if let Some(foreign) = &runtime.foreign {
+            let left = self.scanners.iter().map(|(index, slot)| foreign.leave(&runtime.partitions[*index].at, *slot));
             let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
         }
         info!("stopped");
     }
 }
 
-fn hand_back_unstarted(core: &Core, starter: &Starter) {
+fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
     for job in &jobs {
-        job.desk.outbox.release([job.held.clone()]);
+        job.partition.outbox.release([job.held.clone()]);
     }
     if !jobs.is_empty() {
-        info!(count = jobs.len(), topics = core.topics.len(), "handing back what has not begun");
+        info!(count = jobs.len(), topics = runtime.topics.len(), "handing back what has not begun");
     }
 }
 
-fn hand_back_running(core: &Core) {
-    for desk in &core.desks {
-        let running = desk.flights.surrender();
+fn hand_back_running(runtime: &Runtime) {
+    for partition in &runtime.partitions {
+        let running = partition.leases.surrender();
         if running.is_empty() {
             continue;
         }
-        warn!(topic = %desk.topic.shape.name, count = running.len(), "handing back what did not end in time");
-        desk.outbox.release(running);
+        warn!(topic = %partition.topic.config.name, count = running.len(), "handing back what did not end in time");
+        partition.outbox.release(running);
     }
 }

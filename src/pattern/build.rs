@@ -1,8 +1,11 @@
 //! From captures to a key: the way back.
 
-use super::excerpt::Excerpt;
-use super::segment::{self, Capture, SEPARATOR, Segment, Takes};
-use super::{Pattern, PatternError, PatternErrorKind as Kind};
+use crate::pattern::excerpt::Excerpt;
+use crate::pattern::segment;
+use crate::pattern::segment::{Capture, SEPARATOR, Segment, Takes};
+use crate::pattern::Pattern;
+use crate::pattern::error::PatternError;
+use crate::pattern::kind::PatternErrorKind as Kind;
 
 impl Pattern {
     /// Puts a key together from one value per capture, in the order of

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::excerpt::Excerpt;
-use super::segment::SEPARATOR;
-use super::{Capture, Pattern, Takes, segment};
+use crate::pattern::excerpt::Excerpt;
+use crate::pattern::segment::SEPARATOR;
+use crate::pattern::{Capture, Pattern, Takes, segment};
 
 /// A key that matched a pattern, and the parts of it that the pattern names.
 ///

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use super::Pattern;
-use super::excerpt::Excerpt;
+use crate::pattern::Pattern;
+use crate::pattern::excerpt::Excerpt;
 
 /// Why a [`Router`](super::Router) refused a pattern: another one is equally specific, and both
 /// match some key.

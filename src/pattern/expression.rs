@@ -4,8 +4,9 @@ use regex::Error;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_automata::util::syntax;
 
-use super::overlap::Overlap;
-use super::{PatternErrorKind as Kind, language};
+use crate::pattern::overlap::Overlap;
+use crate::pattern::kind::PatternErrorKind as Kind;
+use crate::pattern::language;
 
 /// Of the compiled expression, in bytes. Matching time is the product of this and the key's length.
 const SIZE_LIMIT: usize = 1 << 20;

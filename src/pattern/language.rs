@@ -12,8 +12,8 @@ use regex_automata::util::primitives::StateID;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
-use super::SEPARATOR;
-use super::overlap::Overlap;
+use crate::pattern::SEPARATOR;
+use crate::pattern::overlap::Overlap;
 
 /// What a capture without an expression of its own accepts.
 pub(super) const ANYTHING: &str = r"\A(?s-u:.)+\z";

@@ -1,7 +1,7 @@
 //! Is there a key that two patterns both match?
 
-use super::segment::{Segment, Takes};
-use super::{Pattern, SEPARATOR, language};
+use crate::pattern::segment::{Segment, Takes};
+use crate::pattern::{Pattern, SEPARATOR, language};
 
 /// The answer, for a segment as for a whole key.
 #[derive(Debug, Clone, PartialEq, Eq)]

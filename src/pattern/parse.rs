@@ -1,7 +1,9 @@
 //! From the source of a pattern to its segments.
 
-use super::segment::{Capture, Segment, Takes};
-use super::{PatternError, PatternErrorKind as Kind, expression};
+use crate::pattern::segment::{Capture, Segment, Takes};
+use crate::pattern::error::PatternError;
+use crate::pattern::kind::PatternErrorKind as Kind;
+use crate::pattern::expression;
 
 const MAX_BYTES: usize = 1024;
 const MAX_SEGMENTS: usize = 32;

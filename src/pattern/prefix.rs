@@ -1,7 +1,7 @@
 //! What stands before the first capture: where a pattern's keys lie, and what its topic is called.
 
-use super::Pattern;
-use super::segment::{SEPARATOR, Segment};
+use crate::pattern::Pattern;
+use crate::pattern::segment::{SEPARATOR, Segment};
 
 impl Pattern {
     /// What every matching key starts with: the leading literal segments and, when more follows,

@@ -5,7 +5,8 @@
 
 use std::hash::Hasher;
 
-use super::segment::{self, Segment, Takes};
+use crate::pattern::segment;
+use crate::pattern::segment::{Segment, Takes};
 
 /// Ordered from the most specific to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::Schedule;
-use super::key::KeyArgs;
-use crate::calls::persist;
+use crate::schedule::Schedule;
+use crate::schedule::key::KeyArgs;
+use crate::connection::retry::persist;
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
-use crate::store::{Arm, ArmCode, ArmReply, Durability, NewTimer, Reached, Trigger, TriggerReply};
+use crate::wire::types::{Arm, ArmCode, ArmReply, Durability, NewTimer, Reached, Trigger, TriggerReply};
 use crate::time::{When, ms_ceil, system_time};
-use crate::topic::{Shape, Topic};
+use crate::topic::{TopicConfig, Topic};
 
 /// What became of an arm.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Durably {
 #[must_use = "nothing is armed until the request is awaited"]
 pub struct ArmRequest<'a> {
     schedule: &'a Schedule,
-    shape: &'a Shape,
+    config: &'a TopicConfig,
     timer: Result<NewTimer>,
     only_if_absent: bool,
     durably: Option<Durability>,
@@ -160,7 +160,7 @@ impl Schedule {
         payload: &T,
     ) -> ArmRequest<'a> {
         let timer = self.new_timer(topic, &key, when.into(), payload);
-        ArmRequest { schedule: self, shape: &topic.shape, timer, only_if_absent: false, durably: None }
+        ArmRequest { schedule: self, config: &topic.config, timer, only_if_absent: false, durably: None }
     }
 }
 
@@ -171,7 +171,7 @@ impl ArmRequest<'_> {
         self
     }
 
-    /// Waits until the arming has travelled this far, and reports how far it got.
+    /// RetryDelays until the arming has travelled this far, and reports how far it got.
     pub fn durably(mut self, ask: Durably) -> Self {
         self.durably = Some(ask.0);
         self
@@ -180,7 +180,7 @@ impl ArmRequest<'_> {
     async fn send(self) -> Result<Arming> {
         let timer = self.timer?;
         let key = timer.key.clone();
-        let at = self.schedule.partition_of(self.shape, &key).await?;
+        let at = self.schedule.partition_of(self.config, &key).await?;
         let timers = [timer];
         let id = timers[0].arming;
         let arm = |repeat| Arm { timers: &timers, only_if_absent: self.only_if_absent, repeat };
@@ -199,7 +199,7 @@ impl ArmRequest<'_> {
         if let Some(receipt) = arming.receipt_mut() {
             receipt.reached = reached;
         }
-        self.schedule.set_triggers(self.shape, &mut [(&key, &mut arming)]).await;
+        self.schedule.set_triggers(self.config, &mut [(&key, &mut arming)]).await;
         Ok(arming)
     }
 }
@@ -228,17 +228,17 @@ impl Schedule {
         when: When,
         payload: &T,
     ) -> Result<NewTimer> {
-        let key = self.key_of(&topic.shape, key)?;
+        let key = self.key_of(&topic.config, key)?;
         let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
-        topic.shape.check_payload(&key, &payload)?;
+        topic.config.check_payload(&key, &payload)?;
         let when = when.resolve().map_err(|error| error.at_key(&key))?;
         Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
     }
 
     /// Sets the trigger keys of what was armed, after the index: a missing
     /// trigger needs no repair, and a failure is no failure of the arm.
-    pub(super) async fn set_triggers(&self, shape: &Shape, armed: &mut [(&Bytes, &mut Arming)]) {
-        if !shape.triggers {
+    pub(super) async fn set_triggers(&self, config: &TopicConfig, armed: &mut [(&Bytes, &mut Arming)]) {
+        if !config.triggers {
             return;
         }
         let mut triggers = Vec::with_capacity(armed.len());

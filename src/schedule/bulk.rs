@@ -7,13 +7,16 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::{Arming, KeyArgs, Schedule};
-use crate::calls::persist;
+use crate::schedule::arm::Arming;
+use crate::schedule::key::KeyArgs;
+use crate::schedule::Schedule;
+use crate::connection::retry::persist;
 use crate::error::Result;
-use crate::store::keys::Partition;
-use crate::store::{Arm, MAX_BATCH, NewTimer};
+use crate::wire::names::Partition;
+use crate::wire::types::{Arm, NewTimer};
+use crate::wire::MAX_BATCH;
 use crate::time::When;
-use crate::topic::{Shape, Topic};
+use crate::topic::{TopicConfig, Topic};
 
 /// Timers in one call.
 const BATCH: usize = 250;
@@ -47,7 +50,7 @@ impl<K, T> NewArm<K, T> {
 #[must_use = "nothing is armed until the request is awaited"]
 pub struct ArmManyRequest<'a> {
     schedule: &'a Schedule,
-    shape: &'a Shape,
+    config: &'a TopicConfig,
     timers: Vec<Result<NewTimer>>,
     only_if_absent: bool,
 }
@@ -67,7 +70,7 @@ impl Schedule {
     ) -> ArmManyRequest<'a> {
         let new_timer = |arm: NewArm<K, T>| self.new_timer(topic, &arm.key, arm.when, &arm.payload);
         let timers = arms.into_iter().map(new_timer).collect();
-        ArmManyRequest { schedule: self, shape: &topic.shape, timers, only_if_absent: false }
+        ArmManyRequest { schedule: self, config: &topic.config, timers, only_if_absent: false }
     }
 }
 
@@ -79,10 +82,10 @@ impl ArmManyRequest<'_> {
     }
 
     async fn send(self) -> Result<Vec<Result<Arming>>> {
-        let Self { schedule, shape, timers, only_if_absent } = self;
-        let partitions = schedule.partitions(shape).await?;
+        let Self { schedule, config, timers, only_if_absent } = self;
+        let partitions = schedule.partitions(config).await?;
         let mut results: Vec<Option<Result<Arming>>> = Vec::new();
-        let mut plan = Plan::new(shape, partitions.len());
+        let mut plan = Plan::new(config, partitions.len());
         for (place, timer) in timers.into_iter().enumerate() {
             results.push(None);
             match timer {
@@ -99,7 +102,7 @@ impl ArmManyRequest<'_> {
                 while running.len() < IN_FLIGHT {
                     let Some(batch) = batches.next() else { break };
                     let at = &partitions[batch.partition];
-                    running.push(schedule.arm_batch(shape, at, batch.timers, only_if_absent));
+                    running.push(schedule.arm_batch(config, at, batch.timers, only_if_absent));
                 }
                 let Some(answered) = running.next().await else { break };
                 answered.into_iter().for_each(|(place, result)| results[place] = Some(result));
@@ -121,7 +124,7 @@ impl<'a> IntoFuture for ArmManyRequest<'a> {
 impl Schedule {
     async fn arm_batch(
         &self,
-        shape: &Shape,
+        config: &TopicConfig,
         at: &Partition,
         batch: Vec<(usize, NewTimer)>,
         only_if_absent: bool,
@@ -140,14 +143,14 @@ impl Schedule {
         let mut armings: Vec<_> =
             timers.iter().zip(replies).map(|(timer, reply)| Arming::new(reply, timer.arming)).collect();
         let mut armed: Vec<_> = timers.iter().map(|timer| &timer.key).zip(&mut armings).collect();
-        self.set_triggers(shape, &mut armed).await;
+        self.set_triggers(config, &mut armed).await;
         places.into_iter().zip(armings.into_iter().map(Ok)).collect()
     }
 }
 
 /// Which timers go together.
 struct Plan<'a> {
-    shape: &'a Shape,
+    config: &'a TopicConfig,
     waves: Vec<Wave>,
 }
 
@@ -164,8 +167,8 @@ struct Batch {
 }
 
 impl<'a> Plan<'a> {
-    fn new(shape: &'a Shape, partitions: usize) -> Self {
-        Self { shape, waves: vec![Wave::new(partitions)] }
+    fn new(config: &'a TopicConfig, partitions: usize) -> Self {
+        Self { config, waves: vec![Wave::new(partitions)] }
     }
 
     /// Into the first wave after the last that names its key: a call must not
@@ -173,7 +176,7 @@ impl<'a> Plan<'a> {
     fn add(&mut self, place: usize, timer: NewTimer) {
         let after =
             self.waves.iter().rposition(|wave| wave.keys.contains(&timer.key)).map_or(0, |last| last + 1);
-        let partition = self.shape.partition_of(&timer.key);
+        let partition = self.config.partition_of(&timer.key);
         if after == self.waves.len() {
             let partitions = self.waves[0].open.len();
             self.waves.push(Wave::new(partitions));

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::Schedule;
+use crate::schedule::Schedule;
 use crate::error::Result;
-use crate::topic::Shape;
+use crate::topic::TopicConfig;
 
 /// A whole key, as it stands in Redis; it must match the topic's pattern.
 #[derive(Clone, Debug)]
@@ -21,22 +21,22 @@ pub(crate) mod private {
     /// Keeps the trait's method out of reach.
     #[derive(Clone, Copy, Debug)]
     pub struct Scope<'a> {
-        pub(crate) shape: &'a super::Shape,
+        pub(crate) config: &'a super::TopicConfig,
         pub(crate) namespace: &'a str,
     }
 }
 
 impl<K: AsRef<[u8]>> KeyArgs for Key<K> {
     fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
-        scope.shape.check_key(scope.namespace, self.0.as_ref())?;
+        scope.config.check_key(scope.namespace, self.0.as_ref())?;
         Ok(Bytes::copy_from_slice(self.0.as_ref()))
     }
 }
 
 impl<V: AsRef<[u8]>> KeyArgs for [V] {
     fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
-        let key = scope.shape.pattern.build(self.iter().map(AsRef::as_ref))?;
-        scope.shape.check_key(scope.namespace, &key)?;
+        let key = scope.config.pattern.build(self.iter().map(AsRef::as_ref))?;
+        scope.config.check_key(scope.namespace, &key)?;
         Ok(key.into())
     }
 }
@@ -61,7 +61,7 @@ impl<A: KeyArgs + ?Sized> KeyArgs for &A {
 
 impl Schedule {
     /// The key that `args` name in a topic.
-    pub(crate) fn key_of(&self, shape: &Shape, args: &impl KeyArgs) -> Result<Bytes> {
-        args.key(private::Scope { shape, namespace: &self.namespace })
+    pub(crate) fn key_of(&self, config: &TopicConfig, args: &impl KeyArgs) -> Result<Bytes> {
+        args.key(private::Scope { config, namespace: &self.namespace })
     }
 }

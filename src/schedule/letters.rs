@@ -5,16 +5,17 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::Schedule;
-use crate::calls::persist;
+use crate::schedule::Schedule;
+use crate::connection::retry::persist;
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::store::keys::Partition;
-use crate::store::record::{Failed, History, Letter, Reason, Record, State};
-use crate::store::{MAX_BATCH, RawLetter, ReplayReply};
+use crate::wire::names::Partition;
+use crate::wire::record::{Failed, History, Letter, Reason, Record, State};
+use crate::wire::MAX_BATCH;
+use crate::wire::types::{RawLetter, ReplayReply};
 use crate::time::system_time;
-use crate::topic::{Shape, Topic};
+use crate::topic::{TopicConfig, Topic};
 
 /// A timer that has ended without success.
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl DeadLetter {
         self.history.last().map(|failed| failed.error.as_str())
     }
 
-    fn read(shape: &Shape, at: &Partition, raw: RawLetter) -> Option<Self> {
+    fn read(config: &TopicConfig, at: &Partition, raw: RawLetter) -> Option<Self> {
         let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
         let arming = ArmingId::from_bytes(&raw.id[..8])?;
         let (letter, record) = match Letter::decode(raw.letter.clone()) {
@@ -99,7 +100,7 @@ impl DeadLetter {
             attempts: state.as_ref().map_or(0, |state| state.attempt),
             lost_leases: state.as_ref().map_or(0, |state| state.lost),
             history: state.map(|state| History::decode(&state.history).0).unwrap_or_default(),
-            payload: record.map_or(letter.record, |record| shape.own_payload(record.payload)),
+            payload: record.map_or(letter.record, |record| config.own_payload(record.payload)),
             id: raw.id,
             at: at.clone(),
         })
@@ -119,7 +120,7 @@ impl Schedule {
         count: usize,
     ) -> Result<Vec<DeadLetter>> {
         let mut letters = Vec::new();
-        for at in self.partitions(&topic.shape).await?.iter() {
+        for at in self.partitions(&topic.config).await?.iter() {
             let mut skip = skip;
             while letters.len() < count {
                 let page = (count - letters.len()).min(MAX_BATCH);
@@ -128,7 +129,7 @@ impl Schedule {
                     break;
                 }
                 skip = skip.saturating_add(page);
-                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(&topic.shape, at, raw)));
+                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(&topic.config, at, raw)));
             }
         }
         Ok(letters)
@@ -141,7 +142,7 @@ impl Schedule {
     /// When the server cannot be reached or refuses.
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
         let mut counts = (0_u64, 0_u64);
-        for at in self.partitions(&topic.shape).await?.iter() {
+        for at in self.partitions(&topic.config).await?.iter() {
             let (kept, trimmed) = persist(self.patience, |_| self.store.letter_counts(at)).await?;
             counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }

@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-use super::Schedule;
-use super::key::KeyArgs;
-use crate::calls::persist;
+use crate::schedule::Schedule;
+use crate::schedule::key::KeyArgs;
+use crate::connection::retry::persist;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
-use crate::store::Look;
-use crate::store::record::{Failed, History, Record, State};
+use crate::wire::types::Look;
+use crate::wire::record::{Failed, History, Record, State};
 use crate::time::system_time;
 use crate::topic::Topic;
 
@@ -45,14 +45,14 @@ pub enum Phase {
 }
 
 impl Schedule {
-    /// Looks a timer up; `None` if there is none.
+    /// DueChecks a timer up; `None` if there is none.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses, or the record is not of
     /// the topic's type or of a newer version.
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
-        let key = self.key_of(&topic.shape, &key)?;
-        let at = self.partition_of(&topic.shape, &key).await?;
+        let key = self.key_of(&topic.config, &key)?;
+        let at = self.partition_of(&topic.config, &key).await?;
         let look = persist(self.patience, |_| self.store.look(&at, &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
@@ -75,7 +75,7 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
         arming: record.arming,
         phase,
         attempt: state.attempt,
-        payload: (topic.codec.decode)(topic.shape.own_payload(record.payload))?,
+        payload: (topic.codec.decode)(topic.config.own_payload(record.payload))?,
         history: History::decode(&state.history).0,
         suspect: look.suspect,
         next: next.map(|next| system_time(next.deadline)),

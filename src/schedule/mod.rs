@@ -18,11 +18,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::calls::persist;
+use crate::connection::retry::persist;
 use crate::error::Result;
-use crate::store::keys::{DEFAULT_NAMESPACE, Partition, check_name};
-use crate::store::{RedisStore, Store};
-use crate::topic::{Shape, Topic};
+use crate::wire::names::{DEFAULT_NAMESPACE, Partition, check_name};
+use crate::wire::store::Store;
+use crate::wire::Store;
+use crate::topic::{TopicConfig, Topic};
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
@@ -56,13 +57,13 @@ impl Schedule {
     /// When the URL cannot be read, or the server cannot be reached or refuses
     /// the user.
     pub async fn connect(url: &str) -> Result<Self> {
-        let schedule = Self::on_store(RedisStore::new(url)?);
+        let schedule = Self::on_store(Store::new(url)?);
         schedule.store.peek(&[]).await?;
         Ok(schedule)
     }
 
     /// A schedule on a store: to share a connection, or to test with a
-    /// [`MemoryStore`](crate::store::MemoryStore).
+    /// [`MemoryStore`](crate::wire::memory::MemoryStore).
     pub fn on_store(store: impl Store) -> Self {
         Self {
             store: Arc::new(store),
@@ -99,7 +100,7 @@ impl Schedule {
     /// paused then; the call can be repeated.
     pub async fn pause<T>(&self, topic: &Topic<T>, reason: &str) -> Result<()> {
         let reason = if reason.is_empty() { "paused" } else { crate::escape::cut(reason, 200) };
-        self.set_paused(&topic.shape, Some(reason)).await
+        self.set_paused(&topic.config, Some(reason)).await
     }
 
     /// Resumes a paused topic; what has become due runs at once.
@@ -107,11 +108,11 @@ impl Schedule {
     /// # Errors
     /// As for [`pause`](Schedule::pause).
     pub async fn resume<T>(&self, topic: &Topic<T>) -> Result<()> {
-        self.set_paused(&topic.shape, None).await
+        self.set_paused(&topic.config, None).await
     }
 
-    async fn set_paused(&self, shape: &Shape, reason: Option<&str>) -> Result<()> {
-        for at in self.partitions(shape).await?.iter() {
+    async fn set_paused(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
+        for at in self.partitions(config).await?.iter() {
             persist(self.patience, |_| self.store.pause(at, reason)).await?;
         }
         Ok(())
@@ -119,22 +120,22 @@ impl Schedule {
 
     /// The partitions of a topic; its definition is checked, agreed on with
     /// Redis and registered when this schedule first uses it.
-    async fn partitions(&self, shape: &Shape) -> Result<Arc<[Partition]>> {
+    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Partition]>> {
         if let Some(known) =
-            self.lock().get(&shape.name).filter(|known| known.len() == shape.partitions as usize)
+            self.lock().get(&config.name).filter(|known| known.len() == config.partitions as usize)
         {
             return Ok(known.clone());
         }
-        shape.check(&self.namespace)?;
-        let partitions: Arc<[Partition]> = shape.all_partitions(&self.namespace).into();
-        let entry = shape.entry();
+        config.check(&self.namespace)?;
+        let partitions: Arc<[Partition]> = config.all_partitions(&self.namespace).into();
+        let entry = config.entry();
         persist(self.patience, |_| self.store.register(&entry, &partitions)).await?;
-        self.lock().insert(shape.name.clone(), partitions.clone());
+        self.lock().insert(config.name.clone(), partitions.clone());
         Ok(partitions)
     }
 
-    async fn partition_of(&self, shape: &Shape, key: &[u8]) -> Result<Partition> {
-        Ok(self.partitions(shape).await?[shape.partition_of(key)].clone())
+    async fn partition_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Partition> {
+        Ok(self.partitions(config).await?[config.partition_of(key)].clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[Partition]>>> {

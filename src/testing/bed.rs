@@ -6,17 +6,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::faulty::FaultyStore;
-use super::ledger::Ledger;
-use super::listening::{Life, Listening};
-use super::notifications::Notifications;
-use super::pulse::Pulse;
-use super::recorder::{Crash, Recorder};
-use super::run::Run;
+use crate::testing::faulty::FaultyStore;
+use crate::testing::ledger::Ledger;
+use crate::testing::listening::{Life, Listening};
+use crate::testing::notifications::Notifications;
+use crate::testing::pulse::Pulse;
+use crate::testing::recorder::{Crash, Recorder};
+use crate::testing::run::Run;
 use crate::error::Result;
-use crate::listener::{Listener, ListenerBuilder};
+use crate::listener::Listener;
+use crate::listener::builder::ListenerBuilder;
 use crate::schedule::Schedule;
-use crate::store::{Clock, MemoryStore};
+use crate::wire::memory::clock::Clock;
+use crate::wire::memory::MemoryStore;
 use crate::topic::Topic;
 
 /// Timers in memory, a clock that the test moves, notifications that can be

@@ -6,30 +6,28 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::notifications::Notifications;
-use super::pulse::Pulse;
+use crate::testing::notifications::Notifications;
+use crate::testing::pulse::Pulse;
 use crate::error::Result;
-use crate::id::{ArmingId, Lane};
-use crate::store::keys::Partition;
-use crate::store::{
-    AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Durability, Heads, Held, Hint, Letters,
-    Look, RawLetter, Reached, ReplayReply, RescheduleReply, Settle, SettleReply, Stamped, Store, Tidy,
-    TidyReply, TopicEntry, Trigger, TriggerReply,
-};
+use crate::id::{ArmingId, SlotId};
+use crate::wire::names::Partition;
+use crate::wire::types::{AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Durability, Heads, Held, Letters, Look, RawLetter, Reached, ReplayReply, RescheduleReply, Settle, SettleReply, Stamped, RepairStep, Repaired, TopicEntry, Trigger, TriggerReply};
+use crate::events::event::Event;
+use crate::wire::Store;
 use crate::time::WireWhen;
 
 /// A store, and [`Notifications`] between it and its listeners.
 ///
 /// A [`TestBed`](super::TestBed) has one in memory. Around a
-/// [`RedisStore`](crate::store::RedisStore) it breaks the notifications of a real
+/// [`Store`](crate::wire::store::Store) it breaks the notifications of a real
 /// server, in real time:
 ///
 /// ```no_run
 /// use keylapse::testing::FaultyStore;
-/// use keylapse::{Listener, store::RedisStore};
+/// use keylapse::{Listener, store::Store};
 ///
 /// # fn example() -> keylapse::Result<()> {
-/// let store = FaultyStore::new(RedisStore::new("redis://127.0.0.1/")?);
+/// let store = FaultyStore::new(Store::new("redis://127.0.0.1/")?);
 /// let builder = Listener::builder_on(store.clone());
 /// store.notifications().lose();
 /// # Ok(()) }
@@ -91,8 +89,8 @@ macro_rules! passed_on {
                 answer
             })*
 
-            fn hints(&self, partitions: &[Partition]) -> mpsc::Receiver<Hint> {
-                self.notifications.connect(self.inner.hints(partitions))
+            fn events(&self, partitions: &[Partition]) -> mpsc::Receiver<Event> {
+                self.notifications.connect(self.inner.events(partitions))
             }
 
             fn virtual_time(&self) -> bool {
@@ -118,11 +116,11 @@ passed_on! {
     letter_counts(at: &Partition) -> (u64, u64);
     replay(at: &Partition, letter: &[u8], arming: ArmingId) -> ReplayReply;
     drop_letter(at: &Partition, letter: &[u8]) -> bool;
-    tidy(at: &Partition, step: Tidy) -> TidyReply;
+    tidy(at: &Partition, step: RepairStep) -> Repaired;
     set_triggers(triggers: &[Trigger]) -> Vec<TriggerReply>;
     drop_trigger(key: &[u8], deadline: u64) -> bool;
     touch(keys: &[Bytes]) -> ();
     register(topic: &TopicEntry, partitions: &[Partition]) -> ();
     check_settings(manage_notifications: bool) -> ();
-    close_lane(at: &Partition, lane: Lane) -> ();
+    close_lane(at: &Partition, lane: SlotId) -> ();
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::pulse::Pulse;
-use super::run::{End, Run};
+use crate::testing::pulse::Pulse;
+use crate::testing::run::{End, Run};
 use crate::lapse::About;
 
 /// All runs of a bed, in the order in which they began. Clones share it. It keeps

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::recorder::Crash;
+use crate::testing::recorder::Crash;
 use crate::error::{Error, ErrorKind, Result};
 use crate::listener::{Listener, Stats};
 

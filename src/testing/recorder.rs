@@ -8,9 +8,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::Notify;
 
-use super::ledger::{Entry, Ledger};
-use super::run::End;
-use crate::dispatch::panic_message;
+use crate::testing::ledger::{Entry, Ledger};
+use crate::testing::run::End;
+use crate::roles::attempt::panic_message;
 use crate::error::Error;
 use crate::handler::{AnyHandler, Attempt};
 use crate::lapse::About;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::bed::TestBed;
-use super::run::{End, Run};
+use crate::testing::bed::TestBed;
+use crate::testing::run::{End, Run};
 use crate::escape::Escaped;
-use crate::schedule::KeyArgs;
+use crate::schedule::key::KeyArgs;
 use crate::topic::Topic;
 
 /// How long, in virtual time, something is waited for: longer than

@@ -112,7 +112,7 @@ async fn play(flags: &str, seconds: u64) {
     notes.runs().iter().for_each(|run| *handled.entry(run.key.clone()).or_default() += 1);
     let sums: Vec<_> = listeners.iter().map(Running::attached).collect();
     for sum in &sums {
-        assert_eq!((sum.unsure, sum.stale, sum.recovered), (0, 0, 0), "{sum:?}");
+        assert_eq!((sum.ambiguous, sum.stale, sum.recovered), (0, 0, 0), "{sum:?}");
     }
     assert_eq!(handled, heard, "handled, and really expired: {sums:?}");
     println!("{flags}: {} expiries of {} keys, each handled once", heard.values().sum::<u64>(), heard.len());

@@ -152,7 +152,7 @@ async fn dumps_can_be_restored_to_what_they_were() {
         for ((kind, _), digest) in KINDS.iter().zip(digests) {
             let run = stage.only(kind).await;
             let Value::Dumped(dump) = &run.value else { panic!("{kind}: {run:?}") };
-            stage.server.cmd(&[b"RESTORE", kind.as_bytes(), b"0", dump]).await;
+            stage.server.cmd(&[b"WRITE_BACK", kind.as_bytes(), b"0", dump]).await;
             assert_eq!(stage.cmd(&["DEBUG", "DIGEST-VALUE", kind]).await, digest, "{kind}");
         }
         stage.listener.stop().await;
@@ -217,7 +217,7 @@ async fn beyond_the_cap_keys_are_counted_and_fire_when_heard() {
     let mut with_value = 0;
     for id in ["1", "2", "3", "4"] {
         let run = stage.only(id).await;
-        assert_eq!(run.expiry, Expiry::Heard, "{run:?}");
+        assert_eq!(run.expiry, Expiry::Decoded, "{run:?}");
         assert_eq!(run.text().is_some(), run.deadline_known, "{run:?}");
         with_value += usize::from(run.deadline_known);
     }
@@ -481,7 +481,7 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
     assert_eq!(schedule.replay(letter).await.unwrap(), Replayed::Replayed);
     eventually(PATIENCE, "the replay", async || stage.of("1").len() == 2).await;
     let run = stage.of("1")[1].clone();
-    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Heard), "{run:?}");
+    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Decoded), "{run:?}");
     stage.listener.stop().await;
 }
 

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::MemoryStore;
+use keylapse::internals::MemoryStore;
 use keylapse::{
     Attached, Done, Error, ErrorKind, Failure, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic,
     Value, WriteBack,

@@ -87,7 +87,7 @@ async fn an_extended_key_fires_at_its_new_deadline_alone(stage: Stage) {
     stage.pass(first).await;
     assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
     let run = stage.fires_once("1", "a sofa", second).await;
-    assert_eq!(run.expiry, Expiry::Heard);
+    assert_eq!(run.expiry, Expiry::Decoded);
     stage.listener.stop().await;
 }
 
@@ -219,7 +219,7 @@ async fn a_restored_key_fires(stage: Stage) {
     let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
     let (key, deadline) = (order("1"), now() + WHILE);
     let until = deadline.to_string();
-    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    stage.server.cmd(&[b"WRITE_BACK", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
     stage.until_watched("1", deadline).await;
     stage.fires_once("1", "a sofa", deadline).await;
     stage.listener.stop().await;
@@ -315,7 +315,7 @@ async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
         let runs = stage.of("1");
         assert_eq!(runs.len(), usize::from(expires), "{version}: {runs:?}");
         for run in runs {
-            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Heard), "{version}: {run:?}");
+            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Decoded), "{version}: {run:?}");
             assert!(run.deadline < later && run.deadline <= run.at, "{version}: {run:?}");
         }
         stage.listener.stop().await;
@@ -335,7 +335,7 @@ async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
         stage.enrol("1", "a sofa", 60_000).await;
         stage.write_until("1", "a lamp", now() - 1000).await;
         let run = stage.only("1").await;
-        assert_eq!(run.expiry, Expiry::Heard, "{version}: {run:?}");
+        assert_eq!(run.expiry, Expiry::Decoded, "{version}: {run:?}");
         // The value that was remembered; the newer one was never there to be read.
         assert_eq!(run.text(), Some("a sofa"), "{version}: {run:?}");
 
@@ -360,7 +360,7 @@ async fn a_key_that_is_held_by_a_long_pause_fires_after_it() {
     stage.pass(now()).await;
     let runs = stage.of("1");
     assert!(runs[0].at >= over && runs[0].deadline == deadline, "{runs:?}");
-    assert!(runs.len() <= 2 && runs[1..].iter().all(|run| run.expiry == Expiry::Unsure), "{runs:?}");
+    assert!(runs.len() <= 2 && runs[1..].iter().all(|run| run.expiry == Expiry::Ambiguous), "{runs:?}");
     stage.listener.stop().await;
 }
 
@@ -396,7 +396,7 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
     stage.pass(now()).await;
     let runs = stage.of("1");
     assert_eq!(runs.iter().map(|run| run.text().unwrap()).collect::<Vec<_>>(), ["a sofa", "a lamp"]);
-    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Heard), "{runs:?}");
+    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Decoded), "{runs:?}");
     assert!(runs[0].id != runs[1].id && runs[1].deadline == second, "{runs:?}");
     assert_eq!(most.load(Ordering::SeqCst), 1);
     stage.listener.stop().await;

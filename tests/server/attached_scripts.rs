@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use keylapse::store::foreign::{
-    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Found, Judgement, Life, Note, Noted, Place, Restored,
-    Take, Treatment, Watch,
+use keylapse::internals::attached::{
+    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Found, Judged, Life, Note, Noted, Place, Restored,
+    TakeChecks, Treatment, Watch,
 };
-use keylapse::store::keys::Partition;
-use keylapse::store::record::{Record, State};
-use keylapse::store::{
-    Claim, Claimed, End, Held, Index, Letters, RedisStore, Settle, SettleReply, Store, TopicEntry,
+use keylapse::internals::names::Partition;
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{
+    Claim, Claimed, End, Held, Index, Letters, Store, Settle, SettleReply, Store, TopicEntry,
 };
-use keylapse::{ArmingId, Lane, ServerTime, Token};
+use keylapse::{ArmingId, SlotId, ServerTime, Token};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
@@ -30,7 +30,7 @@ pub(crate) fn place((canary, count): (u64, u32)) -> Place {
 
 /// A server whose scripts go by a clock that the test sets, and an attached topic.
 pub(crate) struct Scene {
-    store: RedisStore,
+    store: Store,
     at: Partition,
     line: MultiplexedConnection,
     _server: Server,
@@ -39,7 +39,7 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) async fn start() -> Self {
         let server = Server::start().await;
-        let store = RedisStore::with_clock_key(&server.app_url(), CLOCK).expect("a store");
+        let store = Store::with_clock_key(&server.app_url(), CLOCK).expect("a store");
         let at = Partition::attached("keylapse", "w", 0, 1);
         let mut scene = Self { store, at, line: server.conn().await, _server: server };
         scene.clock(FIRST).await;
@@ -133,19 +133,19 @@ impl Scene {
     }
 
     pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
-        let judgement = Judgement { watch: watch.clone(), at: place(at), stamp, deed };
+        let judgement = Judged { watch: watch.clone(), at: place(at), stamp, deed };
         self.store.judge(&self.at, ON, &[judgement]).await.expect("an answer").value[0]
     }
 
     async fn keep(&self, lane: &[u8; 8], patient: bool) -> bool {
         self.store
-            .keep(&self.at, Lane::from_bytes(lane).expect("a lane"), 1000, patient)
+            .keep(&self.at, SlotId::from_bytes(lane).expect("a lane"), 1000, patient)
             .await
             .expect("an answer")
     }
 
     async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
-        let lane = Lane::from_bytes(b"the-lane").expect("a lane");
+        let lane = SlotId::from_bytes(b"the-lane").expect("a lane");
         let token = Token::random();
         let claim = Claim {
             index: Index::Due,
@@ -491,9 +491,9 @@ async fn one_listener_is_the_keeper() {
     assert!(!scene.keep(a, true).await);
     scene.clock(FIRST + 3500).await;
     assert!(scene.keep(a, true).await);
-    // Only the keeper can leave, and then anybody may follow at once.
+    // Only the scanner can leave, and then anybody may follow at once.
     for (lane, follows) in [(b, false), (a, true)] {
-        let lane = Lane::from_bytes(lane).expect("a lane");
+        let lane = SlotId::from_bytes(lane).expect("a lane");
         scene.store.leave(&scene.at, lane).await.expect("an answer");
         assert_eq!(scene.keep(b, true).await, follows);
     }
@@ -582,7 +582,7 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
         let (says, waits) = match key {
             "ours" => (Enrolled::Ours, true),
             "theirs" => (Enrolled::New, false),
-            // Heard without having been read: at its deadline it is what was written back.
+            // Decoded without having been read: at its deadline it is what was written back.
             "heard" => {
                 scene.clock(until).await;
                 assert_eq!(scene.note_as(how, key, 500, 1).await, Noted::Returned);
@@ -606,6 +606,6 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
     }
 }
 
-fn take(limit: usize, hold_ms: u64) -> Take {
-    Take { lane: Lane::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
+fn take(limit: usize, hold_ms: u64) -> TakeChecks {
+    TakeChecks { lane: SlotId::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
 }

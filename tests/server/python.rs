@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use keylapse::{Arming, Done, Failure, Handler, Lapse, Rescheduled, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then};
 use redis::Value;

@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::foreign::{Deed, Note};
-use keylapse::store::keys::{Partition, WIRE_VERSION, partition_of};
-use keylapse::store::record::{History, Letter, Reason, Record, State};
-use keylapse::store::scripts;
+use keylapse::internals::attached::{Deed, Note};
+use keylapse::internals::names::{Partition, WIRE_VERSION, partition_of};
+use keylapse::internals::record::{History, Letter, Reason, Record, State};
+use keylapse::internals::scripts;
 use keylapse::{ArmingId, Done, Expired, Failure, Lapse, ServerTime, Topic};
 use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, FromRedisValue};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::store::keys::Partition;
-use keylapse::store::{Claim, Held, Index, Letters, MAX_BATCH, RedisStore, Store};
-use keylapse::{Lane, Schedule, Token};
+use keylapse::internals::names::Partition;
+use keylapse::internals::{Claim, Held, Index, Letters, MAX_BATCH, Store, Store};
+use keylapse::{SlotId, Schedule, Token};
 use serde_json::json;
 
 use crate::orders::Orders;
@@ -20,9 +20,9 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
     let orders = Orders { triggers: false, ..orders.clone() };
     let (topic, schedule) = (jobs::topic(&orders)?, Schedule::connect(&orders.url).await?);
     jobs::offer_overdue(&schedule, &topic, &orders).await?;
-    let (store, at) = (RedisStore::new(&orders.url)?, Partition::new("keylapse", topic.name(), 0, 1));
+    let (store, at) = (Store::new(&orders.url)?, Partition::new("keylapse", topic.name(), 0, 1));
     // As large as those of a busy listener: when it claims, about half of its places are free.
-    let (lane, limit) = (Lane::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
+    let (lane, limit) = (SlotId::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
     let mut cpu = ServerCpu::of(&orders).await?;
     let used = cpu.seconds().await?;
     let mut handled = 0;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::RedisStore;
+use keylapse::internals::Store;
 use keylapse::{Done, Failure, Lapse, Listener, Topic};
 use serde_json::json;
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 pub(crate) async fn idle(orders: &Orders) -> Outcome {
     let (mut stores, mut running) = (Vec::new(), Vec::new());
     for _ in 0..orders.listeners {
-        let store = RedisStore::new(&orders.url)?;
+        let store = Store::new(&orders.url)?;
         let mut builder = Listener::builder_on(store.clone());
         for topic in 0..orders.topics {
             let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);
@@ -29,7 +29,7 @@ pub(crate) async fn idle(orders: &Orders) -> Outcome {
         running.push(Running::of(builder.build()?));
     }
     sleep(SETTLING).await;
-    let sent = || stores.iter().map(RedisStore::requests).sum::<u64>();
+    let sent = || stores.iter().map(Store::requests).sum::<u64>();
     let (before, used) = (sent(), cpu_ms());
     sleep(Duration::from_secs(orders.count as u64)).await;
     let requests = (sent() - before) as f64 / orders.count as f64;

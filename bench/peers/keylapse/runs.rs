@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::store::RedisStore;
+use keylapse::internals::Store;
 use keylapse::{Done, Failure, Lapse, Listener, Stats, Topic};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Waits for so many.
+    /// RetryDelays for so many.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self {
             since: Instant::now(),
@@ -71,7 +71,7 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// Waits for so many.
+    /// RetryDelays for so many.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self { at: Mutex::new(Vec::with_capacity(wanted.min(1 << 20))), wanted, all: Notify::new() })
     }
@@ -122,7 +122,7 @@ impl Running {
             note(&lapse);
             std::future::ready(Ok::<_, Failure>(Done))
         };
-        let store = RedisStore::new(orders.line.as_deref().unwrap_or(&orders.url))?;
+        let store = Store::new(orders.line.as_deref().unwrap_or(&orders.url))?;
         let builder = Listener::builder_on(store).concurrency(orders.concurrency);
         Ok(Self::of(builder.on(topic, handler).build()?))
     }

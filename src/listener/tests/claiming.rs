@@ -2,13 +2,17 @@
 
 use bytes::Bytes;
 
-use super::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::store::Scan;
-use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
-use crate::store::record::Record;
-use crate::testing::{Fault, TestBed};
+use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::wire::types::Scan;
+use crate::wire::names::{DEFAULT_NAMESPACE, Partition};
+use crate::wire::record::Record;
+use crate::testing::calls::Fault;
+use crate::testing::bed::TestBed;
 use crate::time::MAX_DEADLINE_MS;
-use crate::{ArmingId, Cancelled, ErrorKind, Reason};
+use crate::id::ArmingId;
+use crate::schedule::cancel::Cancelled;
+use crate::error::ErrorKind;
+use crate::wire::record::Reason;
 
 fn partition() -> Partition {
     Partition::new(DEFAULT_NAMESPACE, "a", 0, 1)
@@ -47,7 +51,7 @@ async fn one_claim_takes_what_is_due_within_the_lookahead_and_no_more() {
     let began: Vec<_> = bed.all_runs().iter().map(|run| run.began).collect();
     assert_eq!(began, [ms(1000), ms(1007), ms(1008)]);
     let stats = stats(&listening);
-    assert_eq!((stats.claims, stats.empty_claims, stats.mended), (3, 1, 0));
+    assert_eq!((stats.claims, stats.empty_claims, stats.repaired), (3, 1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +70,7 @@ async fn while_all_places_are_taken_nobody_looks() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_life_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log();
+    let (_guard, log) = crate::testing::log::log();
     let bed = TestBed::new();
     listen(&bed, topic(), succeed).await;
     arm(&bed, "1", secs(1), 0).await;
@@ -114,7 +118,7 @@ async fn each_reason_in_a_row_is_counted_once() {
     calls.fail("claim", Fault::Refused(ErrorKind::ReadOnly), 2);
     bed.pass(secs(5)).await;
     assert_eq!(stats(&listening).claim_errors, 2);
-    // It was answered meanwhile: the same reason is news.
+    // It was answered meanwhile: the same reason is pending.
     arm(&bed, "2", secs(1), 0).await;
     calls.fail("claim", Fault::Refused(ErrorKind::ReadOnly), 2);
     bed.pass(secs(5)).await;
@@ -158,11 +162,11 @@ async fn an_index_entry_that_is_ahead_of_its_record_is_put_right() {
     let later = u64::try_from(later.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap();
     overwrite(&bed, b"a:1", Some(record(later)));
     bed.pass(secs(49)).await;
-    assert_eq!((bed.all_runs().len(), stats(&listening).mended), (1, 1));
+    assert_eq!((bed.all_runs().len(), stats(&listening).repaired), (1, 1));
     bed.pass(secs(1)).await;
     let run = bed.all_runs().pop().unwrap();
     assert_eq!((run.began, run.lateness, run.attempt), (secs(50), secs(0), 1));
-    assert_eq!(stats(&listening).mended, 1);
+    assert_eq!(stats(&listening).repaired, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +179,7 @@ async fn a_deadline_that_never_comes_is_a_dead_letter() {
         bed.pass(secs(2)).await;
         let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
         assert_eq!(letters[0].reason, Reason::Unreadable);
-        assert_eq!((stats(&listening).mended, stats(&listening).dead), (0, 1));
+        assert_eq!((stats(&listening).repaired, stats(&listening).dead), (0, 1));
     }
 }
 

@@ -1,8 +1,11 @@
 //! How leases are kept, and lost.
 
-use super::{arm, cancel, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::{End, Fault, TestBed};
-use crate::{Cancelled, ErrorKind};
+use crate::listener::tests::{arm, cancel, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::testing::run::End;
+use crate::testing::calls::Fault;
+use crate::testing::bed::TestBed;
+use crate::schedule::cancel::Cancelled;
+use crate::error::ErrorKind;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_extended_every_third_of_it() {
@@ -113,7 +116,7 @@ async fn what_ends_after_its_lease_was_lost_is_not_settled() {
 
 #[tokio::test(start_paused = true)]
 async fn keeping_leases_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log();
+    let (_guard, log) = crate::testing::log::log();
     let bed = TestBed::new();
     listen(&bed, topic().timeout(secs(1000)), take_time).await;
     arm(&bed, "1", secs(1), 100).await;

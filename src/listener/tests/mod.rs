@@ -4,12 +4,19 @@ mod claiming;
 mod keeping;
 mod settling;
 mod starting;
-mod suspects;
+mod quarantine;
 
 use std::time::Duration;
 
-use crate::testing::{Listening, TestBed};
-use crate::{Backoff, Cancelled, Done, Failure, Handler, Lapse, Topic, TopicStats};
+use crate::testing::listening::Listening;
+use crate::testing::bed::TestBed;
+use crate::backoff::Backoff;
+use crate::schedule::cancel::Cancelled;
+use crate::outcome::{Done, Failure};
+use crate::handler::Handler;
+use crate::lapse::Lapse;
+use crate::topic::Topic;
+use crate::stats::TopicStats;
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -1,8 +1,14 @@
 //! How ends are told, what follows, and what is counted.
 
-use super::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::testing::{Fault, TestBed};
-use crate::{Arming, Cancelled, Done, ErrorKind, Failure, Lapse, Outcome, Topic};
+use crate::listener::tests::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::testing::calls::Fault;
+use crate::testing::bed::TestBed;
+use crate::schedule::arm::Arming;
+use crate::schedule::cancel::Cancelled;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::error::ErrorKind;
+use crate::lapse::Lapse;
+use crate::topic::Topic;
 
 /// Snoozes once, then comes again, then is dropped: by the payload.
 async fn moody(lapse: Lapse<u32>) -> Result<Outcome, Failure> {
@@ -37,7 +43,7 @@ async fn each_end_is_counted_by_its_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_worth_a_warning() {
-    let (_guard, log) = crate::testing::log();
+    let (_guard, log) = crate::testing::log::log();
     let bed = TestBed::new();
     listen(&bed, topic(), moody).await;
     arm(&bed, "1", secs(1), 4).await;
@@ -70,7 +76,7 @@ async fn whatever_follows_has_its_trigger_key() {
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(secs(2)).await;
     assert_eq!(bed.store().inner().trigger(b"a:1").as_deref(), Some(&b"2"[..]), "retried");
-    assert_eq!(stats(&listening).foreign_triggers, 0);
+    assert_eq!(stats(&listening).taken_triggers, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +107,7 @@ async fn a_name_that_somebody_else_has_taken_is_counted_and_the_retry_runs() {
     bed.pass(ms(900)).await;
     bed.store().inner().put_foreign("a:1", "theirs");
     bed.pass(secs(20)).await;
-    assert_eq!((bed.all_runs().len(), stats(&listening).foreign_triggers), (2, 2));
+    assert_eq!((bed.all_runs().len(), stats(&listening).taken_triggers), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +160,7 @@ async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
     for (call, handler_fails) in [("ack", false), ("settle", true)] {
-        let (_guard, log) = crate::testing::log();
+        let (_guard, log) = crate::testing::log::log();
         let bed = TestBed::new();
         let handler = move |_: Lapse<u32>| async move {
             tokio::time::sleep(secs(5)).await;
@@ -177,7 +183,7 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_in_time_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log();
+    let (_guard, log) = crate::testing::log::log();
     let bed = TestBed::new();
     listen(&bed, topic(), fail).await;
     arm(&bed, "1", secs(1), 0).await;
@@ -220,7 +226,7 @@ async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_each_partition() {
     for (kind, warnings) in [(ErrorKind::Unavailable, 1), (ErrorKind::Permission, 2)] {
-        let (_guard, log) = crate::testing::log();
+        let (_guard, log) = crate::testing::log::log();
         let bed = TestBed::new();
         let other = Topic::<u32>::new("b:{id}").unwrap();
         bed.listen(|listener| listener.on(topic(), succeed).on(other.clone(), succeed)).await.unwrap();

@@ -5,10 +5,15 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::store::{Clock, MemoryStore};
-use crate::testing::TestBed;
-use crate::{Cancelled, Done, Failure, Lapse, Listener, Schedule};
+use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::wire::memory::clock::Clock;
+use crate::wire::memory::MemoryStore;
+use crate::testing::bed::TestBed;
+use crate::schedule::cancel::Cancelled;
+use crate::outcome::{Done, Failure};
+use crate::lapse::Lapse;
+use crate::listener::Listener;
+use crate::schedule::Schedule;
 
 #[tokio::test(start_paused = true)]
 async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {

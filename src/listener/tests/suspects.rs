@@ -1,12 +1,14 @@
 //! Timers that lost two leases.
 
-use super::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::listener::tests::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
 use crate::lapse::Source;
-use crate::store::Scan;
-use crate::store::keys::{DEFAULT_NAMESPACE, Partition};
-use crate::store::record::State;
-use crate::testing::{Fault, TestBed};
-use crate::{ErrorKind, Reason};
+use crate::wire::types::Scan;
+use crate::wire::names::{DEFAULT_NAMESPACE, Partition};
+use crate::wire::record::State;
+use crate::testing::calls::Fault;
+use crate::testing::bed::TestBed;
+use crate::error::ErrorKind;
+use crate::wire::record::Reason;
 
 /// A timer that has lost so many leases, of a topic with two partitions.
 async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {

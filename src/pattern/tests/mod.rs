@@ -6,7 +6,7 @@ mod properties;
 mod routing;
 mod strategies;
 
-use super::Pattern;
+use crate::pattern::Pattern;
 
 /// A pattern that the test knows to be sound.
 fn pattern(source: &str) -> Pattern {

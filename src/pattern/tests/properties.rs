@@ -5,10 +5,11 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 use regex::bytes::Regex;
 
-use super::{pattern, strategies};
+use crate::pattern::tests::{pattern, strategies};
 use crate::pattern::oracle::Spec;
 use crate::pattern::overlap::Overlap;
-use crate::pattern::{Pattern, Router, language};
+use crate::pattern::{Pattern, language};
+use crate::pattern::router::Router;
 
 /// Strings that look like patterns to the parser.
 fn nearly_a_pattern() -> impl Strategy<Value = String> {

@@ -3,10 +3,11 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use super::pattern;
+use crate::pattern::tests::pattern;
 use crate::pattern::overlap::Overlap;
 use crate::pattern::shape::Shape;
-use crate::pattern::{PatternConflict, Router};
+use crate::pattern::conflict::PatternConflict;
+use crate::pattern::router::Router;
 
 fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
     let mut router = Router::new();

@@ -8,28 +8,28 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::Shared;
-use super::faults::{Flow, Losing};
-use crate::store::{Gap, Hint};
+use crate::testing::notifications::Shared;
+use crate::testing::notifications::faults::{Flow, Losing};
+use crate::events::event::{Gap, Event};
 
 /// As many as a store lets wait.
 const QUEUE: usize = 8192;
 /// A subscription misses its canary within this, and then again and again.
 const MISSED_EVERY: Duration = Duration::from_millis(1500);
 
-/// Takes hints from a store and passes them on, if, when and as often as the
+/// Takes events from a store and passes them on, if, when and as often as the
 /// faults of the moment say.
 pub(super) struct Line {
     shared: Arc<Shared>,
-    hints: mpsc::Receiver<Hint>,
-    listener: mpsc::Sender<Hint>,
+    events: mpsc::Receiver<Event>,
+    listener: mpsc::Sender<Event>,
     /// The flow that the listener knows of.
     flow: Flow,
     /// When it will have missed a canary.
     missed: Option<Instant>,
     losing: Losing,
     /// What is on its way: by time of arrival, then in order.
-    on_its_way: BTreeMap<(Instant, i64), Hint>,
+    on_its_way: BTreeMap<(Instant, i64), Event>,
     /// How many have ever been on their way.
     count: i64,
     /// When those that are being gathered arrive.
@@ -37,11 +37,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(shared: Arc<Shared>, hints: mpsc::Receiver<Hint>) -> (Self, mpsc::Receiver<Hint>) {
+    pub(super) fn new(shared: Arc<Shared>, events: mpsc::Receiver<Event>) -> (Self, mpsc::Receiver<Event>) {
         let (listener, heard) = mpsc::channel(QUEUE);
         let line = Self {
             shared,
-            hints,
+            events,
             listener,
             flow: Flow::Everything,
             missed: None,
@@ -54,7 +54,7 @@ impl Line {
     }
 
     /// Where something can be put in, as long as the line is there.
-    pub(super) fn end(&self) -> mpsc::WeakSender<Hint> {
+    pub(super) fn end(&self) -> mpsc::WeakSender<Event> {
         self.listener.downgrade()
     }
 
@@ -73,8 +73,8 @@ impl Line {
                 () = self.listener.closed() => return,
                 () = changed => {}
                 () = sleep_until(next) => {}
-                hint = self.hints.recv() => match hint {
-                    Some(hint) => self.take(&hint),
+                event = self.events.recv() => match event {
+                    Some(event) => self.take(&event),
                     None => return,
                 },
             }
@@ -89,24 +89,24 @@ impl Line {
             let before = std::mem::replace(&mut self.flow, flow);
             self.missed = (flow == Flow::Silent).then(|| now + MISSED_EVERY);
             if flow == Flow::Disconnected {
-                self.pass(Hint::Gap(Gap::Disconnected)).await;
+                self.pass(Event::Gap(Gap::Disconnected)).await;
             } else if flow.carries_canaries() && !before.carries_canaries() {
-                self.pass(Hint::Anchored).await;
+                self.pass(Event::Anchored).await;
             }
         }
         if self.missed.is_some_and(|at| at <= now) {
             self.missed = Some(now + MISSED_EVERY);
-            self.pass(Hint::Gap(Gap::Silent)).await;
+            self.pass(Event::Gap(Gap::Silent)).await;
         }
     }
 
-    /// Puts a hint on its way, or loses it.
-    fn take(&mut self, hint: &Hint) {
+    /// Puts a event on its way, or loses it.
+    fn take(&mut self, event: &Event) {
         let faults = *self.shared.faults();
-        let lost = if is_notification(hint) {
+        let lost = if is_notification(event) {
             faults.flow != Flow::Everything || self.losing.one(&faults)
         } else {
-            // News of the stream comes by this line, too.
+            // Pending of the stream comes by this line, too.
             !faults.flow.carries_canaries()
         };
         if lost {
@@ -123,7 +123,7 @@ impl Line {
         for _ in 0..=faults.more {
             self.count += 1;
             let place = if faults.window.is_zero() { self.count } else { -self.count };
-            self.on_its_way.insert((at + faults.delay, place), hint.clone());
+            self.on_its_way.insert((at + faults.delay, place), event.clone());
         }
     }
 
@@ -131,22 +131,22 @@ impl Line {
     async fn deliver(&mut self) {
         while let Some(entry) = self.on_its_way.first_entry().filter(|entry| entry.key().0 <= Instant::now())
         {
-            let hint = entry.remove();
-            self.shared.heard.fetch_add(u64::from(is_notification(&hint)), Ordering::Relaxed);
-            self.pass(hint).await;
+            let event = entry.remove();
+            self.shared.heard.fetch_add(u64::from(is_notification(&event)), Ordering::Relaxed);
+            self.pass(event).await;
         }
     }
 
-    async fn pass(&self, hint: Hint) {
+    async fn pass(&self, event: Event) {
         // Refused by a listener that is gone, which ends the line.
-        let _ = self.listener.send(hint).await;
+        let _ = self.listener.send(event).await;
         self.shared.pulse.beat();
     }
 }
 
 /// Whether this is a message, not news of the stream.
-fn is_notification(hint: &Hint) -> bool {
-    !matches!(hint, Hint::Gap(_) | Hint::Anchored)
+fn is_notification(event: &Event) -> bool {
+    !matches!(event, Event::Gap(_) | Event::Anchored)
 }
 
 async fn sleep_until(at: Option<Instant>) {

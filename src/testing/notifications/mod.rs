@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
-use self::faults::{Faults, Flow};
-use self::line::Line;
-use super::pulse::Pulse;
-use crate::store::Hint;
+use crate::testing::notifications::faults::{Faults, Flow};
+use crate::testing::notifications::line::Line;
+use crate::testing::pulse::Pulse;
+use crate::events::event::Event;
 
 /// What happens to notifications between a store and its listeners: nothing, at
 /// first. Clones are one and the same.
@@ -37,7 +37,7 @@ struct Shared {
     faults: Mutex<Faults>,
     changed: Notify,
     pulse: Arc<Pulse>,
-    lines: Mutex<Vec<mpsc::WeakSender<Hint>>>,
+    lines: Mutex<Vec<mpsc::WeakSender<Event>>>,
     heard: AtomicU64,
     lost: AtomicU64,
 }
@@ -100,12 +100,12 @@ impl Notifications {
     /// Announces this key as expired, whether it is or not: anybody can PUBLISH.
     /// Faults do not apply.
     pub fn forge(&self, key: impl AsRef<[u8]>) -> &Self {
-        let hint = Hint::Expired(Bytes::copy_from_slice(key.as_ref()));
+        let event = Event::Expired(Bytes::copy_from_slice(key.as_ref()));
         let mut lines = self.0.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.retain(|line| line.strong_count() > 0);
         for line in lines.iter().filter_map(mpsc::WeakSender::upgrade) {
             // A full queue has more than enough to be looked at.
-            let _ = line.try_send(hint.clone());
+            let _ = line.try_send(event.clone());
         }
         self
     }
@@ -120,9 +120,9 @@ impl Notifications {
         self.0.lost.load(Ordering::Relaxed)
     }
 
-    /// A line from a store's hints to one listener.
-    pub(super) fn connect(&self, hints: mpsc::Receiver<Hint>) -> mpsc::Receiver<Hint> {
-        let (line, heard) = Line::new(self.0.clone(), hints);
+    /// A line from a store's events to one listener.
+    pub(super) fn connect(&self, events: mpsc::Receiver<Event>) -> mpsc::Receiver<Event> {
+        let (line, heard) = Line::new(self.0.clone(), events);
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.end());
         tokio::spawn(line.run());
         heard

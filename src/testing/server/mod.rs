@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, InfoDict, RedisResult};
 
-use self::process::Process;
+use crate::testing::server::process::Process;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a server may take to start.
@@ -97,7 +97,7 @@ fn free_port() -> Result<u16> {
     listener.map(|address| address.port()).map_err(failed)
 }
 
-/// Waits until the server answers; false if somebody else has its port.
+/// RetryDelays until the server answers; false if somebody else has its port.
 async fn is_ready(process: &mut Process, port: u16) -> Result<bool> {
     let until = Instant::now() + READY;
     while !answers(port, process.id()).await.unwrap_or(false) {

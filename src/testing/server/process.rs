@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::failed;
+use crate::testing::server::failed;
 use crate::error::Result;
 
 /// A running server.

@@ -1,11 +1,11 @@
 //! A call with everything filled in, and what a store answers to it.
 
 use bytes::Bytes;
-use keylapse::store::{
+use keylapse::internals::{
     AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer, ReplayReply,
-    RescheduleReply, Scan, Settle, SettleReply, Stamped, Tidy,
+    RescheduleReply, Scan, Settle, SettleReply, Stamped, RepairStep,
 };
-use keylapse::{ArmingId, ErrorKind, Lane, Result, WireWhen};
+use keylapse::{ArmingId, ErrorKind, SlotId, Result, WireWhen};
 
 use crate::rig::{LEASE, Rig};
 
@@ -19,10 +19,10 @@ pub(crate) enum Call {
     Settle(Vec<Settle>),
     Renew(Vec<Held>),
     Pause(Option<&'static str>),
-    Tidy(Scan),
+    RepairStep(Scan),
     Replay(Bytes, ArmingId),
     DropLetter(Bytes),
-    CloseLane(Lane),
+    CloseLane(SlotId),
 }
 
 /// Answers are compared as they are shown.
@@ -64,7 +64,7 @@ impl Call {
         match later {
             Self::Claim(later) => later.lane == *lane && later.token != *token,
             Self::CloseLane(closed) => closed == lane,
-            Self::Tidy(what) => *what == Scan::Lanes,
+            Self::RepairStep(what) => *what == Scan::Lanes,
             _ => false,
         }
     }
@@ -87,7 +87,7 @@ impl Call {
             Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
-            Self::Tidy(what) => Answer::Tidied(tidy(rig, *what).await?),
+            Self::RepairStep(what) => Answer::Tidied(tidy(rig, *what).await?),
             Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
             Self::CloseLane(lane) => {
@@ -132,13 +132,13 @@ impl Answer {
 
 /// One whole scan.
 async fn tidy(rig: &Rig, what: Scan) -> Result<u64> {
-    let mut step = Tidy { what, cursor: 0, count: 100, lease_ms: LEASE };
-    let mut mended = 0;
+    let mut step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
+    let mut repaired = 0;
     loop {
         let reply = rig.store.tidy(&rig.at, step.clone()).await?;
-        (step.cursor, mended) = (reply.cursor, mended + reply.mended);
+        (step.cursor, repaired) = (reply.cursor, repaired + reply.repaired);
         if reply.cursor == 0 {
-            return Ok(mended);
+            return Ok(repaired);
         }
     }
 }

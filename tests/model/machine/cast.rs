@@ -1,8 +1,8 @@
 //! From a step to a call: fills in keys, times, ids and tokens.
 
 use bytes::Bytes;
-use keylapse::store::record::State;
-use keylapse::store::{Cancel, Claim, Claimed, End, Held, Letters, NewTimer, Settle};
+use keylapse::internals::record::State;
+use keylapse::internals::{Cancel, Claim, Claimed, End, Held, Letters, NewTimer, Settle};
 use keylapse::{Reason, WireWhen};
 
 use super::call::Call;
@@ -47,7 +47,7 @@ impl Cast {
             Op::Settle(ends) => Call::Settle(self.ends(ends)?),
             Op::Renew(picks) => Call::Renew(self.held(picks)?),
             Op::Pause(on) => Call::Pause(on.then_some("maintenance")),
-            Op::Tidy(what) => Call::Tidy(*what),
+            Op::RepairStep(what) => Call::RepairStep(*what),
             Op::Replay(letter) => Call::Replay(scene.letter(*letter)?, self.ids.arming()),
             Op::DropLetter(letter) => Call::DropLetter(scene.letter(*letter)?),
             Op::CloseLane(lane) => Call::CloseLane(Ids::lane(*lane)),

@@ -1,6 +1,6 @@
 //! What may happen, before it is known to what.
 
-use keylapse::store::{Index, Scan};
+use keylapse::internals::{Index, Scan};
 
 /// One step of a random life.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Op {
     Renew(Vec<Pick>),
     Pass(Pass),
     Pause(bool),
-    Tidy(Scan),
+    RepairStep(Scan),
     Replay(usize),
     DropLetter(usize),
     CloseLane(u64),

@@ -4,13 +4,13 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::{Heads, Held, Hint, Index, Letters, Look, RawLetter, Scan};
+use keylapse::internals::{Heads, Held, Event, Index, Letters, Look, RawLetter, Scan};
 
 use super::book::{Book, Moment};
 use super::call::{Answer, Call};
 use super::cast::{Cast, KEYS, Scene};
 use super::op::{Ask, Broken, Op, Pass, Step};
-use crate::rig::{Hearing, Rig, ms};
+use crate::rig::{EventLoop, Rig, ms};
 
 pub(crate) type Verdict<T = ()> = Result<T, String>;
 
@@ -19,9 +19,9 @@ pub(crate) struct Player<'a> {
     redis: &'a mut Rig,
     letters: Letters,
     cast: Cast,
-    hearing: Hearing,
+    hearing: EventLoop,
     /// All that listeners to the store in memory were told.
-    pub(crate) heard: Vec<Hint>,
+    pub(crate) heard: Vec<Event>,
     /// Keeps the promises in mind; not where data breaks by itself.
     book: Option<Book>,
 }
@@ -42,7 +42,7 @@ impl<'a> Player<'a> {
         letters: Letters,
         promises: bool,
     ) -> Self {
-        let hearing = Hearing::open(memory).await;
+        let hearing = EventLoop::open(memory).await;
         let book = promises.then(|| Book::new(letters));
         Self { memory, redis, letters, cast: Cast::new(letters), hearing, heard: Vec::new(), book }
     }

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::store::Letters;
+use keylapse::internals::Letters;
 use tokio::runtime::{Builder, Runtime};
 
 use super::op::Step;
 use super::player::{Player, Verdict};
-use crate::rig::{Hearing, Rig};
+use crate::rig::{EventLoop, Rig};
 
 pub(crate) struct Stage {
     runtime: Runtime,
     memory: Rig,
     redis: Rig,
     /// Subscribing takes longer than a life does.
-    on_redis: Hearing,
+    on_redis: EventLoop,
 }
 
 impl Stage {
@@ -22,7 +22,7 @@ impl Stage {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
         let (redis, on_redis) = runtime.block_on(async {
             let redis = Rig::redis(name).await;
-            let hearing = Hearing::open(&redis).await;
+            let hearing = EventLoop::open(&redis).await;
             (redis, hearing)
         });
         Self { runtime, memory: Rig::memory(), redis, on_redis }

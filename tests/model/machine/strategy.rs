@@ -1,6 +1,6 @@
 //! Random lives of a few timers.
 
-use keylapse::store::{Index, Letters, Scan};
+use keylapse::internals::{Index, Letters, Scan};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -63,7 +63,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => batch(pick()).prop_map(Op::Renew),
         10 => pass().prop_map(Op::Pass),
         1 => any::<bool>().prop_map(Op::Pause),
-        1 => scans.prop_map(Op::Tidy),
+        1 => scans.prop_map(Op::RepairStep),
         1 => (0..4_usize).prop_map(Op::Replay),
         1 => (0..4_usize).prop_map(Op::DropLetter),
         1 => (0..3_u64).prop_map(Op::CloseLane),

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use keylapse::store::keys::Partition;
-use keylapse::store::{Clock, MemoryStore, Scan};
+use keylapse::internals::names::Partition;
+use keylapse::internals::{Clock, MemoryStore, Scan};
 use keylapse_support::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};

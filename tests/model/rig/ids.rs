@@ -1,6 +1,6 @@
 //! Ids in the order in which they are asked for, so that failures read well.
 
-use keylapse::{ArmingId, CancelId, Lane, Token};
+use keylapse::{ArmingId, CancelId, SlotId, Token};
 
 /// Counts.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ impl Ids {
     }
 
     /// A listener has one for good.
-    pub(crate) fn lane(number: u64) -> Lane {
-        Lane::from_bytes(&number.to_be_bytes()).expect("it has 8 bytes")
+    pub(crate) fn lane(number: u64) -> SlotId {
+        SlotId::from_bytes(&number.to_be_bytes()).expect("it has 8 bytes")
     }
 }

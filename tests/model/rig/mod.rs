@@ -8,11 +8,11 @@ mod verbs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::store::keys::{DEFAULT_NAMESPACE, Partition};
-use keylapse::store::{Clock, MemoryStore, RedisStore, Store};
+use keylapse::internals::names::{DEFAULT_NAMESPACE, Partition};
+use keylapse::internals::{Clock, MemoryStore, Store, Store};
 
 use hands::Hands;
-pub(crate) use hearing::Hearing;
+pub(crate) use hearing::EventLoop;
 pub(crate) use ids::Ids;
 pub(crate) use verbs::{LEASE, LETTERS, Taken, dead, ms, retry, snooze};
 
@@ -44,7 +44,7 @@ impl Rig {
         let server = hands::shared_server().await;
         let admin = server.conn().await;
         let clock_key = format!("clock:{test}");
-        let store = RedisStore::with_clock_key(&server.url(), &clock_key).expect("the URL is fine");
+        let store = Store::with_clock_key(&server.url(), &clock_key).expect("the URL is fine");
         let start = start();
         let mut rig = Self::new(store, test, start, Hands::Redis { _server: server, admin, clock_key });
         rig.reset(start).await;

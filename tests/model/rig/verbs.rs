@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::record::State;
-use keylapse::store::{
+use keylapse::internals::record::State;
+use keylapse::internals::{
     AckReply, Arm, ArmCode, ArmReply, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Held, Index,
     Letters, Look, NewTimer, RawLetter, Settle, SettleReply,
 };

@@ -1,8 +1,8 @@
 //! When timers come due, and what becomes of those that are armed over.
 
 use bytes::Bytes;
-use keylapse::store::record::Record;
-use keylapse::store::{Arm, ArmCode, RescheduleReply};
+use keylapse::internals::record::Record;
+use keylapse::internals::{Arm, ArmCode, RescheduleReply};
 use keylapse::{ErrorKind, MAX_DEADLINE_MS, WireWhen};
 
 use crate::rig::{Rig, ms};

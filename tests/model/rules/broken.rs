@@ -1,8 +1,8 @@
 //! Records and states that are not as they should be.
 
 use keylapse::Reason;
-use keylapse::store::record::{Letter, State};
-use keylapse::store::{Claim, End, Scan, SettleReply};
+use keylapse::internals::record::{Letter, State};
+use keylapse::internals::{Claim, End, Scan, SettleReply};
 
 use crate::rig::{LETTERS, Rig, ms};
 

@@ -1,7 +1,7 @@
 //! After a cancel nothing of that arming runs.
 
 use keylapse::WireWhen;
-use keylapse::store::{ArmCode, Cancel, CancelCode, CancelReply, Scan, SettleReply};
+use keylapse::internals::{ArmCode, Cancel, CancelCode, CancelReply, Scan, SettleReply};
 
 use crate::rig::{Rig, ms, retry};
 

@@ -1,7 +1,7 @@
 //! What a claim takes, and on whose behalf.
 
 use keylapse::WireWhen;
-use keylapse::store::Heads;
+use keylapse::internals::Heads;
 
 use crate::rig::{Ids, LEASE, Rig, ms, retry};
 
@@ -83,7 +83,7 @@ async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
 async fn an_empty_claim_says_whether_another_lane_took_the_last(rig: &mut Rig) {
     assert!(!rig.claim().await.claimed.rival, "nobody has taken anything");
     arm_three(rig).await;
-    let other = |call: &mut keylapse::store::Claim| call.lane = Ids::lane(2);
+    let other = |call: &mut keylapse::internals::Claim| call.lane = Ids::lane(2);
     assert!(!rig.claim_with(other).await.claimed.rival, "it took something itself");
     assert!(rig.claim().await.claimed.rival);
     assert!(!rig.claim_with(other).await.claimed.rival, "it is the one");
@@ -91,7 +91,7 @@ async fn an_empty_claim_says_whether_another_lane_took_the_last(rig: &mut Rig) {
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {
     let (_, reply) = rig.arm_in("a", 10).await;
-    let unknown = keylapse::store::keys::Partition::new("keylapse", "unknown", 0, 1);
+    let unknown = keylapse::internals::names::Partition::new("keylapse", "unknown", 0, 1);
     let heads = rig.store.peek(&[unknown, rig.at.clone()]).await.expect("it can be read").value;
     assert_eq!(heads, [Heads::default(), Heads { due: Some(reply.deadline), solo: None }]);
 }

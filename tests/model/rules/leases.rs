@@ -1,8 +1,8 @@
 //! One live attempt: tokens, leases, and what becomes of those that are lost.
 
 use bytes::Bytes;
-use keylapse::store::record::Letter;
-use keylapse::store::{AckReply, ArmCode, End, Index, SettleReply};
+use keylapse::internals::record::Letter;
+use keylapse::internals::{AckReply, ArmCode, End, Index, SettleReply};
 use keylapse::{Reason, WireWhen};
 
 use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
@@ -133,7 +133,7 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
     assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
     assert_eq!((letter.reason, letter.died), (Reason::LostLeases, rig.now()));
-    let state = keylapse::store::record::State::decode(letter.state).expect("it can be read");
+    let state = keylapse::internals::record::State::decode(letter.state).expect("it can be read");
     assert_eq!((state.lost, Some(state.token)), (4, last));
     assert_eq!(letter.record.slice(17..), timer.payload);
 }

@@ -1,8 +1,8 @@
 //! Dead letters, their bounds, and their way back.
 
 use keylapse::WireWhen;
-use keylapse::store::record::{Letter, Record};
-use keylapse::store::{ArmCode, CancelCode, Letters, ReplayReply, Settle};
+use keylapse::internals::record::{Letter, Record};
+use keylapse::internals::{ArmCode, CancelCode, Letters, ReplayReply, Settle};
 
 use crate::rig::{LETTERS, Rig, dead, ms};
 
@@ -65,7 +65,7 @@ async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
         rig.lose_leases().await;
     }
     let burial = rig.claim_with(|call| {
-        (call.index, call.letters.count) = (keylapse::store::Index::Solo, 1);
+        (call.index, call.letters.count) = (keylapse::internals::Index::Solo, 1);
     });
     let burial = burial.await.claimed;
     assert_eq!((burial.buried, burial.trimmed), (4, 3));
@@ -164,7 +164,7 @@ async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
 
 async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
-    rig.put_raw(keylapse::store::Scan::Records, b"a", Some(b"\x01cut")).await;
+    rig.put_raw(keylapse::internals::Scan::Records, b"a", Some(b"\x01cut")).await;
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.buried, 1);
     let id = rig.letters().await[0].id.clone();

@@ -23,7 +23,7 @@ mod arming;
 mod broken;
 mod cancelling;
 mod claiming;
-mod hints;
+mod events;
 mod leases;
 mod letters;
 mod next;

@@ -1,7 +1,7 @@
 //! An arming over a running attempt is kept, and takes effect when that ends.
 
-use keylapse::store::record::State;
-use keylapse::store::{ArmCode, ArmReply, CancelCode, End, Followed, NewTimer, SettleReply};
+use keylapse::internals::record::State;
+use keylapse::internals::{ArmCode, ArmReply, CancelCode, End, Followed, NewTimer, SettleReply};
 
 use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
 
@@ -24,7 +24,7 @@ on_both_stores! {
 }
 
 /// A running attempt of `a`, with another arming kept behind it.
-async fn run_and_keep(rig: &mut Rig) -> (keylapse::store::Held, NewTimer, ArmReply) {
+async fn run_and_keep(rig: &mut Rig) -> (keylapse::internals::Held, NewTimer, ArmReply) {
     let (_, held) = rig.run("a").await;
     let (kept, reply) = rig.arm_in("a", 1000).await;
     assert_eq!(reply.code, ArmCode::AfterRunning);
@@ -134,7 +134,7 @@ async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
     assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
 
     let alone = rig.claim_next().await;
-    assert_eq!(alone.call.index, keylapse::store::Index::Solo);
+    assert_eq!(alone.call.index, keylapse::internals::Index::Solo);
     assert_eq!(alone.state(), State { lost: 4, ..State::first(alone.call.token) });
     assert_eq!(rig.armed("a").await, Some(kept.arming));
     rig.lose_leases().await;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use keylapse::WireWhen;
-use keylapse::store::NewTimer;
+use keylapse::internals::NewTimer;
 
 use crate::rig::{Rig, ms};
 

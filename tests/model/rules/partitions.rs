@@ -1,7 +1,7 @@
 //! All programs agree on how a topic is divided.
 
-use keylapse::store::keys::Partition;
-use keylapse::store::{Arm, Store, TopicEntry};
+use keylapse::internals::names::Partition;
+use keylapse::internals::{Arm, Store, TopicEntry};
 use keylapse::{ErrorKind, WireWhen};
 
 use crate::rig::Rig;

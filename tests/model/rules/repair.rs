@@ -1,7 +1,7 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
-use keylapse::store::record::State;
-use keylapse::store::{ArmCode, End, Held, Scan, Tidy};
+use keylapse::internals::record::State;
+use keylapse::internals::{ArmCode, End, Held, Scan, RepairStep};
 use keylapse::{Token, WireWhen};
 
 use crate::rig::{LEASE, Rig, ms, retry};
@@ -23,13 +23,13 @@ on_both_stores! {
 
 /// How many entries one whole scan has put right.
 async fn tidy(rig: &Rig, what: Scan) -> u64 {
-    let (mut cursor, mut mended) = (0, 0);
+    let (mut cursor, mut repaired) = (0, 0);
     loop {
-        let step = Tidy { what, cursor, count: 100, lease_ms: LEASE };
+        let step = RepairStep { what, cursor, count: 100, lease_ms: LEASE };
         let reply = rig.store.tidy(&rig.at, step).await.expect("it can be tidied");
-        (cursor, mended) = (reply.cursor, mended + reply.mended);
+        (cursor, repaired) = (reply.cursor, repaired + reply.repaired);
         if cursor == 0 {
-            return mended;
+            return repaired;
         }
     }
 }

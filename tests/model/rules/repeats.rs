@@ -1,7 +1,7 @@
 //! Calls whose answers were lost, made once more.
 
 use keylapse::WireWhen;
-use keylapse::store::{ArmCode, Cancel, Claim, End};
+use keylapse::internals::{ArmCode, Cancel, Claim, End};
 
 use crate::rig::{Ids, LEASE, Rig, Taken, dead, ms};
 

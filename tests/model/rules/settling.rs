@@ -1,8 +1,8 @@
 //! The ends of attempts.
 
 use bytes::Bytes;
-use keylapse::store::record::{Letter, Record, State};
-use keylapse::store::{AckReply, End, Held, Settle, SettleReply};
+use keylapse::internals::record::{Letter, Record, State};
+use keylapse::internals::{AckReply, End, Held, Settle, SettleReply};
 use keylapse::{Reason, Token, WireWhen};
 
 use crate::rig::{LETTERS, Rig, dead, ms, retry};

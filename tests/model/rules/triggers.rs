@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::store::{Durability, Hint, Trigger, TriggerReply};
+use keylapse::internals::{Durability, Event, Trigger, TriggerReply};
 use keylapse_support::eventually;
 
 use crate::rig::{Rig, ms};
@@ -174,23 +174,23 @@ async fn only_what_looks_like_ours_is_dropped(rig: &mut Rig) {
 }
 
 async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
-    let mut hints = rig.store.hints(std::slice::from_ref(&rig.at));
+    let mut events = rig.store.events(std::slice::from_ref(&rig.at));
     // Where canaries are numbered, the first is told before what it proves.
-    let mut first = hints.recv().await;
-    if matches!(first, Some(Hint::Canary(_))) {
-        first = hints.recv().await;
+    let mut first = events.recv().await;
+    if matches!(first, Some(Event::Canary(_))) {
+        first = events.recv().await;
     }
-    assert_eq!(first, Some(Hint::Anchored));
+    assert_eq!(first, Some(Event::Anchored));
     let name = Bytes::from(key(rig));
     set(rig, rig.now() + 5, 1).await;
     rig.pass(ms(6)).await;
     // A server expires keys by the real time, which the test cannot move.
     let (store, heard) = (&rig.store, std::cell::Cell::new(false));
-    let hints = std::cell::RefCell::new(hints);
+    let events = std::cell::RefCell::new(events);
     eventually(Duration::from_secs(10), "the key to expire", async || {
         store.touch(std::slice::from_ref(&name)).await.expect("it can be touched");
-        while let Ok(hint) = hints.borrow_mut().try_recv() {
-            heard.set(heard.get() || hint == Hint::Expired(name.clone()));
+        while let Ok(event) = events.borrow_mut().try_recv() {
+            heard.set(heard.get() || event == Event::Expired(name.clone()));
         }
         heard.get()
     })
@@ -200,7 +200,7 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
     let timer = rig.timer("a", keylapse::WireWhen::In(10));
-    let call = keylapse::store::Arm { timers: &[timer], only_if_absent: false, repeat: false };
+    let call = keylapse::internals::Arm { timers: &[timer], only_if_absent: false, repeat: false };
     let ask = Durability { replicas: 1, local_fsync: false, within_ms: 1 };
     let (armed, reached) = rig.store.arm_durably(&rig.at, call, ask).await.expect("it is armed");
     assert_eq!(armed.value[0].deadline, rig.ceil() + 10);

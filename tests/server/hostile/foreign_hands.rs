@@ -93,7 +93,7 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
         attempts[reported.next().await as usize - 1] += 1;
     }
     assert_eq!(attempts, [FOREIGN.len(); 2]);
-    let counted = async || running.stats.total().foreign_triggers == FOREIGN.len() as u64;
+    let counted = async || running.stats.total().taken_triggers == FOREIGN.len() as u64;
     eventually(PATIENCE, "the retries' triggers to be counted", counted).await;
     running.stop().await.unwrap();
     for (kind, _) in FOREIGN {

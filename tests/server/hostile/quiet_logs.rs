@@ -180,7 +180,7 @@ async fn a_listener_that_waits_for_its_server_says_so_once() {
     running.stop().await.unwrap();
 }
 
-/// A parked partition names the key at fault, once, and says when it is mended.
+/// A parked partition names the key at fault, once, and says when it is repaired.
 #[tokio::test]
 async fn a_parked_partition_is_an_error_that_names_the_key_and_an_end() {
     let (log, _guard) = Capture::start();

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylapse::store::record::{Record, State};
-use keylapse::store::{RedisStore, Scan, Store, Tidy};
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{Store, Scan, Store, RepairStep};
 use keylapse::{ErrorKind, Phase, Reason, Replayed, Rescheduled};
 use keylapse_support::eventually;
 use redis::Value;
@@ -57,11 +57,11 @@ impl Scene {
         eventually(PATIENCE, "the dead letters", dead).await;
     }
 
-    /// One whole round of the slow repair; what it has mended.
+    /// One whole round of the slow repair; what it has repaired.
     async fn repair(&self, what: Scan) -> u64 {
-        let store = RedisStore::new(&self.server.app_url()).unwrap();
-        let step = Tidy { what, cursor: 0, count: 1000, lease_ms: 30_000 };
-        store.tidy(&self.names(), step).await.unwrap().mended
+        let store = Store::new(&self.server.app_url()).unwrap();
+        let step = RepairStep { what, cursor: 0, count: 1000, lease_ms: 30_000 };
+        store.tidy(&self.names(), step).await.unwrap().repaired
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_score_made_too_early_is_put_right_and_holds_no_place() {
     }
     scene.look().await;
     scene.proves_well("now").await;
-    eventually(PATIENCE, "all to be put right", async || scene.stats().mended == scores.len() as u64).await;
+    eventually(PATIENCE, "all to be put right", async || scene.stats().repaired == scores.len() as u64).await;
     for score in scores {
         let right = async || {
             let phase = scene.phase(score).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse::store::keys::Partition;
+use keylapse::internals::names::Partition;
 use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -40,7 +40,7 @@ impl Tally {
         self.0.lock().unwrap().get(key.as_ref()).copied().unwrap_or(0)
     }
 
-    /// Waits until this many keys have been handled.
+    /// RetryDelays until this many keys have been handled.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)

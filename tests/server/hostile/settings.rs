@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::store::RedisStore;
+use keylapse::internals::Store;
 use keylapse::{Backoff, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
 use keylapse_support::Server;
 
@@ -36,7 +36,7 @@ async fn a_delay_of_zero_and_times_that_have_passed_mean_now() {
 
 #[tokio::test]
 async fn enormous_delays_and_times_are_refused_with_the_limit() {
-    let store = RedisStore::new(NOBODY).unwrap();
+    let store = Store::new(NOBODY).unwrap();
     let schedule = Schedule::on_store(store.clone());
     let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
     let absurd = [
@@ -72,7 +72,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
 /// that is built with it.
 #[tokio::test]
 async fn settings_that_can_never_work_are_refused_naming_the_topic() {
-    let schedule = Schedule::on_store(RedisStore::new(NOBODY).unwrap());
+    let schedule = Schedule::on_store(Store::new(NOBODY).unwrap());
     let refused: [(&str, Topic<String>); 14] = [
         ("partitions", orders().partitions(0)),
         ("partitions", orders().partitions(1025)),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::store::keys::{Partition, partition_of};
+use keylapse::internals::names::{Partition, partition_of};
 use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -155,8 +155,8 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
         go.notify_one();
         eventually(PATIENCE, "the attempt to end", async || running.stats.total().handled == 1).await;
         // Until it has been tried, and refused.
-        let complaint = async || running.stats.total().settle_errors > 0;
-        eventually(PATIENCE, "its end to be refused", complaint).await;
+        let throttle = async || running.stats.total().settle_errors > 0;
+        eventually(PATIENCE, "its end to be refused", throttle).await;
         heal(&server, name).await;
         let gone = async || schedule.look_up(&topic, ["1"]).await.is_ok_and(|timer| timer.is_none());
         eventually(PATIENCE, "its end to be settled", gone).await;
@@ -166,11 +166,11 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
     }
 }
 
-/// Suspects of all topics wait in one line; one that cannot be asked for must
+/// Quarantine of all topics wait in one line; one that cannot be asked for must
 /// not stand in it for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn suspects_of_a_spoilt_partition_do_not_hold_up_those_of_others() {
-    use keylapse::store::record::State;
+    use keylapse::internals::record::State;
     let (server, schedule) = server_and_schedule().await;
     let spoilt = Topic::<String>::named("a", "app:a:{id}").unwrap();
     let healthy = Topic::<String>::named("b", "app:b:{id}").unwrap();
@@ -194,7 +194,7 @@ async fn suspects_of_a_spoilt_partition_do_not_hold_up_those_of_others() {
     spoil(&server, &super::scene::names(&spoilt).rec).await;
     suspect(&spoilt, "app:a:1").await;
     look(&spoilt).await;
-    eventually(PATIENCE, "the complaint", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
+    eventually(PATIENCE, "the throttle", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
     hidden(&healthy, "app:b:1").await;
     suspect(&healthy, "app:b:1").await;
     look(&healthy).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use keylapse::WireWhen;
-use keylapse::store::{End, Scan, scripts};
+use keylapse::internals::{End, Scan, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
@@ -170,15 +170,15 @@ fn repairs() -> Vec<Row> {
     let only_next =
         [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
     let old_lane = [Step::Raw(&["HSET", "keylapse:{t/0}:lanes", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
-    let mended = |name, given: Vec<Step>, scan| {
-        Row::of(name, given, Step::Tidy(scan)).repeat_says("TidyReply { cursor: 0, mended: 0 }")
+    let repaired = |name, given: Vec<Step>, scan| {
+        Row::of(name, given, Step::RepairStep(scan)).repeat_says("Repaired { cursor: 0, repaired: 0 }")
     };
     vec![
-        mended("tidy records", lost_entry.to_vec(), Scan::Records),
-        mended("tidy held records", lost_lease.to_vec(), Scan::Records),
-        mended("tidy states", lost_record.to_vec(), Scan::States),
-        mended("tidy kept armings", only_next.concat(), Scan::Next),
-        mended("tidy lanes", old_lane.to_vec(), Scan::Lanes),
-        Row::of("tidy where all is well", running(), Step::Tidy(Scan::Records)),
+        repaired("tidy records", lost_entry.to_vec(), Scan::Records),
+        repaired("tidy held records", lost_lease.to_vec(), Scan::Records),
+        repaired("tidy states", lost_record.to_vec(), Scan::States),
+        repaired("tidy kept armings", only_next.concat(), Scan::Next),
+        repaired("tidy lanes", old_lane.to_vec(), Scan::Lanes),
+        Row::of("tidy where all is well", running(), Step::RepairStep(Scan::Records)),
     ]
 }

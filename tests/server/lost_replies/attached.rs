@@ -1,10 +1,10 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use keylapse::store::foreign::{
-    Capture, Deed, Enrolment, ForeignKeys, Judgement, Note, Place, Take, Treatment, Watch,
+use keylapse::internals::attached::{
+    Capture, Deed, Enrolment, ForeignKeys, Judged, Note, Place, TakeChecks, Treatment, Watch,
 };
-use keylapse::{Lane, ServerTime};
+use keylapse::{SlotId, ServerTime};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
@@ -57,9 +57,9 @@ impl Caller {
                 let reply = store.enrol(watched, HOW, &[read]).await?;
                 format!("{:?}, next {:?}", reply.value, reply.next.map(|at| at - START))
             }
-            Step::Looks => {
+            Step::DueChecks => {
                 let looks = store
-                    .looks(watched, Take { lane: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
+                    .looks(watched, TakeChecks { lane: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
                     .await?;
                 list(looks.watches.iter().map(|watch| watch.key.escape_ascii().to_string()))
             }
@@ -67,7 +67,7 @@ impl Caller {
                 // What was looked at was enrolled at the first canary.
                 let watch = watch(name, Place { canary: START, count: 0 });
                 let at = place(*at).unwrap_or_default();
-                let judgement = Judgement { watch, at, stamp: stamp(at), deed: *deed };
+                let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
                 format!("{:?}", store.judge(watched, HOW, &[judgement]).await?.value)
             }
             Step::Keep(lane) => format!("{}", store.keep(watched, self::lane(*lane), 1000, false).await?),
@@ -83,12 +83,12 @@ impl Caller {
     }
 }
 
-fn lane(number: u8) -> Lane {
-    Lane::from_bytes(&bytes(number)).expect("a lane has eight bytes")
+fn lane(number: u8) -> SlotId {
+    SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes")
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [notes(), enrolments(), looks_and_verdicts(), keepers(), keys()].concat()
+    [notes(), enrolments(), looks_and_verdicts(), scanners(), keys()].concat()
 }
 
 const FIRST: Spot = Some((0, 0));
@@ -148,8 +148,8 @@ fn looks_and_verdicts() -> Vec<Row> {
     let behind_a_lapse = [&[note("a", Some((0, 0)), 1)][..], &expired()].concat();
     vec![
         // Whoever has taken a look and does not know has taken it all the same; it comes back by itself.
-        Row::of("looks", expired(), Step::Looks).repeat_says(""),
-        Row::of("looks that are not due", enrolled(), Step::Looks),
+        Row::of("looks", expired(), Step::DueChecks).repeat_says(""),
+        Row::of("looks that are not due", enrolled(), Step::DueChecks),
         Row::of("forget", expired(), judge(Deed::Forget)).repeat_says("[false]"),
         Row::of("fire", expired(), judge(fire(1))).repeat_says("[false]"),
         Row::of("fire behind a lapse", behind_a_lapse, judge(fire(2))).repeat_says("[false]"),
@@ -158,12 +158,12 @@ fn looks_and_verdicts() -> Vec<Row> {
     ]
 }
 
-fn keepers() -> Vec<Row> {
+fn scanners() -> Vec<Row> {
     vec![
         // It holds from the repeat on.
-        Row::of("become the keeper", [], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
-        Row::of("stay the keeper", [Step::Keep(1)], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
-        Row::of("another is the keeper", [Step::Keep(2)], Step::Keep(1)),
+        Row::of("become the scanner", [], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
+        Row::of("stay the scanner", [Step::Keep(1)], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
+        Row::of("another is the scanner", [Step::Keep(2)], Step::Keep(1)),
         Row::of("leave", [Step::Keep(1)], Step::Leave(1)),
     ]
 }

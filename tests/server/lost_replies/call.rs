@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use keylapse::store::keys::Partition;
-use keylapse::store::record::{Record, State};
-use keylapse::store::{
+use keylapse::internals::names::Partition;
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{
     AckReply, Arm, ArmReply, Cancel, Claim, Claimed, ClaimedTimer, End, Held, Index, Letters, NewTimer,
-    RedisStore, Scan, Settle, Store, Tidy, TopicEntry, Trigger, scripts,
+    Store, Scan, Settle, Store, RepairStep, TopicEntry, Trigger, scripts,
 };
-use keylapse::{ArmingId, CancelId, Lane, Token, WireWhen};
+use keylapse::{ArmingId, CancelId, SlotId, Token, WireWhen};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;
@@ -27,7 +27,7 @@ pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 /// Somebody who makes calls, directly or through a bad line.
 #[derive(Debug)]
 pub(super) struct Caller {
-    pub(super) store: RedisStore,
+    pub(super) store: Store,
     pub(super) url: String,
     pub(super) at: Partition,
     /// Of a topic whose keys others write.
@@ -67,10 +67,10 @@ impl Caller {
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
-            Step::Tidy(scan) => self.tidy(*scan).await,
+            Step::RepairStep(scan) => self.tidy(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
-            Step::Note(_) | Step::Enrol(..) | Step::Looks | Step::Judge(..) => self.make_attached(step).await,
+            Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => self.make_attached(step).await,
             Step::Keep(_) | Step::Leave(_) | Step::Touch(_) | Step::Lend(_) | Step::Restore(_) => {
                 self.make_attached(step).await
             }
@@ -133,7 +133,7 @@ impl Caller {
         let call = Claim {
             index,
             // Each claim on behalf of another listener.
-            lane: Lane::from_bytes(&bytes(number)).expect("a lane has eight bytes"),
+            lane: SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes"),
             token: token(number),
             repeat,
             limit: 10,
@@ -160,7 +160,7 @@ impl Caller {
     }
 
     async fn tidy(&self, what: Scan) -> Said {
-        let step = Tidy { what, cursor: 0, count: 100, lease_ms: LEASE };
+        let step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
         Ok(format!("{:?}", self.store.tidy(&self.at, step).await?))
     }
 

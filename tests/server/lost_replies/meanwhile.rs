@@ -4,7 +4,7 @@
 //! what was there before it.
 
 use keylapse::WireWhen;
-use keylapse::store::{End, Scan};
+use keylapse::internals::{End, Scan};
 
 use super::call::LEASE;
 use super::row::{Row, check};
@@ -186,10 +186,10 @@ fn others() -> Vec<Row> {
         Row::of(
             "tidied, then claimed",
             [arm_now("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])],
-            Step::Tidy(Scan::Records),
+            Step::RepairStep(Scan::Records),
         )
         .meanwhile([claim(1)])
-        .repeat_says("TidyReply { cursor: 0, mended: 0 }"),
+        .repeat_says("Repaired { cursor: 0, repaired: 0 }"),
         // The last word counts, and the repeat is the last: these say how it is
         // to be, whatever it was.
         Row::of("rescheduled, then replaced", [arm("a", 1)], reschedule())

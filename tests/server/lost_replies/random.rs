@@ -2,7 +2,7 @@
 //! whatever others do before its repeat, the repeat changes nothing.
 
 use keylapse::WireWhen;
-use keylapse::store::{End, Index, Scan};
+use keylapse::internals::{End, Index, Scan};
 use keylapse_support::Binary;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -102,7 +102,7 @@ impl Chance {
     fn step(&mut self) -> Step {
         match self.random.random_range(0..8) {
             0 => Step::Wait(self.one_of(&[1, 50, 100, LEASE])),
-            1 => Step::Tidy(self.one_of(&[Scan::Records, Scan::States, Scan::Next])),
+            1 => Step::RepairStep(self.one_of(&[Scan::Records, Scan::States, Scan::Next])),
             _ => self.call(),
         }
     }

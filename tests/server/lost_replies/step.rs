@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use keylapse::WireWhen;
-use keylapse::store::foreign::Deed;
-use keylapse::store::record::Reason;
-use keylapse::store::{End, Index, Scan};
+use keylapse::internals::attached::Deed;
+use keylapse::internals::record::Reason;
+use keylapse::internals::{End, Index, Scan};
 
 use super::call::id;
 
@@ -34,7 +34,7 @@ pub(super) enum Step {
         died: u8,
         arming: u8,
     },
-    Tidy(Scan),
+    RepairStep(Scan),
     Init,
     Trigger(&'static str, u8),
     Untrigger(&'static str, u8),
@@ -43,7 +43,7 @@ pub(super) enum Step {
     Note(Vec<(&'static str, Spot, u8)>),
     /// The key lives for 100 ms from the beginning.
     Enrol(&'static str, Spot),
-    Looks,
+    DueChecks,
     Judge(&'static str, Spot, Deed),
     Keep(u8),
     Leave(u8),
@@ -136,16 +136,16 @@ impl Step {
             Self::Renew(..) => "renew",
             Self::Pause(_) => "pause",
             Self::Replay { .. } => "replay",
-            Self::Tidy(_) => "tidy",
+            Self::RepairStep(_) => "tidy",
             Self::Init => "init",
             Self::Trigger(..) => "trigger",
             Self::Untrigger(..) => "untrigger",
             Self::Canary => "canary",
             Self::Note(_) => "note",
             Self::Enrol(..) => "enrol",
-            Self::Looks => "looks",
+            Self::DueChecks => "looks",
             Self::Judge(..) => "judge",
-            Self::Keep(_) | Self::Leave(_) => "keeper",
+            Self::Keep(_) | Self::Leave(_) => "scanner",
             Self::Touch(_) => "touch",
             Self::Lend(_) => "lend",
             Self::Restore(_) => "restore",

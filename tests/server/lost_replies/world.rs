@@ -1,7 +1,7 @@
 //! A server, with a clock of its own, and two ways to it.
 
-use keylapse::store::keys::Partition;
-use keylapse::store::{RedisStore, Store, TopicEntry};
+use keylapse::internals::names::Partition;
+use keylapse::internals::{Store, Store, TopicEntry};
 use keylapse_support::{Binary, Proxy, Server};
 use redis::{aio::MultiplexedConnection, cmd};
 
@@ -68,7 +68,7 @@ impl World {
 
 impl Caller {
     fn at(url: String) -> Self {
-        let store = RedisStore::with_clock_key(&url, CLOCK).expect("a store");
+        let store = Store::with_clock_key(&url, CLOCK).expect("a store");
         let watched = Partition::attached("keylapse", "w", 0, 1);
         Self { store, url, at: Partition::new("keylapse", "t", 0, 1), watched }
     }

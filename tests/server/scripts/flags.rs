@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use keylapse_support::{Binary, Server};
 use redis::{RedisResult, Value, cmd};
 
@@ -15,7 +15,7 @@ const DRAIN: [&str; 15] = [
     "claim",
     "init",
     "judge",
-    "keeper",
+    "scanner",
     "lend",
     "looks",
     "note",

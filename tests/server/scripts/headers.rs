@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use regex::Regex;
 
 use super::source::{CHAINS, Source};

@@ -1,7 +1,7 @@
 //! A call that is refused has written nothing.
 
-use keylapse::store::keys::Partition;
-use keylapse::store::scripts::{self, Script};
+use keylapse::internals::names::Partition;
+use keylapse::internals::scripts::{self, Script};
 use keylapse_support::Server;
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
 

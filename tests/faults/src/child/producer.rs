@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::store::RedisStore;
+use keylapse::internals::Store;
 use keylapse::{Arming, Cancelled, Error, Key, Schedule, Topic};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -47,7 +47,7 @@ pub struct Produce {
 pub async fn produce(orders: &Orders, produce: &Produce) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let store = RedisStore::with_options(&orders.url, orders.answer_within())?;
+    let store = Store::with_options(&orders.url, orders.answer_within())?;
     let schedule = Schedule::on_store(store).patience(PATIENCE);
     let mut random = StdRng::seed_from_u64(produce.seed);
     let places = Arc::new(Semaphore::new(STORIES as usize));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::store::{Claim, Claimed, Held, Index, Letters, RedisStore, Store, TopicEntry};
-use keylapse::{Lane, Schedule, Token};
+use keylapse::internals::{Claim, Claimed, Held, Index, Letters, Store, Store, TopicEntry};
+use keylapse::{SlotId, Schedule, Token};
 use keylapse_support::Server;
 
 use crate::scene::{names, topic};
@@ -17,14 +17,14 @@ const NOON_MS: u64 = 1_790_000_000_000;
 
 struct Scene {
     server: Server,
-    store: RedisStore,
+    store: Store,
     schedule: Schedule,
 }
 
 impl Scene {
     async fn open() -> Self {
         let server = Server::start().await;
-        let store = RedisStore::with_clock_key(&server.url(), CLOCK).expect("a store");
+        let store = Store::with_clock_key(&server.url(), CLOCK).expect("a store");
         let schedule = Schedule::on_store(store.clone());
         let scene = Self { server, store, schedule };
         scene.set(NOON_MS).await;
@@ -53,7 +53,7 @@ impl Scene {
         let token = Token::random();
         let claim = Claim {
             index: Index::Due,
-            lane: Lane::random(),
+            lane: SlotId::random(),
             token,
             repeat: false,
             limit: 10,

@@ -3,7 +3,7 @@
 //! An attempt is repeated only where its handler had begun and its end was not executed.
 
 use keylapse::Schedule;
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use keylapse_faults::clock::micros;
 use keylapse_faults::fault::Plan;
 use keylapse_faults::job::{Kind, Work};

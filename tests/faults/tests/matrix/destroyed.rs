@@ -54,7 +54,7 @@ async fn c6_c11_an_index_that_is_gone_is_rebuilt_from_the_records_and_everything
     scene.proves_well().await;
     let stats = scene.running.stop().await;
     scene.tally.assert_each_once(TIMERS as usize + 1);
-    assert_eq!(stats.mended, u64::from(TIMERS), "counted");
+    assert_eq!(stats.repaired, u64::from(TIMERS), "counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylapse::store::keys::Partition;
-use keylapse::store::scripts;
+use keylapse::internals::names::Partition;
+use keylapse::internals::scripts;
 use keylapse::{
     Done, Failure, Handler, Lapse, Listener, ListenerBuilder, NewArm, Schedule, Stats, Topic, TopicStats,
 };
@@ -62,7 +62,7 @@ impl Tally {
         self.runs().get(id).map_or(0, Vec::len)
     }
 
-    /// Waits until this many keys have been handled.
+    /// RetryDelays until this many keys have been handled.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the handlers to run", async move || self.runs().len() >= keys)
@@ -114,7 +114,7 @@ impl Running {
         self.stats.total()
     }
 
-    /// Waits until its subscription is known to hear expired keys.
+    /// RetryDelays until its subscription is known to hear expired keys.
     pub(crate) async fn anchored(&self) {
         eventually(PATIENCE, "events to flow", async || self.stats.listener().anchored > 0).await;
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use keylapse::store::{RedisStore, scripts};
+use keylapse::internals::{Store, scripts};
 use keylapse::{Listener, Schedule};
 use keylapse_faults::fault::Plan;
 use keylapse_support::{Direction, Proxy, Then};
@@ -40,7 +40,7 @@ async fn b1_the_reply_to_a_claim_torn_at_each_byte_loses_and_doubles_nothing() {
 async fn b1_the_reply_to_an_arm_torn_at_each_byte_arms_once() {
     let (server, _) = server_and_schedule().await;
     let (line, topic) = (Proxy::before(&server).await, topic(LONG).triggers(false));
-    let store = RedisStore::with_options(&line.app_url(), Duration::from_secs(5)).expect("a store");
+    let store = Store::with_options(&line.app_url(), Duration::from_secs(5)).expect("a store");
     let schedule = Schedule::on_store(store).patience(LONG);
     for after in 0..BYTES {
         line.lose_reply(runs_of(&scripts::ARM, topic.name()), Then::Tear(after));

@@ -1,7 +1,7 @@
 //! Armings and their withdrawal.
 
 use bytes::Bytes;
-use keylapse::store::{
+use keylapse::internals::{
     ArmCode, ArmReply, Cancel, CancelCode, CancelReply, Held, NewTimer, ReplayReply, RescheduleReply,
 };
 use keylapse::{ArmingId, ErrorKind, MAX_DEADLINE_MS, WireWhen};

@@ -1,8 +1,8 @@
 //! Claims, and the leases that they give.
 
 use bytes::Bytes;
-use keylapse::store::record::{Record, State};
-use keylapse::store::{Claim, Claimed, ClaimedTimer, Held, Index, Look, POISON_AT, SUSPECT_AT};
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{Claim, Claimed, ClaimedTimer, Held, Index, Look, DEAD_AT, QUARANTINE_AT};
 
 use super::{Book, Holder, promise};
 use crate::machine::cast::KEYS;
@@ -40,11 +40,11 @@ impl Book {
             Some(holder) => {
                 promise!(holder.until <= now, "P4: a live lease was taken");
                 life.lost += u8::from(!holder.found_lost);
-                promise!(life.lost < POISON_AT, "P6: it was lost too often");
+                promise!(life.lost < DEAD_AT, "P6: it was lost too often");
             }
             None => promise!(life.deadline <= now + call.lookahead_ms, "P2: early by the clock"),
         }
-        let alone = life.lost >= SUSPECT_AT;
+        let alone = life.lost >= QUARANTINE_AT;
         let from = if alone { Index::Solo } else { Index::Due };
         promise!(from == call.index || life.is_held_by(call.token), "P6: suspects run alone");
         let told = timer.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
@@ -68,7 +68,7 @@ impl Book {
         }
         let still = look.filter(|look| look.record.get(1..9) == Some(life.arming.as_bytes()));
         let Some(look) = still else {
-            promise!(life.lost + 1 >= POISON_AT, "P6: buried after {} lost leases", life.lost + 1);
+            promise!(life.lost + 1 >= DEAD_AT, "P6: buried after {} lost leases", life.lost + 1);
             promise!(call.index == Index::Solo, "P6: buried without having run alone");
             let (arming, lost) = (life.arming, life.lost + 1);
             self.end(key, lost);
@@ -77,7 +77,7 @@ impl Book {
         };
         let waits = look.state.as_ref().is_some_and(|state| state.get(1) == Some(&0));
         if waits {
-            promise!(call.index == Index::Due && life.lost + 1 == SUSPECT_AT, "P6: a suspect too soon");
+            promise!(call.index == Index::Due && life.lost + 1 == QUARANTINE_AT, "P6: a suspect too soon");
             holder.found_lost = true;
             life.lost += 1;
         }

@@ -1,7 +1,7 @@
 //! Ends of attempts.
 
 use bytes::Bytes;
-use keylapse::store::{AckReply, End, Followed, Held, Settle, SettleReply};
+use keylapse::internals::{AckReply, End, Followed, Held, Settle, SettleReply};
 
 use super::{Book, Life, promise};
 use crate::machine::player::Verdict;

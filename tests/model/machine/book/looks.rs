@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::store::record::{Record, State};
-use keylapse::store::{Look, SUSPECT_AT};
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{Look, QUARANTINE_AT};
 
 use super::{Book, Life, Slot, promise};
 use crate::machine::cast::KEYS;
@@ -58,7 +58,7 @@ impl Life {
         promise!(deadline == self.deadline, "P2: another deadline is there");
         promise!(record.deadline == self.first_deadline, "its age is counted otherwise");
         promise!((state.attempt, state.lost) == (self.attempt, self.lost), "P6: it was counted otherwise");
-        promise!(look.suspect == (self.lost >= SUSPECT_AT), "P6: it is in the wrong index");
+        promise!(look.suspect == (self.lost >= QUARANTINE_AT), "P6: it is in the wrong index");
         promise!(state.claimed == self.runs(), "P4: it is not clear whether it runs");
         match self.holder {
             Some(holder) if !holder.found_lost => {

@@ -21,7 +21,7 @@ mod sleeper;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use keylapse::store::{CancelCode, Held, Letters, Scan};
+use keylapse::internals::{CancelCode, Held, Letters, Scan};
 use keylapse::{ArmingId, CancelId, Token, WireWhen};
 
 use self::sleeper::Sleeper;
@@ -183,8 +183,8 @@ impl Book {
                 self.paused = reason.is_some();
                 Ok(())
             }
-            (Call::Tidy(what), Answer::Tidied(mended)) => {
-                promise!(*what == Scan::Lanes || *mended == 0, "P1: {mended} entries were lost");
+            (Call::RepairStep(what), Answer::Tidied(repaired)) => {
+                promise!(*what == Scan::Lanes || *repaired == 0, "P1: {repaired} entries were lost");
                 Ok(())
             }
             (Call::CloseLane(_), Answer::Closed) => Ok(()),

@@ -1,6 +1,6 @@
 //! A listener that sleeps until the head it knows of.
 
-use keylapse::store::{Heads, Held, Hint};
+use keylapse::internals::{Heads, Held, Event};
 
 use super::{Book, promise};
 use crate::machine::player::{Sight, Verdict};
@@ -15,12 +15,12 @@ pub(super) struct Sleeper {
 
 impl Book {
     /// Judges what was told after a call.
-    pub(crate) fn hears(&mut self, hints: &[Hint], sight: &Sight) -> Verdict {
+    pub(crate) fn hears(&mut self, events: &[Event], sight: &Sight) -> Verdict {
         let mut fences = Vec::<&Held>::new();
-        for hint in hints {
-            match hint {
-                Hint::Wake { at, .. } => self.sleeper.wake(*at),
-                Hint::Fence { held, .. } => fences.push(held),
+        for event in events {
+            match event {
+                Event::Wake { at, .. } => self.sleeper.wake(*at),
+                Event::Fence { held, .. } => fences.push(held),
                 other => return Err(format!("nobody expects {other:?}")),
             }
         }

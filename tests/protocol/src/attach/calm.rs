@@ -50,7 +50,7 @@ impl Attached {
             .or((mute || needs.is_some()).then_some(canary))
             .or(judged)
             .or(time)
-            .or_else(|| each(&reason).map(Step::Touch))
+            .or_else(|| each(&reason).map(Step::KeyState))
     }
 
     fn needs_canary(&self, world: &World, who: usize) -> bool {

@@ -1,7 +1,7 @@
 //! A look at the key: the touch, what the stream says, the table, the script.
 
 use super::Attached;
-use super::decide::{Stream, Touch, Verdict, decide};
+use super::decide::{Stream, KeyState, Verdict, decide};
 use super::rules::Rule;
 use super::seen::Seen;
 use super::world::{Anchor, Key, Look, Moment, Place, Watch, World};
@@ -46,11 +46,11 @@ impl Attached {
         let look = world.listeners[who].look?;
         let watch = look.watch?;
         let touch = match look.found {
-            Key::Mortal { deadline, .. } if deadline == watch.deadline => Touch::SameDeadline,
-            Key::Mortal { .. } => Touch::OtherDeadline,
-            Key::Lasting { .. } => Touch::NoDeadline,
-            Key::Absent if self.is_early(world, watch) => Touch::GoneEarly,
-            Key::Absent => Touch::Gone,
+            Key::Mortal { deadline, .. } if deadline == watch.deadline => KeyState::SameDeadline,
+            Key::Mortal { .. } => KeyState::OtherDeadline,
+            Key::Lasting { .. } => KeyState::NoDeadline,
+            Key::Absent if self.is_early(world, watch) => KeyState::GoneEarly,
+            Key::Absent => KeyState::Gone,
         };
         Some(decide(touch, self.stream(world, who, watch)))
     }

@@ -1,6 +1,6 @@
 //! Claims, acks and retries.
 
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use keylapse::{Cancelled, Done, Failure, Lapse};
 use keylapse_support::Then;
 

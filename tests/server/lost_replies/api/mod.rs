@@ -7,8 +7,8 @@ mod producers;
 
 use std::time::Duration;
 
-use keylapse::store::RedisStore;
-use keylapse::store::scripts::{self, Script};
+use keylapse::internals::Store;
+use keylapse::internals::scripts::{self, Script};
 use keylapse::{
     Backoff, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
 };
@@ -43,8 +43,8 @@ impl Line {
         Self { server, proxy, direct }
     }
 
-    fn store(&self) -> RedisStore {
-        RedisStore::with_options(&self.proxy.app_url(), ANSWER_WITHIN).expect("a store")
+    fn store(&self) -> Store {
+        Store::with_options(&self.proxy.app_url(), ANSWER_WITHIN).expect("a store")
     }
 
     fn schedule(&self) -> Schedule {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylapse::store::scripts;
+use keylapse::internals::scripts;
 use keylapse::{Arming, Cancelled, Durably, NewArm, TriggerKey};
 use keylapse_support::{Then, command};
 

@@ -103,7 +103,7 @@ impl Proxy {
         *self.shared.faults.lost.borrow()
     }
 
-    /// Waits until that many have been lost in all.
+    /// RetryDelays until that many have been lost in all.
     ///
     /// # Panics
     ///

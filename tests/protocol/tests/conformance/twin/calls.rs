@@ -1,8 +1,8 @@
 //! The calls themselves, in the words of the store.
 
 use bytes::Bytes;
-use keylapse::store::record::{Reason, Record, State};
-use keylapse::store::{self, Arm, Cancel, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store};
+use keylapse::internals::record::{Reason, Record, State};
+use keylapse::internals::{self, Arm, Cancel, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store};
 use keylapse::{CancelId, Token, WireWhen};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 

@@ -1,7 +1,7 @@
 //! What is kept of each key, in the store and in the model.
 
-use keylapse::store::Store;
-use keylapse::store::record::{Record, State};
+use keylapse::internals::Store;
+use keylapse::internals::record::{Record, State};
 use keylapse::{ArmingId, Token};
 use keylapse_protocol::model::{Index, KEYS, Run, Timer, World};
 

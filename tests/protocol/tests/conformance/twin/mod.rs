@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::store::keys::{DEFAULT_NAMESPACE, Partition};
-use keylapse::store::{Clock, Held, Letters, MemoryStore, RescheduleReply, Store};
-use keylapse::{ArmingId, Lane, Token, WireWhen};
+use keylapse::internals::names::{DEFAULT_NAMESPACE, Partition};
+use keylapse::internals::{Clock, Held, Letters, MemoryStore, RescheduleReply, Store};
+use keylapse::{ArmingId, SlotId, Token, WireWhen};
 use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
 
 /// Far beyond a walk, which takes a millisecond a step; and a lookahead that
@@ -27,7 +27,7 @@ pub(crate) struct Twin {
     store: MemoryStore,
     clock: Clock,
     at: Partition,
-    lanes: [Lane; WORKERS],
+    lanes: [SlotId; WORKERS],
     tokens: [Token; 16],
     ids: u64,
     /// Keys and armings that have become dead letters. One that is armed again
@@ -50,7 +50,7 @@ fn arming(key: usize, number: u8) -> ArmingId {
 impl Twin {
     pub(crate) fn new() -> Self {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-        let lane = |number: u8| Lane::from_bytes(&id(b'L', 0, number)).expect("it has 8 bytes");
+        let lane = |number: u8| SlotId::from_bytes(&id(b'L', 0, number)).expect("it has 8 bytes");
         Self {
             store: MemoryStore::with_clock(clock.clone()),
             clock,
@@ -142,7 +142,7 @@ impl Twin {
             Step::Pass { key } => self.pass(key, &before.timers[key], &after.timers[key]).await,
             Step::Crash { worker } => {
                 self.ids += 1;
-                self.lanes[worker] = Lane::from_bytes(&self.ids.to_be_bytes()).expect("it has 8 bytes");
+                self.lanes[worker] = SlotId::from_bytes(&self.ids.to_be_bytes()).expect("it has 8 bytes");
             }
             _ => {}
         }

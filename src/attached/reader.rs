@@ -1,0 +1,370 @@
+//! Reads the stream: gives each expiry its identity, has keys touched, and judges what was found.
+//!
+//! It never waits for the server: what is to be done there is a writer's.
+
+mod judging;
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::attached::writer::Write;
+use crate::attached::mode::Mode;
+use crate::attached::stream::{Meaning, Ring, Stream};
+use crate::attached::policy::Policy;
+use crate::id::ArmingId;
+use crate::runtime::Runtime;
+use crate::runtime::partition::Partition;
+use crate::stats::AttachCounters;
+use crate::wire::attached::{Capture, Note, Position, Watch};
+use crate::events::event::{Touch, Touched};
+use crate::wire::names::fnv1a;
+use crate::events::event::{Canary, Change};
+use crate::wire::MAX_BATCH;
+use crate::time::ServerTime;
+
+/// After so long without a canary nothing will be proven by the next, if there was one before.
+const SILENT: Duration = Duration::from_secs(5);
+/// Keys that were heard in a gap, and are kept until it is over.
+const AMBIGUOUS: usize = 100_000;
+/// Keys that were heard to be written, and are kept until they can be read.
+const PROMPTED: usize = 100_000;
+/// Keys in one touch, at most, and about so many bytes of their values.
+const TOUCH_KEYS: usize = 500;
+const TOUCH_BYTES: usize = 4 << 20;
+/// How often a key is read again because something happened to it meanwhile.
+const TRIES: u8 = 4;
+
+/// What others want to know.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Look at keys whose deadlines have come.
+    Look { partition: usize, watches: Vec<Watch>, now: ServerTime },
+    /// Read keys, and enrol those that have a deadline.
+    Read(Read),
+    /// A note was older than the memory: whoever is so late has missed something.
+    Late,
+}
+
+/// Keys to be enrolled.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(super) partition: usize,
+    pub(super) keys: Vec<Bytes>,
+    pub(super) capture: Capture,
+    pub(super) tries: u8,
+    /// Told when it is done; dropped when it cannot be.
+    pub(super) done: Option<oneshot::Sender<()>>,
+}
+
+impl Read {
+    pub(super) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
+        Self { partition, keys, capture, tries: TRIES, done: None }
+    }
+}
+
+/// A touch that was sent.
+struct Flight {
+    purpose: Purpose,
+    /// The moment of the stream before it was sent.
+    sent: u64,
+}
+
+enum Purpose {
+    /// The server's time, after the first canary.
+    Anchor,
+    Look {
+        partition: usize,
+        watches: Vec<Watch>,
+    },
+    Read {
+        read: Read,
+        prompted: bool,
+    },
+}
+
+/// A look at a key that is gone, and of which nothing is proven yet.
+struct Unproven {
+    partition: usize,
+    watch: Watch,
+    /// When it was touched, and behind which canary.
+    stamp: ServerTime,
+    touched: u64,
+}
+
+/// A key that was heard to be deleted, and is gone.
+struct DeletedKey {
+    partition: usize,
+    key: Bytes,
+    /// Where the deletion was heard.
+    at: Position,
+    stamp: ServerTime,
+}
+
+/// Reads the stream for all attached topics of a listener.
+pub(crate) struct StreamReader {
+    runtime: Arc<Runtime>,
+    stream: Stream,
+    touches: mpsc::Sender<Touch>,
+    leases: HashMap<u64, Flight>,
+    next_flight: u64,
+    unproven: Vec<Unproven>,
+    deleted: Vec<DeletedKey>,
+    /// Decoded to expire in a gap, and how often.
+    ambiguous: HashMap<Bytes, u32>,
+    silent_since: Option<Instant>,
+    /// Keys that were heard to be written, by partition.
+    prompted: HashMap<usize, HashSet<Bytes>>,
+    /// Touches on behalf of events that are on their way.
+    prompting: usize,
+    writers: HashMap<usize, mpsc::Sender<Write>>,
+}
+
+impl StreamReader {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        touches: mpsc::Sender<Touch>,
+        writers: HashMap<usize, mpsc::Sender<Write>>,
+    ) -> Self {
+        Self {
+            runtime,
+            stream: Stream::default(),
+            touches,
+            leases: HashMap::new(),
+            next_flight: 0,
+            unproven: Vec::new(),
+            deleted: Vec::new(),
+            ambiguous: HashMap::new(),
+            silent_since: None,
+            prompted: HashMap::new(),
+            prompting: 0,
+            writers,
+        }
+    }
+
+    /// A canary was heard.
+    pub(crate) async fn canary(&mut self, canary: Canary) {
+        let ring = self.stream.canary(canary);
+        self.silent_since = None;
+        self.runtime.stream_state.set_mode(Mode::of(canary.writes, canary.expires));
+        if ring == Ring::Anchored {
+            self.runtime.stream_state.gap();
+            self.unproven.clear();
+            self.send(Vec::new(), Capture::default(), Purpose::Anchor);
+            self.fire_ambiguous().await;
+        }
+        self.runtime.stream_state.set_anchored(true);
+        self.judge_unproven().await;
+        self.forget_deleted().await;
+    }
+
+    /// From here on something may be missing.
+    pub(crate) fn lost(&mut self) {
+        self.stream.lose();
+        self.unproven.clear();
+        self.runtime.stream_state.set_anchored(false);
+    }
+
+    /// The subscription is gone, and with it what was asked on its connection.
+    pub(crate) fn disconnected(&mut self) {
+        self.lost();
+        self.leases.clear();
+        self.prompting = 0;
+        self.unheard();
+    }
+
+    /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
+    /// has missed nothing; but if that takes too long, nothing will ever be proven.
+    pub(crate) fn silent(&mut self) {
+        self.runtime.stream_state.set_anchored(false);
+        self.unheard();
+    }
+
+    fn unheard(&mut self) {
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= SILENT || !self.stream.began() {
+            self.lost();
+            self.runtime.stream_state.set_mode(Mode::Blind);
+        }
+    }
+
+    /// A key of an attached topic has expired.
+    pub(crate) async fn expired(&mut self, partition: usize, key: Bytes) {
+        match self.stream.expired(&key) {
+            Meaning::Identity(at) => {
+                let arming = identity(&key, at);
+                self.write(partition, Write::Note(Note { key, at: Some(at), arming })).await;
+            }
+            Meaning::Deaf => self.stats(partition).deaf.add(1),
+            Meaning::Ambiguous if self.ambiguous.len() >= AMBIGUOUS => self.stats(partition).deaf.add(1),
+            Meaning::Ambiguous => *self.ambiguous.entry(key).or_default() += 1,
+        }
+    }
+
+    /// A key that was watched or is to be has changed.
+    pub(crate) fn changed(&mut self, partition: usize, key: Bytes, change: Change) {
+        if change == Change::Gone {
+            self.stream.gone(&key);
+        }
+        if !self.runtime.partitions[partition].topic.keeping() {
+            return;
+        }
+        let keys = self.prompted.entry(partition).or_default();
+        if keys.len() < PROMPTED {
+            keys.insert(key);
+        }
+    }
+
+    /// Reads keys that were heard to be written: a few at a time, so that what is written again and again
+    /// is read once.
+    pub(crate) fn read_prompted(&mut self) {
+        if self.prompting >= 2 || self.prompted.is_empty() || !self.can_enrol() {
+            return;
+        }
+        let partitions: Vec<_> = self.prompted.keys().copied().collect();
+        for partition in partitions {
+            let capture = self.policy(partition).capture;
+            let Some(waiting) = self.prompted.get_mut(&partition) else { continue };
+            let keys: Vec<_> = waiting.iter().take(keys_in_touch(capture)).cloned().collect();
+            keys.iter().for_each(|key| {
+                waiting.remove(key);
+            });
+            if waiting.is_empty() {
+                self.prompted.remove(&partition);
+            }
+            let read = Read::of(partition, keys, capture);
+            if self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: true }) {
+                self.prompting += 1;
+            }
+        }
+    }
+
+    /// What is read in a gap has no place, unless nothing has.
+    fn can_enrol(&self) -> bool {
+        self.stream.is_anchored() || self.runtime.stream_state.mode() == Mode::Blind
+    }
+
+    /// Somebody asks.
+    pub(crate) fn asked(&mut self, ask: Request) {
+        match ask {
+            Request::Look { partition, watches, now } => {
+                // Before the deadline the value is wanted, afterwards only whether the key is gone.
+                let early = watches.iter().any(|watch| watch.deadline > now.ms());
+                let capture = if early { self.policy(partition).capture } else { Capture::default() };
+                for watches in watches.chunks(keys_in_touch(capture)) {
+                    let keys = watches.iter().map(|watch| watch.key.clone()).collect();
+                    self.send(keys, capture, Purpose::Look { partition, watches: watches.to_vec() });
+                }
+            }
+            // In a gap nothing can be enrolled: whoever asks, asks again.
+            Request::Read(_) if !self.can_enrol() => {}
+            Request::Read(mut read) => {
+                let (capture, most) = (read.capture, keys_in_touch(read.capture));
+                while read.keys.len() > most {
+                    let rest = read.keys.split_off(read.keys.len() - most);
+                    let part =
+                        Read { keys: rest.clone(), done: None, ..Read::of(read.partition, Vec::new(), capture) };
+                    self.send(rest, capture, Purpose::Read { read: part, prompted: false });
+                }
+                self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: false });
+            }
+            Request::Late => self.lost(),
+        }
+    }
+
+    /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
+    /// and events are followed by scans.
+    fn send(&mut self, keys: Vec<Bytes>, capture: Capture, purpose: Purpose) -> bool {
+        self.next_flight += 1;
+        let id = self.next_flight;
+        let sent = self.touches.try_send(Touch { id, keys, capture }).is_ok();
+        if sent {
+            self.leases.insert(id, Flight { purpose, sent: self.stream.now() });
+        }
+        sent
+    }
+
+    /// A touch was answered. Everything that was published before it has been read.
+    pub(crate) async fn touched(&mut self, touched: Touched) {
+        let Some(Flight { purpose, sent }) = self.leases.remove(&touched.id) else { return };
+        if let Purpose::Read { prompted: true, .. } = purpose {
+            self.prompting = self.prompting.saturating_sub(1);
+        }
+        let Some((stamp, found)) = touched.answer else { return };
+        match purpose {
+            Purpose::Anchor => {
+                self.stream.anchored_at(stamp);
+                self.judge_unproven().await;
+            }
+            Purpose::Look { partition, watches } => self.look(partition, watches, found, (stamp, sent)).await,
+            Purpose::Read { read, prompted } => self.enrol(read, found, (stamp, sent), prompted).await,
+        }
+    }
+
+    /// What was heard in a gap may have been noted by others or not: rather twice than never.
+    async fn fire_ambiguous(&mut self) {
+        let ambiguous = mem::take(&mut self.ambiguous);
+        if !ambiguous.is_empty() {
+            warn!(count = ambiguous.len(), "keys were heard to expire in a gap: their handlers may run twice");
+        }
+        for (key, times) in ambiguous {
+            let Some(partition) = self.runtime.route(&key) else { continue };
+            for _ in 0..times {
+                self.note_ambiguous(partition, key.clone()).await;
+            }
+        }
+    }
+
+    async fn note_ambiguous(&self, partition: usize, key: Bytes) {
+        self.stats(partition).ambiguous.add(1);
+        self.write(partition, Write::Note(Note { key, at: None, arming: ArmingId::random() })).await;
+    }
+
+    /// Whether it was heard to expire in this gap, once for each time.
+    fn take_ambiguous(&mut self, key: &Bytes) -> bool {
+        let Some(times) = self.ambiguous.get_mut(key) else { return false };
+        *times -= 1;
+        if *times == 0 {
+            self.ambiguous.remove(key);
+        }
+        true
+    }
+
+    async fn write(&self, partition: usize, write: Write) {
+        if let Some(writer) = self.writers.get(&partition) {
+            let _ = writer.send(write).await;
+        }
+    }
+
+    fn partition(&self, partition: usize) -> &Arc<Partition> {
+        &self.runtime.partitions[partition]
+    }
+
+    fn stats(&self, partition: usize) -> &AttachCounters {
+        &self.partition(partition).topic.attached
+    }
+
+    fn policy(&self, partition: usize) -> &Policy {
+        self.partition(partition).topic.config.attach.as_ref().expect("only keys of attached topics get here")
+    }
+}
+
+fn keys_in_touch(capture: Capture) -> usize {
+    TOUCH_BYTES.checked_div(capture.cap).unwrap_or(TOUCH_KEYS).clamp(1, TOUCH_KEYS)
+}
+
+/// The arming of a lapse, which is the same for whoever has heard it: FNV-1a of what names it, mixed.
+fn identity(key: &[u8], at: Position) -> ArmingId {
+    let bytes = key.iter().copied().chain(at.canary.to_be_bytes()).chain(at.count.to_be_bytes());
+    let hash = fnv1a(bytes);
+    let mixed = (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ArmingId((mixed ^ (mixed >> 29)).to_be_bytes())
+}
+
+const _: () = assert!(TOUCH_KEYS <= MAX_BATCH);

@@ -1,0 +1,188 @@
+//! Finds keys by scanning. One listener of a topic does it, and enrols what it hears written.
+//!
+//! A scan looks at so many keys a second, of everybody. There is one at the start, after each gap, and a
+//! while after the last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use crate::attached::mode::Mode;
+use crate::attached::reader::{Request, Read};
+use crate::attached::policy::Policy;
+use crate::connection::retry::RetryDelays;
+use crate::error::Result;
+use crate::id::SlotId;
+use crate::runtime::Runtime;
+use crate::runtime::partition::Partition;
+use crate::runtime::topic::RunningTopic;
+use crate::wire::attached::{Capture, ForeignKeys};
+use crate::time::ms_ceil;
+
+/// For how long a scanner is one, without saying so again.
+const HOLD: Duration = Duration::from_secs(6);
+/// How often it says so, and others ask.
+const RENEW: Duration = Duration::from_secs(2);
+/// Keys that a step of a scan looks at, at most.
+const STEP: u32 = 500;
+/// Whether events flow is known within this time after the start, mostly.
+const KNOWN: Duration = Duration::from_secs(1);
+/// How long the answer to a read may take before the page is read again.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// The scanner of one topic, or one who waits to be.
+pub(super) struct Scanner {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) topic: Arc<RunningTopic>,
+    pub(super) partitions: Vec<Arc<Partition>>,
+    pub(super) foreign: Arc<dyn ForeignKeys>,
+    pub(super) asks: mpsc::Sender<Request>,
+    pub(super) slot: SlotId,
+}
+
+impl Scanner {
+    /// Until it is dropped.
+    pub(super) async fn run(self) {
+        loop {
+            if self.hold().await {
+                self.topic.set_keeping(true);
+                debug!(topic = %self.topic.config.name, "scanning for keys is ours");
+                tokio::select! {
+                    () = self.renew() => {}
+                    () = self.scan_over_and_over() => {}
+                }
+                self.topic.set_keeping(false);
+            }
+            tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
+        }
+    }
+
+    /// Whoever hears nothing leaves it to others, if there are any.
+    async fn hold(&self) -> bool {
+        let patient = !self.runtime.stream_state.is_anchored();
+        self.foreign.keep(&self.partitions[0].at, self.slot, ms_ceil(HOLD), patient).await.unwrap_or(false)
+    }
+
+    /// Until it is somebody else's.
+    async fn renew(&self) {
+        let mut since = Instant::now();
+        while since.elapsed() < HOLD {
+            tokio::time::sleep(RENEW).await;
+            let asked = Instant::now();
+            match self.foreign.keep(&self.partitions[0].at, self.slot, ms_ceil(HOLD), false).await {
+                Ok(true) => since = asked,
+                Ok(false) => return,
+                Err(error) => debug!(%error, "cannot say that scanning is still ours"),
+            }
+        }
+    }
+
+    async fn scan_over_and_over(&self) {
+        let mut waits = RetryDelays::default();
+        self.until_known().await;
+        loop {
+            let gaps = self.runtime.stream_state.gaps();
+            let pause = match self.scan().await {
+                Ok(()) => self.policy().scan_every,
+                Err(error) => {
+                    debug!(topic = %self.topic.config.name, %error, "scan not finished");
+                    waits.next()
+                }
+            };
+            let over = Instant::now() + pause;
+            loop {
+                let changed = self.runtime.stream_state.changed();
+                if self.runtime.stream_state.gaps() != gaps || Instant::now() >= over {
+                    break;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep_until(over) => {}
+                    () = changed => {}
+                }
+            }
+        }
+    }
+
+    /// RetryDelays until the first canary was heard, or is missing: what is scanned before the stream begins
+    /// would have to be scanned again.
+    async fn until_known(&self) {
+        let over = Instant::now() + KNOWN;
+        loop {
+            let changed = self.runtime.stream_state.changed();
+            if self.runtime.stream_state.gaps() > 0
+                || self.runtime.stream_state.mode() == Mode::Blind
+                || Instant::now() >= over
+            {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(over) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// DueChecks at each key of the database once.
+    async fn scan(&self) -> Result<()> {
+        let (rate, began) = (self.policy().scan_rate, Instant::now());
+        let step = (rate / 20).clamp(1, STEP);
+        let every = Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate));
+        let stats = &self.topic.attached;
+        let (mut cursor, mut found, mut steps) = (0, 0, 0_u64);
+        loop {
+            let due = Instant::now() + every;
+            let (next, keys) =
+                self.foreign.scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize).await?;
+            stats.scan_steps.add(1);
+            steps += 1;
+            found += keys.len();
+            self.read(keys).await;
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+            tokio::time::sleep_until(due).await;
+        }
+        stats.scans.add(1);
+        info!(
+            topic = %self.topic.config.name, keys = found, steps, took_ms = began.elapsed().as_millis() as u64,
+            "scanned for keys"
+        );
+        Ok(())
+    }
+
+    /// Has the keys read that match the topic, and waits for it: so a scan is never ahead of the server, and
+    /// goes on where it was when there is a connection again.
+    async fn read(&self, keys: Vec<Bytes>) {
+        let mut of_partition: Vec<Vec<Bytes>> = vec![Vec::new(); self.partitions.len()];
+        for key in keys {
+            // Another topic may have a better claim to it.
+            let partition = self.runtime.route(&key).and_then(|partition| partition.checked_sub(self.topic.partition(0)));
+            if let Some(keys) = partition.and_then(|partition| of_partition.get_mut(partition)) {
+                keys.push(key);
+            }
+        }
+        for (at, keys) in of_partition.into_iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
+            let mut waits = RetryDelays::default();
+            while !self.read_page(at, &keys).await {
+                tokio::time::sleep(waits.next()).await;
+            }
+        }
+    }
+
+    async fn read_page(&self, partition: usize, keys: &[Bytes]) -> bool {
+        let (done, read) = oneshot::channel();
+        let mut ask = Read::of(self.topic.partition(partition), keys.to_vec(), Capture::default());
+        ask.done = Some(done);
+        let _ = self.asks.send(Request::Read(ask)).await;
+        matches!(tokio::time::timeout(READ_WITHIN, read).await, Ok(Ok(())))
+    }
+
+    fn policy(&self) -> &Policy {
+        self.topic.config.attach.as_ref().expect("the topic is attached")
+    }
+}

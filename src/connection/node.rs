@@ -1,0 +1,178 @@
+//! One connection to one server, renewed whenever it is of no more use.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+
+use crate::connection::url::Address;
+use crate::connection::classify::{classify, classify_refusal};
+use crate::error::{Error, ErrorKind};
+
+/// How long a connection may take, with handshake and authentication.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+/// A shared connection. Not `redis`' ConnectionManager: that one gives up
+/// after six tries, and keeps a connection on which everything times out.
+pub(crate) struct Node {
+    address: Address,
+    client: Client,
+    answer_within: Duration,
+    current: Mutex<Option<Live>>,
+    connecting: tokio::sync::Mutex<()>,
+    requests: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Live {
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+impl std::fmt::Debug for Node {
+    /// Without what `redis` would show: user, settings, perhaps the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({})", self.address)
+    }
+}
+
+/// A call without a result.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    /// The server's error code, if it answered.
+    pub(crate) code: Option<String>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, code: None }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
+}
+
+impl Node {
+    pub(crate) fn new(address: Address, answer_within: Duration) -> Result<Self, Error> {
+        let client = Client::open(address.info.clone()).map_err(|e| classify("the server URL", &e))?;
+        Ok(Self {
+            address,
+            client,
+            answer_within,
+            current: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(()),
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// How many requests (pipelines count once) have been sent.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Sends one command. An error of the server is an [`Err`] with its code.
+    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value, Failed> {
+        let mut live = self.live().await?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let answer = live.connection.send_packed_command(command).await;
+        answer.and_then(Value::extract_error).map_err(|error| self.failed(doing, live.number, &error))
+    }
+
+    /// Sends several commands in one request. An error among the answers
+    /// stays in its place, as a [`Value::ServerError`].
+    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, Failed> {
+        let mut live = self.live().await?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        // A transaction is answered by OK, by QUEUED for each command, and by
+        // one array. An answer that is not waited for would be taken for that
+        // of the next request.
+        let (skip, take) =
+            if pipeline.is_transaction() { (pipeline.len() + 1, 1) } else { (0, pipeline.len()) };
+        let answers = live.connection.send_packed_commands(pipeline, skip, take).await;
+        answers.map_err(|error| self.failed(doing, live.number, &error))
+    }
+
+    async fn live(&self) -> Result<Live, Error> {
+        if let Some(live) = self.peek() {
+            return Ok(live);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(live) = self.peek() {
+            return Ok(live);
+        }
+        let connection = self.connect().await?;
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection };
+        *self.lock() = Some(live.clone());
+        Ok(live)
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, Error> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_WITHIN))
+            .set_response_timeout(Some(self.answer_within));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let doing = || format!("connecting to {}", self.address);
+        match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(error)) if error.kind() == redis::ErrorKind::AuthenticationFailed => {
+                let other = tokio::time::timeout(CONNECT_WITHIN, self.other_reason()).await;
+                Err(classify(&doing(), &other.ok().flatten().unwrap_or(error)))
+            }
+            Ok(Err(error)) => Err(classify_refusal(&doing(), &error)),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, format!("{}: no answer within 3 s", doing()))),
+        }
+    }
+
+    /// `redis` takes every error in answer to AUTH for a wrong password. There
+    /// are others that pass, such as too many clients; whoever does not log in
+    /// is told of them, too.
+    async fn other_reason(&self) -> Option<RedisError> {
+        let client = Client::open(self.address.anonymous()).ok()?;
+        let error = match client.get_multiplexed_async_connection().await {
+            Ok(mut connection) => redis::cmd("PING").exec_async(&mut connection).await.err()?,
+            Err(error) => error,
+        };
+        (!matches!(error.code(), Some("NOAUTH" | "NOPERM"))).then_some(error)
+    }
+
+    /// After anything but an answer the connection is given up: nothing would
+    /// tell a slow one from a dead one, and `redis` never does so by itself.
+    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Failed {
+        let code = error.code().map(str::to_owned);
+        let reason = classify(doing, error);
+        match code.as_deref() {
+            None => self.give_up(number),
+            // Behind the name there may be another primary by now.
+            Some("READONLY" | "MASTERDOWN") => self.give_up(number),
+            Some(_) => {}
+        }
+        let error = if code.is_none() { reason.unanswered() } else { reason };
+        Failed { error, code }
+    }
+
+    fn give_up(&self, number: u64) {
+        let mut current = self.lock();
+        if current.as_ref().is_some_and(|live| live.number == number) {
+            *current = None;
+        }
+    }
+
+    fn peek(&self) -> Option<Live> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Live>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,265 @@
+//! From a pushed message to what it means.
+
+use bytes::Bytes;
+use redis::{PushInfo, PushKind, Value};
+
+use crate::escape::glob;
+use crate::id::Token;
+use crate::events::event::{Touched, Prefixes};
+use crate::wire::names;
+use crate::wire::names::Partition;
+use crate::events::event::{Change, Event};
+use crate::wire::types::Held;
+use crate::topic::MAX_KEY;
+
+/// A message, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decoded {
+    /// The canary of this number, and that of the one before.
+    Canary(u64, u64),
+    /// What a keyspace channel said of a canary: notifications of this kind flow.
+    Proof(Proof),
+    /// So many messages found no place in the queue.
+    Dropped(u64),
+    /// A touch was answered, or will not be.
+    Touched(Touched),
+    /// Something for the listener.
+    Event(Event),
+    /// The server has closed the connection.
+    Disconnected,
+}
+
+/// A kind of notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// `set`: flags `K` and `$`.
+    Writes,
+    /// `expire`: flags `K` and `g`.
+    Expires,
+}
+
+/// What to listen for.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    /// The channel of expired keys.
+    pub(super) expired: String,
+    /// The names of canaries up to their number.
+    pub(super) canary: String,
+    /// The wake-up channels, in the order of the partitions.
+    pub(super) wake: Vec<String>,
+    /// What the channels of keys begin with.
+    keyspace: String,
+    /// Patterns of the channels of attached topics' keys, and of canaries; none without such topics.
+    pub(super) patterns: Vec<String>,
+}
+
+impl Decoder {
+    pub(crate) fn new(namespace: &str, db: i64, partitions: &[Partition], watched: &Prefixes) -> Self {
+        let canary = format!("{}:", keys::canary(namespace, 0));
+        let keyspace = keys::keyspace_channel(db);
+        let watched = &watched.prefixes;
+        let prefixes = watched.iter().chain((!watched.is_empty()).then_some(&canary));
+        let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
+        Self {
+            expired: keys::expired_channel(db),
+            keyspace,
+            patterns,
+            canary,
+            wake: partitions.iter().map(|at| at.wake.clone()).collect(),
+        }
+    }
+
+    /// What a pushed message means; `None` for what is of no interest or not
+    /// of our making: anybody may publish.
+    pub(crate) fn hear(&self, push: PushInfo) -> Option<Decoded> {
+        match push.kind {
+            PushKind::Disconnection => Some(Decoded::Disconnected),
+            PushKind::Message | PushKind::SMessage => {
+                let [Value::BulkString(channel), Value::BulkString(payload)] =
+                    <[Value; 2]>::try_from(push.data).ok()?
+                else {
+                    return None;
+                };
+                self.message(&channel, payload.into())
+            }
+            PushKind::PMessage => {
+                let [_, Value::BulkString(channel), Value::BulkString(event)] =
+                    <[Value; 3]>::try_from(push.data).ok()?
+                else {
+                    return None;
+                };
+                channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
+                self.changed(Bytes::from(channel).slice(self.keyspace.len()..), &event)
+            }
+            _ => None,
+        }
+    }
+
+    fn message(&self, channel: &[u8], payload: Bytes) -> Option<Decoded> {
+        if channel == self.expired.as_bytes() {
+            return Some(match self.canary_number(&payload) {
+                Some((number, before)) => Decoded::Canary(number, before),
+                None if payload.len() <= MAX_KEY => Decoded::Event(Event::Expired(payload)),
+                // No key of ours, and too long to be kept in a queue.
+                None => Decoded::Event(Event::Expired(Bytes::new())),
+            });
+        }
+        let partition = self.wake.iter().position(|wake| wake.as_bytes() == channel)?;
+        signal(partition, &payload).map(Decoded::Event)
+    }
+
+    /// A change of a key. What neither gives it another deadline nor takes it away is of no interest,
+    /// nor is `expired`, which is heard on a channel of its own; and what is evicted was not deleted.
+    fn changed(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
+        if key.starts_with(self.canary.as_bytes()) {
+            return match event {
+                b"set" => Some(Decoded::Proof(Proof::Writes)),
+                b"expire" => Some(Decoded::Proof(Proof::Expires)),
+                _ => None,
+            };
+        }
+        let change = match event {
+            b"set" | b"expire" | b"persist" | b"rename_to" | b"copy_to" | b"move_to" | b"restore" => {
+                Change::Written
+            }
+            b"del" | b"rename_from" | b"move_from" => Change::Gone,
+            _ => return None,
+        };
+        (key.len() <= MAX_KEY).then_some(Decoded::Event(Event::Changed(key, change)))
+    }
+
+    fn canary_number(&self, key: &[u8]) -> Option<(u64, u64)> {
+        let numbers = std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?;
+        let (number, before) = numbers.split_once(':')?;
+        Some((number.parse().ok()?, before.parse().ok()?))
+    }
+}
+
+/// `w` and a time in ms, or `f`, a token and a key.
+fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
+    match payload.first()? {
+        b'w' => {
+            let at = std::str::from_utf8(&payload[1..]).ok()?.parse().ok()?;
+            Some(Event::Wake { partition, at })
+        }
+        b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
+            let token = Token::from_bytes(&payload[1..9])?;
+            Some(Event::Fence { partition, held: Held { key: payload.slice(9..), token } })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoder() -> Decoder {
+        Decoder::new(
+            "keylapse",
+            0,
+            &[Partition::new("keylapse", "a", 0, 2), Partition::new("keylapse", "a", 1, 2)],
+            &Prefixes { prefixes: vec!["order:*:".into()] },
+        )
+    }
+
+    fn message(channel: &str, payload: &[u8]) -> PushInfo {
+        let data = vec![Value::BulkString(channel.into()), Value::BulkString(payload.to_vec())];
+        PushInfo { kind: PushKind::Message, data }
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        let decoder = decoder();
+        let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
+        assert_eq!(expired(b"keylapse:{canary/0}:17:16"), Some(Decoded::Canary(17, 16)));
+        assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
+        assert_eq!(
+            decoder.hear(message("keylapse:{a/1}:wake", b"w1700000000000")),
+            Some(Decoded::Event(Event::Wake { partition: 1, at: 1_700_000_000_000 }))
+        );
+        assert_eq!(
+            decoder.hear(message("keylapse:{a/0}:wake", b"f12345678some:key")),
+            Some(Decoded::Event(Event::Fence {
+                partition: 0,
+                held: Held { key: Bytes::from_static(b"some:key"), token: Token(*b"12345678") },
+            }))
+        );
+    }
+
+    fn of_key(channel: &str, event: &str) -> Option<Decoded> {
+        let data = ["pattern", channel, event].map(|text| Value::BulkString(text.into())).to_vec();
+        decoder().hear(PushInfo { kind: PushKind::PMessage, data })
+    }
+
+    #[test]
+    fn changes_of_attached_keys_are_told_apart_and_those_of_canaries_prove_the_flags() {
+        assert_eq!(decoder().patterns, ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]);
+        let key = Bytes::from_static(b"order:*:1");
+        for (event, change) in
+            [("set", Some(Change::Written)), ("del", Some(Change::Gone)), ("expired", None), ("incrby", None)]
+        {
+            let event = change.map(|change| Decoded::Event(Event::Changed(key.clone(), change)));
+            assert_eq!(of_key("__keyspace@0__:order:*:1", event), event, "{event}");
+        }
+        let canary = "__keyspace@0__:keylapse:{canary/0}:17:16";
+        assert_eq!(of_key(canary, "set"), Some(Decoded::Proof(Proof::Writes)));
+        assert_eq!(of_key(canary, "expire"), Some(Decoded::Proof(Proof::Expires)));
+        assert_eq!(of_key("__keyspace@1__:order:*:1", "set"), None);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_ignored() {
+        let decoder = decoder();
+        for (channel, payload) in [
+            ("__keyevent@1__:expired", &b"a"[..]),
+            ("keylapse:{b/0}:wake", b"w1"),
+            ("keylapse:{a/0}:wake", b""),
+            ("keylapse:{a/0}:wake", b"w"),
+            ("keylapse:{a/0}:wake", b"w-1"),
+            ("keylapse:{a/0}:wake", b"w99999999999999999999999"),
+            ("keylapse:{a/0}:wake", b"fshort"),
+            ("keylapse:{a/0}:wake", b"x"),
+        ] {
+            assert_eq!(decoder.hear(message(channel, payload)), None, "{channel} {payload:?}");
+        }
+    }
+
+    /// Nothing is split at a colon: a channel is compared whole, and what it carries is a key.
+    #[test]
+    fn a_key_named_like_a_channel_is_a_key_and_a_channel_named_nearly_so_is_none() {
+        let decoder = decoder();
+        for key in ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "a:b:c", ":"] {
+            let expired = Decoded::Event(Event::Expired(Bytes::from_static(key.as_bytes())));
+            assert_eq!(decoder.hear(message("__keyevent@0__:expired", key.as_bytes())), Some(expired));
+        }
+        for channel in [
+            "__keyevent@00__:expired",
+            "__keyevent@0__:expired:a",
+            "__keyevent@0__:",
+            "__keyevent@0__:EXPIRED",
+            "__keyspace@0__:expired",
+            "x:__keyevent@0__:expired",
+        ] {
+            assert_eq!(decoder.hear(message(channel, b"expired")), None, "{channel}");
+        }
+    }
+
+    #[test]
+    fn no_message_fills_the_queue_with_more_than_a_key_of_ours() {
+        let long = vec![b'a'; MAX_KEY + 1];
+        let nameless = Decoded::Event(Event::Expired(Bytes::new()));
+        assert_eq!(decoder().hear(message("__keyevent@0__:expired", &long)), Some(nameless));
+        let fence = [b"f12345678", &long[..]].concat();
+        assert_eq!(decoder().hear(message("keylapse:{a/0}:wake", &fence)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_makes_the_ear_panic(channel in 0usize..3, payload: Vec<u8>) {
+            let channel = ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "x"][channel];
+            decoder().hear(message(channel, &payload));
+        }
+    }
+}

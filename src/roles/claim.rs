@@ -1,0 +1,268 @@
+//! One claim, answered at last, and turned into jobs.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use crate::connection::retry::RetryDelays;
+use crate::log_throttle::LogThrottle;
+use crate::roles::attempt::{Job, Permit};
+use crate::lease::LeaseSignal;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::Escaped;
+use crate::id::{SlotId, Token};
+use crate::lapse::Source;
+use crate::runtime::partition::Partition;
+use crate::wire::record::{Reason, Record, State};
+use crate::wire::types::{Claim, Claimed, ClaimedTimer, End, Held, Index};
+use crate::wire::Store;
+use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
+
+/// Records of one claim, in bytes: reading stops there.
+const CLAIM_BYTES: usize = 1 << 20;
+
+/// What a claimer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) index: Index,
+    pub(super) slot: SlotId,
+    pub(super) limit: usize,
+}
+
+/// The answer to a claim, and when it was asked and answered.
+pub(super) struct Taken {
+    pub(super) claimed: Claimed,
+    pub(super) token: Token,
+    pub(super) since: Instant,
+    pub(super) reading: Reading,
+}
+
+/// Claims. A claim that was sent and not answered is repeated until it is: what
+/// it has taken would otherwise lie until its lease is over. After that there is
+/// nothing left to be told.
+///
+/// # Errors
+/// When nothing was taken.
+pub(super) async fn take(store: &dyn Store, partition: &Partition, ask: Request, trouble: &mut ClaimTrouble) -> Result<Taken> {
+    let config = &partition.topic.config;
+    let mut call = Claim {
+        index: ask.index,
+        slot: ask.slot,
+        token: Token::random(),
+        repeat: false,
+        limit: ask.limit,
+        bytes: CLAIM_BYTES,
+        lookahead_ms: if ask.index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lease_ms: ms_ceil(config.lease),
+        letters: config.letters,
+    };
+    let mut waits = RetryDelays::default();
+    let until = Instant::now() + config.lease;
+    loop {
+        let since = Instant::now();
+        match store.claim(&partition.at, call).await {
+            Ok(claimed) => {
+                let reading = partition.clock.read(since, Reading::now(claimed.stamp));
+                count(partition, &claimed);
+                trouble.is_over(partition);
+                return Ok(Taken { claimed, token: call.token, since, reading });
+            }
+            Err(reason) => {
+                call.repeat |= reason.maybe_done();
+                trouble.say(partition, &reason);
+                if !call.repeat || Instant::now() >= until {
+                    return Err(reason);
+                }
+                tokio::time::sleep(waits.next()).await;
+            }
+        }
+    }
+}
+
+/// What keeps one claimer from claiming.
+#[derive(Debug, Default)]
+pub(super) struct ClaimTrouble {
+    last: Option<ErrorKind>,
+    /// What is the matter with this partition alone.
+    parked: LogThrottle,
+}
+
+impl ClaimTrouble {
+    fn say(&mut self, partition: &Partition, reason: &Error) {
+        let kind = reason.kind();
+        if self.last.replace(kind) != Some(kind) {
+            partition.topic.stats.claim_errors.add(1);
+        }
+        let (topic, partition) = (&partition.topic.config.name, partition.at.index);
+        if matches!(kind, ErrorKind::WrongType | ErrorKind::Partitions | ErrorKind::WireVersion) {
+            if self.parked.should_log(reason) {
+                error!(%topic, partition, error = %reason, "the partition is parked until this is repaired");
+            }
+        } else if partition.outage.should_log(reason) {
+            if reason.needs_operator() {
+                error!(%topic, partition, error = %reason, "nothing can be claimed until this is repaired");
+            } else {
+                warn!(%topic, partition, error = %reason, "cannot claim; trying again");
+            }
+        }
+    }
+
+    fn is_over(&mut self, partition: &Partition) {
+        self.last = None;
+        let (topic, partition) = (&partition.topic.config.name, partition.at.index);
+        if self.parked.is_over() {
+            info!(%topic, partition, "the partition is repaired, and no longer parked");
+        }
+        if partition.outage.is_over() {
+            info!(%topic, partition, "claims are answered again");
+        }
+    }
+}
+
+fn count(partition: &Partition, claimed: &Claimed) {
+    let stats = &partition.topic.stats;
+    stats.claims.add(1);
+    stats.empty_claims.add(usize::from(claimed.timers.is_empty()));
+    stats.claimed.add(claimed.timers.len());
+    let topic = &partition.topic.config.name;
+    if claimed.orphans > 0 {
+        stats.orphans.add_u64(claimed.orphans);
+        warn!(%topic, count = claimed.orphans, "index entries without a record were removed: was something deleted?");
+    }
+    if claimed.parked > 0 {
+        stats.parked.add_u64(claimed.parked);
+        warn!(%topic, count = claimed.parked, "records of a newer keylapse were put off by a minute: update this program");
+    }
+    if claimed.buried > 0 {
+        stats.dead.add_u64(claimed.buried);
+        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost their lease four times");
+    }
+    if claimed.trimmed > 0 {
+        stats.trimmed.add_u64(claimed.trimmed);
+        error!(%topic, count = claimed.trimmed, "dead letters were trimmed: more than the topic keeps");
+    }
+}
+
+impl Taken {
+    /// Registers what was taken and makes it ready to start.
+    pub(super) fn into_jobs(
+        self,
+        partition: &Arc<Partition>,
+        source: Source,
+        mut place: impl FnMut() -> Permit,
+    ) -> Vec<(Instant, Job)> {
+        let Self { claimed, token, since, reading } = self;
+        let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
+        let mut jobs = Vec::with_capacity(claimed.timers.len());
+        for timer in claimed.timers {
+            let held = Held { key: timer.key.clone(), token };
+            match decode(timer, token) {
+                Some((record, state)) if state.deadline_after(&record) <= latest => {
+                    let watch = Arc::new(LeaseSignal::default());
+                    let job = Job {
+                        partition: partition.clone(),
+                        held,
+                        record,
+                        state,
+                        watch,
+                        reading,
+                        since,
+                        source,
+                        place: place(),
+                    };
+                    jobs.push((reading.when(job.deadline()), job));
+                }
+                Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
+                    put_back(partition, held);
+                }
+                _ => bury(partition, held),
+            }
+        }
+        partition.leases.board(jobs.iter().map(|(_, job)| (job.held.clone(), job.watch.clone())), since);
+        jobs
+    }
+}
+
+fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
+    let record = Record::decode(timer.record).ok()?;
+    let state = match timer.state {
+        None => State::first(token),
+        Some(bytes) => State::decode(bytes).ok()?,
+    };
+    Some((record, state))
+}
+
+/// Somebody has moved the index entry ahead of the deadline. The record says
+/// when; until then the timer must not sit on one of our permits.
+fn put_back(partition: &Arc<Partition>, held: Held) {
+    warn!(
+        topic = %partition.topic.config.name, key = %Escaped(&held.key),
+        "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
+    );
+    partition.topic.stats.repaired.add(1);
+    end(partition, held, End::Release);
+}
+
+/// What the script cannot see at a glance: a deadline that never comes. Should
+/// another byte be beyond us after all, the timer is not lost either.
+fn bury(partition: &Arc<Partition>, held: Held) {
+    debug!(topic = %partition.topic.config.name, "a claimed record cannot be read");
+    end(partition, held, End::Dead { reason: Reason::Unreadable, history: bytes::Bytes::new() });
+}
+
+/// Ends a timer that was claimed and is not run.
+fn end(partition: &Arc<Partition>, held: Held, end: End) {
+    partition.leases.board([(held.clone(), Arc::default())].into_iter(), Instant::now());
+    partition.end(held, end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::Listener;
+    use crate::testing::calls::Fault;
+    use crate::testing::bed::TestBed;
+    use crate::outcome::{Done, Failure};
+    use crate::lapse::Lapse;
+    use crate::topic::Topic;
+
+    async fn succeed(_: Lapse<u32>) -> Result<Done, Failure> {
+        Ok(Done)
+    }
+
+    /// A claim while these faults are ahead: whether it was answered, after how many
+    /// seconds, and how often it was made.
+    async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
+        let bed = TestBed::new();
+        let store = bed.store();
+        let topic = Topic::new("a:{id}").unwrap();
+        let listener = Listener::builder_on(store.clone()).on(topic, succeed).build().unwrap();
+        let partition = &listener.runtime().partitions[0];
+        faults.iter().for_each(|(fault, times)| store.calls().fail("claim", *fault, *times));
+        let (asked, ask) = (Instant::now(), Request { index: Index::Due, slot: SlotId::random(), limit: 1 });
+        let taken = take(store, partition, ask, &mut ClaimTrouble::default()).await;
+        (taken.is_ok(), asked.elapsed().as_secs(), store.calls().made("claim").len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_has_taken_nothing_and_is_the_callers_to_ask_again() {
+        let refused = Fault::Refused(ErrorKind::Unavailable);
+        assert_eq!(claim(&[(refused, 1)]).await, (false, 0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_unanswered_is_repeated_whatever_the_repeats_hear() {
+        let refused = Fault::Refused(ErrorKind::Unavailable);
+        assert_eq!(claim(&[(Fault::Unanswered, 1)]).await, (true, 0, 2));
+        assert_eq!(claim(&[(Fault::Unanswered, 2)]).await, (true, 0, 3));
+        assert_eq!(claim(&[(Fault::Unanswered, 1), (refused, 2)]).await, (true, 0, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_lease_there_is_nothing_left_to_be_told() {
+        let (answered, after, made) = claim(&[(Fault::Unanswered, 1000)]).await;
+        assert!(!answered && (30..=31).contains(&after), "{after} s");
+        assert!((30..=80).contains(&made), "{made} claims");
+    }
+}

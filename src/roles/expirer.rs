@@ -1,0 +1,124 @@
+//! Reads trigger keys just after their deadlines.
+//!
+//! A key that has expired lies in memory until the server comes across it,
+//! which takes minutes among a million others, and only then does the server
+//! announce it. Reading it makes that happen now. In a deadline's own
+//! millisecond the key is still alive, and the server's clock inside a command
+//! may lag a little: hence two milliseconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::wire::{MAX_BATCH, Store};
+
+/// After the deadline.
+const MARGIN: Duration = Duration::from_millis(2);
+/// Between two calls. At a high rate most requests would otherwise be these.
+const REST: Duration = Duration::from_millis(50);
+/// A notification may be due to a timer that was claimed so long ago, and its lookahead.
+pub(super) const SLACK: Duration = Duration::from_millis(10).saturating_add(MARGIN).saturating_add(REST);
+/// Batches that may wait. Beyond, keys are left to the server.
+const WAITING: usize = 1024;
+
+/// Where claimers leave the keys to be touched.
+#[derive(Clone, Debug)]
+pub(crate) struct Touches(mpsc::Sender<Batch>);
+
+#[derive(Debug)]
+struct Batch {
+    at: Instant,
+    keys: Vec<Bytes>,
+}
+
+impl Touches {
+    /// Touches these keys once the latest of their deadlines has passed.
+    pub(crate) fn plan(&self, latest: Option<Instant>, keys: impl Iterator<Item = Bytes>) {
+        if let Some(latest) = latest {
+            let batch = Batch { at: latest.max(Instant::now()) + MARGIN, keys: keys.collect() };
+            let _ = self.0.try_send(batch); // a full queue: see WAITING
+        }
+    }
+}
+
+/// The queue's two ends: for claimers, and the task that does the work.
+pub(crate) fn touches(store: Arc<dyn Store>) -> (Touches, impl Future<Output = ()> + Send) {
+    let (sender, mut batches) = mpsc::channel::<Batch>(WAITING);
+    let work = async move {
+        let (mut later, mut rested) = (None, Instant::now());
+        while let Some(first) = next(&mut later, &mut batches).await {
+            tokio::time::sleep_until(first.at.max(rested)).await;
+            let now = Instant::now();
+            let mut keys = first.keys;
+            while keys.len() < MAX_BATCH {
+                match batches.try_recv() {
+                    Ok(more) if more.at <= now => keys.extend(more.keys),
+                    other => {
+                        later = other.ok();
+                        break;
+                    }
+                }
+            }
+            if let Err(error) = store.touch(&keys).await {
+                debug!(%error, "trigger keys not touched: the server expires them in its own time");
+            }
+            // With as many keys as one call takes, there is nothing to wait for.
+            rested = if keys.len() < MAX_BATCH { now + REST } else { now };
+        }
+    };
+    (Touches(sender), work)
+}
+
+async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) -> Option<Batch> {
+    match later.take() {
+        Some(batch) => Some(batch),
+        None => batches.recv().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::bed::TestBed;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn keys(count: usize) -> impl Iterator<Item = Bytes> {
+        std::iter::repeat_n(Bytes::from_static(b"a:1"), count)
+    }
+
+    /// How many calls it took to touch batches of so many keys, one after the other in this distance,
+    /// and how long after the last deadline that went on.
+    async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
+        let bed = TestBed::new();
+        let (touches, work) = touches(Arc::new(bed.store().clone()));
+        let start = Instant::now();
+        (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
+        drop(touches);
+        work.await;
+        (bed.store().calls().made("touch").len(), start.elapsed().saturating_sub(distance * (batches - 1)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_key_is_touched_just_after_its_deadline() {
+        assert_eq!(touched(1, 1, MS).await, (1, MARGIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_keys_is_touched_twenty_times_a_second() {
+        let (calls, last) = touched(1000, 1, MS).await;
+        assert!((20..=22).contains(&calls), "{calls} calls");
+        assert!(last <= MARGIN + REST + MS, "{last:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_keys_as_a_call_takes_wait_for_nothing() {
+        let (calls, last) = touched(100, MAX_BATCH, Duration::ZERO).await;
+        assert_eq!(calls, 100);
+        assert!(last < MARGIN + REST, "{last:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! DueChecks for what is overdue, whatever was or was not heard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::runtime::Runtime;
+use crate::error::Result;
+use crate::lapse::Source;
+use crate::events::event::Gap;
+use crate::wire::types::Heads;
+use crate::time::Reading;
+
+/// While a canary is heard, the sweep is belt and braces.
+const CALM: Duration = Duration::from_secs(5);
+/// While none is heard, it is what finds new work.
+const ALERT: Duration = Duration::from_secs(1);
+
+/// Peeks at every partition.
+#[derive(Debug)]
+pub(crate) struct Sweeper {
+    runtime: Arc<Runtime>,
+    alert: AtomicBool,
+    now: Notify,
+}
+
+impl Sweeper {
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        Self { runtime, alert: AtomicBool::new(true), now: Notify::new() }
+    }
+
+    /// Something may have been missed: sweep at once, and often until events
+    /// flow again.
+    pub(crate) fn gap(&self, gap: Gap) {
+        if gap != Gap::Overflow {
+            self.alert.store(true, Ordering::Relaxed);
+        }
+        self.now.notify_one();
+    }
+
+    /// Hints flow: what was missed before is looked for once.
+    pub(crate) fn anchored(&self) {
+        self.alert.store(false, Ordering::Relaxed);
+        self.now.notify_one();
+    }
+
+    /// Until it is dropped.
+    pub(crate) async fn run(&self) {
+        loop {
+            let calm = if self.alert.load(Ordering::Relaxed) { ALERT } else { CALM };
+            tokio::select! {
+                () = tokio::time::sleep(calm) => {}
+                () = self.now.notified() => {}
+            }
+            if let Err(error) = self.tick().await {
+                self.runtime.stats.sweep_errors.add(1);
+                debug!(%error, "sweep failed");
+            }
+        }
+    }
+
+    /// Sweeps once: rings the wakeup of each partition that has something due,
+    /// and tells the others what is next.
+    pub(crate) async fn tick(&self) -> Result<()> {
+        self.runtime.stats.sweeps.add(1);
+        let partitions: Vec<_> = self.runtime.partitions.iter().map(|partition| partition.at.clone()).collect();
+        let peeked = self.runtime.store.peek(&partitions).await?;
+        let reading = Reading::now(peeked.stamp);
+        for (index, heads) in peeked.value.into_iter().enumerate() {
+            self.tell(index, heads, reading);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, index: usize, heads: Heads, reading: Reading) {
+        let partition = &self.runtime.partitions[index];
+        match heads.due {
+            Some(ms) if ms <= reading.stamp.ms() => partition.wakeup.look(Instant::now(), Source::Sweep),
+            Some(ms) => partition.wakeup.head(ms),
+            None => {}
+        }
+        self.runtime.quarantine.note(index, heads.solo.map(|ms| reading.when(ms)));
+    }
+}

@@ -1,0 +1,68 @@
+//! When a claimer looks, among others that look too.
+//!
+//! Not everybody may claim for the same millisecond, and nobody keeps a list of
+//! members. So whoever wakes for a deadline and finds that another has taken it
+//! is *following*: it then wakes a little after each deadline, later each time, and
+//! leads again as soon as it finds something left lying.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The runtime's timer is up to two milliseconds late; claims reach further
+/// ahead than this, so that nothing is missed by being early.
+const AHEAD: Duration = Duration::from_millis(3);
+/// A dead leader costs between these.
+const FIRST_DELAY: Duration = Duration::from_millis(25);
+const LONGEST_DELAY: Duration = Duration::from_millis(250);
+
+/// Whether this claimer leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leadership {
+    following: Option<Duration>,
+}
+
+impl Leadership {
+    /// When to look for what is due at `deadline`. `exactly` when an earlier
+    /// look within the lookahead came away empty.
+    pub(crate) fn wake(&self, deadline: Instant, lookahead: Duration, exactly: bool) -> Instant {
+        match self.following {
+            Some(delay) => deadline + delay,
+            None if exactly => deadline,
+            None => deadline.checked_sub(AHEAD.min(lookahead)).unwrap_or(deadline),
+        }
+    }
+
+    /// Something was left for us.
+    pub(crate) fn won(&mut self) {
+        self.following = None;
+    }
+
+    /// Woke for a deadline that somebody else has taken.
+    pub(crate) fn lost(&mut self) {
+        let delay = self.following.map_or(FIRST_DELAY, |delay| (delay * 2).min(LONGEST_DELAY));
+        self.following = Some(delay);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOKAHEAD: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_leader_is_early_and_the_beaten_ever_later() {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let mut leadership = Leadership::default();
+        assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline - AHEAD);
+        assert_eq!(leadership.wake(deadline, LOOKAHEAD, true), deadline);
+        assert_eq!(leadership.wake(deadline, Duration::ZERO, false), deadline);
+        for delay in [25, 50, 100, 200, 250, 250] {
+            leadership.lost();
+            assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline + Duration::from_millis(delay));
+        }
+        leadership.won();
+        assert_eq!(leadership, Leadership::default());
+    }
+}

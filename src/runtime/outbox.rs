@@ -1,0 +1,261 @@
+//! Ends of attempts on their way to Redis, gathered into batches.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::runtime::disposition::Disposition;
+use crate::wire::types::{End, Held};
+use crate::wire::MAX_BATCH;
+
+/// How long the first end waits for company. At a high rate batches fill
+/// faster; at a low one nobody waits for an ack but Redis.
+pub(crate) const LINGER: Duration = Duration::from_millis(20);
+/// This many do not wait any longer.
+const ENOUGH: usize = 64;
+/// Beyond this many unsettled ends, nothing more is claimed.
+const FULL: usize = 4 * MAX_BATCH;
+
+/// One end of an attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) held: Held,
+    pub(crate) decision: Disposition,
+    /// The value of an attached key that is to be written back for its retry.
+    pub(crate) restore: Option<Bytes>,
+}
+
+impl Settlement {
+    pub(crate) fn new(held: Held, decision: Disposition) -> Self {
+        Self { held, decision, restore: None }
+    }
+}
+
+/// The ends of one partition.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// How long the first end waits for company.
+    linger: Duration,
+    state: Mutex<State>,
+    filled: Notify,
+    drained: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Settlement>,
+    /// On their way: an answer to a renewal may cross their settlement.
+    sent: HashSet<Held>,
+}
+
+impl Outbox {
+    pub(crate) fn new(linger: Duration) -> Self {
+        Self { linger, state: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
+    }
+
+    pub(crate) fn put(&self, settlement: Settlement) {
+        let mut state = self.lock();
+        state.waiting.push(settlement);
+        let count = state.waiting.len();
+        drop(state);
+        if count == 1 || count == ENOUGH {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Hands timers back, at once.
+    pub(crate) fn release(&self, held: impl IntoIterator<Item = Held>) {
+        let mut state = self.lock();
+        let release = |held| Settlement::new(held, Disposition::End(End::Release));
+        state.waiting.extend(held.into_iter().map(release));
+        self.filled.notify_one();
+    }
+
+    /// The next batch, once there is something.
+    pub(crate) async fn next_batch(&self) -> Vec<Settlement> {
+        while self.lock().waiting.is_empty() {
+            self.filled.notified().await;
+        }
+        if self.linger.is_zero() {
+            return self.take();
+        }
+        let linger = tokio::time::sleep(self.linger);
+        tokio::pin!(linger);
+        while self.lock().waiting.len() < ENOUGH {
+            tokio::select! {
+                () = &mut linger => break,
+                () = self.filled.notified() => {}
+            }
+        }
+        self.take()
+    }
+
+    fn take(&self) -> Vec<Settlement> {
+        let mut state = self.lock();
+        let batch: Vec<_> = std::mem::take(&mut state.waiting);
+        state.sent.extend(batch.iter().map(|settlement| settlement.held.clone()));
+        batch
+    }
+
+    /// Forgets a batch that was settled or given up.
+    pub(crate) fn settled(&self, batch: &[Settlement]) {
+        let mut state = self.lock();
+        for settlement in batch {
+            state.sent.remove(&settlement.held);
+        }
+        drop(state);
+        self.drained.notify_waiters();
+    }
+
+    pub(crate) fn is_not_settling(&self, held: &Held) -> bool {
+        !self.lock().sent.contains(held)
+    }
+
+    /// Returns once there is room for more ends.
+    pub(crate) async fn room(&self) {
+        self.fewer_than(FULL).await;
+    }
+
+    /// Returns once everything is settled.
+    pub(crate) async fn empty(&self) {
+        self.fewer_than(1).await;
+    }
+
+    async fn fewer_than(&self, count: usize) {
+        loop {
+            let drained = self.drained.notified();
+            if self.unsettled() < count {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    fn unsettled(&self) -> usize {
+        let state = self.lock();
+        state.waiting.len() + state.sent.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::id::Token;
+
+    fn held(number: usize) -> Held {
+        Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) }
+    }
+
+    fn ended(number: usize) -> Settlement {
+        Settlement::new(held(number), Disposition::Ack)
+    }
+
+    fn put(outbox: &Outbox, numbers: std::ops::Range<usize>) {
+        numbers.for_each(|number| outbox.put(ended(number)));
+    }
+
+    /// How long the next batch lets wait, and how many are in it.
+    async fn batch(outbox: &Outbox) -> (Duration, usize) {
+        let asked = Instant::now();
+        let batch = outbox.next_batch().await;
+        (asked.elapsed(), batch.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_end_waits_for_company_and_enough_do_not() {
+        let outbox = Outbox::new(LINGER);
+        for (count, waits) in
+            [(1, LINGER), (ENOUGH - 1, LINGER), (ENOUGH, Duration::ZERO), (200, Duration::ZERO)]
+        {
+            put(&outbox, 0..count);
+            assert_eq!(batch(&outbox).await, (waits, count));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_a_batch_hears_of_the_first_end_and_of_the_last_that_is_needed() {
+        let outbox = Outbox::new(LINGER);
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            put(&outbox, 0..1);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            put(&outbox, 1..ENOUGH);
+        };
+        let batch = tokio::join!(batch(&outbox), later).0;
+        assert_eq!(batch, (Duration::from_millis(101), ENOUGH));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_and_the_last_that_is_needed_ring_and_no_other() {
+        let outbox = Outbox::new(LINGER);
+        let mut woken = Vec::new();
+        for number in 0..ENOUGH + 10 {
+            put(&outbox, number..number + 1);
+            if tokio::time::timeout(Duration::ZERO, outbox.filled.notified()).await.is_ok() {
+                woken.push(number + 1);
+            }
+        }
+        assert_eq!(woken, [1, ENOUGH]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_virtual_time_nobody_waits_for_company() {
+        let outbox = Outbox::new(Duration::ZERO);
+        put(&outbox, 0..1);
+        assert_eq!(batch(&outbox).await, (Duration::ZERO, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_count_until_they_are_settled_and_too_many_leave_no_room() {
+        let outbox = Outbox::new(Duration::ZERO);
+        let soon = Duration::from_millis(1);
+        let has_room = async || tokio::time::timeout(soon, outbox.room()).await.is_ok();
+        let is_empty = async || tokio::time::timeout(soon, outbox.empty()).await.is_ok();
+        assert!(has_room().await && is_empty().await);
+        put(&outbox, 0..FULL / 2);
+        let sent = outbox.next_batch().await;
+        assert_eq!(sent.len(), FULL / 2);
+        put(&outbox, FULL / 2..FULL - 1);
+        assert!(has_room().await && !is_empty().await);
+        put(&outbox, FULL - 1..FULL);
+        assert!(!has_room().await, "4,000 are on their way or wait for it");
+        outbox.settled(&sent[..1]);
+        assert!(has_room().await && !is_empty().await);
+        outbox.settled(&sent);
+        let rest = outbox.next_batch().await;
+        let settle = async { outbox.settled(&rest) };
+        assert!(tokio::join!(is_empty(), settle).0);
+        assert_eq!(FULL, 4000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_settled_is_known_until_it_is() {
+        let outbox = Outbox::new(Duration::ZERO);
+        put(&outbox, 0..1);
+        assert!(outbox.is_not_settling(&held(0)), "it has not been sent");
+        let sent = outbox.next_batch().await;
+        assert!(!outbox.is_not_settling(&held(0)));
+        assert!(outbox.is_not_settling(&held(1)));
+        outbox.settled(&sent);
+        assert!(outbox.is_not_settling(&held(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_handed_back_waits_like_any_end() {
+        let outbox = Outbox::new(Duration::ZERO);
+        outbox.release([held(0), held(1)]);
+        let batch = outbox.next_batch().await;
+        assert!(batch.iter().all(|one| one.decision == Disposition::End(End::Release)));
+        assert_eq!(batch.len(), 2);
+    }
+}

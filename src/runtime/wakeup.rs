@@ -1,0 +1,78 @@
+//! What others know of a partition, left for its claimer.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::lapse::Source;
+
+/// Pending for a claimer. Cleared *before* a claim is sent, so that nothing that
+/// arrives meanwhile is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Wakeup {
+    pending: Mutex<Pending>,
+    woken: Notify,
+}
+
+/// What is known since the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// The head may be this early, in ms.
+    pub(crate) head: Option<u64>,
+    /// Look, not before this.
+    pub(crate) look: Option<(Instant, Source)>,
+}
+
+impl Wakeup {
+    /// Something is due at this ms.
+    pub(crate) fn head(&self, ms: u64) {
+        let mut pending = self.lock();
+        pending.head = Some(pending.head.map_or(ms, |head| head.min(ms)));
+        self.woken.notify_one();
+    }
+
+    /// Look, at this moment or earlier.
+    pub(crate) fn look(&self, at: Instant, source: Source) {
+        let mut pending = self.lock();
+        if pending.look.is_none_or(|(planned, _)| at < planned) {
+            pending.look = Some((at, source));
+            self.woken.notify_one();
+        }
+    }
+
+    pub(crate) fn take(&self) -> Pending {
+        std::mem::take(&mut *self.lock())
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.woken.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_head_and_the_earliest_look_are_kept_until_they_are_taken() {
+        let (wakeup, now) = (Wakeup::default(), Instant::now());
+        let at = |ms| now + Duration::from_millis(ms);
+        [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
+        wakeup.look(at(7), Source::Sweep);
+        wakeup.look(at(5), Source::Notification);
+        wakeup.look(at(5), Source::Sweep); // the first reason stays
+        wakeup.look(at(6), Source::Sweep);
+        wakeup.woken().await;
+        let pending = wakeup.take();
+        assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), Source::Notification))));
+        let nothing = wakeup.take();
+        assert_eq!((nothing.head, nothing.look), (None, None));
+    }
+}

@@ -1,0 +1,239 @@
+//! Every name that keylapse uses in Redis, in one place.
+//!
+//! A partition's names share one hash tag, `{<topic>/<partition>}`, so that a
+//! script runs in one slot of a cluster. See docs/wire.md.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// The prefix of every name, unless another one is chosen.
+pub const DEFAULT_NAMESPACE: &str = "keylapse";
+
+/// The version of the wire format that this library speaks.
+pub const WIRE_VERSION: u32 = 1;
+
+/// The most partitions a topic can have.
+pub const MAX_PARTITIONS: u32 = 1024;
+
+/// One partition of a topic, with all its names.
+#[derive(Clone)]
+pub struct Partition(Arc<Names>);
+
+/// The names of one partition.
+#[derive(Debug)]
+#[allow(missing_docs)] // each is explained in docs/wire.md
+pub struct Names {
+    pub namespace: String,
+    pub topic: String,
+    pub index: u32,
+    pub of: u32,
+    pub meta: String,
+    pub due: String,
+    pub solo: String,
+    pub rec: String,
+    pub run: String,
+    pub next: String,
+    pub tomb: String,
+    pub dead: String,
+    pub grave: String,
+    pub slots: String,
+    pub watch: String,
+    pub looks: String,
+    pub past: String,
+    pub elder: String,
+    pub scanner: String,
+    pub wake: String,
+    /// Whether other programs write the topic's keys.
+    pub attached: bool,
+}
+
+impl Partition {
+    /// The names of partition `index` of `of` partitions of a topic.
+    pub fn new(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
+        Self::of_kind(namespace, topic, index, of, false)
+    }
+
+    /// The same of a topic whose keys other programs write.
+    pub fn attached(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
+        Self::of_kind(namespace, topic, index, of, true)
+    }
+
+    /// One of the two.
+    pub(crate) fn of_kind(namespace: &str, topic: &str, index: u32, of: u32, attached: bool) -> Self {
+        let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
+        Self(Arc::new(Names {
+            namespace: namespace.to_owned(),
+            topic: topic.to_owned(),
+            index,
+            of,
+            meta: name("meta"),
+            due: name("due"),
+            solo: name("solo"),
+            rec: name("rec"),
+            run: name("run"),
+            next: name("next"),
+            tomb: name("tomb"),
+            dead: name("dead"),
+            grave: name("grave"),
+            slots: name("slots"),
+            watch: name("watch"),
+            looks: name("looks"),
+            past: name("past"),
+            elder: name("elder"),
+            scanner: name("scanner"),
+            wake: name("wake"),
+            attached,
+        }))
+    }
+}
+
+impl std::ops::Deref for Partition {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.0
+    }
+}
+
+impl PartialEq for Partition {
+    fn eq(&self, other: &Self) -> bool {
+        self.meta == other.meta
+    }
+}
+
+impl Eq for Partition {}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.index)
+    }
+}
+
+impl Names {
+    /// The names that hold a value in Redis, in the order of docs/wire.md.
+    pub fn all(&self) -> [&str; 15] {
+        [
+            &self.meta,
+            &self.due,
+            &self.solo,
+            &self.rec,
+            &self.run,
+            &self.next,
+            &self.tomb,
+            &self.dead,
+            &self.grave,
+            &self.slots,
+            &self.watch,
+            &self.looks,
+            &self.past,
+            &self.elder,
+            &self.scanner,
+        ]
+    }
+}
+
+/// FNV-1a, 64 bits.
+pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The partition of a key: FNV-1a (64 bits) of its bytes, modulo the number of
+/// partitions.
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    if partitions <= 1 {
+        return 0;
+    }
+    let hash = fnv1a(key.iter().copied());
+    #[allow(clippy::cast_possible_truncation)] // below `partitions`
+    let index = (hash % u64::from(partitions)) as u32;
+    index
+}
+
+/// Whether a key could be one of the names of this namespace.
+pub(crate) fn is_own(namespace: &str, key: &[u8]) -> bool {
+    key.strip_prefix(namespace.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+}
+
+/// The hash that lists the topics.
+pub(crate) fn registry(namespace: &str) -> String {
+    format!("{namespace}:topics")
+}
+
+/// What names the last canary of primary `primary`; a canary's own name is
+/// this, a colon and what it says: its number, a colon, its predecessor's.
+pub(crate) fn canary(namespace: &str, primary: u32) -> String {
+    format!("{namespace}:{{canary/{primary}}}")
+}
+
+/// The channel on which a database publishes the keys that expire.
+pub(crate) fn expired_channel(db: i64) -> String {
+    format!("__keyevent@{db}__:expired")
+}
+
+/// What the channels of a database's keys begin with; each key has its own.
+pub(crate) fn keyspace_channel(db: i64) -> String {
+    format!("__keyspace@{db}__:")
+}
+
+/// Refuses namespaces and topic names that would end the hash tag early.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || name.len() > 128 || !name.chars().all(fine) {
+        return Err(Error::invalid(format!(
+            "{what} {name:?} must have 1 to 128 characters out of A-Z a-z 0-9 _ . -"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_a_partition_share_one_hash_tag() {
+        let partition = Partition::new("keylapse", "orders.v2", 3, 4);
+        for name in partition.all().into_iter().chain([partition.wake.as_str()]) {
+            let (_, rest) = name.split_once('{').unwrap();
+            assert_eq!(rest.split_once('}').unwrap().0, "orders.v2/3");
+        }
+    }
+
+    #[test]
+    fn the_partition_hash_is_fixed_for_ever() {
+        // Reference values of FNV-1a 64: http://www.isthe.com/chongo/tech/comp/fnv/
+        assert_eq!(partition_of(b"", 1024), 0xcbf2_9ce4_8422_2325_u64 as u32 % 1024);
+        assert_eq!(partition_of(b"foobar", 1024), 0x8594_4171_f739_67e8_u64 as u32 % 1024);
+        assert_eq!(partition_of(b"anything", 1), 0);
+    }
+
+    /// As a cluster would: there, all of these lie in one slot.
+    #[test]
+    fn a_hash_tag_in_a_key_does_not_choose_its_partition() {
+        let partitions: std::collections::BTreeSet<_> =
+            (0..100).map(|n| partition_of(format!("app:{{tag}}:{n}").as_bytes(), 8)).collect();
+        assert_eq!(partitions.len(), 8);
+    }
+
+    #[test]
+    fn only_what_the_namespace_begins_is_our_own() {
+        for own in [&registry("ns")[..], &canary("ns", 0), &Partition::new("ns", "a", 0, 1).due, "ns:"] {
+            assert!(is_own("ns", own.as_bytes()), "{own}");
+        }
+        for foreign in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {
+            assert!(!is_own("ns", foreign.as_bytes()), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_break_the_tag_are_refused() {
+        for bad in ["", "a{b", "a}b", "a b", "ä", "a:b", "a/b", "a\n"] {
+            assert!(check_name("topic", bad).is_err(), "{bad:?}");
+        }
+        assert!(check_name("topic", "app.trans-notice_1").is_ok());
+    }
+}

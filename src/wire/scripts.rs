@@ -1,0 +1,122 @@
+//! The Lua scripts: put together from their files, by what their headers say.
+
+use std::sync::LazyLock;
+
+/// A script as the server gets it.
+#[derive(Debug)]
+pub struct Script {
+    /// The file's name without `.lua`.
+    pub name: &'static str,
+    /// The whole text: shebang, parts, body.
+    pub text: String,
+    /// What SCRIPT LOAD answers for the text.
+    pub sha: String,
+}
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $ident:ident = $name:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub static $ident: LazyLock<Script> = LazyLock::new(|| {
+                Script::assemble($name, include_str!(concat!("../../scripts/", $name, ".lua")))
+            });
+        )*
+
+        /// Every script.
+        pub fn all() -> impl Iterator<Item = &'static Script> {
+            [$(&*$ident),*].into_iter()
+        }
+    };
+}
+
+scripts! {
+    /// Create or replace timers.
+    ARM = "arm";
+    /// TakeChecks what is due.
+    CLAIM = "claim";
+    /// The good end of attempts.
+    ACK = "ack";
+    /// Every other end.
+    SETTLE = "settle";
+    /// Keep what is held.
+    RENEW = "renew";
+    /// Withdraw timers.
+    CANCEL = "cancel";
+    /// Move a waiting timer.
+    RESCHEDULE = "reschedule";
+    /// Read one timer.
+    LOOK = "look";
+    /// The head of each index.
+    PEEK = "peek";
+    /// Stop and start claims.
+    PAUSE = "pause";
+    /// Bring a dead letter back.
+    REPLAY = "replay";
+    /// One step of the slow repair.
+    REPAIR = "tidy";
+    /// Create a partition's meta.
+    INIT = "init";
+    /// Set trigger keys.
+    TRIGGER = "trigger";
+    /// Delete a trigger key of an ended arming.
+    UNTRIGGER = "untrigger";
+    /// Make the next canary.
+    CANARY = "canary";
+    /// Attached keys: expiries were heard.
+    NOTE = "note";
+    /// Attached keys: deadlines were read.
+    ENROL = "enrol";
+    /// Attached keys: which have to be looked at.
+    CHECKS = "looks";
+    /// Attached keys: what looks have found.
+    JUDGE = "judge";
+    /// Attached keys: who scans.
+    SCANNER = "scanner";
+    /// Attached keys: read them.
+    TOUCH = "touch";
+    /// Attached keys: write one back.
+    WRITE_BACK = "restore";
+    /// Attached keys: one that was written back has expired.
+    RETURNED = "lend";
+}
+
+impl Script {
+    /// Shebang, the parts that the header names, the body.
+    fn assemble(name: &'static str, body: &str) -> Self {
+        let mut text = match header(body, "Flags").join(",") {
+            none if none.is_empty() => "#!lua\n".to_owned(),
+            flags => format!("#!lua flags={flags}\n"),
+        };
+        for part in header(body, "Parts") {
+            text.push_str(match part {
+                "prelude" => include_str!("../../scripts/prelude.lua"),
+                "afterlife" => include_str!("../../scripts/afterlife.lua"),
+                "grave" => include_str!("../../scripts/grave.lua"),
+                "memory" => include_str!("../../scripts/memory.lua"),
+                other => unreachable!("{name}.lua names an unknown part {other:?}"),
+            });
+        }
+        text.push_str(body);
+        let sha = ::redis::Script::new(&text).get_hash().to_owned();
+        Self { name, text, sha }
+    }
+}
+
+/// The comma-separated words of a header line, without what is in parentheses.
+fn header<'a>(body: &'a str, field: &str) -> Vec<&'a str> {
+    let line = body.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty() && !word.starts_with('('))
+        .collect()
+}
+
+impl Script {
+    /// The same script with one piece of text replaced.
+    pub(super) fn replace(&self, from: &str, to: &str) -> Self {
+        let text = self.text.replace(from, to);
+        let sha = ::redis::Script::new(&text).get_hash().to_owned();
+        Self { name: self.name, text, sha }
+    }
+}

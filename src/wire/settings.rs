@@ -1,0 +1,115 @@
+//! DueChecks at the settings that matter, where the server lets us: at the start, and
+//! once a minute, since an operator or a failover may change them.
+//!
+//! CONFIG is forbidden on most managed services; then nothing is said here, and
+//! the canary decides whether events flow.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use redis::cmd;
+use tracing::{debug, error, info, warn};
+
+use crate::wire::store::Store;
+use crate::error::Result;
+
+/// Settings by name, as CONFIG GET answers.
+pub(super) type Settings = HashMap<String, String>;
+
+const FLAGS: &str = "notify-keyspace-events";
+
+impl Store {
+    /// Reports settings that weaken a promise, once for each change. Adds the
+    /// missing notification flags only when asked to: they are the operator's.
+    pub(super) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
+        let Some(settings) = self.read_settings().await? else { return Ok(()) };
+        let should_log = self.are_news(&settings);
+        if should_log {
+            warn_of_eviction(&settings);
+        }
+        let Some(flags) = settings.get(FLAGS) else { return Ok(()) };
+        let missing = missing_flags(flags);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if manage_notifications {
+            return self.add_flags(flags, missing).await;
+        }
+        if should_log {
+            warn!(
+                flags,
+                missing,
+                "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
+            );
+        }
+        Ok(())
+    }
+
+    /// None where the server does not let us.
+    async fn read_settings(&self) -> Result<Option<Settings>> {
+        let mut get = cmd("CONFIG");
+        get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
+        match self.0.node.call("reading settings", &get).await {
+            Ok(value) => Ok(Some(redis::from_redis_value(value).unwrap_or_default())),
+            Err(failed) if failed.code.is_some() => {
+                debug!(error = %failed.error, "settings cannot be read; the canary will tell whether events flow");
+                Ok(None)
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// Whether these differ from those that were seen last.
+    fn are_news(&self, settings: &Settings) -> bool {
+        let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let should_log = seen.as_ref() != Some(settings);
+        *seen = Some(settings.clone());
+        should_log
+    }
+
+    async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {
+        let mut set = cmd("CONFIG");
+        set.arg("SET").arg(FLAGS).arg(format!("{flags}{missing}"));
+        self.0.node.call("switching expired events on", &set).await?;
+        info!(flags, added = missing, "expired events switched on, as asked");
+        Ok(())
+    }
+}
+
+/// Which of `E` and `x` a flag string lacks. `A` stands for all classes.
+fn missing_flags(flags: &str) -> &'static str {
+    let (channel, class) = (flags.contains('E'), flags.contains(['x', 'A']));
+    match (channel, class) {
+        (true, true) => "",
+        (true, false) => "x",
+        (false, true) => "E",
+        (false, false) => "Ex",
+    }
+}
+
+fn warn_of_eviction(settings: &Settings) {
+    let limited = settings.get("maxmemory").is_some_and(|limit| limit != "0");
+    let policy = settings.get("maxmemory-policy").map_or("noeviction", String::as_str);
+    if limited && policy.starts_with("allkeys") {
+        error!(
+            policy,
+            "the server may evict keylapse's index and lose timers: set maxmemory-policy to noeviction"
+        );
+    } else if limited && policy != "noeviction" {
+        warn!(policy, "the server may evict trigger keys (timers fire all the same): noeviction is safer");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::settings::missing_flags;
+
+    #[test]
+    fn only_what_is_missing_is_ever_added() {
+        for (flags, missing) in
+            [("", "Ex"), ("xE", ""), ("AKE", ""), ("AK", "E"), ("KE", "x"), ("Kg$", "Ex"), ("E", "x")]
+        {
+            assert_eq!(missing_flags(flags), missing, "{flags}");
+        }
+    }
+}
