@@ -1,13 +1,13 @@
 //! One opaque error for the whole crate.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::pattern::conflict::PatternConflict;
-use crate::pattern::error::PatternError;
+use crate::pattern::{PatternConflict, PatternError};
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,10 +17,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// One type serves the whole crate; ask [`kind`](Error::kind) or the predicates
 /// to tell cases apart. Cheap to clone. Messages never contain payloads or
 /// passwords; keys are escaped and cut to 128 bytes.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Error(Arc<Inner>);
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
@@ -166,6 +166,12 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
 
 impl From<PatternError> for Error {
     fn from(error: PatternError) -> Self {

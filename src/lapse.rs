@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::lease::LeaseSignal;
 use crate::id::ArmingId;
-use crate::pattern::captures::Captures;
-use crate::wire::record::Failed;
+use crate::pattern::Captures;
+use crate::wire::record::FailedAttempt;
 use crate::time::system_time;
 
 /// One occurrence of a timer coming due.
@@ -28,9 +28,9 @@ pub(crate) struct About {
     pub(crate) max_attempts: u32,
     pub(crate) deadline: u64,
     pub(crate) lateness: Duration,
-    pub(crate) source: Source,
+    pub(crate) source: LapseSource,
     pub(crate) recovered: bool,
-    pub(crate) history: Vec<Failed>,
+    pub(crate) history: Vec<FailedAttempt>,
     pub(crate) lease: Arc<LeaseSignal>,
 }
 
@@ -44,7 +44,7 @@ impl About {
 /// What made the listener look, so that this lapse was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Source {
+pub enum LapseSource {
     /// The listener knew the deadline and woke up for it.
     Timer,
     /// An expired key was announced.
@@ -53,7 +53,7 @@ pub enum Source {
     Sweep,
 }
 
-impl Source {
+impl LapseSource {
     /// A word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ impl<T> Lapse<T> {
     }
 
     /// What made the listener look.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> LapseSource {
         self.about.source
     }
 
@@ -137,7 +137,7 @@ impl<T> Lapse<T> {
     }
 
     /// The failed attempts before this one, at most ten, oldest first.
-    pub fn history(&self) -> &[Failed] {
+    pub fn history(&self) -> &[FailedAttempt] {
         &self.about.history
     }
 

@@ -68,56 +68,67 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod attach;
+mod attached;
 mod backoff;
-mod calls;
-mod claim;
-mod clock;
-mod throttle;
-mod dispatch;
+mod client;
+mod connection;
 mod error;
 mod escape;
+mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
 mod id;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod internals;
 mod lapse;
+mod lease;
+mod limits;
 mod listener;
+mod log_throttle;
 mod outcome;
 pub mod pattern;
 mod payload;
+mod policy;
+mod roles;
+mod runtime;
 mod schedule;
-mod settle;
 mod stats;
-mod stop;
-pub mod store;
-mod subscriber;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 mod time;
 mod topic;
-mod topology;
+mod wire;
 
-pub use attach::{Attached, Expired, Expiry, Mode, Unenrolled, Value, Vanished, WriteBack};
+pub use attached::topic::Attached;
+pub use attached::value::{Expired, Expiry, KeptValue};
 pub use backoff::Backoff;
+pub use bytes;
+pub use client::Client;
 pub use error::{Error, ErrorKind, Result};
 pub use handler::Handler;
-pub use id::{ArmingId, CancelId, SlotId, Token};
-pub use lapse::{Lapse, Source};
+pub use id::ArmingId;
+pub use lapse::{Lapse, LapseSource};
+pub use limits::{MAX_KEY, MAX_PAYLOAD};
 pub use listener::{Listener, ListenerBuilder, Stats};
 pub use outcome::{Done, Failure, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
+pub use policy::{Unenrolled, Vanished, WriteBack};
+pub use runtime::event_mode::EventMode;
 pub use schedule::{
-    ArmManyRequest, ArmRequest, Arming, Cancelled, DeadLetter, Durably, Key, KeyArgs, NewArm, Phase, Receipt,
-    Replayed, Rescheduled, Schedule, Timer, TriggerKey,
+    ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase,
+    Undecoded,
 };
 pub use stats::{AttachedStats, ListenerStats, TopicStats};
-pub use store::Reached;
-pub use store::record::{Failed, Reason};
-pub use time::{MAX_DEADLINE_MS, MAX_DELAY, ServerTime, When, WireWhen};
-pub use topic::{MAX_KEY, MAX_PAYLOAD, MIN_LEASE, Topic};
+pub use time::{MAX_DELAY, When};
+pub use topic::{MIN_LEASE, Topic};
+pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
+pub use wire::calls::cancel::{Cancelled, Rescheduled};
+pub use wire::calls::letters::Replayed;
+pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The README's program and test are compiled with the examples of this
 /// documentation, and so are the guides to tests and to attached topics.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lapse::Source;
+use crate::lapse::LapseSource;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
@@ -125,11 +125,11 @@ counters! {
 }
 
 impl TopicCounters {
-    pub(crate) fn started(&self, source: Source, recovered: bool) {
+    pub(crate) fn started(&self, source: LapseSource, recovered: bool) {
         let counter = match source {
-            Source::Timer => &self.by_timer,
-            Source::Notification => &self.by_notification,
-            Source::Sweep => &self.by_sweep,
+            LapseSource::Timer => &self.by_timer,
+            LapseSource::Notification => &self.by_notification,
+            LapseSource::Sweep => &self.by_sweep,
         };
         counter.add(1);
         self.recovered.add(usize::from(recovered));
@@ -163,15 +163,15 @@ counters! {
         no_room,
         /// Calls to enrol keys or to write verdicts down that failed.
         write_errors,
-        /// DueChecks that found a later deadline.
+        /// Looks that found a later deadline.
         extended,
-        /// DueChecks that found a key without a deadline.
+        /// Looks that found a key without a deadline.
         persisted,
-        /// DueChecks that found a key gone that was heard to be deleted.
+        /// Looks that found a key gone that was heard to be deleted.
         deleted,
-        /// DueChecks that found a key gone though it had not expired.
+        /// Looks that found a key gone though it had not expired.
         vanished,
-        /// DueChecks that found a key gone after a gap: fired as recovered.
+        /// Looks that found a key gone after a gap: fired as recovered.
         recovered,
         /// Keys written back for a retry.
         restored,
@@ -188,7 +188,7 @@ counters! {
     /// What a listener has counted of its subscription and its sweeps.
     ListenerStats {
         /// Expired keys that match no topic, and were left alone.
-        foreign,
+        unrouted,
         /// Times the subscription may have missed something.
         gaps,
         /// Times a canary proved that expired events flow, after it was not known.

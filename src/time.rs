@@ -3,6 +3,7 @@
 //! Every deadline is a time of the server that holds the index. A client never
 //! compares it with its own wall clock; it sleeps for differences only.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -50,7 +51,7 @@ impl When {
             ))),
             Self::In(delay) => Ok(WireWhen::In(ms_ceil(delay))),
             Self::At(at) => {
-                let ms = at.duration_since(UNIX_EPOCH).map_or(0, ms_ceil);
+                let ms = unix_ms(at);
                 if ms >= MAX_DEADLINE_MS {
                     return Err(Error::invalid(
                         "a deadline after the year 2248 cannot be kept; was a unit mixed up?",
@@ -71,6 +72,15 @@ pub enum WireWhen {
     At(u64),
 }
 
+impl fmt::Display for WireWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::In(ms) => write!(f, "+{ms}"),
+            Self::At(ms) => write!(f, "{ms}"),
+        }
+    }
+}
+
 /// Whole milliseconds, rounded up.
 pub(crate) fn ms_ceil(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
@@ -79,6 +89,11 @@ pub(crate) fn ms_ceil(duration: Duration) -> u64 {
 /// Milliseconds since 1970 as a time.
 pub(crate) fn system_time(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
+}
+
+/// A time as whole milliseconds since 1970, rounded up.
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, ms_ceil)
 }
 
 /// A moment of the server's clock, in microseconds since 1970.

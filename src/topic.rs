@@ -7,20 +7,19 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attached::policy::{Policy, WriteBack};
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
+use crate::limits::{MAX_KEY, MAX_PAYLOAD};
 use crate::pattern::Pattern;
 use crate::payload::Codec;
-use crate::wire::names::{MAX_PARTITIONS, Partition, check_name, is_own, partition_of};
-use crate::wire::types::{Letters, TopicEntry};
+use crate::policy::Policy;
 use crate::time::ms_ceil;
+use crate::wire::calls::letters::LetterBounds;
+use crate::wire::calls::partition::TopicEntry;
+use crate::wire::copy::value_of;
+use crate::wire::names::{MAX_PARTITIONS, PartitionNames, check_name, is_own, partition_of};
 
-/// The longest key that can be armed.
-pub const MAX_KEY: usize = 4096;
-/// The largest payload limit that a topic can set.
-pub const MAX_PAYLOAD: usize = 8 << 20;
 /// The shortest lease that a topic can set.
 pub const MIN_LEASE: Duration = Duration::from_millis(300);
 
@@ -64,7 +63,7 @@ pub(crate) struct TopicConfig {
     pub(crate) lookahead: Duration,
     pub(crate) concurrency: usize,
     pub(crate) payload_limit: usize,
-    pub(crate) letters: Letters,
+    pub(crate) letters: LetterBounds,
     /// How its keys are treated, where other programs write them.
     pub(crate) attach: Option<Policy>,
 }
@@ -248,12 +247,12 @@ impl TopicConfig {
 
     /// A record's payload without what is said before an attached key's value.
     pub(crate) fn own_payload(&self, payload: Bytes) -> Bytes {
-        if self.attach.is_some() { crate::attached::value::value_of(&payload) } else { payload }
+        if self.attach.is_some() { value_of(&payload) } else { payload }
     }
 
-    /// How keys are written back for their retries, if they are.
-    pub(crate) fn write_back(&self) -> Option<&WriteBack> {
-        self.attach.as_ref()?.write_back.as_ref()
+    /// Whether its keys are written back for their retries.
+    pub(crate) fn restores(&self) -> bool {
+        self.attach.as_ref().is_some_and(Policy::restores)
     }
 
     fn new(pattern: &str, name: Option<&str>) -> Result<Self> {
@@ -281,7 +280,7 @@ impl TopicConfig {
             lookahead: Duration::from_millis(10),
             concurrency: 100,
             payload_limit: 64 << 10,
-            letters: Letters { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
+            letters: LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
             attach: None,
         })
     }
@@ -341,12 +340,10 @@ impl TopicConfig {
         }
     }
 
-    pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<Partition> {
-        (0..self.partitions)
-            .map(|index| {
-                Partition::of_kind(namespace, &self.name, index, self.partitions, self.attach.is_some())
-            })
-            .collect()
+    pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
+        let attached = self.attach.is_some();
+        let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, attached);
+        (0..self.partitions).map(names).collect()
     }
 
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {

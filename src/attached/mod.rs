@@ -5,34 +5,23 @@
 //! those of all topics. docs/attach.md is the guide, docs/attach-protocol.md says why it is right.
 //!
 //! ```text
-//! events ─► reader ─ stream (permits, anchor) ─┐
-//!   ▲         │ touches      decide (the table)│ notes, enrolments, verdicts
-//! session ◄───┘                                ▼
-//! looker (deadlines) ─► reader            writer ─► store ─► `due`: an ordinary lapse
+//! events ─► reader ─ stream (positions, anchor) ──┐
+//!   ▲         │ touches      decision (the table) │ notes, enrolments, verdicts
+//! session ◄───┘                                   ▼
+//! watcher (deadlines) ─► reader                writer ─► store ─► `due`: an ordinary lapse
 //! scanner (scans)     ─► reader
 //! ```
 
-mod writer;
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
-mod decide;
-mod expired;
-mod scanner;
-mod looker;
-mod mode;
-mod reader;
-mod restore;
-mod stream_state;
-mod stream;
-mod policy;
-
-pub(crate) use expired::value_of;
-pub use expired::{Expired, Expiry, Value};
-pub use mode::Mode;
-pub(crate) use reader::StreamReader;
-pub(crate) use restore::{Presence, bumped, presence};
-pub(crate) use stream_state::StreamState;
-pub(crate) use policy::Policy;
-pub use policy::{Attached, Unenrolled, Vanished, WriteBack};
+pub(crate) mod decision;
+pub(crate) mod reader;
+pub(crate) mod scanner;
+pub(crate) mod stream;
+pub(crate) mod topic;
+pub(crate) mod value;
+pub(crate) mod watcher;
+pub(crate) mod write_back;
+pub(crate) mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,72 +29,53 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::attached::reader::{Request, StreamReader};
+use crate::attached::scanner::Scanner;
+use crate::attached::watcher::Watcher;
+use crate::attached::writer::Writer;
+use crate::events::event::Touch;
 use crate::id::SlotId;
 use crate::runtime::Runtime;
-use crate::wire::attached::ForeignKeys;
-use crate::events::event::Touch;
-use writer::Writer;
-use scanner::Scanner;
-use looker::Watcher;
-pub(crate) use reader::Request;
 
-/// Questions that may wait for the reader.
-const ASKS: usize = 1024;
+/// Requests that may wait for the reader.
+const REQUESTS: usize = 1024;
 
 /// What the attached topics of a listener hear, and those who ask about it.
 pub(crate) struct AttachedRoles {
     /// Reads the stream.
     pub(crate) reader: StreamReader,
     /// What it is asked.
-    pub(crate) asks: mpsc::Receiver<Request>,
-    scanners: Vec<(usize, SlotId)>,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    /// The partitions for whose topics this listener may be scanning, and as whom.
+    pub(crate) scanners: Vec<(usize, SlotId)>,
 }
 
 impl AttachedRoles {
-    /// Starts writers, lookers and scanners, for as long as attempts run or claims are made.
+    /// Starts writers, watchers and scanners, for as long as attempts run or claims are made.
     pub(crate) fn start(
         runtime: &Arc<Runtime>,
-        foreign: &Arc<dyn ForeignKeys>,
         touches: mpsc::Sender<Touch>,
         roles: &mut JoinSet<()>,
         writing: &mut JoinSet<()>,
     ) -> Self {
-        let (asking, asks) = mpsc::channel(ASKS);
-        let mut writers = HashMap::new();
-        let mut scanners = Vec::new();
+        let (asking, requests) = mpsc::channel(REQUESTS);
+        let (mut writers, mut scanners) = (HashMap::new(), Vec::new());
         for topic in runtime.topics.iter().filter(|topic| topic.config.attach.is_some()) {
-            let partitions: Vec<_> =
-                (0..topic.config.partitions as usize).map(|at| runtime.partitions[topic.partition(at)].clone()).collect();
-            for (at, partition) in partitions.iter().enumerate() {
-                let index = topic.partition(at);
+            for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
+                let index = topic.partition(number);
                 let (write, writes) = mpsc::channel(writer::WAITING);
                 writers.insert(index, write);
-                let (foreign, asks) = (foreign.clone(), asking.clone());
-                let writer = Writer::new(
-                    index,
-                    partition.clone(),
-                    foreign.clone(),
-                    writes,
-                    asks.clone(),
-                    runtime.stream_state.clone(),
-                );
+                let state = runtime.stream_state.clone();
+                let writer = Writer::new(index, partition.clone(), writes, asking.clone(), state.clone());
                 writing.spawn(writer.run());
-                let stream_state = runtime.stream_state.clone();
-                roles.spawn(
-                    Watcher { index, partition: partition.clone(), foreign, stream_state, asks, slot: SlotId::random() }.run(),
-                );
+                roles.spawn(Watcher::new(index, partition.clone(), state, asking.clone()).run());
             }
             let slot = SlotId::random();
             scanners.push((topic.partition(0), slot));
-            let (runtime, topic, foreign) = (runtime.clone(), topic.clone(), foreign.clone());
-            roles.spawn(Scanner { runtime, topic, partitions, foreign, asks: asking.clone(), slot }.run());
+            let (runtime, topic, requests) = (runtime.clone(), topic.clone(), asking.clone());
+            roles.spawn(Scanner { runtime, topic, requests, slot }.run());
         }
         let reader = StreamReader::new(runtime.clone(), touches, writers);
-        Self { reader, asks, scanners }
-    }
-
-    /// The partitions whose topics' scanner this listener may be.
-    pub(crate) fn scanners(&self) -> Vec<(usize, SlotId)> {
-        self.scanners.clone()
+        Self { reader, requests, scanners }
     }
 }

@@ -14,20 +14,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::attached::stream::{Continuity, Meaning, Stream};
 use crate::attached::writer::Write;
-use crate::attached::mode::Mode;
-use crate::attached::stream::{Meaning, Ring, Stream};
-use crate::attached::policy::Policy;
+use crate::events::event::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
+use crate::policy::{Capture, Policy};
 use crate::runtime::Runtime;
+use crate::runtime::event_mode::EventMode;
 use crate::runtime::partition::Partition;
 use crate::stats::AttachCounters;
-use crate::wire::attached::{Capture, Note, Position, Watch};
-use crate::events::event::{Touch, Touched};
-use crate::wire::names::fnv1a;
-use crate::events::event::{Canary, Change};
-use crate::wire::MAX_BATCH;
 use crate::time::ServerTime;
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::attached::{Note, Position, Watch};
+use crate::wire::names::fnv1a;
 
 /// After so long without a canary nothing will be proven by the next, if there was one before.
 const SILENT: Duration = Duration::from_secs(5);
@@ -64,13 +63,13 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    pub(super) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
+    pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
         Self { partition, keys, capture, tries: TRIES, done: None }
     }
 }
 
 /// A touch that was sent.
-struct Flight {
+struct PendingRead {
     purpose: Purpose,
     /// The moment of the stream before it was sent.
     sent: u64,
@@ -112,11 +111,11 @@ pub(crate) struct StreamReader {
     runtime: Arc<Runtime>,
     stream: Stream,
     touches: mpsc::Sender<Touch>,
-    leases: HashMap<u64, Flight>,
-    next_flight: u64,
+    pending: HashMap<u64, PendingRead>,
+    next_read: u64,
     unproven: Vec<Unproven>,
     deleted: Vec<DeletedKey>,
-    /// Decoded to expire in a gap, and how often.
+    /// Heard to expire in a gap, and how often.
     ambiguous: HashMap<Bytes, u32>,
     silent_since: Option<Instant>,
     /// Keys that were heard to be written, by partition.
@@ -136,8 +135,8 @@ impl StreamReader {
             runtime,
             stream: Stream::default(),
             touches,
-            leases: HashMap::new(),
-            next_flight: 0,
+            pending: HashMap::new(),
+            next_read: 0,
             unproven: Vec::new(),
             deleted: Vec::new(),
             ambiguous: HashMap::new(),
@@ -150,10 +149,10 @@ impl StreamReader {
 
     /// A canary was heard.
     pub(crate) async fn canary(&mut self, canary: Canary) {
-        let ring = self.stream.canary(canary);
+        let continuity = self.stream.canary(canary);
         self.silent_since = None;
-        self.runtime.stream_state.set_mode(Mode::of(canary.writes, canary.expires));
-        if ring == Ring::Anchored {
+        self.runtime.stream_state.set_mode(EventMode::of(canary.writes, canary.expires));
+        if continuity == Continuity::Anchored {
             self.runtime.stream_state.gap();
             self.unproven.clear();
             self.send(Vec::new(), Capture::default(), Purpose::Anchor);
@@ -174,7 +173,7 @@ impl StreamReader {
     /// The subscription is gone, and with it what was asked on its connection.
     pub(crate) fn disconnected(&mut self) {
         self.lost();
-        self.leases.clear();
+        self.pending.clear();
         self.prompting = 0;
         self.unheard();
     }
@@ -190,7 +189,7 @@ impl StreamReader {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || !self.stream.began() {
             self.lost();
-            self.runtime.stream_state.set_mode(Mode::Blind);
+            self.runtime.stream_state.set_mode(EventMode::Blind);
         }
     }
 
@@ -212,7 +211,7 @@ impl StreamReader {
         if change == Change::Gone {
             self.stream.gone(&key);
         }
-        if !self.runtime.partitions[partition].topic.keeping() {
+        if !self.runtime.partitions[partition].topic.is_scanning() {
             return;
         }
         let keys = self.prompted.entry(partition).or_default();
@@ -247,7 +246,7 @@ impl StreamReader {
 
     /// What is read in a gap has no place, unless nothing has.
     fn can_enrol(&self) -> bool {
-        self.stream.is_anchored() || self.runtime.stream_state.mode() == Mode::Blind
+        self.stream.is_anchored() || self.runtime.stream_state.mode() == EventMode::Blind
     }
 
     /// Somebody asks.
@@ -281,18 +280,18 @@ impl StreamReader {
     /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
     /// and events are followed by scans.
     fn send(&mut self, keys: Vec<Bytes>, capture: Capture, purpose: Purpose) -> bool {
-        self.next_flight += 1;
-        let id = self.next_flight;
+        self.next_read += 1;
+        let id = self.next_read;
         let sent = self.touches.try_send(Touch { id, keys, capture }).is_ok();
         if sent {
-            self.leases.insert(id, Flight { purpose, sent: self.stream.now() });
+            self.pending.insert(id, PendingRead { purpose, sent: self.stream.now() });
         }
         sent
     }
 
     /// A touch was answered. Everything that was published before it has been read.
     pub(crate) async fn touched(&mut self, touched: Touched) {
-        let Some(Flight { purpose, sent }) = self.leases.remove(&touched.id) else { return };
+        let Some(PendingRead { purpose, sent }) = self.pending.remove(&touched.id) else { return };
         if let Purpose::Read { prompted: true, .. } = purpose {
             self.prompting = self.prompting.saturating_sub(1);
         }
@@ -351,7 +350,7 @@ impl StreamReader {
     }
 
     fn policy(&self, partition: usize) -> &Policy {
-        self.partition(partition).topic.config.attach.as_ref().expect("only keys of attached topics get here")
+        self.partition(partition).topic.policy()
     }
 }
 

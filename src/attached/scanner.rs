@@ -11,16 +11,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use crate::attached::mode::Mode;
-use crate::attached::reader::{Request, Read};
-use crate::attached::policy::Policy;
+use crate::attached::reader::{Read, Request};
 use crate::connection::retry::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
+use crate::policy::{Capture, Policy};
 use crate::runtime::Runtime;
+use crate::runtime::event_mode::EventMode;
 use crate::runtime::partition::Partition;
 use crate::runtime::topic::RunningTopic;
-use crate::wire::attached::{Capture, ForeignKeys};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -35,27 +34,25 @@ const KNOWN: Duration = Duration::from_secs(1);
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// The scanner of one topic, or one who waits to be.
-pub(super) struct Scanner {
-    pub(super) runtime: Arc<Runtime>,
-    pub(super) topic: Arc<RunningTopic>,
-    pub(super) partitions: Vec<Arc<Partition>>,
-    pub(super) foreign: Arc<dyn ForeignKeys>,
-    pub(super) asks: mpsc::Sender<Request>,
-    pub(super) slot: SlotId,
+pub(crate) struct Scanner {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) topic: Arc<RunningTopic>,
+    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) slot: SlotId,
 }
 
 impl Scanner {
     /// Until it is dropped.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         loop {
             if self.hold().await {
-                self.topic.set_keeping(true);
+                self.topic.set_scanning(true);
                 debug!(topic = %self.topic.config.name, "scanning for keys is ours");
                 tokio::select! {
                     () = self.renew() => {}
                     () = self.scan_over_and_over() => {}
                 }
-                self.topic.set_keeping(false);
+                self.topic.set_scanning(false);
             }
             tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
         }
@@ -64,7 +61,12 @@ impl Scanner {
     /// Whoever hears nothing leaves it to others, if there are any.
     async fn hold(&self) -> bool {
         let patient = !self.runtime.stream_state.is_anchored();
-        self.foreign.keep(&self.partitions[0].at, self.slot, ms_ceil(HOLD), patient).await.unwrap_or(false)
+        self.say_so(patient).await.unwrap_or(false)
+    }
+
+    async fn say_so(&self, patient: bool) -> Result<bool> {
+        let first = &self.partitions()[0];
+        first.store.hold_scanner(&first.names, self.slot, ms_ceil(HOLD), patient).await
     }
 
     /// Until it is somebody else's.
@@ -73,7 +75,7 @@ impl Scanner {
         while since.elapsed() < HOLD {
             tokio::time::sleep(RENEW).await;
             let asked = Instant::now();
-            match self.foreign.keep(&self.partitions[0].at, self.slot, ms_ceil(HOLD), false).await {
+            match self.say_so(false).await {
                 Ok(true) => since = asked,
                 Ok(false) => return,
                 Err(error) => debug!(%error, "cannot say that scanning is still ours"),
@@ -107,14 +109,14 @@ impl Scanner {
         }
     }
 
-    /// RetryDelays until the first canary was heard, or is missing: what is scanned before the stream begins
+    /// Waits until the first canary was heard, or is missing: what is scanned before the stream begins
     /// would have to be scanned again.
     async fn until_known(&self) {
         let over = Instant::now() + KNOWN;
         loop {
             let changed = self.runtime.stream_state.changed();
             if self.runtime.stream_state.gaps() > 0
-                || self.runtime.stream_state.mode() == Mode::Blind
+                || self.runtime.stream_state.mode() == EventMode::Blind
                 || Instant::now() >= over
             {
                 return;
@@ -126,7 +128,7 @@ impl Scanner {
         }
     }
 
-    /// DueChecks at each key of the database once.
+    /// Looks at each key of the database once.
     async fn scan(&self) -> Result<()> {
         let (rate, began) = (self.policy().scan_rate, Instant::now());
         let step = (rate / 20).clamp(1, STEP);
@@ -136,7 +138,7 @@ impl Scanner {
         loop {
             let due = Instant::now() + every;
             let (next, keys) =
-                self.foreign.scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize).await?;
+                self.runtime.client.store().scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize).await?;
             stats.scan_steps.add(1);
             steps += 1;
             found += keys.len();
@@ -158,7 +160,7 @@ impl Scanner {
     /// Has the keys read that match the topic, and waits for it: so a scan is never ahead of the server, and
     /// goes on where it was when there is a connection again.
     async fn read(&self, keys: Vec<Bytes>) {
-        let mut of_partition: Vec<Vec<Bytes>> = vec![Vec::new(); self.partitions.len()];
+        let mut of_partition: Vec<Vec<Bytes>> = vec![Vec::new(); self.partitions().len()];
         for key in keys {
             // Another topic may have a better claim to it.
             let partition = self.runtime.route(&key).and_then(|partition| partition.checked_sub(self.topic.partition(0)));
@@ -178,11 +180,15 @@ impl Scanner {
         let (done, read) = oneshot::channel();
         let mut ask = Read::of(self.topic.partition(partition), keys.to_vec(), Capture::default());
         ask.done = Some(done);
-        let _ = self.asks.send(Request::Read(ask)).await;
+        let _ = self.requests.send(Request::Read(ask)).await;
         matches!(tokio::time::timeout(READ_WITHIN, read).await, Ok(Ok(())))
     }
 
+    fn partitions(&self) -> &[Arc<Partition>] {
+        self.runtime.partitions_of(&self.topic)
+    }
+
     fn policy(&self) -> &Policy {
-        self.topic.config.attach.as_ref().expect("the topic is attached")
+        self.topic.policy()
     }
 }

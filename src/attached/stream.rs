@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::attached::decision::Stream as Said;
+use crate::attached::decision::StreamSays as Said;
 use crate::events::event::Canary;
-use crate::wire::attached::{Position, Watch};
 use crate::time::ServerTime;
+use crate::wire::calls::attached::{Position, Watch};
 
 /// For how long what was heard of a key is remembered, in the numbers of canaries: ms.
 const MEMORY: u64 = 60_000;
@@ -18,7 +18,7 @@ const KEYS: usize = 500_000;
 
 /// What one listener has heard, in order.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     anchor: Option<Anchor>,
     /// Whether it ever had one. Before, it is as if it had not subscribed yet.
     began: bool,
@@ -53,7 +53,7 @@ struct Decoded {
 
 /// What a canary means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ring {
+pub(crate) enum Continuity {
     /// Nothing was missed.
     Unbroken,
     /// The stream begins here; what was known is not any more.
@@ -62,7 +62,7 @@ pub(super) enum Ring {
 
 /// What an expiry means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(crate) enum Meaning {
     /// It has a name.
     Identity(Position),
     /// It was heard in a gap.
@@ -73,7 +73,7 @@ pub(super) enum Meaning {
 
 impl Stream {
     /// A canary was heard.
-    pub(super) fn canary(&mut self, canary: Canary) -> Ring {
+    pub(crate) fn canary(&mut self, canary: Canary) -> Continuity {
         let unbroken = self.anchor.is_some() && canary.before == self.number;
         if !unbroken {
             self.lose();
@@ -85,25 +85,25 @@ impl Stream {
         if self.keys.len() > KEYS {
             self.keys.clear();
         }
-        if unbroken { Ring::Unbroken } else { Ring::Anchored }
+        if unbroken { Continuity::Unbroken } else { Continuity::Anchored }
     }
 
     /// The server's time, read after the first canary was heard.
-    pub(super) fn anchored_at(&mut self, time: ServerTime) {
+    pub(crate) fn anchored_at(&mut self, time: ServerTime) {
         if let Some(anchor) = &mut self.anchor {
             anchor.time.get_or_insert(time);
         }
     }
 
     /// Something may have been missed.
-    pub(super) fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         self.anchor = None;
         // A deletion is the last word on a key only as long as nothing after it can have been missed.
         self.keys.values_mut().for_each(|heard| heard.gone = None);
     }
 
     /// A key has expired.
-    pub(super) fn expired(&mut self, key: &Bytes) -> Meaning {
+    pub(crate) fn expired(&mut self, key: &Bytes) -> Meaning {
         if self.anchor.is_none() {
             return if self.began { Meaning::Ambiguous } else { Meaning::Deaf };
         }
@@ -115,7 +115,7 @@ impl Stream {
     }
 
     /// A key was deleted or renamed.
-    pub(super) fn gone(&mut self, key: &Bytes) {
+    pub(crate) fn gone(&mut self, key: &Bytes) {
         if self.anchor.is_some() {
             let place = self.place(key);
             self.hear(key).gone = Some(place);
@@ -131,16 +131,16 @@ impl Stream {
     }
 
     /// Whether a canary was ever heard.
-    pub(super) fn began(&self) -> bool {
+    pub(crate) fn began(&self) -> bool {
         self.began
     }
 
-    pub(super) fn is_anchored(&self) -> bool {
+    pub(crate) fn is_anchored(&self) -> bool {
         self.anchor.is_some()
     }
 
     /// Where it is now, as far as this key is concerned; (0, 0) without an anchor.
-    pub(super) fn place(&self, key: &Bytes) -> Position {
+    pub(crate) fn place(&self, key: &Bytes) -> Position {
         if self.anchor.is_none() {
             return Position::default();
         }
@@ -149,32 +149,32 @@ impl Stream {
     }
 
     /// Where this key was last heard to be deleted, if nothing has happened to it since.
-    pub(super) fn deleted_at(&self, key: &Bytes) -> Option<Position> {
+    pub(crate) fn deleted_at(&self, key: &Bytes) -> Option<Position> {
         self.keys.get(key)?.gone
     }
 
     /// Where this key was last heard to expire.
-    pub(super) fn expired_at(&self, key: &Bytes) -> Position {
+    pub(crate) fn expired_at(&self, key: &Bytes) -> Position {
         self.keys.get(key).map_or(Position::default(), |heard| heard.expired)
     }
 
     /// A moment of the stream.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.heard
     }
 
     /// Whether anything was heard of a key since.
-    pub(super) fn heard_since(&self, key: &Bytes, moment: u64) -> bool {
+    pub(crate) fn heard_since(&self, key: &Bytes, moment: u64) -> bool {
         self.keys.get(key).is_some_and(|heard| heard.last > moment)
     }
 
     /// The number of the last canary.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// What the stream says of a watched life, after a touch that was answered behind canary `touched`.
-    pub(super) fn says(&self, watch: &Watch, touched: u64) -> Said {
+    pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
         let Some(anchor) = self.anchor else { return Said::Broken };
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
         if heard.expired > watch.at {
@@ -215,7 +215,7 @@ mod tests {
 
     fn anchored() -> Stream {
         let mut stream = Stream::default();
-        assert_eq!(stream.canary(canary(1000, 7)), Ring::Anchored);
+        assert_eq!(stream.canary(canary(1000, 7)), Continuity::Anchored);
         stream.anchored_at(ServerTime::from_ms(1005));
         stream
     }
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 1)));
         assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 2)));
         assert_eq!(stream.expired(&other), Meaning::Identity(at(1000, 1)));
-        assert_eq!(stream.canary(canary(2000, 1000)), Ring::Unbroken);
+        assert_eq!(stream.canary(canary(2000, 1000)), Continuity::Unbroken);
         assert_eq!(stream.place(&KEY), at(2000, 0));
         assert_eq!(stream.expired(&KEY), Meaning::Identity(at(2000, 1)));
     }
@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn a_canary_whose_predecessor_was_not_heard_begins_anew() {
         let mut stream = anchored();
-        assert_eq!(stream.canary(canary(3000, 2000)), Ring::Anchored);
+        assert_eq!(stream.canary(canary(3000, 2000)), Continuity::Anchored);
         stream.lose();
-        assert_eq!(stream.canary(canary(4000, 3000)), Ring::Anchored);
+        assert_eq!(stream.canary(canary(4000, 3000)), Continuity::Anchored);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::payload::Codec;
+use crate::wire::copy;
 
 /// What made an attached key lapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +27,7 @@ pub enum Expiry {
 /// A copy of the value that the key had.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Value<T> {
+pub enum KeptValue<T> {
     /// None was kept: the topic does not ask for it, the key was never read before it expired, or it is of
     /// a type that is not copied.
     NotCaptured,
@@ -41,17 +42,9 @@ pub enum Value<T> {
 /// The payload of an attached topic's lapse.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Expired<T> {
-    value: Value<T>,
+    value: KeptValue<T>,
     expiry: Expiry,
     deadline_known: bool,
-}
-
-/// The bytes of the copy of a value, in the payload of a lapse; none where there is no copy.
-pub(crate) fn value_of(payload: &Bytes) -> Bytes {
-    match payload.get(1) {
-        Some(2 | 3) => payload.slice(2..),
-        _ => Bytes::new(),
-    }
 }
 
 const RECOVERED: u8 = 1;
@@ -85,13 +78,13 @@ impl<T> Expired<T> {
     /// The value that the key had when it was last read, if that was a string within the topic's cap.
     pub fn value(&self) -> Option<&T> {
         match &self.value {
-            Value::Captured(value) => Some(value),
+            KeptValue::Captured(value) => Some(value),
             _ => None,
         }
     }
 
     /// What is known of the value.
-    pub fn captured(&self) -> &Value<T> {
+    pub fn captured(&self) -> &KeptValue<T> {
         &self.value
     }
 
@@ -112,16 +105,16 @@ impl<T> Expired<T> {
         }
         let (flags, kind) = (payload.get_u8(), payload.get_u8());
         let value = match kind {
-            1 => Value::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok())),
-            2 => Value::Captured((codec.decode)(payload)?),
-            3 => Value::Dumped(payload),
-            _ => Value::NotCaptured,
+            copy::TOO_LARGE => KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok())),
+            copy::STRING => KeptValue::Captured((codec.decode)(payload)?),
+            copy::DUMP => KeptValue::Dumped(payload),
+            _ => KeptValue::NotCaptured,
         };
         Ok(Self { value, expiry: Expiry::of(flags), deadline_known: flags & DEADLINE_KNOWN != 0 })
     }
 }
 
-impl<T> fmt::Debug for Value<T> {
+impl<T> fmt::Debug for KeptValue<T> {
     /// Without the value, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -153,10 +146,10 @@ mod tests {
     #[test]
     fn a_handler_can_tell_what_was_captured() {
         assert_eq!(decoded(b"\x02\x0242").value(), Some(&42));
-        assert_eq!(*decoded(b"\x00\x00").captured(), Value::NotCaptured);
-        assert_eq!(*decoded(b"\x02\x0165536").captured(), Value::TooLarge(Some(65536)));
-        assert_eq!(*decoded(b"\x02\x01").captured(), Value::TooLarge(None));
-        assert_eq!(*decoded(b"\x02\x03dump").captured(), Value::Dumped(Bytes::from_static(b"dump")));
+        assert_eq!(*decoded(b"\x00\x00").captured(), KeptValue::NotCaptured);
+        assert_eq!(*decoded(b"\x02\x0165536").captured(), KeptValue::TooLarge(Some(65536)));
+        assert_eq!(*decoded(b"\x02\x01").captured(), KeptValue::TooLarge(None));
+        assert_eq!(*decoded(b"\x02\x03dump").captured(), KeptValue::Dumped(Bytes::from_static(b"dump")));
         assert!(Expired::<u64>::decode(Bytes::from_static(b"\x02"), Codec::JSON).is_err());
         assert!(Expired::<u64>::decode(Bytes::from_static(b"\x02\x02no"), Codec::JSON).is_err());
     }

@@ -4,117 +4,103 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::attached::reader::Request;
-use crate::attached::stream_state::StreamState;
-use crate::connection::retry::RetryDelays;
-use crate::runtime::leadership::Leadership;
-use crate::log_throttle::LogThrottle;
 use crate::error::Result;
 use crate::id::SlotId;
+use crate::lapse::LapseSource;
+use crate::log_throttle::LogThrottle;
+use crate::runtime::deadline::{DeadlineTimer, Seen};
 use crate::runtime::partition::Partition;
-use crate::wire::attached::{ForeignKeys, DueChecks, TakeChecks};
+use crate::runtime::stream_state::StreamState;
 use crate::time::{Reading, ms_ceil};
+use crate::wire::calls::attached::{DueChecks, TakeChecks};
 
-/// Keys in one look.
+/// Keys in one check.
 const BATCH: usize = 500;
-/// A look that leads to nothing is made again after this long, by whoever comes first.
+/// A check that leads to nothing is made again after this long, by whoever comes first.
 const HOLD: Duration = Duration::from_secs(3);
 /// Should nobody say that there is something to look at, it is found within this time.
 const SWEEP: Duration = Duration::from_secs(5);
-/// The least time between looks that come away empty.
-const PAUSE: Duration = Duration::from_millis(5);
 
-/// The looker of one partition.
-pub(super) struct Watcher {
-    pub(super) index: usize,
-    pub(super) partition: Arc<Partition>,
-    pub(super) foreign: Arc<dyn ForeignKeys>,
-    pub(super) stream_state: Arc<StreamState>,
-    pub(super) asks: mpsc::Sender<Request>,
-    pub(super) slot: SlotId,
-}
-
-/// When the next look is due.
-#[derive(Clone, Copy)]
-struct Next {
-    ms: u64,
-    at: Instant,
+/// The watcher of one partition.
+pub(crate) struct Watcher {
+    index: usize,
+    partition: Arc<Partition>,
+    stream_state: Arc<StreamState>,
+    requests: mpsc::Sender<Request>,
+    slot: SlotId,
+    timer: DeadlineTimer,
+    throttle: LogThrottle,
 }
 
 impl Watcher {
+    pub(crate) fn new(
+        index: usize,
+        partition: Arc<Partition>,
+        stream_state: Arc<StreamState>,
+        requests: mpsc::Sender<Request>,
+    ) -> Self {
+        Self {
+            index,
+            partition,
+            stream_state,
+            requests,
+            slot: SlotId::random(),
+            timer: DeadlineTimer::new(Duration::ZERO),
+            throttle: LogThrottle::default(),
+        }
+    }
+
     /// Until it is dropped.
-    pub(super) async fn run(self) {
-        let mut leadership = Leadership::default();
-        let mut next = None;
-        let mut reading: Option<Reading> = None;
-        let mut waits = RetryDelays::default();
-        let mut throttle = LogThrottle::default();
+    pub(crate) async fn run(mut self) {
         loop {
-            let woke_for = self.wait(&mut next, reading, &leadership).await;
-            let changed = self.stream_state.changed();
-            let Some(patience) = self.stream_state.patience() else {
-                changed.await;
-                continue;
+            let source = tokio::select! {
+                source = self.timer.due(&self.partition.checks, &self.partition.clock) => source,
+                () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
+                () = self.stream_state.changed() => LapseSource::Sweep,
             };
-            match self.tick(patience).await {
-                Ok(looks) => {
-                    waits = RetryDelays::default();
-                    throttle = LogThrottle::default();
-                    let now = Reading::now(looks.stamp);
-                    reading = Some(now);
-                    let empty = looks.watches.is_empty();
-                    learn(&mut leadership, woke_for, &looks);
-                    next = looks.next.map(|ms| {
-                        let rested = if empty { Instant::now() + PAUSE } else { Instant::now() };
-                        Next { ms, at: now.when(ms).max(rested) + patience }
-                    });
-                    if !empty {
-                        let ask = Request::Look { partition: self.index, watches: looks.watches, now: looks.stamp };
-                        let _ = self.asks.send(ask).await;
-                    }
-                }
-                Err(reason) => {
-                    if throttle.should_log(&reason) && !reason.is_transient() {
-                        warn!(topic = %self.partition.topic.config.name, error = %reason, "attached keys cannot be looked at");
-                    }
-                    debug!(error = %reason, "no look");
-                    next = Some(Next { ms: 0, at: Instant::now() + waits.next() });
-                }
+            let state = self.stream_state.clone();
+            let changed = state.changed();
+            match state.patience() {
+                None => changed.await,
+                Some(patience) => self.tick(source, patience).await,
             }
         }
     }
 
-    /// RetryDelays for the next deadline that is known of; the earliest ms that was waited for.
-    async fn wait(&self, next: &mut Option<Next>, reading: Option<Reading>, leadership: &Leadership) -> Option<u64> {
-        loop {
-            if let Some(ms) = self.partition.checks.take().head.filter(|ms| next.is_none_or(|next| *ms < next.ms)) {
-                let at = reading.map_or_else(Instant::now, |reading| reading.when(ms));
-                *next = Some(Next { ms, at });
+    /// Looks once, for what has been due for so long.
+    async fn tick(&mut self, source: LapseSource, patience: Duration) {
+        self.timer.begin();
+        let due = match self.take(patience).await {
+            Ok(due) => due,
+            Err(reason) => {
+                if self.throttle.should_log(&reason) && !reason.is_transient() {
+                    let topic = &self.partition.topic.config.name;
+                    warn!(%topic, error = %reason, "attached keys cannot be looked at");
+                }
+                debug!(error = %reason, "no check");
+                return self.timer.failed(source);
             }
-            let sweep = Instant::now() + SWEEP;
-            let at = next.map_or(sweep, |next| leadership.wake(next.at, Duration::ZERO, true).min(sweep));
-            tokio::select! {
-                () = tokio::time::sleep_until(at) => return next.take().filter(|_| at < sweep).map(|next| next.ms),
-                () = self.partition.checks.woken() => {}
-                () = self.stream_state.changed() => return None,
-            }
+        };
+        self.throttle = LogThrottle::default();
+        let seen = Seen {
+            reading: Reading::now(due.stamp),
+            head: due.next.map(|ms| ms + ms_ceil(patience)),
+            empty: due.watches.is_empty(),
+            rival: due.rival,
+        };
+        self.timer.learn(seen, source);
+        if !due.watches.is_empty() {
+            let request = Request::Look { partition: self.index, watches: due.watches, now: due.stamp };
+            let _ = self.requests.send(request).await;
         }
     }
 
-    async fn tick(&self, patience: Duration) -> Result<DueChecks> {
+    async fn take(&self, patience: Duration) -> Result<DueChecks> {
         let (hold_ms, overdue_ms) = (ms_ceil(HOLD), ms_ceil(patience));
-        self.foreign.checks(&self.partition.at, TakeChecks { slot: self.slot, limit: BATCH, hold_ms, overdue_ms }).await
-    }
-}
-
-/// Whoever finds that another has taken what it woke for is later the next time.
-fn learn(leadership: &mut Leadership, woke_for: Option<u64>, checks: &DueChecks) {
-    if !looks.watches.is_empty() {
-        leadership.won();
-    } else if looks.rival && woke_for.is_some_and(|ms| looks.next.is_none_or(|next| next > ms)) {
-        leadership.lost();
+        let take = TakeChecks { slot: self.slot, limit: BATCH, hold_ms, overdue_ms };
+        self.partition.store.checks(&self.partition.names, take).await
     }
 }

@@ -1,37 +1,97 @@
-//! Writing a key back for its retry, and finding out at the retry whether it is still ours.
+//! Keys that are written back for their retries, where a topic asks for that: the value, the writing, and
+//! finding out at the retry whether the key is still ours.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value as Json;
+use tokio::time::Instant;
+use tracing::{debug, warn};
 
-use crate::attached::policy::WriteBack;
 use crate::error::Result;
-use crate::wire::attached::{Capture, ForeignKeys, Life};
+use crate::escape::Escaped;
+use crate::policy::{Capture, WriteBack};
+use crate::runtime::partition::Partition;
+use crate::topic::TopicConfig;
+use crate::wire::calls::attached::Life;
+use crate::wire::calls::triggers::Trigger;
+use crate::wire::calls::write_back::WrittenBack;
+use crate::wire::copy::{DUMP, STRING};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
 /// In its deadline's own millisecond a key is still there.
 const SOON: Duration = Duration::from_millis(2);
 
-const STRING: u8 = 2;
-const DUMP: u8 = 3;
+/// The value to be written back for an attempt, with the byte that says what it is; none if there is none, or
+/// the topic does not ask for it.
+pub(crate) fn value(payload: &Bytes, config: &TopicConfig, attempt: u32) -> Option<Bytes> {
+    counted(payload, config.attach.as_ref()?.write_back.as_ref()?, attempt)
+}
 
-/// The value to be written back for an attempt, with the byte that says what it is; none if there is none.
-pub(crate) fn bumped(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
+/// Writes keys back until their retries. One that is not written is retried all the same.
+pub(crate) async fn write_back(partition: &Partition, retries: &[Trigger], values: &HashMap<Bytes, Bytes>) {
+    for retry in retries.iter().filter(|retry| retry.attempt > 1) {
+        let Some(value) = values.get(&retry.key) else { continue };
+        match partition.store.write_back(&retry.key, retry.deadline, value).await {
+            Ok(WrittenBack::Written) => partition.topic.attached.restored.add(1),
+            Ok(WrittenBack::Taken | WrittenBack::Past) => {}
+            Err(error) => {
+                let topic = &partition.topic.config.name;
+                warn!(%topic, key = %Escaped(&retry.key), %error, "not written back; retried from the index alone");
+            }
+        }
+    }
+}
+
+/// Whether the key was written back for this attempt, and its writer has created it again. If not, and it was
+/// announced as expired or will be, that is said to be no lapse.
+pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadline: u64) -> bool {
+    match is_theirs(partition, key, deadline).await {
+        Ok(true) => {
+            debug!(key = %Escaped(key), "its writer has created the key again: the retry gives way");
+            return true;
+        }
+        Ok(false) => {
+            if let Err(error) = partition.store.returned(&partition.names, key, deadline).await {
+                debug!(%error, "not said: its announcement may be taken for another lapse");
+            }
+        }
+        Err(error) => debug!(%error, "the key was not looked at: the retry runs"),
+    }
+    false
+}
+
+/// Whether a key that was written back until `deadline` is its writer's now. It is nobody's where it has
+/// expired, or was never written back.
+async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
+    let patience = Instant::now() + OUTLIVES;
+    loop {
+        let (_, found) = partition.store.read(std::slice::from_ref(key), Capture::default()).await?;
+        match found.first().map(|found| found.life) {
+            None | Some(Life::Gone) => return Ok(false),
+            Some(Life::Until(until)) if until == deadline && Instant::now() < patience => {
+                tokio::time::sleep(SOON).await;
+            }
+            Some(Life::Until(until)) => return Ok(until != deadline),
+            Some(Life::Lasting) => return Ok(true),
+        }
+    }
+}
+
+/// The copy in a lapse's payload, with the attempt counted in it where that is asked for.
+fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
     let copy = payload.slice(payload.len().min(1)..);
     match *copy.first()? {
         DUMP => Some(copy),
-        STRING => {
-            Some(how.field.as_ref().and_then(|field| counted(&copy[1..], field, attempt)).unwrap_or(copy))
-        }
+        STRING => Some(how.field.as_ref().and_then(|field| in_json(&copy[1..], field, attempt)).unwrap_or(copy)),
         _ => None,
     }
 }
 
 /// The JSON object with this field set to the number of the attempt; none if it is no object.
-fn counted(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
+fn in_json(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
     let Json::Object(mut object) = serde_json::from_slice(value).ok()? else { return None };
     object.insert(field.to_owned(), attempt.into());
     let mut out = BytesMut::new();
@@ -40,38 +100,13 @@ fn counted(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// Whose a key is at the time of its retry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Nobody's: it has expired, or was never written back.
-    Gone,
-    /// Its writer's.
-    Theirs,
-}
-
-/// DueChecks at a key that was written back until `deadline`.
-pub(crate) async fn presence(foreign: &Arc<dyn ForeignKeys>, key: &Bytes, deadline: u64) -> Result<Presence> {
-    let patience = tokio::time::Instant::now() + OUTLIVES;
-    loop {
-        let (_, found) = foreign.read(std::slice::from_ref(key), Capture::default()).await?;
-        match found.first().map(|found| found.life) {
-            None | Some(Life::Gone) => return Ok(Presence::Gone),
-            Some(Life::Until(until)) if until == deadline && tokio::time::Instant::now() < patience => {
-                tokio::time::sleep(SOON).await;
-            }
-            Some(Life::Until(until)) if until == deadline => return Ok(Presence::Gone),
-            Some(_) => return Ok(Presence::Theirs),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn written(payload: &'static [u8], field: Option<&str>) -> Option<Bytes> {
         let how = WriteBack { field: field.map(str::to_owned) };
-        bumped(&Bytes::from_static(payload), &how, 3)
+        counted(&Bytes::from_static(payload), &how, 3)
     }
 
     #[test]

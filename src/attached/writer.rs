@@ -7,20 +7,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use crate::attached::mode::Mode;
-use crate::attached::reader::{Request, Read};
-use crate::attached::stream_state::StreamState;
-use crate::attached::policy::Policy;
-use crate::connection::retry::RetryDelays;
-use crate::log_throttle::LogThrottle;
+use crate::attached::reader::{Read, Request};
+use crate::connection::retry::retry;
 use crate::error::{Error, Result};
-use crate::lapse::Source;
+use crate::lapse::LapseSource;
+use crate::log_throttle::LogThrottle;
+use crate::policy::{Capture, Policy};
+use crate::runtime::event_mode::EventMode;
 use crate::runtime::partition::Partition;
-use crate::wire::MAX_BATCH;
-use crate::wire::attached::{Capture, Deed, Enrolled, Enrolment, ForeignKeys, Judged, Next, Note, Noted, Treatment};
+use crate::runtime::stream_state::StreamState;
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::attached::{Deed, Enrolled, Enrolment, Judged, Next, Note, Noted};
 
 /// Errands that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
-pub(super) const WAITING: usize = 65_536;
+pub(crate) const WAITING: usize = 65_536;
 /// After so long keys are read again that could not be enrolled since no canary is heard.
 const BLIND: Duration = Duration::from_secs(3);
 
@@ -31,36 +31,34 @@ pub(crate) enum Write {
     Note(Note),
     /// Deadlines were read; told when they are remembered.
     Enrol(Vec<Enrolment>, Option<oneshot::Sender<()>>),
-    /// DueChecks have led to verdicts.
+    /// Looks have led to verdicts.
     Judge(Vec<Judged>),
 }
 
 /// The writer of one partition.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     index: usize,
     partition: Arc<Partition>,
-    foreign: Arc<dyn ForeignKeys>,
     writes: mpsc::Receiver<Write>,
-    asks: mpsc::Sender<Request>,
+    requests: mpsc::Sender<Request>,
     stream_state: Arc<StreamState>,
     full: bool,
     trouble: LogThrottle,
 }
 
 impl Writer {
-    pub(super) fn new(
+    pub(crate) fn new(
         index: usize,
         partition: Arc<Partition>,
-        foreign: Arc<dyn ForeignKeys>,
-        writes: mpsc::Receiver<Write>,
-        asks: mpsc::Sender<Request>,
+            writes: mpsc::Receiver<Write>,
+        requests: mpsc::Sender<Request>,
         stream_state: Arc<StreamState>,
     ) -> Self {
-        Self { index, partition, foreign, writes, asks, stream_state, full: false, trouble: LogThrottle::default() }
+        Self { index, partition, writes, requests, stream_state, full: false, trouble: LogThrottle::default() }
     }
 
     /// Until nobody has writes any more.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut batch = Vec::new();
         while self.writes.recv_many(&mut batch, MAX_BATCH).await > 0 {
             let mut notes = Vec::new();
@@ -87,21 +85,18 @@ impl Writer {
         if notes.is_empty() {
             return;
         }
-        let how = self.treatment();
+        let topic = &self.partition.topic;
         let mut throttle = LogThrottle::default();
-        let mut waits = RetryDelays::default();
-        let noted = loop {
-            match self.foreign.note(&self.partition.at, how, &notes).await {
-                Ok(noted) => break noted,
-                Err(reason) => {
-                    if throttle.should_log(&reason) {
-                        warn!(topic = %self.partition.topic.config.name, error = %reason, "expiries cannot be noted; trying again");
-                    }
-                    tokio::time::sleep(waits.next()).await;
-                }
+        let heals = |reason: &Error, _| {
+            if throttle.should_log(reason) {
+                warn!(topic = %topic.config.name, error = %reason, "expiries cannot be noted; trying again");
             }
+            true
         };
-        self.count(&noted);
+        let note = |_| self.partition.store.note(&self.partition.names, topic.policy(), &notes);
+        if let Ok(noted) = retry(None, Error::maybe_done, heals, note).await {
+            self.count(&noted);
+        }
     }
 
     fn count(&self, noted: &[Noted]) {
@@ -127,13 +122,13 @@ impl Writer {
         if stale > 0 {
             stats.stale.add(stale);
             error!(topic = %self.partition.topic.config.name, count = stale, "expiries were heard so late that nothing is remembered of that time");
-            let _ = self.asks.try_send(Request::Late);
+            let _ = self.requests.try_send(Request::Late);
         }
     }
 
     async fn enrol(&mut self, read: Vec<Enrolment>) {
         for chunk in read.chunks(MAX_BATCH) {
-            match self.foreign.enrol(&self.partition.at, self.treatment(), chunk).await {
+            match self.partition.store.enrol(&self.partition.names, self.policy(), chunk).await {
                 Ok(enrolled) => {
                     self.trouble = LogThrottle::default();
                     self.enrolled(chunk, enrolled);
@@ -172,7 +167,7 @@ impl Writer {
     /// What finds no room is found by the next scan.
     fn ask(&self, those: &[&Enrolment], capture: Capture) {
         if let Some(ask) = self.read_again(those, capture) {
-            let _ = self.asks.try_send(ask);
+            let _ = self.requests.try_send(ask);
         }
     }
 
@@ -180,10 +175,10 @@ impl Writer {
     /// are read.
     fn ask_later(&self, those: &[&Enrolment], capture: Capture) {
         if let Some(ask) = self.read_again(those, capture) {
-            let asks = self.asks.downgrade();
+            let requests = self.requests.downgrade();
             tokio::spawn(async move {
                 tokio::time::sleep(BLIND).await;
-                asks.upgrade().map(|asks| asks.try_send(ask));
+                requests.upgrade().map(|requests| requests.try_send(ask));
             });
         }
     }
@@ -219,13 +214,13 @@ impl Writer {
     }
 
     async fn judge_chunk(&self, chunk: &[Judged]) -> Result<Next<Vec<bool>>> {
-        self.foreign.judge(&self.partition.at, self.treatment(), chunk).await
+        self.partition.store.judge(&self.partition.names, self.policy(), chunk).await
     }
 
     /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
     fn wake(&self) {
-        if self.stream_state.mode() == Mode::Blind {
-            self.partition.wakeup.look(Instant::now(), Source::Timer);
+        if self.stream_state.mode() == EventMode::Blind {
+            self.partition.wakeup.look(Instant::now(), LapseSource::Timer);
         }
     }
 
@@ -236,10 +231,6 @@ impl Writer {
     }
 
     fn policy(&self) -> &Policy {
-        self.partition.topic.config.attach.as_ref().expect("the topic is attached")
-    }
-
-    fn treatment(&self) -> Treatment {
-        self.policy().treatment(self.partition.topic.config.partitions)
+        self.partition.topic.policy()
     }
 }

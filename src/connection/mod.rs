@@ -1,12 +1,10 @@
-//! Where the servers are, and connections to them.
+//! Where the server is, connections to it, and what its errors mean.
 //!
-//! One seam for every topology. Today there is one [`Node`]; Sentinel and
+//! One seam for every topology. Today there is one [`Node`](node::Node); Sentinel and
 //! Cluster will choose the node by role and by slot, behind the same calls.
 
-mod classify;
-mod node;
-mod url;
-
-pub(crate) use classify::{classify, classify_refusal};
-pub(crate) use node::{Failed, Node};
-pub(crate) use url::Address;
+pub(crate) mod address;
+pub(crate) mod classify;
+pub(crate) mod node;
+pub(crate) mod retry;
+pub(crate) mod stream;

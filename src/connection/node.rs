@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 
-use crate::connection::url::Address;
+use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
 use crate::error::{Error, ErrorKind};
+
+
 
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -18,7 +20,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// after six tries, and keeps a connection on which everything times out.
 pub(crate) struct Node {
     address: Address,
-    client: Client,
     answer_within: Duration,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
@@ -40,35 +41,33 @@ impl std::fmt::Debug for Node {
 
 /// A call without a result.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct CallError {
     pub(crate) error: Error,
     /// The server's error code, if it answered.
     pub(crate) code: Option<String>,
 }
 
-impl From<Error> for Failed {
+impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         Self { error, code: None }
     }
 }
 
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Self {
+impl From<CallError> for Error {
+    fn from(failed: CallError) -> Self {
         failed.error
     }
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, answer_within: Duration) -> Result<Self, Error> {
-        let client = Client::open(address.info.clone()).map_err(|e| classify("the server URL", &e))?;
-        Ok(Self {
+    pub(crate) fn new(address: Address, answer_within: Duration) -> Self {
+        Self {
             address,
-            client,
             answer_within,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(()),
             requests: AtomicU64::new(0),
-        })
+        }
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -81,7 +80,7 @@ impl Node {
     }
 
     /// Sends one command. An error of the server is an [`Err`] with its code.
-    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value, Failed> {
+    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value, CallError> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = live.connection.send_packed_command(command).await;
@@ -90,7 +89,7 @@ impl Node {
 
     /// Sends several commands in one request. An error among the answers
     /// stays in its place, as a [`Value::ServerError`].
-    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, Failed> {
+    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, CallError> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         // A transaction is answered by OK, by QUEUED for each command, and by
@@ -121,7 +120,7 @@ impl Node {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_response_timeout(Some(self.answer_within));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let connecting = self.address.connect(&config);
         let doing = || format!("connecting to {}", self.address);
         match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
@@ -138,8 +137,8 @@ impl Node {
     /// are others that pass, such as too many clients; whoever does not log in
     /// is told of them, too.
     async fn other_reason(&self) -> Option<RedisError> {
-        let client = Client::open(self.address.anonymous()).ok()?;
-        let error = match client.get_multiplexed_async_connection().await {
+        let config = AsyncConnectionConfig::new();
+        let error = match self.address.anonymous().connect(&config).await {
             Ok(mut connection) => redis::cmd("PING").exec_async(&mut connection).await.err()?,
             Err(error) => error,
         };
@@ -148,7 +147,7 @@ impl Node {
 
     /// After anything but an answer the connection is given up: nothing would
     /// tell a slow one from a dead one, and `redis` never does so by itself.
-    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Failed {
+    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> CallError {
         let code = error.code().map(str::to_owned);
         let reason = classify(doing, error);
         match code.as_deref() {
@@ -158,7 +157,7 @@ impl Node {
             Some(_) => {}
         }
         let error = if code.is_none() { reason.unanswered() } else { reason };
-        Failed { error, code }
+        CallError { error, code }
     }
 
     fn give_up(&self, number: u64) {

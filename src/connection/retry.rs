@@ -9,63 +9,69 @@ use crate::error::{Error, ErrorKind, Result};
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Makes a call until it is answered, refused, or `patience` has run out.
+/// Makes a call until it is answered, it cannot help to wait any longer, or `until` has come; none: without
+/// end. Between tries it waits ever longer, up to a second.
 ///
-/// The call is told whether it repeats one that may have been executed. If in
-/// the end nobody knows whether it was, the error's kind is
-/// [`Unknown`](ErrorKind::Unknown).
-pub(crate) async fn persist<T, F>(patience: Duration, mut call: impl FnMut(bool) -> F) -> Result<T>
+/// The call is told whether it repeats one that may have been executed, by what `repeats` says of the errors
+/// so far; so is `heals`, which says whether waiting may help. An error comes with the same.
+pub(crate) async fn retry<T, F>(
+    until: Option<Instant>,
+    repeats: impl Fn(&Error) -> bool,
+    mut heals: impl FnMut(&Error, bool) -> bool,
+    mut call: impl FnMut(bool) -> F,
+) -> Result<T, (Error, bool)>
 where
     F: Future<Output = Result<T>>,
 {
-    let until = Instant::now() + patience;
-    let mut repeat = false;
-    let mut waits = RetryDelays::default();
+    let (mut repeat, mut delays) = (false, RetryDelays::default());
     loop {
         let error = match call(repeat).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        repeat |= error.maybe_done();
-        let wait = waits.next();
-        if !may_pass(&error) || Instant::now() + wait >= until {
-            return Err(if repeat { unknown(&error) } else { error });
+        repeat |= repeats(&error);
+        let wait = delays.next();
+        if !heals(&error, repeat) || until.is_some_and(|until| Instant::now() + wait >= until) {
+            return Err((error, repeat));
         }
         tokio::time::sleep(wait).await;
     }
+}
+
+/// Makes a call until it is answered, refused, or `patience` has run out.
+///
+/// If in the end nobody knows whether it was executed, the error's kind is
+/// [`Unknown`](ErrorKind::Unknown).
+pub(crate) async fn persist<T, F>(patience: Duration, call: impl FnMut(bool) -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let until = Some(Instant::now() + patience);
+    let answer = retry(until, Error::maybe_done, |error, _| may_pass(error), call).await;
+    answer.map_err(|(error, repeat)| if repeat { unknown(&error) } else { error })
 }
 
 /// Tells Redis how work ended until it is answered, refused for good, or
 /// `patience` has run out: what was done must not be done again for want of a
 /// right, a primary or a free name that an operator is about to give back.
 ///
-/// The call is told whether it repeats one that may have been executed, in part
-/// or in full; `complain` hears each error.
+/// `complain` hears each error.
 pub(crate) async fn insist<T, F>(
     patience: Duration,
-    mut call: impl FnMut(bool) -> F,
+    call: impl FnMut(bool) -> F,
     mut complain: impl FnMut(&Error),
 ) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let until = Instant::now() + patience;
-    let mut repeat = false;
-    let mut waits = RetryDelays::default();
-    loop {
-        let error = match call(repeat).await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        repeat |= error.maybe_done() || error.needs_operator();
-        complain(&error);
-        let wait = waits.next();
-        let may_heal = error.maybe_done() || error.is_transient() || error.needs_operator();
-        if !may_heal || Instant::now() + wait >= until {
-            return Err(error);
-        }
-        tokio::time::sleep(wait).await;
-    }
+    // A lack of rights may have stopped a script half-way.
+    let partly = |error: &Error| error.maybe_done() || error.needs_operator();
+    let heals = |error: &Error, _| {
+        complain(error);
+        partly(error) || error.is_transient()
+    };
+    let answer = retry(Some(Instant::now() + patience), partly, heals, call).await;
+    answer.map_err(|(error, _)| error)
 }
 
 /// Whether waiting a moment is likely to help. A full or read-only server is

@@ -11,6 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value, cmd};
 
 use crate::events::script::run;
+use crate::wire::run::script_call;
 use crate::wire::scripts::CANARY;
 
 /// How long a canary lives.
@@ -36,7 +37,7 @@ pub(super) async fn release(counter: String, mut connection: MultiplexedConnecti
 }
 
 async fn make(connection: MultiplexedConnection, counter: &str) -> RedisResult<String> {
-    let mut call = cmd("EVALSHA");
-    call.arg(&CANARY.sha).arg(1).arg(counter).arg(TTL_MS);
+    let mut call = script_call(&CANARY, [counter].into_iter());
+    call.arg(TTL_MS);
     run(connection, &CANARY, &call).await.map(|(last, _): (String, Value)| last)
 }

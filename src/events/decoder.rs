@@ -4,13 +4,12 @@ use bytes::Bytes;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::escape::glob;
+use crate::events::event::{Change, Event, Touched};
 use crate::id::Token;
-use crate::events::event::{Touched, Prefixes};
-use crate::wire::names;
-use crate::wire::names::Partition;
-use crate::events::event::{Change, Event};
-use crate::wire::types::Held;
-use crate::topic::MAX_KEY;
+use crate::limits::MAX_KEY;
+use crate::wire::calls::settle::Held;
+use crate::wire::names::{self, PartitionNames};
+
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,8 +42,10 @@ pub(crate) enum Proof {
 pub(crate) struct Decoder {
     /// The channel of expired keys.
     pub(super) expired: String,
+    /// The counter of canaries.
+    pub(super) canaries: String,
     /// The names of canaries up to their number.
-    pub(super) canary: String,
+    canary: String,
     /// The wake-up channels, in the order of the partitions.
     pub(super) wake: Vec<String>,
     /// What the channels of keys begin with.
@@ -54,16 +55,17 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub(crate) fn new(namespace: &str, db: i64, partitions: &[Partition], watched: &Prefixes) -> Self {
-        let canary = format!("{}:", keys::canary(namespace, 0));
-        let keyspace = keys::keyspace_channel(db);
-        let watched = &watched.prefixes;
-        let prefixes = watched.iter().chain((!watched.is_empty()).then_some(&canary));
+    pub(crate) fn new(namespace: &str, db: i64, partitions: &[PartitionNames], attached: &[String]) -> Self {
+        let canaries = names::canary(namespace, 0);
+        let canary = format!("{canaries}:");
+        let keyspace = names::keyspace_channel(db);
+        let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&canary));
         let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
         Self {
-            expired: keys::expired_channel(db),
+            expired: names::expired_channel(db),
             keyspace,
             patterns,
+            canaries,
             canary,
             wake: partitions.iter().map(|at| at.wake.clone()).collect(),
         }
@@ -159,8 +161,8 @@ mod tests {
         Decoder::new(
             "keylapse",
             0,
-            &[Partition::new("keylapse", "a", 0, 2), Partition::new("keylapse", "a", 1, 2)],
-            &Prefixes { prefixes: vec!["order:*:".into()] },
+            &[0, 1].map(|index| PartitionNames::new("keylapse", "a", index, 2, false)),
+            &["order:*:".into()],
         )
     }
 

@@ -6,58 +6,66 @@
 //! is not fit for this: it hides gaps, discards errors of its resubscription
 //! and gives up after six tries.
 
-mod canary;
-mod heard;
+pub(crate) mod canary;
+pub(crate) mod decoder;
+pub mod event;
 mod open;
+mod reads;
 mod script;
 mod session;
-mod touching;
 
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::log_throttle::LogThrottle;
+use crate::connection::address::Address;
 use crate::error::Result;
-use crate::events::event::{Touch, Prefixes};
-use crate::wire::names::{DEFAULT_NAMESPACE, Partition};
-use crate::events::event::{Gap, Event};
-use crate::wire::store::Store;
-pub(crate) use heard::Decoder;
-#[cfg(any(test, fuzzing))]
-pub(crate) use heard::Decoded;
-use session::Session;
+use crate::events::decoder::Decoder;
+use crate::events::event::{Event, Gap, Touch};
+use crate::events::session::Session;
+use crate::log_throttle::LogThrottle;
+use crate::wire::names::PartitionNames;
 
-/// Hints that may wait for the listener. Those beyond are dropped, counted,
+/// Events that may wait for the listener. Those beyond are dropped, counted,
 /// and made good by a sweep.
 const QUEUE: usize = 65_536;
-/// RetryDelays between tries to connect, before jitter.
+/// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A session that held this long was a good one, even if no event ever flowed or it broke with an
 /// error: the waits start over.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// Opens the stream of events about these partitions, and about keys that other programs write.
+/// Touches that may wait for the connection.
+const TOUCHES: usize = 1024;
+
+/// A stream of events in which touches are answered.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    /// What is heard.
+    pub(crate) events: mpsc::Receiver<Event>,
+    /// Where touches are asked for; those that find no connection are answered with nothing.
+    pub(crate) touches: mpsc::Sender<Touch>,
+}
+
+/// Opens the stream of events about these partitions, and about the keys of attached topics, which begin
+/// with these prefixes. It lives until the receiver is dropped, and mends itself.
 pub(crate) fn open(
-    store: &Store,
-    partitions: &[Partition],
-    watched: &Prefixes,
-    touches: mpsc::Receiver<Touch>,
-) -> mpsc::Receiver<Event> {
+    address: &Address,
+    namespace: &str,
+    partitions: &[PartitionNames],
+    attached: &[String],
+) -> EventStream {
     let (events, receiver) = mpsc::channel(QUEUE);
-    let namespace = partitions.first().map_or(DEFAULT_NAMESPACE, |at| &at.namespace).to_owned();
-    let decoder = Decoder::new(&namespace, store.address().db, partitions, watched);
-    let supervisor = Supervisor { store: store.clone(), namespace, decoder, events };
-    tokio::spawn(supervisor.run(touches));
-    receiver
+    let (touches, asked) = mpsc::channel(TOUCHES);
+    let decoder = Decoder::new(namespace, address.db, partitions, attached);
+    tokio::spawn(Supervisor { address: address.clone(), decoder, events }.run(asked));
+    EventStream { events: receiver, touches }
 }
 
 struct Supervisor {
-    store: Store,
-    /// Whose canaries these are.
-    namespace: String,
+    address: Address,
     decoder: Decoder,
     events: mpsc::Sender<Event>,
 }
@@ -86,13 +94,13 @@ impl Supervisor {
                 Ok(heard_canary) if heard_canary => {
                     wait = FIRST_WAIT;
                     throttle = LogThrottle::default();
-                    info!(server = %self.store.server(), "subscription lost; reconnecting");
+                    info!(server = %self.address, "subscription lost; reconnecting");
                 }
                 Ok(_) => {}
                 Err(_) if self.events.is_closed() => return,
                 Err(error) if throttle.should_log(&error) => {
                     warn!(
-                        server = %self.store.server(), %error,
+                        server = %self.address, %error,
                         "no subscription; sweeping every second until it is back"
                     );
                 }
@@ -102,7 +110,7 @@ impl Supervisor {
                 return;
             }
             let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0)));
-            if touching::refuse(touches, &self.events, pause).await.is_err() {
+            if reads::refuse(touches, &self.events, pause).await.is_err() {
                 return;
             }
             wait = (wait * 2).min(LONGEST_WAIT);
@@ -111,8 +119,8 @@ impl Supervisor {
 
     /// One session, to its end; whether it ever was anchored.
     async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
-        let opening = Session::open(&self.store, &self.namespace, &self.decoder);
-        let mut session = touching::refuse(touches, &self.events, opening).await??;
+        let opening = Session::open(&self.address, &self.decoder);
+        let mut session = reads::refuse(touches, &self.events, opening).await??;
         session.run(&self.events, touches).await
     }
 }

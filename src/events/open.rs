@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{
-    AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, cmd,
-};
+use redis::{AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, cmd};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::events::decoder::{Decoder, Decoded};
-use crate::error::{Error, ErrorKind, Result};
-use crate::connection::url::Address;
+use crate::connection::address::Address;
 use crate::connection::classify::classify;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::decoder::{Decoded, Decoder};
+
 
 /// Messages that may wait between the socket and the session. The closure that
 /// fills the queue runs in the connection's driver and must not block.
@@ -73,8 +72,7 @@ async fn in_resp3(
 ) -> RedisResult<(MultiplexedConnection, bool)> {
     let ear_of_pushes = decoder.clone();
     let config = config().set_push_sender(move |push| sender.hear(&ear_of_pushes, push));
-    let client = Client::open(address.resp3())?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
     hear_changes(&mut connection, decoder).await?;
     if decoder.wake.is_empty() {
@@ -121,9 +119,8 @@ async fn hear_changes(connection: &mut MultiplexedConnection, decoder: &Decoder)
 
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
 async fn in_resp2(address: &Address, decoder: &Decoder, sender: Sender) -> RedisResult<MultiplexedConnection> {
-    let client = Client::open(address.info.clone())?;
-    let connection = client.get_multiplexed_async_connection_with_config(&config()).await?;
-    let (mut sink, mut messages) = client.get_async_pubsub().await?.split();
+    let connection = address.connect(&config()).await?;
+    let (mut sink, mut messages) = address.connect_pubsub().await?.split();
     sink.subscribe(&decoder.expired).await?;
     let decoder = decoder.clone();
     tokio::spawn(async move {

@@ -12,16 +12,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::events::canary;
-use crate::events::decoder::{Decoder, Decoded, Proof};
-use crate::events::open::{Opened, open};
-use crate::events::touching::touch;
-use crate::error::{Error, ErrorKind, Result};
-use crate::events::event::Touch;
-use crate::wire::names::canary as canary_name;
-use crate::events::event::{Canary, Gap, Event};
-use crate::wire::store::Store;
+use crate::connection::address::Address;
 use crate::connection::classify::classify;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::canary;
+use crate::events::decoder::{Decoded, Decoder, Proof};
+use crate::events::event::{Canary, Event, Gap, Touch};
+use crate::events::open::{Opened, open};
+use crate::events::reads::touch;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -71,12 +69,11 @@ type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 
 impl Session {
     /// Connects and subscribes, within a deadline.
-    pub(super) async fn open(store: &Store, namespace: &str, decoder: &Decoder) -> Result<Self> {
-        let Opened { connection, pushed, queue, ordered, wake_ups } =
-            open(store.address(), decoder.clone()).await?;
+    pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Self> {
+        let Opened { connection, pushed, queue, ordered, wake_ups } = open(address, decoder.clone()).await?;
         Ok(Self {
-            server: store.server(),
-            canary: canary_name(namespace, 0),
+            server: address.to_string(),
+            canary: decoder.canaries.clone(),
             connection,
             pushed,
             queue,

@@ -5,59 +5,38 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runtime::partition::Shared;
-use crate::runtime::Runtime;
-use crate::runtime::partition::Partition;
-use crate::listener::Listener;
-use crate::runtime::topic::RunningTopic;
-use crate::attached::policy::Attached;
+use crate::attached::topic::Attached;
 use crate::attached::value::Expired;
-use crate::runtime::permits::Permits;
-use crate::runtime::quarantine::Quarantine;
+use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, Handler, erase};
-use crate::pattern::router::Router;
+use crate::listener::Listener;
+use crate::pattern::Router;
+use crate::runtime::Runtime;
 use crate::runtime::outbox::LINGER;
+use crate::runtime::partition::{Partition, Shared};
+use crate::runtime::permits::Permits;
+use crate::runtime::topic::RunningTopic;
 use crate::stats::ListenerCounters;
-use crate::wire::names::{DEFAULT_NAMESPACE, check_name};
-use crate::wire::store::Store;
-use crate::wire::Store;
 use crate::time::MAX_DELAY;
-use crate::topic::{TopicConfig, Topic};
+use crate::topic::{Topic, TopicConfig};
 
 /// Collects topics and limits. See [`Listener::builder`].
 pub struct ListenerBuilder {
-    at: At,
-    namespace: String,
+    client: Result<Client>,
     topics: Vec<(TopicConfig, Arc<dyn AnyHandler>)>,
     concurrency: usize,
     grace: Duration,
-    answer_within: Duration,
     manage_notifications: bool,
 }
 
-enum At {
-    Url(String),
-    Store(Arc<dyn Store>),
-}
-
 impl ListenerBuilder {
-    pub(super) fn at_url(url: String) -> Self {
-        Self::new(At::Url(url))
-    }
-
-    pub(super) fn on_store(store: Arc<dyn Store>) -> Self {
-        Self::new(At::Store(store))
-    }
-
-    fn new(at: At) -> Self {
+    pub(super) fn new(client: Result<Client>) -> Self {
         Self {
-            at,
-            namespace: DEFAULT_NAMESPACE.to_owned(),
+            client,
             topics: Vec::new(),
             concurrency: 1000,
             grace: Duration::from_secs(10),
-            answer_within: crate::wire::store::DEFAULT_ANSWER_WITHIN,
             manage_notifications: false,
         }
     }
@@ -113,20 +92,6 @@ impl ListenerBuilder {
         self
     }
 
-    /// The prefix of all names in Redis. Default: `keylapse`.
-    #[must_use]
-    pub fn namespace(mut self, prefix: impl Into<String>) -> Self {
-        self.namespace = prefix.into();
-        self
-    }
-
-    /// How long the server may take to answer one call. Default: 5 s.
-    #[must_use]
-    pub fn answer_within(mut self, limit: Duration) -> Self {
-        self.answer_within = limit;
-        self
-    }
-
     /// Adds `E` and `x` to the server's `notify-keyspace-events` at the start, if
     /// they are missing. Without this the flags are never changed: they are the
     /// operator's, and timers fire all the same.
@@ -151,48 +116,33 @@ impl ListenerBuilder {
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
-        check_name("the namespace", &self.namespace)?;
-        let router = route(&self.topics, &self.namespace)?;
-        let store: Arc<dyn Store> = match self.at {
-            At::Store(store) => store,
-            At::Url(url) => Arc::new(Store::with_options(&url, self.answer_within)?),
-        };
-        let foreign = store.foreign();
-        if let Some((config, _)) =
-            self.topics.iter().find(|(config, _)| config.attach.is_some() && foreign.is_none())
-        {
-            let message = "keys of other programs are on a server, and this store has none";
-            return Err(Error::invalid(format!("attached topic {}: {message}", config.name)));
-        }
+        let client = self.client?;
+        let router = route(&self.topics, client.prefix())?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
-        let permits = Arc::new(Permits::new(self.concurrency, limits));
-        let topics: Vec<_> = (self.topics.into_iter().enumerate())
-            .map(|(index, (config, handler))| Arc::new(RunningTopic::new(index, config, handler)))
-            .collect();
-        let quarantine =
-            Arc::new(Quarantine::new(topics.iter().map(|topic| topic.config.partitions as usize).sum()));
-        // Virtual time stands still while there is work to do, so company comes anyway.
-        let linger = if store.virtual_time() { Duration::ZERO } else { LINGER };
         let shared = Shared {
-            permits,
-            quarantine: quarantine.clone(),
+            store: client.store().clone(),
+            permits: Arc::new(Permits::new(self.concurrency, limits)),
             outage: Arc::default(),
-            foreign: foreign.clone(),
-            linger,
+            // Virtual time stands still while there is work to do, so company comes anyway.
+            linger: if client.virtual_time() { Duration::ZERO } else { LINGER },
         };
-        let partitions = open_partitions(&topics, &self.namespace, &shared);
+        let (mut topics, mut partitions) = (Vec::new(), Vec::new());
+        for (index, (config, handler)) in self.topics.into_iter().enumerate() {
+            let names = config.all_partitions(client.prefix());
+            let topic = Arc::new(RunningTopic::new(index, partitions.len(), config, handler));
+            partitions.extend(names.into_iter().map(|at| Arc::new(Partition::new(at, topic.clone(), &shared))));
+            topics.push(topic);
+        }
         let runtime = Runtime {
-            store,
+            client,
             topics,
             partitions,
             router,
-            quarantine,
             stats: ListenerCounters::default(),
-            foreign,
             stream_state: Arc::default(),
-            manage_notifications: self.manage_notifications,
         };
-        Ok(Listener { runtime: Arc::new(runtime), grace: self.grace })
+        let (runtime, grace) = (Arc::new(runtime), self.grace);
+        Ok(Listener { runtime, grace, manage_notifications: self.manage_notifications })
     }
 }
 
@@ -218,16 +168,4 @@ fn route(topics: &[(TopicConfig, Arc<dyn AnyHandler>)], namespace: &str) -> Resu
         router.insert(config.pattern.clone(), index)?;
     }
     Ok(router)
-}
-
-fn open_partitions(topics: &[Arc<RunningTopic>], namespace: &str, shared: &Shared) -> Vec<Arc<Partition>> {
-    let mut partitions = Vec::new();
-    for topic in topics {
-        topic.first_partition.set(partitions.len()).unwrap_or_default();
-        for at in topic.config.all_partitions(namespace) {
-            let partition = Partition::new(partitions.len(), at, topic.clone(), shared);
-            partitions.push(Arc::new(partition));
-        }
-    }
-    partitions
 }

@@ -1,32 +1,20 @@
 //! The listener: all roles, put together.
 
 mod builder;
-mod partition;
-mod hearing;
-mod housekeeper;
 mod run;
-mod sweeper;
 #[cfg(test)]
 mod tests;
-mod touches;
 
-pub use builder::ListenerBuilder;
-pub(crate) use partition::{Partition, RunningTopic};
-pub(crate) use touches::Touches;
-#[cfg(test)]
-pub(crate) use touches::touches;
+pub use self::builder::ListenerBuilder;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attached::mode::Mode;
-use crate::attached::stream_state::StreamState;
-use crate::runtime::quarantine::Quarantine;
-use crate::error::Result;
-use crate::pattern::router::Router;
-use crate::stats::{AttachedStats, ListenerCounters, ListenerStats, TopicStats};
-use crate::wire::Store;
-use crate::wire::attached::ForeignKeys;
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use crate::runtime::event_mode::EventMode;
+use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 
 /// Hears keys lapse and runs their handlers.
 ///
@@ -51,35 +39,16 @@ use crate::wire::attached::ForeignKeys;
 pub struct Listener {
     runtime: Arc<Runtime>,
     grace: Duration,
-}
-
-/// What all roles of a listener share.
-#[derive(Debug)]
-pub(crate) struct Runtime {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) topics: Vec<Arc<RunningTopic>>,
-    pub(crate) partitions: Vec<Arc<Partition>>,
-    /// From a key to the place of its topic.
-    pub(crate) router: Router<usize>,
-    pub(crate) quarantine: Arc<Quarantine>,
-    pub(crate) stats: ListenerCounters,
-    pub(crate) manage_notifications: bool,
-    /// The keys of other programs, for attached topics.
-    pub(crate) foreign: Option<Arc<dyn ForeignKeys>>,
-    /// What is known of the stream, for attached topics.
-    pub(crate) stream_state: Arc<StreamState>,
+    manage_notifications: bool,
 }
 
 impl Listener {
-    /// A listener at a server's URL.
-    pub fn builder(url: impl Into<String>) -> ListenerBuilder {
-        ListenerBuilder::at_url(url.into())
-    }
-
-    /// A listener on a store: to share a connection, or to test handlers with a
-    /// [`MemoryStore`](crate::wire::memory::MemoryStore).
-    pub fn builder_on(store: impl Store) -> ListenerBuilder {
-        ListenerBuilder::on_store(Arc::new(store))
+    /// A listener on a server, given by its URL or as a [`Client`].
+    pub fn builder<C>(client: C) -> ListenerBuilder
+    where
+        C: TryInto<Client, Error: Into<Error>>,
+    {
+        ListenerBuilder::new(client.try_into().map_err(Into::into))
     }
 
     /// Listens until `shutdown` completes; then claims nothing more, waits for
@@ -94,12 +63,7 @@ impl Listener {
     /// refused password, a missing permission, another number of partitions,
     /// a server that is too old.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        run::run(&self.runtime, self.grace, shutdown).await
-    }
-
-    #[cfg(test)]
-    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
-        &self.runtime
+        run::run(&self.runtime, self.manage_notifications, self.grace, shutdown).await
     }
 
     /// What was counted so far; can be asked while the listener runs.
@@ -133,7 +97,7 @@ impl Stats {
     }
 
     /// What can be heard of attached topics' keys.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> EventMode {
         self.0.stream_state.mode()
     }
 

@@ -4,29 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::runtime::Runtime;
-use crate::roles::event_loop::EventLoop;
-use crate::roles::repair::Repair;
-use crate::roles::sweeper::Sweeper;
-use crate::roles::expirer::touches;
 use crate::attached::AttachedRoles;
 use crate::connection::retry::RetryDelays;
-use crate::roles::claimer::Claimer;
-use crate::log_throttle::LogThrottle;
-use crate::roles::starter::Starter;
-use crate::roles::lease_keeper::keep_leases;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::SlotId;
-use crate::roles::settler::Settler;
-use crate::runtime::stop::{Stop, Stopped};
+use crate::events::{self, EventStream};
 use crate::events::event::Event;
-use crate::events::event::{EventStream, Prefixes};
-use crate::wire::names::Partition;
+use crate::id::SlotId;
+use crate::log_throttle::LogThrottle;
+use crate::roles::claimer::Claimer;
+use crate::roles::event_loop::EventLoop;
+use crate::roles::expirer::touches;
+use crate::roles::lease_keeper::keep_leases;
+use crate::roles::repair::Repair;
+use crate::roles::settler::Settler;
+use crate::roles::starter::Starter;
+use crate::roles::sweeper::Sweeper;
+use crate::runtime::Runtime;
+use crate::runtime::stop::Stop;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -36,13 +35,18 @@ const CLOSING: Duration = Duration::from_secs(1);
 const SETTINGS: Duration = Duration::from_secs(60);
 
 /// Listens until `shutdown`.
-pub(super) async fn run(runtime: &Arc<Runtime>, grace: Duration, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub(super) async fn run(
+    runtime: &Arc<Runtime>,
+    manage_notifications: bool,
+    grace: Duration,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
     tokio::pin!(shutdown);
     tokio::select! {
-        registered = prepare(runtime) => registered?,
+        registered = prepare(runtime, manage_notifications) => registered?,
         () = &mut shutdown => return Ok(()),
     }
-    let starter = Starter::new(runtime.store.virtual_time())
+    let starter = Starter::new(runtime.client.virtual_time())
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;
     let roles = Roles::start(runtime, &starter);
     info!(topics = ?runtime.topics, "listening");
@@ -52,9 +56,9 @@ pub(super) async fn run(runtime: &Arc<Runtime>, grace: Duration, shutdown: impl 
 }
 
 /// Agrees with Redis on every topic, and looks at its settings.
-async fn prepare(runtime: &Runtime) -> Result<()> {
+async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
-    if let Err(error) = runtime.store.check_settings(runtime.manage_notifications).await {
+    if let Err(error) = runtime.client.store().check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
     Ok(())
@@ -65,26 +69,22 @@ async fn prepare(runtime: &Runtime) -> Result<()> {
 async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
     loop {
         tokio::time::sleep(SETTINGS).await;
-        if let Err(error) = runtime.store.check_settings(false).await {
+        if let Err(error) = runtime.client.store().check_settings(false).await {
             debug!(%error, "the server's settings were not checked");
         }
     }
 }
 
-/// Agrees with Redis on every topic. RetryDelays for a server that is away; gives up
+/// Agrees with Redis on every topic. Waits for a server that is away; gives up
 /// only where an operator is needed.
 async fn register(runtime: &Runtime) -> Result<()> {
     let mut throttle = LogThrottle::default();
     for topic in &runtime.topics {
-        let partitions: Vec<_> = runtime
-            .partitions
-            .iter()
-            .filter(|partition| Arc::ptr_eq(&partition.topic, topic))
-            .map(|partition| partition.at.clone())
-            .collect();
+        let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
+        let partitions: Vec<_> = names.collect();
         let entry = topic.config.entry();
         let mut waits = RetryDelays::default();
-        while let Err(error) = runtime.store.register(&entry, &partitions).await {
+        while let Err(error) = runtime.client.store().register(&entry, &partitions).await {
             match error.kind() {
                 // The partition parks and reports; the others run.
                 ErrorKind::WrongType => break,
@@ -126,25 +126,24 @@ impl Roles {
             scanners: Vec::new(),
             stop,
         };
-        let (touched, touching) = touches(runtime.store.clone());
+        let (touched, touching) = touches(runtime.client.store().clone());
         roles.keeping.spawn(touching);
+        let alone = Arc::new(Semaphore::new(1));
         for (index, partition) in runtime.partitions.iter().enumerate() {
-            let mut claimer =
-                Claimer::new(runtime.store.clone(), partition.clone(), starter.clone(), touched.clone());
-            roles.slots.push((index, claimer.slot()));
-            let stopped = stopped.clone();
-            roles.claiming.spawn(async move { claimer.run(stopped).await });
-            roles.keeping.spawn(keep_leases(runtime.store.clone(), partition.clone()));
-            let settler = Settler { store: runtime.store.clone(), partition: partition.clone() };
-            roles.keeping.spawn(settler.run());
+            let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
+            for mut claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
+                roles.slots.push((index, claimer.slot()));
+                let stopped = stopped.clone();
+                roles.claiming.spawn(async move { claimer.run(stopped).await });
+            }
+            roles.keeping.spawn(keep_leases(partition.clone()));
+            roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
-        roles.start_suspects(runtime, starter, stopped.clone());
         let sweeper = Arc::new(Sweeper::new(runtime.clone()));
-        let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.at.clone()).collect();
-        let (events, attached) = roles.listen(runtime, &partitions);
-        let hearing = EventLoop { runtime: runtime.clone(), events, sweeper: sweeper.clone(), attached };
+        let (events, attached) = roles.listen(runtime);
+        let event_loop = EventLoop { runtime: runtime.clone(), events, sweeper: sweeper.clone(), attached };
         // Fences matter as long as anything runs.
-        roles.keeping.spawn(hearing.run());
+        roles.keeping.spawn(event_loop.run());
         roles.keeping.spawn(async move { sweeper.run().await });
         roles.keeping.spawn(Repair::new(runtime.clone()).run());
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
@@ -152,30 +151,22 @@ impl Roles {
     }
 
     /// Opens the stream of events; with the keys of other programs where there are attached topics.
-    fn listen(
-        &mut self,
-        runtime: &Arc<Runtime>,
-        partitions: &[Partition],
-    ) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
+    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
+        let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let attached = runtime.topics.iter().filter(|topic| topic.config.attach.is_some());
         let prefixes: Vec<_> =
             attached.map(|topic| topic.config.pattern.literal_prefix().to_owned()).collect();
-        let Some(foreign) = runtime.foreign.as_ref().filter(|_| !prefixes.is_empty()) else {
-            return (runtime.store.events(partitions), None);
-        };
-        let EventStream { events, touches } = foreign.listen(partitions, &Prefixes { prefixes });
-        let attached = AttachedRoles::start(runtime, foreign, touches, &mut self.keeping, &mut self.writers);
-        self.scanners = attached.scanners();
+        let client = &runtime.client;
+        let stream = events::open(client.store().address(), client.prefix(), &partitions, &prefixes);
+        #[cfg(feature = "testing")]
+        let stream = client.testing.between(stream);
+        let EventStream { events, touches } = stream;
+        if prefixes.is_empty() {
+            return (events, None);
+        }
+        let attached = AttachedRoles::start(runtime, touches, &mut self.keeping, &mut self.writers);
+        self.scanners.clone_from(&attached.scanners);
         (events, Some(attached))
-    }
-
-    fn start_suspects(&mut self, runtime: &Arc<Runtime>, starter: &Starter, stopped: Stopped) {
-        let slots: Vec<_> = runtime.partitions.iter().map(|_| SlotId::random()).collect();
-        self.slots.extend(slots.iter().copied().enumerate());
-        let (runtime, starter) = (runtime.clone(), starter.clone());
-        self.claiming.spawn(async move {
-            runtime.quarantine.run(&runtime, &slots, &starter, stopped).await;
-        });
     }
 
     /// Stops claiming, waits for running attempts, hands back the rest.
@@ -204,18 +195,21 @@ impl Roles {
         if tokio::time::timeout(FAREWELL, settled).await.is_err() {
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
-        let slots =
-            self.slots.iter().map(|(index, slot)| runtime.store.close_lane(&runtime.partitions[*index].at, *slot));
+        let slots = self.slots.iter().map(|(index, slot)| {
+            let partition = &runtime.partitions[*index];
+            partition.store.close_slot(&partition.names, *slot)
+        });
         // Those that stay open are tidied in a day.
         let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
         // What was heard is written down; with the last who could add to it, the writers end.
         let written = async { while self.writers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, written).await;
-        if let Some(foreign) = &runtime.foreign {
-            let left = self.scanners.iter().map(|(index, slot)| foreign.leave(&runtime.partitions[*index].at, *slot));
-            let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
-        }
+        let left = self.scanners.iter().map(|(index, slot)| {
+            let partition = &runtime.partitions[*index];
+            partition.store.hold_scanner(&partition.names, *slot, 0, false)
+        });
+        let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
         info!("stopped");
     }
 }

@@ -5,22 +5,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
-use crate::lease::LeaseSignal;
-use crate::attached::write_back::{Presence, presence};
+use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
-use crate::lapse::{About, Source};
+use crate::lapse::{About, LapseSource};
+use crate::lease::LeaseSignal;
+use crate::outcome::Outcome;
+use crate::runtime::disposition::{Before, Disposition, Ended};
+use crate::runtime::outbox::Settlement;
 use crate::runtime::partition::Partition;
-use crate::runtime::disposition::{Before, Ended};
-use crate::wire::types::Held;
-use crate::wire::record::{Record, State};
 use crate::time::Reading;
+use crate::wire::calls::settle::{End, Held};
+use crate::wire::record::{History, Record, State};
 
 /// How long the next suspect waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
@@ -33,22 +36,22 @@ pub(crate) struct Job {
     pub(crate) held: Held,
     pub(crate) record: Record,
     pub(crate) state: State,
-    pub(crate) watch: Arc<LeaseSignal>,
+    pub(crate) signal: Arc<LeaseSignal>,
     pub(crate) reading: Reading,
     /// When the claim was sent.
     pub(crate) since: Instant,
-    pub(crate) source: Source,
+    pub(crate) source: LapseSource,
     /// Kept until the attempt has ended.
-    pub(crate) place: Permit,
+    pub(crate) permit: Permit,
 }
 
-/// A place among those that run at a time; given back when dropped.
+/// A permit to run at the same time as others; given back when dropped.
 #[derive(Debug)]
 pub(crate) enum Permit {
-    /// One of the ordinary permits.
+    /// One of the ordinary ones.
     Ordinary(Arc<Partition>),
-    /// The one place of quarantine.
-    Alone(#[allow(dead_code)] Option<OwnedSemaphorePermit>), // held, never read
+    /// The only one of the quarantine.
+    Alone(#[allow(dead_code)] OwnedSemaphorePermit), // held, never read
 }
 
 impl Drop for Permit {
@@ -73,7 +76,7 @@ impl Job {
 
     /// Runs the attempt and hands over how it ended.
     pub(crate) async fn run(self) {
-        if self.watch.is_lost() || !self.is_trusted().await {
+        if self.signal.is_lost() || !self.is_trusted().await {
             return;
         }
         let (partition, held) = (self.partition.clone(), self.held.clone());
@@ -101,20 +104,20 @@ impl Job {
     async fn run_to_its_end(self) {
         let stats = &self.partition.topic.stats;
         stats.started(self.source, self.state.lost > 0);
-        let (verdict, before) = (self.attempt().await, self.before());
-        let Self { partition, held, place, record, .. } = self;
-        match verdict {
-            Some(verdict) if partition.leases.holds(&held) => {
-                partition.settle(held.clone(), verdict, &before, &record.payload);
+        let (ended, before) = (self.attempt().await, self.before());
+        let Self { partition, held, permit, record, .. } = self;
+        match ended {
+            Some(ended) if partition.leases.holds(&held) => {
+                settle(&partition, held.clone(), ended, &before, &record.payload);
             }
             _ => partition.topic.stats.fenced.add(1),
         }
-        if let Permit::Alone(_) = place {
+        if let Permit::Alone(_) = permit {
             // Until Redis knows how it ended: or the next suspect, should it be
             // the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
-            let _ = tokio::time::timeout(LANDING, partition.leases.landed(&held)).await;
+            let _ = tokio::time::timeout(LANDING, partition.leases.released(&held)).await;
         }
     }
 
@@ -130,7 +133,10 @@ impl Job {
 
     /// How the attempt ended; `None` if it was not ours any more.
     async fn attempt(&self) -> Option<Ended> {
-        if self.writer_came_first().await {
+        if self.state.attempt > 1
+            && self.partition.topic.config.restores()
+            && write_back::writer_came_first(&self.partition, &self.held.key, self.deadline()).await
+        {
             return Some(Ended::Superseded);
         }
         let about = Arc::new(self.about());
@@ -159,35 +165,11 @@ impl Job {
         verdict
     }
 
-    /// Whether the key was written back for this attempt, and its writer has created it again.
-    async fn writer_came_first(&self) -> bool {
-        if self.state.attempt < 2 || self.partition.topic.config.write_back().is_none() {
-            return false;
-        }
-        let Some(foreign) = &self.partition.foreign else { return false };
-        match presence(foreign, &self.held.key, self.deadline()).await {
-            Ok(Presence::Theirs) => {
-                debug!(key = %Escaped(&self.held.key), "its writer has created the key again: the retry gives way");
-                true
-            }
-            Ok(Presence::Gone) => {
-                if let Err(error) = foreign.lend(&self.partition.at, &self.held.key, self.deadline()).await {
-                    debug!(%error, "not said: its announcement may be taken for another lapse");
-                }
-                false
-            }
-            Err(error) => {
-                debug!(%error, "the key was not looked at: the retry runs");
-                false
-            }
-        }
-    }
-
     async fn supervise(&self, attempt: Attempt) -> Option<Ended> {
         let timeout = self.partition.topic.config.timeout;
         let attempt = tokio::time::timeout(timeout, AssertUnwindSafe(attempt).catch_unwind());
         let parting = async {
-            self.watch.lost().await;
+            self.signal.lost().await;
             tokio::time::sleep(PARTING).await;
         };
         let ended = tokio::select! {
@@ -219,8 +201,39 @@ impl Job {
             lateness: Duration::from_micros(late),
             source: self.source,
             recovered: self.state.lost > 0,
-            history: crate::wire::record::History::decode(&self.state.history).0,
-            lease: self.watch.clone(),
+            history: History::decode(&self.state.history).0,
+            lease: self.signal.clone(),
+        }
+    }
+}
+
+/// Counts how an attempt ended, decides what follows, and leaves it to the settler.
+fn settle(partition: &Partition, held: Held, ended: Ended, before: &Before, payload: &Bytes) {
+    count(partition, &ended);
+    let config = &partition.topic.config;
+    let disposition = ended.decide(config, before);
+    let restore = match &disposition {
+        Disposition::End(End::Retry { attempt, .. }) => write_back::value(payload, config, *attempt),
+        _ => None,
+    };
+    partition.outbox.put(Settlement { restore, ..Settlement::new(held, disposition) });
+}
+
+fn count(partition: &Partition, ended: &Ended) {
+    let stats = &partition.topic.stats;
+    match ended {
+        Ended::Returned(Outcome::Drop) => stats.dropped.add(1),
+        Ended::Returned(Outcome::Snooze(_)) => {}
+        Ended::Returned(_) => stats.handled.add(1),
+        Ended::Superseded => stats.superseded.add(1),
+        Ended::Undecodable(_) => stats.failed.add(1),
+        Ended::Failed { kind, .. } => {
+            stats.failed.add(1);
+            match *kind {
+                "panic" => stats.panics.add(1),
+                "timeout" => stats.timeouts.add(1),
+                _ => {}
+            }
         }
     }
 }

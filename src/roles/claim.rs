@@ -5,19 +5,19 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::connection::retry::RetryDelays;
-use crate::log_throttle::LogThrottle;
-use crate::roles::attempt::{Job, Permit};
-use crate::lease::LeaseSignal;
+use crate::connection::retry::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
-use crate::lapse::Source;
+use crate::lapse::LapseSource;
+use crate::lease::LeaseSignal;
+use crate::log_throttle::LogThrottle;
+use crate::roles::attempt::{Job, Permit};
 use crate::runtime::partition::Partition;
-use crate::wire::record::{Reason, Record, State};
-use crate::wire::types::{Claim, Claimed, ClaimedTimer, End, Held, Index};
-use crate::wire::Store;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
+use crate::wire::calls::claim::{Claim, Claimed, ClaimedTimer, Index};
+use crate::wire::calls::settle::{End, Held};
+use crate::wire::record::{DeadReason, Record, State};
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
@@ -44,40 +44,38 @@ pub(super) struct Taken {
 ///
 /// # Errors
 /// When nothing was taken.
-pub(super) async fn take(store: &dyn Store, partition: &Partition, ask: Request, trouble: &mut ClaimTrouble) -> Result<Taken> {
+pub(super) async fn take(
+    partition: &Partition,
+    request: Request,
+    trouble: &mut ClaimTrouble,
+) -> Result<Taken> {
     let config = &partition.topic.config;
-    let mut call = Claim {
-        index: ask.index,
-        slot: ask.slot,
+    let call = Claim {
+        index: request.index,
+        slot: request.slot,
         token: Token::random(),
         repeat: false,
-        limit: ask.limit,
+        limit: request.limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: if ask.index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lookahead_ms: if request.index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
-    let mut waits = RetryDelays::default();
-    let until = Instant::now() + config.lease;
-    loop {
-        let since = Instant::now();
-        match store.claim(&partition.at, call).await {
-            Ok(claimed) => {
-                let reading = partition.clock.read(since, Reading::now(claimed.stamp));
-                count(partition, &claimed);
-                trouble.is_over(partition);
-                return Ok(Taken { claimed, token: call.token, since, reading });
-            }
-            Err(reason) => {
-                call.repeat |= reason.maybe_done();
-                trouble.say(partition, &reason);
-                if !call.repeat || Instant::now() >= until {
-                    return Err(reason);
-                }
-                tokio::time::sleep(waits.next()).await;
-            }
-        }
-    }
+    let mut since = Instant::now();
+    let until = Some(since + config.lease);
+    let heals = |error: &Error, repeat| {
+        trouble.say(partition, error);
+        repeat
+    };
+    let claim = |repeat| {
+        since = Instant::now();
+        partition.store.claim(&partition.names, Claim { repeat, ..call })
+    };
+    let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
+    let reading = partition.clock.read(since, Reading::now(claimed.stamp));
+    count(partition, &claimed);
+    trouble.is_over(partition);
+    Ok(Taken { claimed, token: call.token, since, reading })
 }
 
 /// What keeps one claimer from claiming.
@@ -94,28 +92,28 @@ impl ClaimTrouble {
         if self.last.replace(kind) != Some(kind) {
             partition.topic.stats.claim_errors.add(1);
         }
-        let (topic, partition) = (&partition.topic.config.name, partition.at.index);
+        let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if matches!(kind, ErrorKind::WrongType | ErrorKind::Partitions | ErrorKind::WireVersion) {
             if self.parked.should_log(reason) {
-                error!(%topic, partition, error = %reason, "the partition is parked until this is repaired");
+                error!(%topic, partition = number, error = %reason, "the partition is parked until this is repaired");
             }
         } else if partition.outage.should_log(reason) {
             if reason.needs_operator() {
-                error!(%topic, partition, error = %reason, "nothing can be claimed until this is repaired");
+                error!(%topic, partition = number, error = %reason, "nothing can be claimed until this is repaired");
             } else {
-                warn!(%topic, partition, error = %reason, "cannot claim; trying again");
+                warn!(%topic, partition = number, error = %reason, "cannot claim; trying again");
             }
         }
     }
 
     fn is_over(&mut self, partition: &Partition) {
         self.last = None;
-        let (topic, partition) = (&partition.topic.config.name, partition.at.index);
+        let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if self.parked.is_over() {
-            info!(%topic, partition, "the partition is repaired, and no longer parked");
+            info!(%topic, partition = number, "the partition is repaired, and no longer parked");
         }
         if partition.outage.is_over() {
-            info!(%topic, partition, "claims are answered again");
+            info!(%topic, partition = number, "claims are answered again");
         }
     }
 }
@@ -149,8 +147,8 @@ impl Taken {
     pub(super) fn into_jobs(
         self,
         partition: &Arc<Partition>,
-        source: Source,
-        mut place: impl FnMut() -> Permit,
+        source: LapseSource,
+        mut permit: impl FnMut() -> Permit,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, since, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
@@ -159,17 +157,17 @@ impl Taken {
             let held = Held { key: timer.key.clone(), token };
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
-                    let watch = Arc::new(LeaseSignal::default());
+                    let signal = Arc::new(LeaseSignal::default());
                     let job = Job {
                         partition: partition.clone(),
                         held,
                         record,
                         state,
-                        watch,
+                        signal,
                         reading,
                         since,
                         source,
-                        place: place(),
+                        permit: permit(),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
@@ -179,7 +177,7 @@ impl Taken {
                 _ => bury(partition, held),
             }
         }
-        partition.leases.board(jobs.iter().map(|(_, job)| (job.held.clone(), job.watch.clone())), since);
+        partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.signal.clone())), since);
         jobs
     }
 }
@@ -208,12 +206,12 @@ fn put_back(partition: &Arc<Partition>, held: Held) {
 /// another byte be beyond us after all, the timer is not lost either.
 fn bury(partition: &Arc<Partition>, held: Held) {
     debug!(topic = %partition.topic.config.name, "a claimed record cannot be read");
-    end(partition, held, End::Dead { reason: Reason::Unreadable, history: bytes::Bytes::new() });
+    end(partition, held, End::Dead { reason: DeadReason::Unreadable, history: bytes::Bytes::new() });
 }
 
 /// Ends a timer that was claimed and is not run.
 fn end(partition: &Arc<Partition>, held: Held, end: End) {
-    partition.leases.board([(held.clone(), Arc::default())].into_iter(), Instant::now());
+    partition.leases.hold([(held.clone(), Arc::default())].into_iter(), Instant::now());
     partition.end(held, end);
 }
 

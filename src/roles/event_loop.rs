@@ -6,25 +6,24 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tracing::{debug, trace};
 
-use crate::runtime::Runtime;
-use crate::roles::sweeper::Sweeper;
-use crate::attached::reader::Request;
 use crate::attached::AttachedRoles;
+use crate::attached::reader::Request;
 use crate::escape::Escaped;
-use crate::wire::names::is_own;
-use crate::events::event::{Gap, Event};
+use crate::events::event::{Event, Gap};
+use crate::roles::sweeper::Sweeper;
+use crate::runtime::Runtime;
 
 /// Passes events on to the partitions, until the stream ends.
 pub(crate) struct EventLoop {
-    pub(super) runtime: Arc<Runtime>,
-    pub(super) events: mpsc::Receiver<Event>,
-    pub(super) sweeper: Arc<Sweeper>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) events: mpsc::Receiver<Event>,
+    pub(crate) sweeper: Arc<Sweeper>,
     /// Of attached topics.
-    pub(super) attached: Option<AttachedRoles>,
+    pub(crate) attached: Option<AttachedRoles>,
 }
 
 impl EventLoop {
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
@@ -97,8 +96,8 @@ impl EventLoop {
 
     async fn expired(&mut self, key: Bytes) {
         let Some(partition) = self.runtime.route(&key) else {
-            self.runtime.stats.foreign.add(1);
-            trace!(key = %Escaped(&key), "not ours");
+            self.runtime.stats.unrouted.add(1);
+            trace!(key = %Escaped(&key), "of no topic");
             return;
         };
         let topic = &self.runtime.partitions[partition].topic;
@@ -113,17 +112,7 @@ impl EventLoop {
 /// What attached topics' roles ask; nothing without such topics.
 async fn asked(attached: &mut Option<AttachedRoles>) -> Option<Request> {
     match attached {
-        Some(attached) => attached.asks.recv().await,
+        Some(attached) => attached.requests.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-impl Runtime {
-    /// The place of the partition of a key; none for a key of no topic, and for keylapse's own.
-    pub(crate) fn route(&self, key: &[u8]) -> Option<usize> {
-        if self.partitions.first().is_some_and(|partition| is_own(&partition.at.namespace, key)) {
-            return None;
-        }
-        self.router.route(key).map(|(_, topic)| self.topics[*topic].partition_of(key))
     }
 }

@@ -6,7 +6,6 @@
 //! millisecond the key is still alive, and the server's clock inside a command
 //! may lag a little: hence two milliseconds.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,14 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::wire::{MAX_BATCH, Store};
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::store::Store;
 
 /// After the deadline.
 const MARGIN: Duration = Duration::from_millis(2);
 /// Between two calls. At a high rate most requests would otherwise be these.
 const REST: Duration = Duration::from_millis(50);
-/// A notification may be due to a timer that was claimed so long ago, and its lookahead.
-pub(super) const SLACK: Duration = Duration::from_millis(10).saturating_add(MARGIN).saturating_add(REST);
 /// Batches that may wait. Beyond, keys are left to the server.
 const WAITING: usize = 1024;
 
@@ -46,7 +44,7 @@ impl Touches {
 }
 
 /// The queue's two ends: for claimers, and the task that does the work.
-pub(crate) fn touches(store: Arc<dyn Store>) -> (Touches, impl Future<Output = ()> + Send) {
+pub(crate) fn touches(store: Store) -> (Touches, impl Future<Output = ()> + Send) {
     let (sender, mut batches) = mpsc::channel::<Batch>(WAITING);
     let work = async move {
         let (mut later, mut rested) = (None, Instant::now());

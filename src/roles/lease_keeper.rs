@@ -7,13 +7,14 @@ use tracing::{debug, warn};
 
 use crate::error::Result;
 use crate::runtime::partition::Partition;
-use crate::wire::{MAX_BATCH, Store};
 use crate::time::ms_ceil;
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::settle::Held;
 
 /// Extends, every sixth of the lease, what was last extended more than a sixth
 /// ago: so each lease is extended at about a third. What cannot be extended in
 /// time is given up.
-pub(crate) async fn keep_leases(store: Arc<dyn Store>, partition: Arc<Partition>) {
+pub(crate) async fn keep_leases(partition: Arc<Partition>) {
     let lease = partition.topic.config.lease;
     let mut beat = tokio::time::interval(lease / 6);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -22,7 +23,7 @@ pub(crate) async fn keep_leases(store: Arc<dyn Store>, partition: Arc<Partition>
         let before = Instant::now();
         let aging = partition.leases.extended_before(before.checked_sub(lease / 6).unwrap_or(before));
         for batch in aging.chunks(MAX_BATCH) {
-            if let Err(error) = extend(&*store, &partition, batch).await {
+            if let Err(error) = extend(&partition, batch).await {
                 debug!(topic = %partition.topic.config.name, %error, "leases not renewed");
                 break;
             }
@@ -35,9 +36,9 @@ pub(crate) async fn keep_leases(store: Arc<dyn Store>, partition: Arc<Partition>
     }
 }
 
-async fn extend(store: &dyn Store, partition: &Partition, batch: &[crate::wire::types::Held]) -> Result<()> {
+async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
     let since = Instant::now();
-    let lost = store.renew(&partition.at, ms_ceil(partition.topic.config.lease), batch).await?;
+    let lost = partition.store.renew(&partition.names, ms_ceil(partition.topic.config.lease), batch).await?;
     partition.leases.extended(batch.iter(), since);
     for place in lost {
         // What was settled while the call was on its way is no loss.

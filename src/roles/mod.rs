@@ -1,14 +1,13 @@
-//! Who looks, when, and for how much.
+//! What a listener does: one role a file, each a struct with `run`, and a `tick` where one step makes sense
+//! by itself.
 
-mod wakeup;
-mod claimer;
-mod leadership;
-mod permits;
-mod quarantine;
-mod take;
-
-pub(crate) use wakeup::Wakeup;
-pub(crate) use claimer::Claimer;
-pub(crate) use leadership::Leadership;
-pub(crate) use permits::Permits;
-pub(crate) use quarantine::Quarantine;
+pub(crate) mod attempt;
+pub(crate) mod claim;
+pub(crate) mod claimer;
+pub(crate) mod event_loop;
+pub(crate) mod expirer;
+pub(crate) mod lease_keeper;
+pub(crate) mod repair;
+pub(crate) mod settler;
+pub(crate) mod starter;
+pub(crate) mod sweeper;

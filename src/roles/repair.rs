@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use crate::runtime::Runtime;
 use crate::error::Result;
-use crate::wire::types::{Scan, RepairStep, Repaired};
+use crate::runtime::Runtime;
 use crate::time::ms_ceil;
+use crate::wire::calls::repair::{RepairStep, Repaired, Scan};
 
 /// One step for the whole listener: a million records take it seven hours, and
 /// cost nothing that anybody would notice.
@@ -19,7 +19,7 @@ const ENTRIES: usize = 200;
 /// Where something was out of order there may be more.
 const HURRY: Duration = Duration::from_millis(100);
 
-const SCANS: [Scan; 4] = [Scan::Records, Scan::States, Scan::Next, Scan::Lanes];
+const SCANS: [Scan; 4] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots];
 
 /// Where the repair has got to.
 #[derive(Debug)]
@@ -57,10 +57,10 @@ impl Repair {
         let config = &partition.topic.config;
         let what = SCANS[self.scan];
         let step = RepairStep { what, cursor: self.cursor, count: ENTRIES, lease_ms: ms_ceil(config.lease) };
-        let reply = self.runtime.store.tidy(&partition.at, step).await;
+        let reply = self.runtime.client.store().repair(&partition.names, step).await;
         if let Ok(reply) = &reply {
             partition.topic.stats.repaired.add_u64(reply.repaired);
-            if reply.repaired > 0 && what != Scan::Lanes {
+            if reply.repaired > 0 && what != Scan::Slots {
                 warn!(topic = %config.name, count = reply.repaired, scan = ?what, "entries were put right");
             }
         }

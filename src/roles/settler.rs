@@ -7,22 +7,22 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
-use crate::runtime::outbox::Settlement;
-use crate::runtime::disposition::Disposition;
+use crate::attached::write_back;
 use crate::connection::retry::insist;
-use crate::log_throttle::LogThrottle;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
+use crate::log_throttle::LogThrottle;
+use crate::runtime::disposition::Disposition;
+use crate::runtime::outbox::Settlement;
 use crate::runtime::partition::Partition;
-use crate::wire::attached::Restored;
-use crate::wire::record::Reason;
-use crate::wire::types::{End, Held, Settle, SettleReply, Stamped, Trigger, TriggerReply};
-use crate::wire::{MAX_BATCH, Store};
 use crate::time::Reading;
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::settle::{AckReply, End, Held, Settle, SettleReply};
+use crate::wire::calls::triggers::{Trigger, TriggerReply};
+use crate::wire::record::DeadReason;
 
 /// The settler of one partition.
 pub(crate) struct Settler {
-    pub(crate) store: Arc<dyn Store>,
     pub(crate) partition: Arc<Partition>,
 }
 
@@ -53,7 +53,7 @@ impl Settler {
             // Whatever became of them, they are not ours any more.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.held));
             self.partition.outbox.settled(chunk);
-            self.restore(&triggers, &copies).await;
+            write_back::write_back(&self.partition, &triggers, &copies).await;
             self.set_triggers(&triggers).await;
         }
     }
@@ -80,7 +80,7 @@ impl Settler {
             self.partition.topic.stats.settle_errors.add(1);
             if reason.needs_operator() || self.partition.outage.should_log(reason) {
                 warn!(
-                    topic = %self.partition.topic.config.name, partition = self.partition.at.index, error = %reason,
+                    topic = %self.partition.topic.config.name, partition = self.partition.names.index, error = %reason,
                     "cannot settle; trying again for the time of a lease"
                 );
             }
@@ -94,12 +94,11 @@ impl Settler {
         let (mut repeated, mut sent) = (false, Instant::now());
         let call = |repeat| {
             (repeated, sent) = (repeated | repeat, Instant::now());
-            self.store.ack(&self.partition.at, acks)
+            self.partition.store.ack(&self.partition.names, acks)
         };
-        let Stamped { stamp, value: reply } =
-            insist(self.partition.topic.config.lease, call, self.throttle()).await?;
+        let reply: AckReply = insist(self.partition.topic.config.lease, call, self.throttle()).await?;
         // At a high rate this is quicker than any claim.
-        self.partition.clock.read(sent, Reading::now(stamp));
+        self.partition.clock.read(sent, Reading::now(reply.stamp));
         for followed in reply.followed {
             let key = acks.get(followed.place).map(|held| held.key.clone()).unwrap_or_default();
             triggers.push(trigger(key, 1, followed.deadline));
@@ -123,7 +122,7 @@ impl Settler {
         let mut repeated = false;
         let call = |repeat| {
             repeated |= repeat;
-            self.store.settle(&self.partition.at, config.letters, ends)
+            self.partition.store.settle(&self.partition.names, config.letters, ends)
         };
         let replies = insist(config.lease, call, self.throttle()).await?;
         for (settle, reply) in ends.iter().zip(replies) {
@@ -162,7 +161,7 @@ impl Settler {
         }
     }
 
-    fn note_dead(&self, settle: &Settle, reason: Reason) {
+    fn note_dead(&self, settle: &Settle, reason: DeadReason) {
         self.partition.topic.stats.dead.add(1);
         warn!(
             topic = %self.partition.topic.config.name,
@@ -172,32 +171,16 @@ impl Settler {
         );
     }
 
-    /// Writes attached keys back until their retries. One that is not written is retried all the same.
-    async fn restore(&self, retries: &[Trigger], copies: &HashMap<Bytes, Bytes>) {
-        let Some(foreign) = self.partition.foreign.as_ref().filter(|_| !copies.is_empty()) else { return };
-        for retry in retries.iter().filter(|retry| retry.attempt > 1) {
-            let Some(copy) = copies.get(&retry.key) else { continue };
-            match foreign.restore(&retry.key, retry.deadline, copy).await {
-                Ok(Restored::Written) => self.partition.topic.attached.restored.add(1),
-                Ok(Restored::Taken | Restored::Past) => {}
-                Err(error) => {
-                    let topic = &self.partition.topic.config.name;
-                    warn!(%topic, key = %Escaped(&retry.key), %error, "not written back; retried from the index alone");
-                }
-            }
-        }
-    }
-
     /// A missing trigger needs no repair, since the index fires: so a failure
     /// is only reported.
     async fn set_triggers(&self, triggers: &[Trigger]) {
         if triggers.is_empty() || !self.partition.topic.config.triggers {
             return;
         }
-        match self.store.set_triggers(triggers).await {
+        match self.partition.store.set_triggers(triggers).await {
             Ok(replies) => {
-                let foreign = replies.iter().filter(|reply| **reply == TriggerReply::Foreign).count();
-                self.partition.topic.stats.taken_triggers.add(foreign);
+                let taken = replies.iter().filter(|reply| **reply == TriggerReply::Taken).count();
+                self.partition.topic.stats.taken_triggers.add(taken);
             }
             Err(error) => debug!(topic = %self.partition.topic.config.name, %error, "trigger keys not set"),
         }

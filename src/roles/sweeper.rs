@@ -1,4 +1,4 @@
-//! DueChecks for what is overdue, whatever was or was not heard.
+//! Looks for what is overdue, whatever was or was not heard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::runtime::Runtime;
 use crate::error::Result;
-use crate::lapse::Source;
 use crate::events::event::Gap;
-use crate::wire::types::Heads;
+use crate::lapse::LapseSource;
+use crate::runtime::Runtime;
 use crate::time::Reading;
+use crate::wire::calls::claim::Heads;
 
 /// While a canary is heard, the sweep is belt and braces.
 const CALM: Duration = Duration::from_secs(5);
@@ -67,10 +67,10 @@ impl Sweeper {
     /// and tells the others what is next.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
-        let partitions: Vec<_> = self.runtime.partitions.iter().map(|partition| partition.at.clone()).collect();
-        let peeked = self.runtime.store.peek(&partitions).await?;
-        let reading = Reading::now(peeked.stamp);
-        for (index, heads) in peeked.value.into_iter().enumerate() {
+        let partitions: Vec<_> = self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
+        let (stamp, heads) = self.runtime.client.store().peek(&partitions).await?;
+        let reading = Reading::now(stamp);
+        for (index, heads) in heads.into_iter().enumerate() {
             self.tell(index, heads, reading);
         }
         Ok(())
@@ -79,10 +79,12 @@ impl Sweeper {
     fn tell(&self, index: usize, heads: Heads, reading: Reading) {
         let partition = &self.runtime.partitions[index];
         match heads.due {
-            Some(ms) if ms <= reading.stamp.ms() => partition.wakeup.look(Instant::now(), Source::Sweep),
+            Some(ms) if ms <= reading.stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
             Some(ms) => partition.wakeup.head(ms),
             None => {}
         }
-        self.runtime.quarantine.note(index, heads.solo.map(|ms| reading.when(ms)));
+        if let Some(ms) = heads.quarantine {
+            partition.quarantine.head(ms);
+        }
     }
 }

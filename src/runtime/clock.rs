@@ -37,6 +37,13 @@ impl Clock {
     }
 }
 
+impl Clock {
+    /// The last reading, if there was one.
+    pub(crate) fn known(&self) -> Option<Reading> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What the server's clock shows at the least at a later moment.
 fn at_least(known: &Reading, later: Instant) -> ServerTime {
     let elapsed = later.saturating_duration_since(known.arrived);

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::id::ArmingId;
 use crate::outcome::{Failure, Outcome, Then};
-use crate::wire::types::End;
-use crate::wire::record::{Failed, History, Reason};
-use crate::time::{MAX_DELAY, ms_ceil};
+use crate::time::{MAX_DELAY, ms_ceil, system_time};
 use crate::topic::TopicConfig;
+use crate::wire::calls::settle::End;
+use crate::wire::record::{DeadReason, FailedAttempt, History};
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    Ended(Outcome),
+    Returned(Outcome),
     Failed {
         kind: &'static str,
         then: Then,
@@ -55,22 +55,22 @@ impl Ended {
         let age = Duration::from_millis(before.ended.saturating_sub(before.first_deadline));
         let too_old = age > config.max_age;
         match self {
-            Self::Ended(Outcome::Done | Outcome::Drop) | Self::Superseded => Disposition::Ack,
-            Self::Ended(Outcome::Again(delay)) => {
+            Self::Returned(Outcome::Done | Outcome::Drop) | Self::Superseded => Disposition::Ack,
+            Self::Returned(Outcome::Again(delay)) => {
                 Disposition::End(End::Again { delay: bounded(delay), arming: ArmingId::random() })
             }
-            Self::Ended(Outcome::Snooze(_)) if before.snoozes >= config.max_snoozes => {
-                before.dead(Reason::Snoozed)
+            Self::Returned(Outcome::Snooze(_)) if before.snoozes >= config.max_snoozes => {
+                before.dead(DeadReason::Snoozed)
             }
-            Self::Ended(Outcome::Snooze(_)) if too_old => before.dead(Reason::TooOld),
-            Self::Ended(Outcome::Snooze(delay)) => before.snooze(delay),
-            Self::Undecodable(error) => before.with("undecodable", error).dead(Reason::Undecodable),
+            Self::Returned(Outcome::Snooze(_)) if too_old => before.dead(DeadReason::TooOld),
+            Self::Returned(Outcome::Snooze(delay)) => before.snooze(delay),
+            Self::Undecodable(error) => before.with("undecodable", error).dead(DeadReason::Undecodable),
             Self::Failed { kind, then, error } => {
                 let after = before.with(kind, error);
                 match then {
-                    Then::Dead => after.dead(Reason::Permanent),
-                    _ if before.attempt >= config.attempts() => after.dead(Reason::Exhausted),
-                    _ if too_old => after.dead(Reason::TooOld),
+                    Then::Dead => after.dead(DeadReason::Permanent),
+                    _ if before.attempt >= config.attempts() => after.dead(DeadReason::Exhausted),
+                    _ if too_old => after.dead(DeadReason::TooOld),
                     Then::After(delay) => after.retry(delay),
                     Then::ByPolicy => after.retry(config.backoff.delay(before.attempt)),
                 }
@@ -82,7 +82,7 @@ impl Ended {
 impl From<Result<Outcome, Failure>> for Ended {
     fn from(result: Result<Outcome, Failure>) -> Self {
         match result {
-            Ok(outcome) => Self::Ended(outcome),
+            Ok(outcome) => Self::Returned(outcome),
             Err(Failure { then, error }) => Self::Failed { kind: "error", then, error },
         }
     }
@@ -92,11 +92,11 @@ impl Before {
     /// With one more failed attempt in its history.
     fn with(&self, kind: &str, error: String) -> Self {
         let mut history = History::decode(&self.history);
-        history.push(Failed { attempt: self.attempt, at: self.ended, kind: kind.to_owned(), error });
+        history.push(FailedAttempt { attempt: self.attempt, at: system_time(self.ended), kind: kind.to_owned(), error });
         Self { history: history.encode(), ..self.clone() }
     }
 
-    fn dead(&self, reason: Reason) -> Disposition {
+    fn dead(&self, reason: DeadReason) -> Disposition {
         Disposition::End(End::Dead { reason, history: self.history.clone() })
     }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[allow(clippy::needless_pass_by_value)] // reads better at the call
-    fn reason(decision: Disposition) -> Option<Reason> {
+    fn reason(decision: Disposition) -> Option<DeadReason> {
         match decision {
             Disposition::End(End::Dead { reason, .. }) => Some(reason),
             _ => None,
@@ -153,31 +153,31 @@ mod tests {
         };
         assert_eq!((delay, attempt), (15_000, 2));
         assert_eq!(History::decode(&history).0[0].error, "no");
-        assert_eq!(reason(error(Then::ByPolicy).decide(&config(), &before(2))), Some(Reason::Exhausted));
+        assert_eq!(reason(error(Then::ByPolicy).decide(&config(), &before(2))), Some(DeadReason::Exhausted));
     }
 
     #[test]
     fn a_delay_of_the_handler_does_not_outlive_the_policy() {
         let after = || error(Then::After(Duration::from_millis(3)));
         assert!(matches!(after().decide(&config(), &before(1)), Disposition::End(End::Retry { delay: 3, .. })));
-        assert_eq!(reason(after().decide(&config(), &before(2))), Some(Reason::Exhausted));
+        assert_eq!(reason(after().decide(&config(), &before(2))), Some(DeadReason::Exhausted));
     }
 
     #[test]
     fn permanent_failures_and_strange_payloads_die_at_once() {
-        assert_eq!(reason(error(Then::Dead).decide(&config(), &before(1))), Some(Reason::Permanent));
+        assert_eq!(reason(error(Then::Dead).decide(&config(), &before(1))), Some(DeadReason::Permanent));
         let strange = Ended::Undecodable("?".into());
-        assert_eq!(reason(strange.decide(&config(), &before(1))), Some(Reason::Undecodable));
+        assert_eq!(reason(strange.decide(&config(), &before(1))), Some(DeadReason::Undecodable));
     }
 
     #[test]
     fn too_old_and_too_often_snoozed_timers_die() {
         let old = Before { ended: 1000 + 31 * 86_400_000, ..before(1) };
-        assert_eq!(reason(error(Then::ByPolicy).decide(&config(), &old)), Some(Reason::TooOld));
-        let snooze = || Ended::Ended(Outcome::Snooze(Duration::ZERO));
-        assert_eq!(reason(snooze().decide(&config(), &old)), Some(Reason::TooOld));
+        assert_eq!(reason(error(Then::ByPolicy).decide(&config(), &old)), Some(DeadReason::TooOld));
+        let snooze = || Ended::Returned(Outcome::Snooze(Duration::ZERO));
+        assert_eq!(reason(snooze().decide(&config(), &old)), Some(DeadReason::TooOld));
         let often = Before { snoozes: 1, ..before(1) };
-        assert_eq!(reason(snooze().decide(&config(), &often)), Some(Reason::Snoozed));
+        assert_eq!(reason(snooze().decide(&config(), &often)), Some(DeadReason::Snoozed));
         assert!(matches!(
             snooze().decide(&config(), &before(1)),
             Disposition::End(End::Snooze { snoozes: 1, attempt: 1, .. })
@@ -190,13 +190,13 @@ mod tests {
         let greatest = 1000 + ms_ceil(config.max_age);
         let ended = |ended| error(Then::ByPolicy).decide(&config, &Before { ended, ..before(1) });
         assert!(matches!(ended(greatest), Disposition::End(End::Retry { .. })));
-        assert_eq!(reason(ended(greatest + 1)), Some(Reason::TooOld));
+        assert_eq!(reason(ended(greatest + 1)), Some(DeadReason::TooOld));
     }
 
     #[test]
     fn a_snooze_uses_up_no_attempt_and_keeps_what_was_before() {
         let failed = before(1).with("error", "no".into());
-        let snooze = Ended::Ended(Outcome::Snooze(Duration::from_secs(7)));
+        let snooze = Ended::Returned(Outcome::Snooze(Duration::from_secs(7)));
         let Disposition::End(End::Snooze { delay, attempt, snoozes, history }) =
             snooze.decide(&config(), &failed)
         else {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn endless_delays_are_capped() {
-        let again = Ended::Ended(Outcome::Again(Duration::MAX));
+        let again = Ended::Returned(Outcome::Again(Duration::MAX));
         let Disposition::End(End::Again { delay, .. }) = again.decide(&config(), &before(1)) else { panic!() };
         assert_eq!(delay, ms_ceil(MAX_DELAY));
     }

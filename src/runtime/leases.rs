@@ -1,45 +1,19 @@
 //! What this listener holds of one partition, from claim to settlement.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::wire::types::Held;
-
-/// Tells a handler that its timer is no longer ours.
-#[derive(Debug, Default)]
-pub(crate) struct LeaseSignal {
-    lost: AtomicBool,
-    gone: Notify,
-}
-
-impl LeaseSignal {
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
-    }
-
-    pub(crate) async fn lost(&self) {
-        // Created before the check: it then sees every later notification.
-        let gone = self.gone.notified();
-        if !self.is_lost() {
-            gone.await;
-        }
-    }
-
-    fn lose(&self) {
-        self.lost.store(true, Ordering::Release);
-        self.gone.notify_waiters();
-    }
-}
+use crate::lease::LeaseSignal;
+use crate::wire::calls::settle::Held;
 
 /// The timers that this listener holds, by key and token.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    held: Mutex<HashMap<Held, Flight>>,
+    held: Mutex<HashMap<Held, Lease>>,
     /// Fences for what we do not hold: mostly other listeners', but a fence can
     /// also overtake the answer to the claim that it is for.
     fenced: Mutex<VecDeque<Held>>,
@@ -51,8 +25,8 @@ pub(crate) struct Leases {
 const FENCES: usize = 256;
 
 #[derive(Debug)]
-struct Flight {
-    watch: Arc<LeaseSignal>,
+struct Lease {
+    signal: Arc<LeaseSignal>,
     /// When the request that last extended the lease was sent. Counting from
     /// its start, a slow answer cannot stretch our trust.
     extended: Instant,
@@ -60,9 +34,9 @@ struct Flight {
 
 impl Leases {
     /// Takes claimed timers in.
-    pub(crate) fn board(&self, claimed: impl Iterator<Item = (Held, Arc<LeaseSignal>)>, since: Instant) {
-        let boarded = claimed.map(|(held, watch)| (held, Flight { watch, extended: since }));
-        self.lock().extend(boarded);
+    pub(crate) fn hold(&self, claimed: impl Iterator<Item = (Held, Arc<LeaseSignal>)>, since: Instant) {
+        let new = claimed.map(|(held, signal)| (held, Lease { signal, extended: since }));
+        self.lock().extend(new);
         let fenced: Vec<_> = self.fences().iter().filter(|held| self.holds(held)).cloned().collect();
         fenced.iter().for_each(|held| {
             self.lose(held);
@@ -98,7 +72,7 @@ impl Leases {
     pub(crate) fn lose(&self, held: &Held) -> bool {
         let lease = self.lock().remove(held);
         self.changed.notify_waiters();
-        lease.map(|lease| lease.watch.lose()).is_some()
+        lease.map(|lease| lease.signal.lose()).is_some()
     }
 
     /// Gives everything up, to be handed back.
@@ -108,7 +82,7 @@ impl Leases {
         leases
             .into_iter()
             .map(|(held, lease)| {
-                lease.watch.lose();
+                lease.signal.lose();
                 held
             })
             .collect()
@@ -133,9 +107,9 @@ impl Leases {
     }
 
     /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
-    /// somebody else's, until the scanner of the leases has extended it or given it up.
+    /// somebody else's, until the lease keeper has extended it or given it up.
     pub(crate) async fn trusted(&self, held: &Held, trust: Duration) -> bool {
-        let known = |lease: &Flight| lease.extended.elapsed() < trust;
+        let known = |lease: &Lease| lease.extended.elapsed() < trust;
         self.until(|leases| leases.get(held).is_none_or(known)).await;
         self.holds(held)
     }
@@ -152,11 +126,11 @@ impl Leases {
     }
 
     /// Returns once this timer is settled or given up.
-    pub(crate) async fn landed(&self, held: &Held) {
+    pub(crate) async fn released(&self, held: &Held) {
         self.until(|leases| !leases.contains_key(held)).await;
     }
 
-    async fn until(&self, done: impl Fn(&HashMap<Held, Flight>) -> bool) {
+    async fn until(&self, done: impl Fn(&HashMap<Held, Lease>) -> bool) {
         loop {
             let changed = self.changed.notified();
             if done(&self.lock()) {
@@ -170,7 +144,7 @@ impl Leases {
         self.fenced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Held, Flight>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Held, Lease>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -185,16 +159,16 @@ mod tests {
         Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
     }
 
-    fn boarded(leases: &Leases, key: &'static str) -> Arc<LeaseSignal> {
+    fn held_of(leases: &Leases, key: &'static str) -> Arc<LeaseSignal> {
         let watch = Arc::new(LeaseSignal::default());
-        leases.board([(held(key), watch.clone())].into_iter(), Instant::now());
+        leases.hold([(held(key), watch.clone())].into_iter(), Instant::now());
         watch
     }
 
     #[tokio::test]
     async fn a_lost_flight_tells_its_handler_once_and_for_all() {
         let leases = Leases::default();
-        let watch = boarded(&leases, "a");
+        let watch = held_of(&leases, "a");
         assert!(!watch.is_lost());
         assert!(leases.lose(&held("a")));
         assert!(!leases.lose(&held("a")));
@@ -207,8 +181,8 @@ mod tests {
         let leases = Leases::default();
         (0..1000).for_each(|_| leases.fence(held("others")));
         leases.fence(held("a"));
-        assert!(boarded(&leases, "a").is_lost());
-        assert!(!boarded(&leases, "b").is_lost());
+        assert!(held_of(&leases, "a").is_lost());
+        assert!(!held_of(&leases, "b").is_lost());
     }
 
     #[test]
@@ -225,7 +199,7 @@ mod tests {
         let leases = Leases::default();
         let trust = Duration::from_secs(1);
         for (key, ours) in [("extended", true), ("lost", false)] {
-            let _watch = boarded(&leases, key);
+            let _watch = held_of(&leases, key);
             assert!(leases.trusted(&held(key), trust).await);
             tokio::time::advance(trust * 2).await;
             let held = held(key);
@@ -244,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn trust_ends_by_itself_unless_extended() {
         let leases = Leases::default();
-        let (lost, kept) = (boarded(&leases, "lost"), boarded(&leases, "kept"));
+        let (lost, kept) = (held_of(&leases, "lost"), held_of(&leases, "kept"));
         tokio::time::advance(Duration::from_secs(2)).await;
         leases.extended([held("kept")].iter(), Instant::now());
         assert_eq!(leases.distrust(Duration::from_secs(1)), 1);

@@ -1,14 +1,54 @@
-//! From a claimed timer to a handler: waiting for its deadline, its lease, its
-//! limits and its end.
+//! What a listener holds while it runs: state that its roles share, and no tasks.
 
-mod attempt;
-mod leases;
-mod leases;
-mod starter;
+pub(crate) mod clock;
+pub(crate) mod deadline;
+pub(crate) mod disposition;
+pub(crate) mod event_mode;
+pub(crate) mod leadership;
+pub(crate) mod leases;
+pub(crate) mod outbox;
+pub(crate) mod partition;
+pub(crate) mod permits;
+pub(crate) mod stop;
+pub(crate) mod stream_state;
+pub(crate) mod topic;
+pub(crate) mod wakeup;
 
-#[cfg(feature = "testing")]
-pub(crate) use attempt::panic_message;
-pub(crate) use attempt::{Job, Permit};
-pub(crate) use leases::{Leases, LeaseSignal};
-pub(crate) use leases::keep_leases;
-pub(crate) use starter::Starter;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::pattern::Router;
+use crate::runtime::partition::Partition;
+use crate::runtime::stream_state::StreamState;
+use crate::runtime::topic::RunningTopic;
+use crate::stats::ListenerCounters;
+use crate::wire::names::is_own;
+
+/// What all roles of a listener share.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    pub(crate) client: Client,
+    pub(crate) topics: Vec<Arc<RunningTopic>>,
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    /// From a key to the index of its topic.
+    pub(crate) router: Router<usize>,
+    pub(crate) stats: ListenerCounters,
+    /// What is known of the stream, for attached topics.
+    pub(crate) stream_state: Arc<StreamState>,
+}
+
+impl Runtime {
+    /// The index of a key's partition; none for a key of no topic, and for keylapse's own.
+    pub(crate) fn route(&self, key: &[u8]) -> Option<usize> {
+        if is_own(self.client.prefix(), key) {
+            return None;
+        }
+        self.router.route(key).map(|(_, topic)| self.topics[*topic].partition_of(key))
+    }
+
+    /// The partitions of a topic.
+    pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
+        let first = topic.partition(0);
+        &self.partitions[first..first + topic.config.partitions as usize]
+    }
+}

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::lapse::Source;
+use crate::lapse::LapseSource;
 
-/// Pending for a claimer. Cleared *before* a claim is sent, so that nothing that
+/// News for a claimer. Cleared *before* a claim is sent, so that nothing that
 /// arrives meanwhile is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     /// The head may be this early, in ms.
     pub(crate) head: Option<u64>,
     /// Look, not before this.
-    pub(crate) look: Option<(Instant, Source)>,
+    pub(crate) look: Option<(Instant, LapseSource)>,
 }
 
 impl Wakeup {
@@ -33,7 +33,7 @@ impl Wakeup {
     }
 
     /// Look, at this moment or earlier.
-    pub(crate) fn look(&self, at: Instant, source: Source) {
+    pub(crate) fn look(&self, at: Instant, source: LapseSource) {
         let mut pending = self.lock();
         if pending.look.is_none_or(|(planned, _)| at < planned) {
             pending.look = Some((at, source));
@@ -65,13 +65,13 @@ mod tests {
         let (wakeup, now) = (Wakeup::default(), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
         [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
-        wakeup.look(at(7), Source::Sweep);
-        wakeup.look(at(5), Source::Notification);
-        wakeup.look(at(5), Source::Sweep); // the first reason stays
-        wakeup.look(at(6), Source::Sweep);
+        wakeup.look(at(7), LapseSource::Sweep);
+        wakeup.look(at(5), LapseSource::Notification);
+        wakeup.look(at(5), LapseSource::Sweep); // the first reason stays
+        wakeup.look(at(6), LapseSource::Sweep);
         wakeup.woken().await;
         let pending = wakeup.take();
-        assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), Source::Notification))));
+        assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Notification))));
         let nothing = wakeup.take();
         assert_eq!((nothing.head, nothing.look), (None, None));
     }

@@ -1,133 +1,19 @@
 //! Arming one timer.
 
 use std::future::IntoFuture;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::schedule::Schedule;
-use crate::schedule::key::KeyArgs;
-use crate::connection::retry::persist;
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
-use crate::wire::types::{Arm, ArmCode, ArmReply, Durability, NewTimer, Reached, Trigger, TriggerReply};
-use crate::time::{When, ms_ceil, system_time};
-use crate::topic::{TopicConfig, Topic};
-
-/// What became of an arm.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-#[must_use = "an arm may have changed nothing"]
-pub enum Arming {
-    /// There was no timer of this key; now there is.
-    Armed(Receipt),
-    /// It took the place of a waiting timer.
-    Replaced(Receipt),
-    /// An attempt is running: this is kept, and takes effect when that timer
-    /// ends, or in place of its retry.
-    AfterRunning(Receipt),
-    /// There is a timer, and it was to be left alone.
-    Exists,
-    /// The arm was made, but its answer was lost; by the time it was asked for
-    /// again, somebody had cancelled or replaced it.
-    Superseded,
-}
-
-impl Arming {
-    /// The receipt, where this call armed something that stands.
-    pub fn receipt(&self) -> Option<&Receipt> {
-        match self {
-            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
-            Self::Exists | Self::Superseded => None,
-        }
-    }
-
-    /// Whether this call armed something that stands.
-    pub fn is_armed(&self) -> bool {
-        self.receipt().is_some()
-    }
-
-    pub(super) fn new(reply: ArmReply, id: ArmingId) -> Self {
-        let receipt =
-            Receipt { id, deadline: system_time(reply.deadline), trigger: TriggerKey::None, reached: None };
-        match reply.code {
-            ArmCode::Armed => Self::Armed(receipt),
-            ArmCode::Replaced => Self::Replaced(receipt),
-            ArmCode::AfterRunning => Self::AfterRunning(receipt),
-            ArmCode::Exists => Self::Exists,
-            ArmCode::Superseded => Self::Superseded,
-        }
-    }
-
-    fn receipt_mut(&mut self) -> Option<&mut Receipt> {
-        match self {
-            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
-            Self::Exists | Self::Superseded => None,
-        }
-    }
-}
-
-/// Proof of an arming.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Receipt {
-    /// The arming's id.
-    pub id: ArmingId,
-    /// When it is due, by the server's clock.
-    pub deadline: SystemTime,
-    /// What became of the trigger key.
-    pub trigger: TriggerKey,
-    /// How far the arming had travelled when the call returned, if that was
-    /// asked for.
-    pub reached: Option<Reached>,
-}
-
-/// What became of a trigger key. Whatever it was, the timer fires: the index
-/// is the truth.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum TriggerKey {
-    /// It stands, and expires at the deadline.
-    Set,
-    /// None is kept: the topic has none, the deadline has passed, or the arming
-    /// waits for a running attempt.
-    None,
-    /// The name holds a value that is not known to be ours, and was left alone:
-    /// somebody else's, or the key of a cancelled timer whose deletion failed.
-    Foreign,
-    /// It could not be written.
-    Failed(Error),
-}
-
-/// How far an arming is to travel before the call returns.
-///
-/// Asynchronous replication can lose acknowledged writes; this narrows the
-/// window, and no more than that.
-#[derive(Clone, Copy, Debug)]
-#[must_use]
-pub struct Durably(Durability);
-
-impl Durably {
-    /// On this many replicas (WAIT).
-    pub fn replicas(count: u32) -> Self {
-        Self(Durability { replicas: count, local_fsync: false, within_ms: 1000 })
-    }
-
-    /// In the server's append-only file, flushed (WAITAOF; Redis 7.2, Valkey
-    /// 7.2 or newer), and so on this many replicas.
-    pub fn fsync(replicas: u32) -> Self {
-        Self(Durability { replicas, local_fsync: true, within_ms: 1000 })
-    }
-
-    /// How long to wait for that; the call then returns what was reached.
-    /// Default: 1 s, at most 4 s.
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.0.within_ms = ms_ceil(limit).clamp(1, 4000);
-        self
-    }
-}
+use crate::schedule::Schedule;
+use crate::schedule::key::KeyArgs;
+use crate::time::{When, unix_ms};
+use crate::topic::{Topic, TopicConfig};
+use crate::wire::calls::arm::{Arm, Arming, Durably, NewTimer, TriggerKey};
+use crate::wire::calls::triggers::{Trigger, TriggerReply};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -137,7 +23,7 @@ pub struct ArmRequest<'a> {
     config: &'a TopicConfig,
     timer: Result<NewTimer>,
     only_if_absent: bool,
-    durably: Option<Durability>,
+    durably: Option<Durably>,
 }
 
 impl Schedule {
@@ -171,35 +57,26 @@ impl ArmRequest<'_> {
         self
     }
 
-    /// RetryDelays until the arming has travelled this far, and reports how far it got.
+    /// Waits until the arming has travelled this far, and reports how far it got.
     pub fn durably(mut self, ask: Durably) -> Self {
-        self.durably = Some(ask.0);
+        self.durably = Some(ask);
         self
     }
 
     async fn send(self) -> Result<Arming> {
-        let timer = self.timer?;
-        let key = timer.key.clone();
-        let at = self.schedule.partition_of(self.config, &key).await?;
-        let timers = [timer];
-        let id = timers[0].arming;
-        let arm = |repeat| Arm { timers: &timers, only_if_absent: self.only_if_absent, repeat };
-        let store = &self.schedule.store;
-        let (reply, reached) = match self.durably {
-            None => (persist(self.schedule.patience, |repeat| store.arm(&at, arm(repeat))).await, None),
-            Some(ask) => {
-                let armed =
-                    persist(self.schedule.patience, |repeat| store.arm_durably(&at, arm(repeat), ask)).await;
-                armed.map_or_else(|error| (Err(error), None), |(reply, reached)| (Ok(reply), Some(reached)))
-            }
+        let Self { schedule, config, timer, only_if_absent, durably } = self;
+        let timers = [timer?];
+        let [NewTimer { key, arming: id, .. }] = &timers;
+        let at = schedule.partition_of(config, key).await?;
+        let arm = |repeat| Arm { timers: &timers, only_if_absent, repeat };
+        let store = schedule.store();
+        let armings = match durably {
+            None => schedule.persist(|repeat| store.arm(&at, arm(repeat))).await,
+            Some(ask) => schedule.persist(|repeat| store.arm_durably(&at, arm(repeat), ask)).await,
         };
-        let replies = reply.map_err(|error| Schedule::failed(error, &key, id))?.value;
-        let reply = replies.first().ok_or_else(|| Error::invalid("an arm without an answer"))?;
-        let mut arming = Arming::new(*reply, id);
-        if let Some(receipt) = arming.receipt_mut() {
-            receipt.reached = reached;
-        }
-        self.schedule.set_triggers(self.config, &mut [(&key, &mut arming)]).await;
+        let armings = armings.map_err(|error| Schedule::failed(error, key, *id))?;
+        let mut arming = armings.into_iter().next().ok_or_else(|| Error::invalid("an arm without an answer"))?;
+        schedule.set_triggers(config, &mut [(key, &mut arming)]).await;
         Ok(arming)
     }
 }
@@ -249,8 +126,7 @@ impl Schedule {
             }
             let moved = matches!(arming, Arming::Replaced(_));
             if let Some(receipt) = arming.receipt_mut() {
-                let since = receipt.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                let deadline = ms_ceil(since);
+                let deadline = unix_ms(receipt.deadline);
                 triggers.push(Trigger { key: (*key).clone(), deadline, attempt: 1, moved });
                 receipts.push(receipt);
             }
@@ -258,12 +134,12 @@ impl Schedule {
         if triggers.is_empty() {
             return;
         }
-        match self.store.set_triggers(&triggers).await {
+        match self.store().set_triggers(&triggers).await {
             Ok(replies) => receipts.into_iter().zip(replies).for_each(|(receipt, reply)| {
                 receipt.trigger = match reply {
                     TriggerReply::Set => TriggerKey::Set,
                     TriggerReply::Past => TriggerKey::None,
-                    TriggerReply::Foreign => TriggerKey::Foreign,
+                    TriggerReply::Taken => TriggerKey::Taken,
                 }
             }),
             Err(error) => {

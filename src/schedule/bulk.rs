@@ -7,16 +7,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::schedule::arm::Arming;
-use crate::schedule::key::KeyArgs;
-use crate::schedule::Schedule;
-use crate::connection::retry::persist;
 use crate::error::Result;
-use crate::wire::names::Partition;
-use crate::wire::types::{Arm, NewTimer};
-use crate::wire::MAX_BATCH;
+use crate::schedule::Schedule;
+use crate::schedule::key::KeyArgs;
 use crate::time::When;
-use crate::topic::{TopicConfig, Topic};
+use crate::topic::{Topic, TopicConfig};
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::arm::{Arm, Arming, NewTimer};
+use crate::wire::names::PartitionNames;
 
 /// Timers in one call.
 const BATCH: usize = 250;
@@ -125,14 +123,14 @@ impl Schedule {
     async fn arm_batch(
         &self,
         config: &TopicConfig,
-        at: &Partition,
+        at: &PartitionNames,
         batch: Vec<(usize, NewTimer)>,
         only_if_absent: bool,
     ) -> Vec<(usize, Result<Arming>)> {
         let (places, timers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let call = |repeat| self.store.arm(at, Arm { timers: &timers, only_if_absent, repeat });
-        let replies = match persist(self.patience, call).await {
-            Ok(replies) => replies.value,
+        let call = |repeat| self.store().arm(at, Arm { timers: &timers, only_if_absent, repeat });
+        let mut armings = match self.persist(call).await {
+            Ok(armings) => armings,
             Err(error) => {
                 let failed = |(place, timer): (usize, &NewTimer)| {
                     (place, Err(Self::failed(error.clone(), &timer.key, timer.arming)))
@@ -140,8 +138,6 @@ impl Schedule {
                 return places.into_iter().zip(&timers).map(failed).collect();
             }
         };
-        let mut armings: Vec<_> =
-            timers.iter().zip(replies).map(|(timer, reply)| Arming::new(reply, timer.arming)).collect();
         let mut armed: Vec<_> = timers.iter().map(|timer| &timer.key).zip(&mut armings).collect();
         self.set_triggers(config, &mut armed).await;
         places.into_iter().zip(armings.into_iter().map(Ok)).collect()

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::schedule::Schedule;
 use crate::error::Result;
+use crate::schedule::Schedule;
 use crate::topic::TopicConfig;
 
 /// A whole key, as it stands in Redis; it must match the topic's pattern.
@@ -62,6 +62,6 @@ impl<A: KeyArgs + ?Sized> KeyArgs for &A {
 impl Schedule {
     /// The key that `args` name in a topic.
     pub(crate) fn key_of(&self, config: &TopicConfig, args: &impl KeyArgs) -> Result<Bytes> {
-        args.key(private::Scope { config, namespace: &self.namespace })
+        args.key(private::Scope { config, namespace: self.client.prefix() })
     }
 }

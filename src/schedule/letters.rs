@@ -1,32 +1,36 @@
 //! The dead letters.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::schedule::Schedule;
-use crate::connection::retry::persist;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::wire::names::Partition;
-use crate::wire::record::{Failed, History, Letter, Reason, Record, State};
-use crate::wire::MAX_BATCH;
-use crate::wire::types::{RawLetter, ReplayReply};
+use crate::schedule::Schedule;
 use crate::time::system_time;
-use crate::topic::{TopicConfig, Topic};
+use crate::topic::Topic;
+use crate::wire::calls::MAX_BATCH;
+use crate::wire::calls::letters::{LetterPosition, RawLetter, Replayed};
+use crate::wire::names::PartitionNames;
+use crate::wire::record::{DeadReason, FailedAttempt, History, Letter, Record, State};
+
+/// Letters that are read at a time.
+const PAGE: usize = 100;
 
 /// A timer that has ended without success.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct DeadLetter {
+pub struct DeadLetter<T> {
     /// The key.
     pub key: Bytes,
     /// The arming.
     pub arming: ArmingId,
     /// Why it died.
-    pub reason: Reason,
+    pub reason: DeadReason,
     /// When it died, by the server's clock.
     pub died: SystemTime,
     /// Its first deadline; none if the record cannot be read.
@@ -37,15 +41,31 @@ pub struct DeadLetter {
     pub lost_leases: u8,
     /// The failed attempts, at most ten, oldest first; the last one holds the
     /// last error.
-    pub history: Vec<Failed>,
-    /// The payload; of an unreadable record, all its bytes; of an attached topic's lapse the copy of the
-    /// key's value, if one was kept.
-    pub payload: Bytes,
+    pub history: Vec<FailedAttempt>,
+    /// The payload; of an attached topic's lapse the copy of the key's value, if one was kept.
+    pub payload: Result<T, Undecoded>,
     id: Bytes,
-    at: Partition,
+    at: PartitionNames,
 }
 
-impl fmt::Debug for DeadLetter {
+/// A payload that is not of the topic's type.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Undecoded {
+    /// Its bytes; of an unreadable record, all of that.
+    pub bytes: Bytes,
+    /// Why it could not be decoded.
+    pub error: Error,
+}
+
+impl fmt::Debug for Undecoded {
+    /// Without the bytes, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Undecoded({} bytes: {})", self.bytes.len(), self.error)
+    }
+}
+
+impl<T> fmt::Debug for DeadLetter<T> {
     /// Without the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeadLetter")
@@ -58,81 +78,100 @@ impl fmt::Debug for DeadLetter {
     }
 }
 
-/// What became of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-#[non_exhaustive]
-pub enum Replayed {
-    /// Armed again, for now, as a new arming whose attempts start over.
-    Replayed,
-    /// The key has a timer again; the letter was left alone.
-    Exists,
-    /// The letter is gone: replayed, dropped or trimmed by somebody else.
-    Gone,
-    /// The letter's record cannot be read; it was left alone.
-    Unreadable,
-}
-
-impl DeadLetter {
+impl<T> DeadLetter<T> {
     /// What the last failed attempt said.
     pub fn last_error(&self) -> Option<&str> {
         self.history.last().map(|failed| failed.error.as_str())
     }
 
-    fn read(config: &TopicConfig, at: &Partition, raw: RawLetter) -> Option<Self> {
+    fn read(topic: &Topic<T>, at: &PartitionNames, raw: RawLetter) -> Option<Self> {
         let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
         let arming = ArmingId::from_bytes(&raw.id[..8])?;
-        let (letter, record) = match Letter::decode(raw.letter.clone()) {
-            Ok(letter) => {
-                let record = Record::decode(letter.record.clone()).ok();
-                (letter, record)
-            }
-            // Listed all the same, for somebody to look into.
-            Err(_) => (Letter::unreadable(raw.letter), None),
-        };
+        // Those that cannot be read are listed all the same, for somebody to look into.
+        let letter = Letter::decode(raw.letter.clone()).unwrap_or_else(|_| Letter::unreadable(raw.letter));
+        let record = Record::decode(letter.record.clone());
         let state = State::decode(letter.state).ok();
+        let deadline = record.as_ref().ok().map(|record| system_time(record.deadline));
+        let bytes = record.map(|record| topic.config.own_payload(record.payload));
+        let payload = match bytes {
+            Ok(bytes) => (topic.codec.decode)(bytes.clone()).map_err(|error| Undecoded { bytes, error }),
+            Err(_) => {
+                let error = Error::new(ErrorKind::Payload, "the record itself cannot be read");
+                Err(Undecoded { bytes: letter.record, error })
+            }
+        };
         Some(Self {
             key,
             arming,
             reason: letter.reason,
             died: system_time(letter.died),
-            deadline: record.as_ref().map(|record| system_time(record.deadline)),
+            deadline,
             attempts: state.as_ref().map_or(0, |state| state.attempt),
             lost_leases: state.as_ref().map_or(0, |state| state.lost),
             history: state.map(|state| History::decode(&state.history).0).unwrap_or_default(),
-            payload: record.map_or(letter.record, |record| config.own_payload(record.payload)),
+            payload,
             id: raw.id,
             at: at.clone(),
         })
     }
 }
 
-impl Schedule {
-    /// Reads up to `count` dead letters of a topic, oldest first in each
-    /// partition, after skipping `skip` of each.
+/// The dead letters of a topic, read page by page: partition by partition, and in each the oldest first. Each
+/// letter that stays is read once, whatever is replayed, dropped or added meanwhile; of those that are added
+/// while this reads, some may be left out.
+#[derive(Debug)]
+#[must_use = "nothing is read until a letter or a page is asked for"]
+pub struct DeadLetters<'a, T> {
+    schedule: &'a Schedule,
+    topic: &'a Topic<T>,
+    partitions: Option<Arc<[PartitionNames]>>,
+    /// The partition that is being read, and the last letter that was read there.
+    partition: usize,
+    last: Option<LetterPosition>,
+    read: VecDeque<DeadLetter<T>>,
+}
+
+impl<T> DeadLetters<'_, T> {
+    /// The next letter; none at the end.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses.
-    pub async fn dead_letters<T>(
-        &self,
-        topic: &Topic<T>,
-        skip: usize,
-        count: usize,
-    ) -> Result<Vec<DeadLetter>> {
-        let mut letters = Vec::new();
-        for at in self.partitions(&topic.config).await?.iter() {
-            let mut skip = skip;
-            while letters.len() < count {
-                let page = (count - letters.len()).min(MAX_BATCH);
-                let raw = persist(self.patience, |_| self.store.letters(at, skip, page)).await?;
-                if raw.is_empty() {
-                    break;
-                }
-                skip = skip.saturating_add(page);
-                letters.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(&topic.config, at, raw)));
-            }
+    /// When the server cannot be reached or refuses. The same letter can be asked for again.
+    pub async fn next(&mut self) -> Result<Option<DeadLetter<T>>> {
+        if self.read.is_empty() {
+            self.read = self.page(PAGE).await?.into();
         }
-        Ok(letters)
+        Ok(self.read.pop_front())
+    }
+
+    /// The next letters, up to `count`; none at the end.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next).
+    pub async fn page(&mut self, count: usize) -> Result<Vec<DeadLetter<T>>> {
+        let partitions = match &self.partitions {
+            Some(known) => known.clone(),
+            None => self.partitions.insert(self.schedule.partitions(&self.topic.config).await?).clone(),
+        };
+        let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
+        while let Some(at) = partitions.get(self.partition).filter(|_| page.len() < count) {
+            let (last, most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
+            let store = self.schedule.store();
+            let (raw, last) = self.schedule.persist(|_| store.letters(at, last.as_ref(), most)).await?;
+            match last {
+                Some(last) => self.last = Some(last),
+                None => (self.partition, self.last) = (self.partition + 1, None),
+            }
+            page.extend(raw.into_iter().filter_map(|raw| DeadLetter::read(self.topic, at, raw)));
+        }
+        Ok(page)
+    }
+}
+
+impl Schedule {
+    /// The dead letters of a topic.
+    pub fn dead_letters<'a, T>(&'a self, topic: &'a Topic<T>) -> DeadLetters<'a, T> {
+        let read = VecDeque::new();
+        DeadLetters { schedule: self, topic, partitions: None, partition: 0, last: None, read }
     }
 
     /// How many dead letters a topic has, and how many have been trimmed since
@@ -143,7 +182,7 @@ impl Schedule {
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
         let mut counts = (0_u64, 0_u64);
         for at in self.partitions(&topic.config).await?.iter() {
-            let (kept, trimmed) = persist(self.patience, |_| self.store.letter_counts(at)).await?;
+            let (kept, trimmed) = self.persist(|_| self.store().letter_counts(at)).await?;
             counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }
         Ok(counts)
@@ -153,24 +192,18 @@ impl Schedule {
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
-    pub async fn replay(&self, letter: &DeadLetter) -> Result<Replayed> {
+    pub async fn replay<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
         let arming = ArmingId::random();
-        let call = |_| self.store.replay(&letter.at, &letter.id, arming);
-        let reply = persist(self.patience, call).await.map_err(|error| error.at_key(&letter.key))?;
-        Ok(match reply {
-            ReplayReply::Replayed(_) => Replayed::Replayed,
-            ReplayReply::Exists => Replayed::Exists,
-            ReplayReply::NoLetter => Replayed::Gone,
-            ReplayReply::Unreadable => Replayed::Unreadable,
-        })
+        let call = |_| self.store().replay(&letter.at, &letter.id, arming);
+        self.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
 
     /// Forgets a dead letter; whether it was still there.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
-    pub async fn drop_dead_letter(&self, letter: &DeadLetter) -> Result<bool> {
-        let call = |_| self.store.drop_letter(&letter.at, &letter.id);
-        persist(self.patience, call).await.map_err(|error| error.at_key(&letter.key))
+    pub async fn drop_dead_letter<T>(&self, letter: &DeadLetter<T>) -> Result<bool> {
+        let call = |_| self.store().drop_letter(&letter.at, &letter.id);
+        self.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
 }

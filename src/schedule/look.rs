@@ -2,15 +2,14 @@
 
 use std::time::SystemTime;
 
-use crate::schedule::Schedule;
-use crate::schedule::key::KeyArgs;
-use crate::connection::retry::persist;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
-use crate::wire::types::Look;
-use crate::wire::record::{Failed, History, Record, State};
+use crate::schedule::Schedule;
+use crate::schedule::key::KeyArgs;
 use crate::time::system_time;
 use crate::topic::Topic;
+use crate::wire::calls::look::Look;
+use crate::wire::record::{FailedAttempt, History, Record, State};
 
 /// A timer, as it stood a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +18,15 @@ pub struct Timer<T> {
     /// The arming.
     pub arming: ArmingId,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: TimerPhase,
     /// The attempt that runs or is to come, from 1.
     pub attempt: u32,
     /// What the handler gets; of an attached topic's lapse the value that was kept.
     pub payload: T,
     /// The failed attempts, at most ten, oldest first.
-    pub history: Vec<Failed>,
-    /// Whether it has lost leases and waits for its turn alone.
-    pub suspect: bool,
+    pub history: Vec<FailedAttempt>,
+    /// Whether it has lost leases and waits in quarantine, to run alone.
+    pub quarantined: bool,
     /// When the arming kept behind it is due, if there is one.
     pub next: Option<SystemTime>,
 }
@@ -35,7 +34,7 @@ pub struct Timer<T> {
 /// What a timer is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Phase {
+pub enum TimerPhase {
     /// It is due then, by the server's clock.
     Waiting(SystemTime),
     /// An attempt is running, under a lease until then.
@@ -45,7 +44,7 @@ pub enum Phase {
 }
 
 impl Schedule {
-    /// DueChecks a timer up; `None` if there is none.
+    /// Looks a timer up; `None` if there is none.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses, or the record is not of
@@ -53,7 +52,7 @@ impl Schedule {
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
         let key = self.key_of(&topic.config, &key)?;
         let at = self.partition_of(&topic.config, &key).await?;
-        let look = persist(self.patience, |_| self.store.look(&at, &key)).await;
+        let look = self.persist(|_| self.store().look(&at, &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
     }
@@ -67,9 +66,9 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
     let next = look.next.map(Record::decode_kept).transpose().map_err(unreadable)?;
     let state = state.unwrap_or_else(|| State::waiting(1));
     let phase = match look.score.map(system_time) {
-        None => Phase::Lost,
-        Some(at) if state.claimed => Phase::Running(at),
-        Some(at) => Phase::Waiting(at),
+        None => TimerPhase::Lost,
+        Some(at) if state.claimed => TimerPhase::Running(at),
+        Some(at) => TimerPhase::Waiting(at),
     };
     Ok(Timer {
         arming: record.arming,
@@ -77,7 +76,7 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
         attempt: state.attempt,
         payload: (topic.codec.decode)(topic.config.own_payload(record.payload))?,
         history: History::decode(&state.history).0,
-        suspect: look.suspect,
+        quarantined: look.quarantined,
         next: next.map(|next| system_time(next.deadline)),
     })
 }

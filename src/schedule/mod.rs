@@ -7,32 +7,29 @@ mod key;
 mod letters;
 mod look;
 
-pub use arm::{ArmRequest, Arming, Durably, Receipt, TriggerKey};
-pub use bulk::{ArmManyRequest, NewArm};
-pub use cancel::{Cancelled, Rescheduled};
-pub use key::{Key, KeyArgs};
-pub use letters::{DeadLetter, Replayed};
-pub use look::{Phase, Timer};
+pub use self::arm::ArmRequest;
+pub use self::bulk::{ArmManyRequest, NewArm};
+pub use self::key::{Key, KeyArgs};
+pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
+pub use self::look::{Timer, TimerPhase};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use crate::client::Client;
 use crate::connection::retry::persist;
-use crate::error::Result;
-use crate::wire::names::{DEFAULT_NAMESPACE, Partition, check_name};
+use crate::error::{Error, Result};
+use crate::topic::{Topic, TopicConfig};
+use crate::wire::names::PartitionNames;
 use crate::wire::store::Store;
-use crate::wire::Store;
-use crate::topic::{TopicConfig, Topic};
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
 /// Each call is repeated, safely, while its answer is lost or the server is
-/// away, until [`patience`](Schedule::patience) (5 s) runs out.
+/// away, until the client's [`patience`](Client::patience) (5 s) runs out.
 ///
 /// ```no_run
-/// use std::time::Duration;
-/// use keylapse::{Schedule, Topic};
+/// /// use keylapse::{Schedule, Topic};
 ///
 /// # async fn produce() -> keylapse::Result<()> {
 /// let orders = Topic::<u64>::new("order:unpaid:{id}")?;
@@ -44,52 +41,37 @@ use crate::topic::{TopicConfig, Topic};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    store: Arc<dyn Store>,
-    namespace: Arc<str>,
-    patience: Duration,
-    known: Arc<Mutex<HashMap<String, Arc<[Partition]>>>>,
+    client: Client,
+    known: Arc<Mutex<HashMap<String, Arc<[PartitionNames]>>>>,
 }
 
 impl Schedule {
-    /// Connects to a server.
+    /// Connects to a server, given by its URL or as a [`Client`].
     ///
     /// # Errors
     /// When the URL cannot be read, or the server cannot be reached or refuses
     /// the user.
-    pub async fn connect(url: &str) -> Result<Self> {
-        let schedule = Self::on_store(Store::new(url)?);
-        schedule.store.peek(&[]).await?;
+    pub async fn connect<C>(client: C) -> Result<Self>
+    where
+        C: TryInto<Client, Error: Into<Error>>,
+    {
+        let schedule = Self::new(client.try_into().map_err(Into::into)?);
+        schedule.store().peek(&[]).await?;
         Ok(schedule)
     }
 
-    /// A schedule on a store: to share a connection, or to test with a
-    /// [`MemoryStore`](crate::wire::memory::MemoryStore).
-    pub fn on_store(store: impl Store) -> Self {
-        Self {
-            store: Arc::new(store),
-            namespace: DEFAULT_NAMESPACE.into(),
-            patience: Duration::from_secs(5),
-            known: Arc::default(),
-        }
+    /// A schedule that connects when it is first used.
+    pub fn new(client: Client) -> Self {
+        Self { client, known: Arc::default() }
     }
 
-    /// With another prefix of all names in Redis. Default: `keylapse`.
-    ///
-    /// # Errors
-    /// When the prefix could not be part of a name.
-    pub fn namespace(mut self, prefix: &str) -> Result<Self> {
-        check_name("the namespace", prefix)?;
-        self.namespace = prefix.into();
-        self.known = Arc::default();
-        Ok(self)
+    fn store(&self) -> &Store {
+        self.client.store()
     }
 
-    /// For how long a call is repeated while it has no answer. Default: 5 s.
-    /// Two minutes at most: a repeat must find what the first call left behind.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience.min(Duration::from_secs(120));
-        self
+    /// Makes a call until it is answered or refused, or the client's patience has run out.
+    async fn persist<T, F: Future<Output = Result<T>>>(&self, call: impl FnMut(bool) -> F) -> Result<T> {
+        persist(self.client.how_patient(), call).await
     }
 
     /// Pauses a topic: timers are kept and can be armed, but none is given out
@@ -113,32 +95,32 @@ impl Schedule {
 
     async fn set_paused(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
         for at in self.partitions(config).await?.iter() {
-            persist(self.patience, |_| self.store.pause(at, reason)).await?;
+            self.persist(|_| self.store().pause(at, reason)).await?;
         }
         Ok(())
     }
 
     /// The partitions of a topic; its definition is checked, agreed on with
     /// Redis and registered when this schedule first uses it.
-    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Partition]>> {
+    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[PartitionNames]>> {
         if let Some(known) =
             self.lock().get(&config.name).filter(|known| known.len() == config.partitions as usize)
         {
             return Ok(known.clone());
         }
-        config.check(&self.namespace)?;
-        let partitions: Arc<[Partition]> = config.all_partitions(&self.namespace).into();
+        config.check(self.client.prefix())?;
+        let partitions: Arc<[PartitionNames]> = config.all_partitions(self.client.prefix()).into();
         let entry = config.entry();
-        persist(self.patience, |_| self.store.register(&entry, &partitions)).await?;
+        self.persist(|_| self.store().register(&entry, &partitions)).await?;
         self.lock().insert(config.name.clone(), partitions.clone());
         Ok(partitions)
     }
 
-    async fn partition_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Partition> {
+    async fn partition_of(&self, config: &TopicConfig, key: &[u8]) -> Result<PartitionNames> {
         Ok(self.partitions(config).await?[config.partition_of(key)].clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[Partition]>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[PartitionNames]>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
 -- ack.lua: the good end of attempts.
 --
 -- Purpose: remove timers whose attempt is done; at most 1,000 a call.
--- Parts: prelude, afterlife
+-- Parts: prelude, succession
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   then per timer: key, token
 -- Returns: secs, micros, places (from 1) of the tokens that hold nothing any
@@ -22,7 +22,7 @@ for i = 1, count do
   if state and sub(state, 3, 10) == ARGV[3 + 2 * i] then
     done[#done + 1] = asked[i]
     places[#places + 1] = i
-    if (byte(state, 15) or SUSPECT) >= SUSPECT then redis.call('ZREM', solo, asked[i]) end
+    if (byte(state, 15) or QUARANTINE_AT) >= QUARANTINE_AT then redis.call('ZREM', quarantine, asked[i]) end
   else
     gone[#gone + 1] = i
   end

@@ -1,9 +1,9 @@
 -- arm.lua: create or replace timers.
 --
 -- Purpose: put timers into the index; at most 1,000 a call, no key twice.
--- Parts: prelude, afterlife
+-- Parts: prelude, succession
 -- Flags: (none: refused up front when the server is out of memory)
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'replace' or 'absent', 5 '1' for a repeat of an unanswered call, else '0',
 --   then per timer: key; when, as '+ms' from now or ms since 1970;
@@ -22,24 +22,15 @@ if meta[6] == 'attached' then
 end
 
 local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
-local LIMIT = 8796093022208 -- 2^43 ms, in 2248: beyond it a score has no room for the fraction
 local BASE, WIDTH = 5, 4
 local count = (#ARGV - BASE) / WIDTH
 
-local keys, ats, deepest = {}, {}, 0
+local keys, ats = {}, {}
 for i = 1, count do
   local at = BASE + (i - 1) * WIDTH
   keys[i] = ARGV[at + 1]
-  local when = ARGV[at + 2]
-  local deadline = math.ceil(tonumber(when) or LIMIT)
-  if deadline ~= deadline then deadline = LIMIT end
-  if byte(when) == 43 then deadline = ceil + deadline end
-  if deadline < ceil then deadline = ceil end
-  if deadline > deepest then deepest = deadline end
-  ats[i] = deadline
-end
-if deepest >= LIMIT then
-  return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms')
+  ats[i] = deadline_of(ARGV[at + 2])
+  if not ats[i] then return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms') end
 end
 
 -- A key that is in an index already: rare, and kept off the fast path.
@@ -47,19 +38,15 @@ local function over(key, id, record, at)
   local old = redis.call('HGET', rec, key)
   local state = redis.call('HGET', run, key)
   if old and #old >= 17 and sub(old, 2, 9) == id then
-    local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
-    if deadline == 0 then deadline = struct.unpack('>I8', old, 10) end
-    return redis.call('ZSCORE', tomb, 'r' .. id) and 1 or 0, deadline
+    return redis.call('ZSCORE', tombstones, 'r' .. id) and 1 or 0, present_deadline(old, state)
   end
   -- What was kept for later may still be, though the attempt has been handed back.
   local kept = redis.call('HGET', nxt, key)
-  if kept and #kept >= 17 and sub(kept, 2, 9) == id then
-    return 2, (struct.unpack('>I8', kept, 10))
-  end
-  if repeated and redis.call('ZSCORE', tomb, 'a' .. id) then return 4, 0 end
+  if kept and #kept >= 17 and sub(kept, 2, 9) == id then return 2, (struct.unpack('>I8', kept, 10)) end
+  if repeated and redis.call('ZSCORE', tombstones, 'a' .. id) then return 4, 0 end
   if absent then return 3, 0 end
   if kept then tombstone('a' .. sub(kept, 2, 9)) end
-  if repeated then redis.call('ZREM', tomb, 'r' .. id) end
+  if repeated then redis.call('ZREM', tombstones, 'r' .. id) end
   if state and byte(state, 2) == 1 then
     redis.call('HSET', nxt, key, record)
     return 2, at
@@ -69,18 +56,18 @@ local function over(key, id, record, at)
   local lost = state and byte(state, 15) or 0
   redis.call('HSET', rec, key, record)
   if lost > 0 then
-    redis.call('HSET', run, key, stained(lost))
+    redis.call('HSET', run, key, fresh_state(lost))
   else
     redis.call('HDEL', run, key)
   end
-  redis.call('ZADD', lost >= SUSPECT and solo or due, at, key)
+  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
   sooner(at)
   return 1, at
 end
 
 local head = head_of(due)
 local known = redis.call('ZMSCORE', due, unpack(keys))
-local suspects = redis.call('EXISTS', solo) == 1
+local quarantined = redis.call('EXISTS', quarantine) == 1
 local leftovers = redis.call('EXISTS', run) == 1
 -- Timers for the same millisecond keep the order of arming by a fraction.
 local seq = tonumber(meta[4]) == now and tonumber(meta[5]) or 0
@@ -94,13 +81,13 @@ for i = 1, count do
   if at ~= packed_at then packed_at, packed = at, struct.pack('>I8', at) end
   local record = first .. packed .. ARGV[base + 4]
   local code, deadline = 0, at
-  if known[i] or suspects and redis.call('ZSCORE', solo, key) then
+  if known[i] or quarantined and redis.call('ZSCORE', quarantine, key) then
     code, deadline = over(key, sub(first, 2, 9), record, at)
-  elseif repeated and redis.call('ZSCORE', tomb, 'a' .. sub(first, 2, 9)) then
+  elseif repeated and redis.call('ZSCORE', tombstones, 'a' .. sub(first, 2, 9)) then
     code, deadline = 4, 0
   else
     -- What it has replaced before it ended is not what it does now.
-    if repeated then redis.call('ZREM', tomb, 'r' .. sub(first, 2, 9)) end
+    if repeated then redis.call('ZREM', tombstones, 'r' .. sub(first, 2, 9)) end
     local score = at + (seq < 1023 and seq or 1023) / 1024
     seq = seq + 1
     sooner(score)

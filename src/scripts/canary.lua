@@ -12,9 +12,7 @@
 --   one: they grow, even where data or the clock were set back together with all that is compared to them.
 
 local last = redis.call('GET', KEYS[1])
-if last and redis.call('EXISTS', KEYS[1] .. ':' .. last) == 1 then
-  return { last, 0 }
-end
+if last and redis.call('EXISTS', KEYS[1] .. ':' .. last) == 1 then return { last, 0 } end
 local time = redis.call('TIME')
 local before = tonumber(last and string.match(last, '^[0-9]+')) or 0
 local number = math.max(before + 1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))

@@ -1,9 +1,9 @@
 -- cancel.lua: withdraw timers.
 --
 -- Purpose: end a timer and everything kept behind it; at most 1,000 a call.
--- Parts: prelude, afterlife
+-- Parts: prelude, succession
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' for a repeat of an unanswered call, else '0',
 --   then per timer: key, id of this cancel (8 bytes)
@@ -15,20 +15,17 @@
 --   longer settle, and its holder is told by 'f' token key on the channel.
 
 local repeated = ARGV[4] == '1'
-local LIMIT = 8796093022208 -- as for arm
 local fences = {}
 
 -- By which a trigger key is known. Written by others, it can be any number.
-local function deadline_of(record, state)
-  local deadline = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
-  if deadline == 0 and #record >= 17 then deadline = struct.unpack('>I8', record, 10) end
-  return deadline > 0 and deadline < LIMIT and deadline or ''
+local function known_by(deadline)
+  return deadline > 0 and deadline < MAX_DEADLINE and deadline or ''
 end
 
 local function cancel(key, id)
   if repeated then
-    if redis.call('ZSCORE', tomb, 'c' .. id) then return 1, '' end
-    if redis.call('ZSCORE', tomb, 'f' .. id) then return 2, '' end
+    if redis.call('ZSCORE', tombstones, 'c' .. id) then return 1, '' end
+    if redis.call('ZSCORE', tombstones, 'f' .. id) then return 2, '' end
   end
   local record = redis.call('HGET', rec, key)
   if not record then return 0, '' end
@@ -38,13 +35,10 @@ local function cancel(key, id)
   tombstone((running and 'f' or 'c') .. id)
   tombstone('a' .. sub(record, 2, 9))
   if kept then tombstone('a' .. sub(select(2, lives_of(kept)), 2, 9)) end
-  redis.call('ZREM', due, key)
-  redis.call('ZREM', solo, key)
-  redis.call('HDEL', run, key)
   redis.call('HDEL', nxt, key)
-  redis.call('HDEL', rec, key)
+  remove(key)
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
-  return running and 2 or 1, deadline_of(record, state)
+  return running and 2 or 1, known_by(present_deadline(record, state))
 end
 
 local out = { secs, micros }

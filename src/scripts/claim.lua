@@ -1,30 +1,30 @@
 -- claim.lua: take what is due, for the time of a lease.
 --
 -- Purpose: the one judge of who runs what.
--- Parts: prelude, afterlife, grave
+-- Parts: prelude, succession, letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 dead, 9 grave,
---   10 lanes
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
+--   10 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 'due' or 'solo', 5 lane, 6 token (8 bytes), 7 '1' for a repeat of an
+--   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
 --   records at most, 10 lookahead in ms, 11 lease in ms,
 --   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
--- Returns: secs, micros, head of due, head of solo (scores, or ''), why the
+-- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
---   1 if this claim is empty and another lane made the last that was not, else 0
+--   1 if this claim is empty and another slot made the last that was not, else 0
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
---   lane's slot names the claim before anything else is written, so that a
---   repeat finds it.
+--   claim's slot names it before anything else is written, so that a repeat
+--   finds it.
 
-local lanes = KEYS[10]
-local alone, lane, token, repeated = ARGV[4] == 'solo', ARGV[5], ARGV[6], ARGV[7] == '1'
+local slots = KEYS[10]
+local alone, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
 local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
 local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
 dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
-local index = alone and solo or due
+local index = alone and quarantine or due
 -- As text: a number would be written out anew for each timer.
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
@@ -32,23 +32,23 @@ local PARK = 60000
 local orphans, parked, buried = 0, 0, 0
 
 local function reply(keys, records, states)
-  local by = #keys == 0 and redis.call('HGET', lanes, 'by')
+  local by = #keys == 0 and redis.call('HGET', slots, 'by')
   return {
-    secs, micros, head_of(due) or '', head_of(solo) or '', meta[3] or '',
-    keys, records, states, orphans, parked, buried, trimmed, by and by ~= lane and 1 or 0,
+    secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
+    keys, records, states, orphans, parked, buried, trimmed, by and by ~= slot and 1 or 0,
   }
 end
 
--- What the lane's last claim still holds, with its leases renewed.
+-- What the slot's last claim still holds, with its leases renewed.
 local function repeat_claim()
-  local slot = redis.call('HGET', lanes, lane)
-  if not slot or sub(slot, 1, 8) ~= token then return end
+  local last = redis.call('HGET', slots, slot)
+  if not last or sub(last, 1, 8) ~= token then return end
   local keys, records, states = {}, {}, {}
-  for _, key in ipairs(cmsgpack.unpack(sub(slot, 17))) do
+  for _, key in ipairs(cmsgpack.unpack(sub(last, 17))) do
     local state = redis.call('HGET', run, key)
     local record = redis.call('HGET', rec, key)
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
-      redis.call('ZADD', (byte(state, 15) or 0) >= SUSPECT and solo or due, expires, key)
+      redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, expires, key)
       local n = #keys + 1
       keys[n], records[n], states[n] = key, record, state
     end
@@ -75,23 +75,23 @@ local function attend(key, record, state)
     return
   end
   local lost = state and byte(state, 15) or 0
-  if alone and lost < SUSPECT then
+  if alone and lost < QUARANTINE_AT then
     -- Its state was lost, and with it the suspicion: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
-    redis.call('ZREM', solo, key)
+    redis.call('ZREM', quarantine, key)
     return
   end
   if byte(state, 2) == 1 then
     if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
     lost = math.min(lost + 1, 255)
-    if lost >= POISON then
+    if lost >= DEAD_AT then
       bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, lost) -- 'l', lost leases
       buried = buried + 1
       return
     end
   end
-  if lost >= SUSPECT and not alone then
-    redis.call('ZADD', solo, now, key)
+  if lost >= QUARANTINE_AT and not alone then
+    redis.call('ZADD', quarantine, now, key)
     redis.call('ZREM', due, key)
     redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
@@ -104,9 +104,7 @@ if repeated then
   local again = repeat_claim()
   if again then return again end
 end
-if meta[3] then
-  return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 }
-end
+if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
@@ -114,9 +112,9 @@ local from, width, read = 1, 8, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
 if #ready > 0 then
-  for _, zset in ipairs({ due, solo, tomb, dead }) do redis.call('ZCARD', zset) end
+  for _, zset in ipairs({ due, quarantine, tombstones, dead }) do redis.call('ZCARD', zset) end
   redis.call('HLEN', nxt)
-  redis.call('HLEN', grave)
+  redis.call('HLEN', letters)
 end
 -- In slices, so that the bound on bytes bounds what is read, too: a small one
 -- first, then as wide as the records so far suggest.
@@ -130,9 +128,7 @@ while from <= #ready and room > 0 do
     read = read + (record and #record or 0)
     local hold = FIRST
     local plain = record and not state and not alone and byte(record) == 1 and #record >= 17
-    if not plain then
-      hold = attend(key, record, state)
-    end
+    if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1
       room = room - #record
@@ -147,7 +143,7 @@ while from <= #ready and room > 0 do
 end
 
 if held > 0 then
-  redis.call('HSET', lanes, lane, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', lane)
+  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', slot)
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))

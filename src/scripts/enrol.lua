@@ -1,11 +1,11 @@
 -- enrol.lua: deadlines were read.
 --
 -- Purpose: remember the deadlines of keys that other programs write; at most 1,000 a call.
--- Parts: prelude, afterlife, memory
+-- Parts: prelude, succession, history
 -- Flags: (none: refused when the server is out of memory; the next scan makes it good)
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 past, 9 elder, 10 looks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 the highest number of a canary below, 5 '1' where keys are written back for their retries, else '0',
+--   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   6 how many keys may be enrolled, 7 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
 --   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for)
@@ -15,7 +15,6 @@
 -- Invariants: what was done at a later place stands; of two readings at one place the later holds. Where
 --   no canary is heard, so does the later of any two, ten seconds after one was heard.
 
-restores = ARGV[5] == '1'
 local cap, again = tonumber(ARGV[6]), tonumber(ARGV[7])
 local BASE, WIDTH = 7, 6
 local HEARD = 10000
@@ -51,7 +50,7 @@ local function enrol(key, deadline, n, c, stamp, copy)
   end
   if deadline == 0 then return old and drop(key, n, c, stamp) or 6 end
   if old and old.deadline == deadline and copy == '' then
-    redis.call('ZADD', looks, 'NX', look_at(deadline), key)
+    redis.call('ZADD', checks, 'NX', look_at(deadline), key)
     return old.copy == '\0' and again > 0 and 4 or 2
   end
   local back, runs = written_back(key)
@@ -60,7 +59,7 @@ local function enrol(key, deadline, n, c, stamp, copy)
   if not old and redis.call('HLEN', watch) >= cap then return 3 end
   local body = copy == '' and '\0' or copy
   redis.call('HSET', watch, key, struct.pack('>I8I8I4I8', deadline, n, c, stamp) .. body)
-  redis.call('ZADD', looks, look_at(deadline), key)
+  redis.call('ZADD', checks, look_at(deadline), key)
   if copy == '' and again > 0 then return 4 end
   return old and 2 or 1
 end
@@ -72,6 +71,6 @@ for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = enrol(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]),
     tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]), ARGV[base + 6])
 end
-out[3] = head_of(looks) or ''
+out[3] = head_of(checks) or ''
 wake(head)
 return out

@@ -1,11 +1,11 @@
--- judge.lua: what looks have found.
+-- judge.lua: what checks have found.
 --
 -- Purpose: forget, fire or look again; at most 1,000 keys a call.
--- Parts: prelude, afterlife, memory
+-- Parts: prelude, succession, history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 past, 9 elder, 10 looks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 the highest number of a canary below, 5 '1' where keys are written back for their retries, else '0',
+--   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   then per key: 'forget', 'fire' or 'again', key, head of the watch that was looked at, number of the
 --   last canary, count since, time of the look in µs, arming id; then for 'fire' its flags, for 'again'
 --   when to look (ms), for 'forget' 0
@@ -15,12 +15,11 @@
 -- Invariants: a verdict holds only for the watch that was looked at. A firing leaves a trace, so
 --   that a late note of the same expiry does not fire again.
 
-restores = ARGV[5] == '1'
 local BASE, WIDTH = 5, 8
 local verdicts = {}
 
 function verdicts.again(key, old, n, c, stamp, id, at)
-  redis.call('ZADD', looks, at, key)
+  redis.call('ZADD', checks, at, key)
 end
 
 function verdicts.forget(key, old, n, c, stamp)
@@ -63,6 +62,6 @@ for base = BASE, #ARGV - 1, WIDTH do
   end
   out[#out + 1] = same and 1 or 0
 end
-out[3] = head_of(looks) or ''
+out[3] = head_of(checks) or ''
 wake(head)
 return out

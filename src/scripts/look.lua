@@ -3,9 +3,9 @@
 -- Purpose: everything about a key, as of one moment.
 -- Parts: prelude
 -- Flags: no-writes
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 key
--- Returns: secs, micros, score in due, score in solo, record, state, next record
+-- Returns: secs, micros, score in due, score in quarantine, record, state, next record
 --   (nil for what is not there)
 
 local key = ARGV[4]

@@ -1,11 +1,11 @@
 -- note.lua: expiries were heard.
 --
 -- Purpose: make a lapse of each expiry that nobody has noted before; at most 1,000 a call.
--- Parts: prelude, afterlife, memory
+-- Parts: prelude, succession, history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 past, 9 elder, 10 looks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 the highest number of a canary below, 5 '1' where keys are written back for their retries, else '0',
+--   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   6 'fire' or 'ignore': what becomes of keys whose deadline was not known,
 --   then per expiry: key, number of the last canary, count since (0 and 0: heard without an anchor),
 --   arming id
@@ -14,7 +14,6 @@
 --   place of such a retry
 -- Invariants: an identity makes one lapse, whoever notes it, and however often.
 
-restores = ARGV[5] == '1'
 local fires = ARGV[6] == 'fire'
 local BASE, WIDTH = 6, 4
 

@@ -4,7 +4,7 @@
 --   elsewhere up to 250.
 -- Parts: (none)
 -- Flags: no-writes
--- KEYS per partition: due, solo
+-- KEYS per partition: due, quarantine
 -- ARGV (none)
 -- Returns: secs, micros, then per key: the lowest score, or '' if there is nothing
 -- Invariants: an index that cannot be read has nothing due; its own claims say what is wrong.

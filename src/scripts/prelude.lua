@@ -7,9 +7,7 @@
 -- Errors: NOMETA, WIREVERSION, PARTITIONS (nothing was written)
 
 local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n', 'kind')
-if not meta[1] then
-  return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist')
-end
+if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
 if meta[1] ~= ARGV[1] then
   return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
 end
@@ -24,11 +22,34 @@ local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
 local ceil = micros % 1000 > 0 and now + 1 or now
 
--- A timer with this many lost leases is a suspect and waits in `solo`; after
--- two more, lost while it ran alone, it is buried.
-local SUSPECT, POISON = 2, 4
+-- A timer with this many lost leases waits in `quarantine` to run alone; after
+-- two more it becomes a dead letter.
+local QUARANTINE_AT, DEAD_AT = 2, 4
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
+-- Deadlines lie below 2^43 ms, in 2248: beyond it a score has no room for the
+-- fraction that orders a millisecond.
+local MAX_DEADLINE = 8796093022208
 local byte, sub, char = string.byte, string.sub, string.char
+
+-- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier
+-- than asked for, and nil beyond the limit.
+local function deadline_of(when)
+  local at = math.ceil(tonumber(when) or MAX_DEADLINE)
+  if byte(when) == 43 then at = ceil + at end
+  if at < MAX_DEADLINE then return at < ceil and ceil or at end
+end
+
+-- The present deadline: the state's if it has one, else the record's, else 0.
+local function present_deadline(record, state)
+  local at = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
+  if at == 0 and #record >= 17 then at = struct.unpack('>I8', record, 10) end
+  return at
+end
+
+-- The state of a waiting first attempt, which carries nothing but lost leases.
+local function fresh_state(lost)
+  return '\1\0' .. NO_TOKEN .. '\0\0\0\1' .. char(lost) .. '\0\0' .. NO_TOKEN
+end
 
 local function head_of(zset)
   return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]

@@ -3,7 +3,7 @@
 -- Purpose: arm the letter's record again, for now, with a new arming id.
 -- Parts: prelude
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 dead, 7 grave
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 dead, 7 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 letter (arming id and key), 5 new arming id (8 bytes)
 -- Returns: secs, micros, code, deadline
@@ -11,7 +11,7 @@
 --   changed), 3 the letter's record is unreadable (nothing was changed)
 -- Invariants: a repeat finds its own arming and answers as the first call.
 
-local due, solo, rec, run, dead, grave = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local due, quarantine, rec, run, dead, letters = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local member, id = ARGV[4], ARGV[5]
 local key = sub(member, 9)
 local present = redis.call('HGET', rec, key)
@@ -19,7 +19,7 @@ if present then
   if sub(present, 2, 9) == id then return { secs, micros, 1, (struct.unpack('>I8', present, 10)) } end
   return { secs, micros, 2, 0 }
 end
-local letter = redis.call('HGET', grave, member)
+local letter = redis.call('HGET', letters, member)
 if not letter then return { secs, micros, 0, 0 } end
 if #letter < 14 or byte(letter) ~= 1 then return { secs, micros, 3, 0 } end
 local record = sub(letter, 15 + struct.unpack('>I4', letter, 11))
@@ -30,7 +30,7 @@ redis.call('HDEL', run, key)
 redis.call('HSET', rec, key, '\1' .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
 redis.call('ZADD', due, ceil, key)
 redis.call('ZREM', dead, member)
-redis.call('HDEL', grave, member)
+redis.call('HDEL', letters, member)
 sooner(ceil)
 wake(head)
 return { secs, micros, 1, ceil }

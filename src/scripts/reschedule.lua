@@ -3,29 +3,23 @@
 -- Purpose: keep arming, payload and attempt, change when.
 -- Parts: prelude
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 key, 5 when, as '+ms' from now or ms since 1970
 -- Returns: secs, micros, code, deadline, arming id, attempt
 --   codes: 0 not armed, 1 rescheduled, 2 in flight (nothing was changed)
 -- Errors: those of the prelude, BADDEADLINE (nothing was written)
 
-local due, solo, rec, run = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local LIMIT = 8796093022208 -- as for arm
-local key, at = ARGV[4], math.ceil(tonumber(ARGV[5]) or LIMIT)
-if at ~= at then at = LIMIT end
-if byte(ARGV[5]) == 43 then at = ceil + at end
-if at < ceil then at = ceil end
-if at >= LIMIT then
-  return redis.error_reply('BADDEADLINE the deadline lies beyond 2^43 ms')
-end
+local due, quarantine, rec, run = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local key, at = ARGV[4], deadline_of(ARGV[5])
+if not at then return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms') end
 
 local record = redis.call('HGET', rec, key)
 if not record or #record < 17 then return { secs, micros, 0, 0, '', 0 } end
 local id = sub(record, 2, 9)
 local state = redis.call('HGET', run, key)
 if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0 } end
-if not state or #state < 25 then state = '\1\0' .. NO_TOKEN .. '\0\0\0\1\0\0\0' .. NO_TOKEN end
+if not state or #state < 25 then state = fresh_state(0) end
 
 local head = head_of(due)
 if byte(record) == 1 and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
@@ -35,7 +29,7 @@ if byte(record) == 1 and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
 else
   redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
 end
-redis.call('ZADD', byte(state, 15) >= SUSPECT and solo or due, at, key)
+redis.call('ZADD', byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
 sooner(at)
 wake(head)
 return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)) }

@@ -1,9 +1,9 @@
 -- settle.lua: every end of an attempt but the good one.
 --
 -- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
--- Parts: prelude, afterlife, grave
+-- Parts: prelude, succession, letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 solo, 4 rec, 5 run, 6 next, 7 tomb, 8 dead, 9 grave
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full,
 --   then per timer: what, key, token, delay in ms, body
@@ -20,11 +20,6 @@
 dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local BASE, WIDTH = 6, 5
 
-local function leave(key)
-  redis.call('ZREM', due, key)
-  redis.call('ZREM', solo, key)
-end
-
 local function wait_until(index, key, at)
   redis.call('ZADD', index, at, key)
   sooner(at)
@@ -36,7 +31,7 @@ local ends = {}
 
 function ends.snooze(key, record, state, delay, body)
   local at = ceil + delay
-  leave(key)
+  redis.call('ZREM', quarantine, key)
   wait_until(due, key, at)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
@@ -46,9 +41,7 @@ end
 -- Ends the timer in favour of the arming kept behind it, if there is one.
 local function give_way(key, record)
   if redis.call('HEXISTS', nxt, key) == 0 then return end
-  leave(key)
-  redis.call('HDEL', rec, key)
-  redis.call('HDEL', run, key)
+  remove(key)
   return succeed(key, 0, record)
 end
 
@@ -66,7 +59,7 @@ function ends.again(key, record, state, delay, body)
   if at then return 2, at, id end
   tombstone('a' .. sub(record, 2, 9))
   at = ceil + delay
-  leave(key)
+  redis.call('ZREM', quarantine, key)
   wait_until(due, key, at)
   redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
   redis.call('HDEL', run, key)
@@ -82,10 +75,10 @@ end
 
 function ends.release(key, record, state)
   local lost = byte(state, 15)
-  local at = struct.unpack('>I8', state, 18)
+  local at = present_deadline(record, state)
   -- One that was cut short meanwhile is due now, and buried by its claim.
-  if at == 0 then at = #record >= 17 and struct.unpack('>I8', record, 10) or now end
-  wait_until(lost >= SUSPECT and solo or due, key, at)
+  if at == 0 then at = now end
+  wait_until(lost >= QUARANTINE_AT and quarantine or due, key, at)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   return 1, at, sub(record, 2, 9)
 end

@@ -12,84 +12,87 @@ use crate::error::{Error, Result};
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
 /// The version of the wire format that this library speaks.
-pub const WIRE_VERSION: u32 = 1;
+pub const WIRE_VERSION: u32 = 2;
 
 /// The most partitions a topic can have.
 pub const MAX_PARTITIONS: u32 = 1024;
 
-/// One partition of a topic, with all its names.
-#[derive(Clone)]
-pub struct Partition(Arc<Names>);
+/// A partition's names and the types of what they hold, in the order of docs/wire.md. Scripts' headers call
+/// their KEYS by these names.
+pub const NAMES: [(&str, &str); 15] = [
+    ("meta", "hash"),
+    ("due", "zset"),
+    ("quarantine", "zset"),
+    ("rec", "hash"),
+    ("run", "hash"),
+    ("next", "hash"),
+    ("tombstones", "zset"),
+    ("dead", "zset"),
+    ("letters", "hash"),
+    ("slots", "hash"),
+    ("watch", "hash"),
+    ("checks", "zset"),
+    ("history", "hash"),
+    ("history_old", "hash"),
+    ("scanner", "hash"),
+];
 
-/// The names of one partition.
+/// One partition of a topic, with all its names. Cheap to clone.
+#[derive(Clone)]
+pub struct PartitionNames(Arc<Names>);
+
+/// What [`PartitionNames`] share.
 #[derive(Debug)]
-#[allow(missing_docs)] // each is explained in docs/wire.md
+#[allow(missing_docs)] // docs/wire.md explains them
 pub struct Names {
     pub namespace: String,
     pub topic: String,
     pub index: u32,
     pub of: u32,
-    pub meta: String,
-    pub due: String,
-    pub solo: String,
-    pub rec: String,
-    pub run: String,
-    pub next: String,
-    pub tomb: String,
-    pub dead: String,
-    pub grave: String,
-    pub slots: String,
-    pub watch: String,
-    pub looks: String,
-    pub past: String,
-    pub elder: String,
-    pub scanner: String,
-    pub wake: String,
     /// Whether other programs write the topic's keys.
     pub attached: bool,
+    /// The channel of its wake-ups and fences.
+    pub wake: String,
+    names: [String; NAMES.len()],
 }
 
-impl Partition {
+impl PartitionNames {
     /// The names of partition `index` of `of` partitions of a topic.
-    pub fn new(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
-        Self::of_kind(namespace, topic, index, of, false)
-    }
-
-    /// The same of a topic whose keys other programs write.
-    pub fn attached(namespace: &str, topic: &str, index: u32, of: u32) -> Self {
-        Self::of_kind(namespace, topic, index, of, true)
-    }
-
-    /// One of the two.
-    pub(crate) fn of_kind(namespace: &str, topic: &str, index: u32, of: u32, attached: bool) -> Self {
+    pub fn new(namespace: &str, topic: &str, index: u32, of: u32, attached: bool) -> Self {
         let name = |what: &str| format!("{namespace}:{{{topic}/{index}}}:{what}");
         Self(Arc::new(Names {
             namespace: namespace.to_owned(),
             topic: topic.to_owned(),
             index,
             of,
-            meta: name("meta"),
-            due: name("due"),
-            solo: name("solo"),
-            rec: name("rec"),
-            run: name("run"),
-            next: name("next"),
-            tomb: name("tomb"),
-            dead: name("dead"),
-            grave: name("grave"),
-            slots: name("slots"),
-            watch: name("watch"),
-            looks: name("looks"),
-            past: name("past"),
-            elder: name("elder"),
-            scanner: name("scanner"),
-            wake: name("wake"),
             attached,
+            wake: name("wake"),
+            names: NAMES.map(|(what, _)| name(what)),
         }))
     }
 }
 
-impl std::ops::Deref for Partition {
+impl Names {
+    /// The key of one of [`NAMES`].
+    ///
+    /// # Panics
+    /// For another name.
+    pub fn key(&self, name: &str) -> &str {
+        &self.names[place_of(name)]
+    }
+
+    /// All keys, in the order of [`NAMES`].
+    pub fn all(&self) -> &[String] {
+        &self.names
+    }
+}
+
+/// Where a name stands in [`NAMES`].
+pub(super) fn place_of(name: &str) -> usize {
+    NAMES.iter().position(|(known, _)| *known == name).unwrap_or_else(|| panic!("no partition has {name}"))
+}
+
+impl std::ops::Deref for PartitionNames {
     type Target = Names;
 
     fn deref(&self) -> &Names {
@@ -97,40 +100,9 @@ impl std::ops::Deref for Partition {
     }
 }
 
-impl PartialEq for Partition {
-    fn eq(&self, other: &Self) -> bool {
-        self.meta == other.meta
-    }
-}
-
-impl Eq for Partition {}
-
-impl fmt::Debug for Partition {
+impl fmt::Debug for PartitionNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.index)
-    }
-}
-
-impl Names {
-    /// The names that hold a value in Redis, in the order of docs/wire.md.
-    pub fn all(&self) -> [&str; 15] {
-        [
-            &self.meta,
-            &self.due,
-            &self.solo,
-            &self.rec,
-            &self.run,
-            &self.next,
-            &self.tomb,
-            &self.dead,
-            &self.grave,
-            &self.slots,
-            &self.watch,
-            &self.looks,
-            &self.past,
-            &self.elder,
-            &self.scanner,
-        ]
     }
 }
 
@@ -196,8 +168,8 @@ mod tests {
 
     #[test]
     fn all_names_of_a_partition_share_one_hash_tag() {
-        let partition = Partition::new("keylapse", "orders.v2", 3, 4);
-        for name in partition.all().into_iter().chain([partition.wake.as_str()]) {
+        let partition = PartitionNames::new("keylapse", "orders.v2", 3, 4, false);
+        for name in partition.all().iter().chain([&partition.wake]) {
             let (_, rest) = name.split_once('{').unwrap();
             assert_eq!(rest.split_once('}').unwrap().0, "orders.v2/3");
         }
@@ -221,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_what_the_namespace_begins_is_our_own() {
-        for own in [&registry("ns")[..], &canary("ns", 0), &Partition::new("ns", "a", 0, 1).due, "ns:"] {
+        for own in [&registry("ns")[..], &canary("ns", 0), PartitionNames::new("ns", "a", 0, 1, false).key("due"), "ns:"] {
             assert!(is_own("ns", own.as_bytes()), "{own}");
         }
         for foreign in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {

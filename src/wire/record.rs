@@ -1,5 +1,7 @@
 //! The bytes of records, states and dead letters. docs/wire.md is the contract.
 
+use std::time::SystemTime;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
@@ -181,25 +183,43 @@ impl State {
 
 /// One failed attempt, as histories and dead letters keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct FailedAttempt {
     /// Which attempt it was, from 1.
     pub attempt: u32,
-    /// When it ended, in ms since 1970 by the server's clock.
-    pub at: u64,
+    /// When it ended, by the server's clock, to the millisecond.
+    #[serde(with = "in_ms")]
+    pub at: SystemTime,
     /// `error`, `panic`, `timeout`, or another short label.
     pub kind: String,
     /// What it said, cut to 512 bytes.
     pub error: String,
 }
 
+/// Times in JSON are milliseconds since 1970.
+mod in_ms {
+    use std::time::SystemTime;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::time::{system_time, unix_ms};
+
+    pub(super) fn serialize<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_u64(unix_ms(*at))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
+        u64::deserialize(from).map(system_time)
+    }
+}
+
 /// The last ten failed attempts, oldest first: JSON, so that other languages
 /// and people can read it. An unreadable history is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History(pub Vec<Failed>);
+pub struct History(pub Vec<FailedAttempt>);
 
 impl History {
     /// Adds an attempt and forgets the oldest beyond ten.
-    pub fn push(&mut self, mut failed: Failed) {
+    pub fn push(&mut self, mut failed: FailedAttempt) {
         failed.error.truncate(cut(&failed.error, ERROR_LENGTH).len());
         self.0.push(failed);
         let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
@@ -223,7 +243,7 @@ impl History {
 /// Why a timer ended in the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DeadReason {
     /// The last attempt that the topic allows has failed.
     Exhausted,
     /// The handler said so.
@@ -242,7 +262,7 @@ pub enum Reason {
     Other(u8),
 }
 
-impl Reason {
+impl DeadReason {
     /// The reason's byte.
     pub fn code(self) -> u8 {
         match self {
@@ -290,7 +310,7 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     /// Why it died.
-    pub reason: Reason,
+    pub reason: DeadReason,
     /// When, in ms since 1970.
     pub died: u64,
     /// The last state; broken ones are kept as bytes.
@@ -302,7 +322,7 @@ pub struct Letter {
 impl Letter {
     /// A letter for bytes that are none.
     pub(crate) fn unreadable(bytes: Bytes) -> Self {
-        Self { reason: Reason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
+        Self { reason: DeadReason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
     }
 
     /// The letter's bytes.
@@ -329,7 +349,7 @@ impl Letter {
             return Err(Unreadable::Broken);
         }
         let state = reader.0.split_to(length);
-        Ok(Self { reason: Reason::from_code(reason), died, state, record: reader.0 })
+        Ok(Self { reason: DeadReason::from_code(reason), died, state, record: reader.0 })
     }
 }
 
@@ -360,7 +380,7 @@ mod tests {
 
         #[test]
         fn letters_read_back(reason: u8, died: u64, state in any_bytes(), record in any_bytes()) {
-            let letter = Letter { reason: Reason::from_code(reason), died, state, record };
+            let letter = Letter { reason: DeadReason::from_code(reason), died, state, record };
             prop_assert_eq!(Letter::decode(letter.encode()), Ok(letter));
         }
 
@@ -392,7 +412,7 @@ mod tests {
         let bytes = b"\x01\x01\x09\x09\x09\x09\x09\x09\x09\x09\0\0\0\x03\x04\0\x05\0\0\0\0\0\0\0\x06";
         assert_eq!(held.encode(), bytes.as_slice());
         assert_eq!((bytes.len(), record.encode().len()), (STATE_HEAD, RECORD_HEAD + 1));
-        let letter = Letter { reason: Reason::Permanent, died: 2, state: "s".into(), record: "r".into() };
+        let letter = Letter { reason: DeadReason::Permanent, died: 2, state: "s".into(), record: "r".into() };
         assert_eq!(letter.encode(), b"\x01p\0\0\0\0\0\0\0\x02\0\0\0\x01sr".as_slice());
     }
 
@@ -421,7 +441,7 @@ mod tests {
     #[test]
     fn reasons_have_one_byte_and_one_word_each() {
         let told = |code: u8| {
-            let reason = Reason::from_code(code);
+            let reason = DeadReason::from_code(code);
             assert_eq!(reason.code(), code);
             reason.as_str()
         };
@@ -443,7 +463,7 @@ mod tests {
     fn a_history_keeps_the_last_ten_and_cuts_errors() {
         let mut history = History::default();
         for attempt in 1..=12 {
-            history.push(Failed { attempt, at: 0, kind: "error".into(), error: "ä".repeat(600) });
+            history.push(FailedAttempt { attempt, at: SystemTime::UNIX_EPOCH, kind: "error".into(), error: "ä".repeat(600) });
         }
         assert_eq!(history.0.len(), HISTORY_LENGTH);
         assert_eq!(history.0[0].attempt, 3);

@@ -11,29 +11,38 @@ use crate::connection::classify::classify;
 /// The elements of an array answer, taken one by one.
 pub(crate) struct Reply {
     script: &'static str,
+    /// The server's time, where the answer began with it.
+    pub(super) stamp: ServerTime,
     rest: std::vec::IntoIter<Value>,
 }
 
 impl Reply {
     pub(crate) fn new(script: &'static str, value: Value) -> Result<Self> {
         match value {
-            Value::Array(items) => Ok(Self { script, rest: items.into_iter() }),
+            Value::Array(items) => Ok(Self { script, stamp: ServerTime::default(), rest: items.into_iter() }),
             _ => Err(unexpected(script)),
         }
+    }
+
+    /// Takes the server's time from the front.
+    pub(crate) fn stamped(mut self) -> Result<Self> {
+        self.stamp = ServerTime::new(self.int()?, self.int()?);
+        Ok(self)
+    }
+
+    /// Reads all that is left, one by one.
+    pub(super) fn each<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = Vec::with_capacity(self.rest.len());
+        while self.rest.len() > 0 {
+            all.push(read(self)?);
+        }
+        Ok(all)
     }
 
     /// Where answers come in one array, an error can be any of them.
     fn next(&mut self) -> Result<Value> {
         let value = self.rest.next().ok_or_else(|| unexpected(self.script))?;
         value.extract_error().map_err(|error| classify(self.script, &error))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.rest.len() == 0
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.rest.len()
     }
 
     /// A whole number, also one written as a string.
@@ -84,10 +93,6 @@ impl Reply {
     /// The whole milliseconds of a score; none where it is nil or empty.
     pub(super) fn maybe_score(&mut self) -> Result<Option<u64>> {
         Ok(self.maybe_bytes()?.as_deref().and_then(number))
-    }
-
-    pub(super) fn stamp(&mut self) -> Result<ServerTime> {
-        Ok(ServerTime::new(self.int()?, self.int()?))
     }
 
     pub(super) fn arming(&mut self) -> Result<Option<ArmingId>> {

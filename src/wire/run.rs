@@ -2,43 +2,38 @@
 
 use redis::{Cmd, Value, cmd};
 
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::scripts::Script;
-use crate::wire::store::{Inner, Store};
+use crate::connection::node::{CallError, Node};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::names::{Partition, WIRE_VERSION};
-use crate::connection::node::{Failed, Node};
+use crate::wire::names::{PartitionNames, WIRE_VERSION};
+use crate::wire::reply::Reply;
+use crate::wire::scripts::{self, Script};
+use crate::wire::store::Store;
 
 impl Store {
-    /// An EVALSHA of a partition script: with the prelude's arguments, ready
+    /// A call of a partition script: the keys that its header names, and the prelude's arguments, ready
     /// for its own.
-    pub(super) fn partition_script(&self, script: &'static Script, at: &Partition, keys: &[&str]) -> Cmd {
-        let mut command = self.script(script, keys.iter());
+    pub(super) fn partition_script(&self, script: &'static Script, at: &PartitionNames) -> Cmd {
+        let keys = script.keys.iter().map(|place| &at.all()[*place]);
+        let mut command = self.script(script, keys);
         command.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
         command
     }
 
-    /// An EVALSHA of any script.
+    /// A call of any script.
     pub(super) fn script<K: redis::ToRedisArgs>(
         &self,
         script: &'static Script,
         keys: impl ExactSizeIterator<Item = K>,
     ) -> Cmd {
-        let mut command = cmd("EVALSHA");
-        command.arg(&self.0.variant(script).sha).arg(keys.len());
-        for key in keys {
-            command.arg(key);
-        }
-        command
+        script_call(self.variant(script), keys)
     }
 
     /// Runs a partition script; creates the partition if it is new, and finds
-    /// the name at fault if one holds a value of another type.
+    /// the name at fault if one holds a value of another type. The answer begins behind the server's time.
     pub(super) async fn run_at(
         &self,
         script: &'static Script,
-        at: &Partition,
+        at: &PartitionNames,
         command: &Cmd,
     ) -> Result<Reply> {
         let node = &self.0.node;
@@ -47,7 +42,7 @@ impl Store {
             self.agree(at).await?;
             answer = self.run_on(node, script, command).await;
         }
-        Reply::new(script.name, self.named(at, answer).await?)
+        Reply::new(script.name, self.named(at, answer).await?)?.stamped()
     }
 
     /// Runs a script, loading it first where the server does not have it.
@@ -58,51 +53,51 @@ impl Store {
         node: &Node,
         script: &'static Script,
         command: &Cmd,
-    ) -> Result<Value, Failed> {
+    ) -> Result<Value, CallError> {
         let answer = node.call(script.name, command).await;
         if code_of(&answer) != Some("NOSCRIPT") {
             return answer;
         }
-        let mut load = cmd("SCRIPT");
-        load.arg("LOAD").arg(&self.0.variant(script).text);
-        node.call("loading a script", &load).await?;
+        let text = &self.variant(script).text;
+        node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
         let answer = node.call(script.name, command).await;
         if code_of(&answer) != Some("NOSCRIPT") {
             return answer;
         }
-        node.call(script.name, &with_text(command, &self.0.variant(script).text)).await
+        node.call(script.name, &with_text(command, text)).await
     }
 
     /// Creates the partition's meta, but never against partition 0: a producer
     /// with another number of partitions must not make a second truth.
-    pub(super) async fn agree(&self, at: &Partition) -> Result<()> {
+    pub(super) async fn agree(&self, at: &PartitionNames) -> Result<()> {
         if at.index != 0 {
-            self.init(&Partition::of_kind(&at.namespace, &at.topic, 0, at.of, at.attached)).await?;
+            self.init(&PartitionNames::new(&at.namespace, &at.topic, 0, at.of, at.attached)).await?;
         }
         self.init(at).await
     }
 
-    async fn init(&self, at: &Partition) -> Result<()> {
-        let mut command = self.script(&scripts::INIT, [&at.meta].into_iter());
+    async fn init(&self, at: &PartitionNames) -> Result<()> {
+        let mut command = self.script(&scripts::INIT, [at.key("meta")].into_iter());
         let kind = if at.attached { "attached" } else { "managed" };
         command.arg(WIRE_VERSION).arg(at.of).arg(kind);
         let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
+        let refused = |kind, message| Err(Error::new(kind, message));
         if version != u64::from(WIRE_VERSION) {
-            return Err(Error::new(
-                ErrorKind::WireVersion,
-                format!("{} was made by wire version {version}, this library speaks {WIRE_VERSION}", at.meta),
-            ));
+            let message = format!(
+                "{} was made by wire version {version}, this library speaks {WIRE_VERSION}; stop what speaks the \
+                 older one, and give this one another namespace or remove the old names",
+                at.key("meta")
+            );
+            return refused(ErrorKind::WireVersion, message);
         }
         if of != u64::from(at.of) {
-            return Err(Error::new(
-                ErrorKind::Partitions,
-                format!(
-                    "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
-                    at.topic, at.of
-                ),
-            ));
+            let message = format!(
+                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
+                at.topic, at.of
+            );
+            return refused(ErrorKind::Partitions, message);
         }
         if there != kind.as_bytes() {
             let message = if at.attached {
@@ -110,16 +105,34 @@ impl Store {
             } else {
                 "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
             };
-            return Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", at.topic)));
+            return refused(ErrorKind::Conflict, format!("topic {} {message}", at.topic));
         }
         Ok(())
     }
+
+    #[cfg(feature = "testing")]
+    fn variant<'a>(&'a self, script: &'a Script) -> &'a Script {
+        self.0.clocked.get(script.name).unwrap_or(script)
+    }
+
+    #[cfg(not(feature = "testing"))]
+    #[allow(clippy::unused_self)] // as in tests, where a store can have its own
+    fn variant<'a>(&self, script: &'a Script) -> &'a Script {
+        script
+    }
 }
 
-impl Inner {
-    fn variant<'a>(&'a self, script: &'static Script) -> &'a Script {
-        self.clock.as_ref().and_then(|clocked| clocked.0.get(script.name)).unwrap_or(script)
-    }
+/// EVALSHA with its keys, ready for its arguments.
+pub(crate) fn script_call<K: redis::ToRedisArgs>(
+    script: &Script,
+    keys: impl ExactSizeIterator<Item = K>,
+) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    command.arg(&script.sha).arg(keys.len());
+    keys.for_each(|key| {
+        command.arg(key);
+    });
+    command
 }
 
 /// EVAL in place of EVALSHA.
@@ -134,6 +147,6 @@ fn with_text(command: &Cmd, text: &str) -> Cmd {
     eval
 }
 
-fn code_of(answer: &Result<Value, Failed>) -> Option<&str> {
+fn code_of(answer: &Result<Value, CallError>) -> Option<&str> {
     answer.as_ref().err()?.code.as_deref()
 }

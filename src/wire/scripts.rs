@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::names::NAMES;
+
 /// A script as the server gets it.
 #[derive(Debug)]
 pub struct Script {
@@ -11,6 +13,9 @@ pub struct Script {
     pub text: String,
     /// What SCRIPT LOAD answers for the text.
     pub sha: String,
+    /// Which of [`NAMES`](super::names::NAMES) it takes as KEYS, by their places there; none where the
+    /// header names no keys of a partition.
+    pub(super) keys: Vec<usize>,
 }
 
 macro_rules! scripts {
@@ -18,7 +23,7 @@ macro_rules! scripts {
         $(
             $(#[$doc])*
             pub static $ident: LazyLock<Script> = LazyLock::new(|| {
-                Script::assemble($name, include_str!(concat!("../../scripts/", $name, ".lua")))
+                Script::assemble($name, include_str!(concat!("../scripts/", $name, ".lua")))
             });
         )*
 
@@ -32,7 +37,7 @@ macro_rules! scripts {
 scripts! {
     /// Create or replace timers.
     ARM = "arm";
-    /// TakeChecks what is due.
+    /// Take what is due.
     CLAIM = "claim";
     /// The good end of attempts.
     ACK = "ack";
@@ -53,7 +58,7 @@ scripts! {
     /// Bring a dead letter back.
     REPLAY = "replay";
     /// One step of the slow repair.
-    REPAIR = "tidy";
+    REPAIR = "repair";
     /// Create a partition's meta.
     INIT = "init";
     /// Set trigger keys.
@@ -67,7 +72,7 @@ scripts! {
     /// Attached keys: deadlines were read.
     ENROL = "enrol";
     /// Attached keys: which have to be looked at.
-    CHECKS = "looks";
+    CHECKS = "checks";
     /// Attached keys: what looks have found.
     JUDGE = "judge";
     /// Attached keys: who scans.
@@ -75,9 +80,9 @@ scripts! {
     /// Attached keys: read them.
     TOUCH = "touch";
     /// Attached keys: write one back.
-    WRITE_BACK = "restore";
+    WRITE_BACK = "write_back";
     /// Attached keys: one that was written back has expired.
-    RETURNED = "lend";
+    RETURNED = "returned";
 }
 
 impl Script {
@@ -89,17 +94,37 @@ impl Script {
         };
         for part in header(body, "Parts") {
             text.push_str(match part {
-                "prelude" => include_str!("../../scripts/prelude.lua"),
-                "afterlife" => include_str!("../../scripts/afterlife.lua"),
-                "grave" => include_str!("../../scripts/grave.lua"),
-                "memory" => include_str!("../../scripts/memory.lua"),
+                "prelude" => include_str!("../scripts/prelude.lua"),
+                "succession" => include_str!("../scripts/succession.lua"),
+                "letters" => include_str!("../scripts/letters.lua"),
+                "history" => include_str!("../scripts/history.lua"),
                 other => unreachable!("{name}.lua names an unknown part {other:?}"),
             });
         }
         text.push_str(body);
-        let sha = ::redis::Script::new(&text).get_hash().to_owned();
-        Self { name, text, sha }
+        Self { keys: keys(body), ..Self::of_text(name, text) }
     }
+
+    fn of_text(name: &'static str, text: String) -> Self {
+        let sha = redis::Script::new(&text).get_hash().to_owned();
+        Self { name, text, sha, keys: Vec::new() }
+    }
+
+    /// The same script with one piece of text replaced.
+    pub(super) fn replace(&self, from: &str, to: &str) -> Self {
+        Self { keys: self.keys.clone(), ..Self::of_text(self.name, self.text.replace(from, to)) }
+    }
+}
+
+/// The numbered names behind `KEYS`: `1 meta, 2 due` and so on.
+fn keys(body: &str) -> Vec<usize> {
+    let header = body.lines().take_while(|line| line.starts_with("--"));
+    let from = header.map(|line| line.trim_start_matches("--").trim()).skip_while(|line| !line.starts_with("KEYS "));
+    let lines = from.take_while(|line| !line.starts_with("ARGV"));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    let names = text.trim_start_matches("KEYS ").split(',').filter_map(|item| item.trim().split_once(' '));
+    let known = |name: &str| NAMES.iter().position(|(known, _)| *known == name);
+    names.filter(|(number, _)| number.parse::<u32>().is_ok()).filter_map(|(_, name)| known(name)).collect()
 }
 
 /// The comma-separated words of a header line, without what is in parentheses.
@@ -110,13 +135,4 @@ fn header<'a>(body: &'a str, field: &str) -> Vec<&'a str> {
         .map(str::trim)
         .filter(|word| !word.is_empty() && !word.starts_with('('))
         .collect()
-}
-
-impl Script {
-    /// The same script with one piece of text replaced.
-    pub(super) fn replace(&self, from: &str, to: &str) -> Self {
-        let text = self.text.replace(from, to);
-        let sha = ::redis::Script::new(&text).get_hash().to_owned();
-        Self { name: self.name, text, sha }
-    }
 }

@@ -1,4 +1,4 @@
-//! DueChecks at the settings that matter, where the server lets us: at the start, and
+//! Looks at the settings that matter, where the server lets us: at the start, and
 //! once a minute, since an operator or a failover may change them.
 //!
 //! CONFIG is forbidden on most managed services; then nothing is said here, and
@@ -21,7 +21,7 @@ const FLAGS: &str = "notify-keyspace-events";
 impl Store {
     /// Reports settings that weaken a promise, once for each change. Adds the
     /// missing notification flags only when asked to: they are the operator's.
-    pub(super) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
+    pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
         let Some(settings) = self.read_settings().await? else { return Ok(()) };
         let should_log = self.are_news(&settings);
         if should_log {

@@ -1,39 +1,39 @@
 //! The server says WRONGTYPE, but not where. This finds out.
 
-use redis::{Value, cmd, pipe};
+use redis::{Value, pipe};
 
-use crate::wire::store::Store;
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::names::Partition;
-
-/// The type of each name, in the order of [`Names::all`](crate::wire::names::Names::all).
-const TYPES: [&str; 10] = ["hash", "zset", "zset", "hash", "hash", "hash", "zset", "zset", "hash", "hash"];
+use crate::wire::names::{NAMES, PartitionNames};
+use crate::wire::store::Store;
 
 impl Store {
     /// An answer about a partition; where it is WRONGTYPE, with the name of the
     /// key that holds a value of another type.
-    pub(super) async fn named<T>(&self, at: &Partition, answer: Result<T, impl Into<Error>>) -> Result<T> {
+    pub(super) async fn named<T>(
+        &self,
+        at: &PartitionNames,
+        answer: Result<T, impl Into<Error>>,
+    ) -> Result<T> {
         match answer.map_err(Into::into) {
             Err(error) if error.kind() == ErrorKind::WrongType => Err(self.name_at_fault(at, error).await),
             other => other,
         }
     }
 
-    async fn name_at_fault(&self, at: &Partition, fallback: Error) -> Error {
-        let names = at.all();
+    async fn name_at_fault(&self, at: &PartitionNames, fallback: Error) -> Error {
         let mut types = pipe();
-        for name in names {
-            types.add_command(cmd("TYPE")).arg(name);
-        }
+        at.all().iter().for_each(|name| {
+            types.cmd("TYPE").arg(name);
+        });
         let Ok(found) = self.0.node.call_all("looking for the wrong type", &types).await else {
             return fallback;
         };
-        for ((name, expected), found) in names.into_iter().zip(TYPES).zip(found) {
-            let Value::SimpleString(found) = found else {
-                continue;
-            };
-            if found != "none" && found != expected {
-                return wrong_type(name, expected, &found);
+        for ((name, (_, expected)), found) in at.all().iter().zip(NAMES).zip(found) {
+            match found {
+                Value::SimpleString(found) if found != "none" && found != expected => {
+                    return wrong_type(name, expected, &found);
+                }
+                _ => {}
             }
         }
         fallback

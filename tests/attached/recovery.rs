@@ -84,8 +84,11 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
         let of_key = &runs[&order(&n.to_string())];
         assert_eq!(of_key.len(), 1, "{of_key:?}");
         let run = &of_key[0];
-        let (deadline, expiry) =
-            if EXTENDED.contains(&n) { (later, Expiry::Decoded) } else { (from + n % 1000, Expiry::Recovered) };
+        let (deadline, expiry) = if EXTENDED.contains(&n) {
+            (later, Expiry::Decoded)
+        } else {
+            (from + n % 1000, Expiry::Recovered)
+        };
         assert_eq!((run.deadline, run.text(), run.attempt), (deadline, Some(&*n.to_string()), 1), "{run:?}");
         assert!(run.at >= deadline && run.deadline_known, "{run:?}");
         // A key that was deleted while nobody listened cannot be told from one that has expired.

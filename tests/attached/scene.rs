@@ -118,7 +118,7 @@ impl Notes {
         self.runs().iter().filter(|run| run.key == key).cloned().collect()
     }
 
-    /// RetryDelays until handlers have run so often.
+    /// Waits until handlers have run so often.
     #[track_caller]
     pub(crate) fn until(&self, count: usize) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the handlers to run", async move || self.count() >= count)
@@ -150,13 +150,13 @@ impl Running {
         Self { stop, task, stats }
     }
 
-    /// RetryDelays until it is in this mode.
+    /// Waits until it is in this mode.
     #[track_caller]
     pub(crate) fn until_mode(&self, mode: Mode) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the mode", async move || self.stats.mode() == mode)
     }
 
-    /// RetryDelays until so many keys were enrolled by this listener.
+    /// Waits until so many keys were enrolled by this listener.
     #[track_caller]
     pub(crate) fn until_enrolled(&self, keys: u64) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "keys to be enrolled", async move || self.attached().enrolled >= keys)
@@ -258,7 +258,7 @@ impl Stage {
         stage
     }
 
-    /// RetryDelays until it hears, and has scanned since.
+    /// Waits until it hears, and has scanned since.
     pub(crate) async fn until_scanned(&self) {
         eventually(PATIENCE, "an anchor", async || self.listener.hears()).await;
         let scans = self.listener.attached().scans;
@@ -286,7 +286,7 @@ impl Stage {
         deadline
     }
 
-    /// RetryDelays until this deadline of it is remembered, together with its value.
+    /// Waits until this deadline of it is remembered, together with its value.
     pub(crate) async fn until_watched(&self, id: &str, deadline: u64) {
         eventually(PATIENCE, "the key to be enrolled", async || {
             watched(&self.server, &order(id)).await == Some(deadline)
@@ -294,7 +294,7 @@ impl Stage {
         .await;
     }
 
-    /// RetryDelays until nothing is remembered of it.
+    /// Waits until nothing is remembered of it.
     pub(crate) async fn until_forgotten(&self, id: &str) {
         eventually(PATIENCE, "the key to be forgotten", async || {
             watched(&self.server, &order(id)).await.is_none()
@@ -302,13 +302,13 @@ impl Stage {
         .await;
     }
 
-    /// RetryDelays until nothing is remembered of it, and it has not fired.
+    /// Waits until nothing is remembered of it, and it has not fired.
     pub(crate) async fn is_forgotten(&self, id: &str) {
         self.until_forgotten(id).await;
         assert!(self.of(id).is_empty(), "{:?}", self.of(id));
     }
 
-    /// RetryDelays until a key has fired that expires after this time, by as much as a sweep may be late.
+    /// Waits until a key has fired that expires after this time, by as much as a sweep may be late.
     pub(crate) async fn pass(&self, time: u64) {
         let id = format!("sentinel-{time}");
         let deadline = time.max(now()) + 400;
@@ -320,7 +320,7 @@ impl Stage {
         self.notes.of(&order(id))
     }
 
-    /// RetryDelays until it has fired, and then for a later key; the only run.
+    /// Waits until it has fired, and then for a later key; the only run.
     pub(crate) async fn only(&self, id: &str) -> Run {
         eventually(PATIENCE, "the key to fire", async || !self.of(id).is_empty()).await;
         self.pass(now()).await;

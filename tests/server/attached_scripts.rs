@@ -10,9 +10,9 @@ use keylapse::internals::attached::{
 use keylapse::internals::names::Partition;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Claim, Claimed, End, Held, Index, Letters, Store, Settle, SettleReply, Store, TopicEntry,
+    Claim, Claimed, End, Held, Index, Letters, Settle, SettleReply, Store, TopicEntry,
 };
-use keylapse::{ArmingId, SlotId, ServerTime, Token};
+use keylapse::{ArmingId, ServerTime, SlotId, Token};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 

@@ -39,7 +39,7 @@ async fn arm(
     }
 }
 
-/// RetryDelays for `count` reports; their latenesses, sorted, each timer once.
+/// Waits for `count` reports; their latenesses, sorted, each timer once.
 async fn latenesses(reported: &mut Reports<(u32, Duration)>, count: usize) -> Vec<Duration> {
     let mut seen = HashSet::new();
     let mut late = Vec::with_capacity(count);

@@ -6,20 +6,19 @@ use std::mem;
 use bytes::Bytes;
 use tracing::debug;
 
-use crate::attached::reader::{DeletedKey, StreamReader, PROMPTED, Read, Unproven};
-use crate::attached::writer::Write;
-use crate::attached::decision::{Touch as Touching, Verdict, decide};
+use crate::attached::decision::{KeyState, Verdict, decide};
+use crate::attached::reader::{DeletedKey, PROMPTED, Read, Request, StreamReader, Unproven};
 use crate::attached::value::Expiry;
-use crate::attached::reader::Request;
-use crate::attached::policy::Vanished;
+use crate::attached::writer::Write;
 use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::wire::attached::{Deed, Enrolment, Found, Judged, Life, Position, Watch};
+use crate::policy::Vanished;
 use crate::time::ServerTime;
+use crate::wire::calls::attached::{Deed, Enrolment, Found, Judged, Life, Position, Watch};
 
 impl StreamReader {
     /// Enrols what has a deadline. Of a key that was heard to change, that it has none is pending, too.
-    pub(super) async fn enrol(
+    pub(crate) async fn enrol(
         &mut self,
         read: Read,
         found: Vec<Found>,
@@ -58,7 +57,7 @@ impl StreamReader {
     }
 
     /// Judges keys that were looked at for their deadlines.
-    pub(super) async fn look(
+    pub(crate) async fn look(
         &mut self,
         partition: usize,
         watches: Vec<Watch>,
@@ -147,11 +146,11 @@ impl StreamReader {
     }
 
     /// Judges again what nothing was proven of.
-    pub(super) async fn judge_unproven(&mut self) {
+    pub(crate) async fn judge_unproven(&mut self) {
         let mut ready: HashMap<usize, Vec<Judged>> = HashMap::new();
         for one in mem::take(&mut self.unproven) {
             let said = self.stream.says(&one.watch, one.touched);
-            match decide(Touching::Gone, said) {
+            match decide(KeyState::Gone, said) {
                 Verdict::Unproven => self.unproven.push(one),
                 verdict => {
                     let at = self.stream.place(&one.watch.key);
@@ -166,7 +165,7 @@ impl StreamReader {
     }
 
     /// Nothing was missed up to this canary, so the deletion was the last that has happened to the key.
-    pub(super) async fn forget_deleted(&mut self) {
+    pub(crate) async fn forget_deleted(&mut self) {
         let mut ready: HashMap<usize, Vec<Enrolment>> = HashMap::new();
         for DeletedKey { partition, key, at, stamp } in mem::take(&mut self.deleted) {
             if self.stream.deleted_at(&key) == Some(at) && self.stream.expired_at(&key) <= at {
@@ -181,13 +180,13 @@ impl StreamReader {
     }
 }
 
-fn touching(life: Life, watch: &Watch, now: ServerTime) -> Touching {
+fn touching(life: Life, watch: &Watch, now: ServerTime) -> KeyState {
     match life {
-        Life::Until(deadline) if deadline == watch.deadline => Touching::SameDeadline,
-        Life::Until(_) => Touching::OtherDeadline,
-        Life::Lasting => Touching::NoDeadline,
-        Life::Gone if now.ms() < watch.deadline => Touching::GoneEarly,
-        Life::Gone => Touching::Gone,
+        Life::Until(deadline) if deadline == watch.deadline => KeyState::SameDeadline,
+        Life::Until(_) => KeyState::OtherDeadline,
+        Life::Lasting => KeyState::NoDeadline,
+        Life::Gone if now.ms() < watch.deadline => KeyState::GoneEarly,
+        Life::Gone => KeyState::Gone,
     }
 }
 

@@ -106,7 +106,7 @@ impl Line {
         let lost = if is_notification(event) {
             faults.flow != Flow::Everything || self.losing.one(&faults)
         } else {
-            // Pending of the stream comes by this line, too.
+            // News of the stream comes by this line, too.
             !faults.flow.carries_canaries()
         };
         if lost {

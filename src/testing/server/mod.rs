@@ -97,7 +97,7 @@ fn free_port() -> Result<u16> {
     listener.map(|address| address.port()).map_err(failed)
 }
 
-/// RetryDelays until the server answers; false if somebody else has its port.
+/// Waits until the server answers; false if somebody else has its port.
 async fn is_ready(process: &mut Process, port: u16) -> Result<bool> {
     let until = Instant::now() + READY;
     while !answers(port, process.id()).await.unwrap_or(false) {

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use keylapse::internals::record::{Record, State};
-use keylapse::internals::{Store, Scan, Store, RepairStep};
+use keylapse::internals::{RepairStep, Scan, Store};
 use keylapse::{ErrorKind, Phase, Reason, Replayed, Rescheduled};
 use keylapse_support::eventually;
 use redis::Value;

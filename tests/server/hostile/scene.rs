@@ -40,7 +40,7 @@ impl Tally {
         self.0.lock().unwrap().get(key.as_ref()).copied().unwrap_or(0)
     }
 
-    /// RetryDelays until this many keys have been handled.
+    /// Waits until this many keys have been handled.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use keylapse::internals::attached::{
     Capture, Deed, Enrolment, ForeignKeys, Judged, Note, Place, TakeChecks, Treatment, Watch,
 };
-use keylapse::{SlotId, ServerTime};
+use keylapse::{ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;

@@ -7,7 +7,7 @@ use keylapse::internals::names::Partition;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
     AckReply, Arm, ArmReply, Cancel, Claim, Claimed, ClaimedTimer, End, Held, Index, Letters, NewTimer,
-    Store, Scan, Settle, Store, RepairStep, TopicEntry, Trigger, scripts,
+    RepairStep, Scan, Settle, Store, TopicEntry, Trigger, scripts,
 };
 use keylapse::{ArmingId, CancelId, SlotId, Token, WireWhen};
 use keylapse_support::connect;
@@ -70,7 +70,9 @@ impl Caller {
             Step::RepairStep(scan) => self.tidy(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
-            Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => self.make_attached(step).await,
+            Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => {
+                self.make_attached(step).await
+            }
             Step::Keep(_) | Step::Leave(_) | Step::Touch(_) | Step::Lend(_) | Step::Restore(_) => {
                 self.make_attached(step).await
             }

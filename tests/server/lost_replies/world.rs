@@ -1,7 +1,7 @@
 //! A server, with a clock of its own, and two ways to it.
 
 use keylapse::internals::names::Partition;
-use keylapse::internals::{Store, Store, TopicEntry};
+use keylapse::internals::{Store, TopicEntry};
 use keylapse_support::{Binary, Proxy, Server};
 use redis::{aio::MultiplexedConnection, cmd};
 

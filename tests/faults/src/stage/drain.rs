@@ -11,7 +11,7 @@ use crate::job::Kind;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Stage {
-    /// RetryDelays until no timer is left; how many are after this long.
+    /// Waits until no timer is left; how many are after this long.
     pub async fn drain(&self, limit: Duration) -> u64 {
         let deadline = Deadline::after(limit);
         let mut connection = self.server().await.conn().await;

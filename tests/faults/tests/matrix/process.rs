@@ -35,7 +35,7 @@ impl Process {
         kill_process(pid.expect("it was not waited for"), Signal::TERM).expect("a signal");
     }
 
-    /// RetryDelays for its end: how, and after how long.
+    /// Waits for its end: how, and after how long.
     pub(crate) async fn end(mut self) -> (ExitStatus, Duration) {
         let since = Instant::now();
         let ended = tokio::time::timeout(PATIENCE, self.0.wait()).await.expect("it ends");
@@ -53,13 +53,13 @@ pub(crate) fn starts(folder: &Path) -> Vec<(u64, u32)> {
     started.collect()
 }
 
-/// RetryDelays until this timer's handler has begun.
+/// Waits until this timer's handler has begun.
 pub(crate) async fn until_started(folder: &Path, n: u64) {
     let has_begun = async || starts(folder).iter().any(|(started, _)| *started == n);
     eventually(PATIENCE, "the handler to begin", has_begun).await;
 }
 
-/// RetryDelays until an attempt of this timer has ended in its process, whatever the server knows of it.
+/// Waits until an attempt of this timer has ended in its process, whatever the server knows of it.
 pub(crate) async fn until_ended(folder: &Path, n: u64) {
     let ends = |entry: &Entry| matches!(entry, Entry::Ended { n: ended, .. } if *ended == n);
     let has_ended = async || read_all(folder).expect("ledgers").iter().any(|line| ends(&line.entry));

@@ -62,7 +62,7 @@ impl Tally {
         self.runs().get(id).map_or(0, Vec::len)
     }
 
-    /// RetryDelays until this many keys have been handled.
+    /// Waits until this many keys have been handled.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the handlers to run", async move || self.runs().len() >= keys)
@@ -114,7 +114,7 @@ impl Running {
         self.stats.total()
     }
 
-    /// RetryDelays until its subscription is known to hear expired keys.
+    /// Waits until its subscription is known to hear expired keys.
     pub(crate) async fn anchored(&self) {
         eventually(PATIENCE, "events to flow", async || self.stats.listener().anchored > 0).await;
     }

@@ -103,7 +103,7 @@ impl Proxy {
         *self.shared.faults.lost.borrow()
     }
 
-    /// RetryDelays until that many have been lost in all.
+    /// Waits until that many have been lost in all.
     ///
     /// # Panics
     ///

@@ -36,7 +36,7 @@ impl Process {
             .unwrap_or_else(|error| panic!("cannot ask for the state of a child process: {error}"))
     }
 
-    /// RetryDelays until it has ended, without blocking the runtime; false if it has not in time.
+    /// Waits until it has ended, without blocking the runtime; false if it has not in time.
     pub(super) async fn ends_within(&mut self, limit: Duration) -> bool {
         let deadline = Deadline::after(limit);
         while self.ended().is_none() {

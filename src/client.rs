@@ -1,0 +1,162 @@
+//! How a server is reached: what producers and listeners share.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connection::address::Address;
+use crate::connection::stream::Streams;
+use crate::error::{Error, Result};
+use crate::wire::names::{DEFAULT_NAMESPACE, check_name};
+use crate::wire::store::{DEFAULT_ANSWER_WITHIN, Store};
+
+/// The most patience: a repeat must find what the first call left behind.
+const MAX_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server, and how it is spoken to: shared by [`Schedule`](crate::Schedule)s and
+/// [`Listener`](crate::Listener)s. Cheap to clone; clones share connections. Nothing is connected before it is
+/// needed.
+///
+/// Wherever a client is asked for, a URL will do, and gives one with the defaults.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use keylapse::{Client, Listener, Schedule};
+///
+/// # async fn connect() -> keylapse::Result<()> {
+/// let client = Client::new("redis://127.0.0.1/")?
+///     .namespace("billing")?
+///     .patience(Duration::from_secs(10));
+/// let schedule = Schedule::connect(client.clone()).await?;
+/// let builder = Listener::builder(client);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    store: Store,
+    answer_within: Duration,
+    namespace: Arc<str>,
+    patience: Duration,
+    #[cfg(feature = "testing")]
+    pub(crate) testing: crate::testing::Hooks,
+}
+
+impl Client {
+    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]` or `unix:///path`, with
+    /// `valkey://` in place of `redis://` if you like.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn new(url: &str) -> Result<Self> {
+        Ok(Self::at(&Address::parse(url)?))
+    }
+
+    fn at(address: &Address) -> Self {
+        Self {
+            store: Store::new(address, DEFAULT_ANSWER_WITHIN),
+            answer_within: DEFAULT_ANSWER_WITHIN,
+            namespace: DEFAULT_NAMESPACE.into(),
+            patience: Duration::from_secs(5),
+            #[cfg(feature = "testing")]
+            testing: crate::testing::Hooks::default(),
+        }
+    }
+
+    /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
+    /// your own. User, password and database are still the URL's. It is called for each connection, of which
+    /// there are up to three, and again after each is lost; its errors are treated as a server that is away.
+    #[must_use]
+    pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let address = Address { streams: Some(Streams::new(open)), ..self.store.address().clone() };
+        Self { store: Store::new(&address, self.answer_within), ..self }
+    }
+
+    /// The prefix of all names in Redis. Default: `keylapse`.
+    ///
+    /// # Errors
+    /// When the prefix could not be part of a name.
+    pub fn namespace(self, prefix: &str) -> Result<Self> {
+        check_name("the namespace", prefix)?;
+        Ok(Self { namespace: prefix.into(), ..self })
+    }
+
+    /// How long the server may take to answer one call. Default: 5 s.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn answer_within(self, limit: Duration) -> Result<Self> {
+        if limit.is_zero() {
+            return Err(Error::invalid("answer_within must be more than zero"));
+        }
+        Ok(Self { store: Store::new(self.store.address(), limit), answer_within: limit, ..self })
+    }
+
+    /// For how long a producer's call is repeated while it has no answer. Default: 5 s, at most 2 min: a
+    /// repeat must find what the first call left behind.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience: patience.min(MAX_PATIENCE), ..self }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(crate) fn how_patient(&self) -> Duration {
+        self.patience
+    }
+
+    /// Whether time is tokio's, which tests may pause and advance.
+    #[cfg(feature = "testing")]
+    pub(crate) fn virtual_time(&self) -> bool {
+        self.testing.virtual_time
+    }
+
+    #[cfg(not(feature = "testing"))]
+    #[allow(clippy::unused_self)] // as in tests
+    pub(crate) fn virtual_time(&self) -> bool {
+        false
+    }
+}
+
+impl TryFrom<&str> for Client {
+    type Error = Error;
+
+    fn try_from(url: &str) -> Result<Self> {
+        Self::new(url)
+    }
+}
+
+impl TryFrom<String> for Client {
+    type Error = Error;
+
+    fn try_from(url: String) -> Result<Self> {
+        Self::new(&url)
+    }
+}
+
+impl TryFrom<&String> for Client {
+    type Error = Error;
+
+    fn try_from(url: &String) -> Result<Self> {
+        Self::new(url)
+    }
+}
+
+impl fmt::Debug for Client {
+    /// Without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({}, {})", self.store.address(), self.namespace)
+    }
+}

@@ -1,0 +1,110 @@
+//! What is heard of a server.
+
+use bytes::Bytes;
+
+use crate::policy::Capture;
+use crate::time::ServerTime;
+use crate::wire::calls::attached::Found;
+use crate::wire::calls::settle::Held;
+
+/// Something heard. Only a reason to look; never a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A partition's head may have moved to this ms.
+    Wake {
+        /// The place of the partition in the list given to [`open`](super::open).
+        partition: usize,
+        /// The new head.
+        at: u64,
+    },
+    /// A cancel has fenced this claim of this key.
+    Fence {
+        /// The place of the partition in the list given to [`open`](super::open).
+        partition: usize,
+        /// What was fenced.
+        held: Held,
+    },
+    /// The server says that this key has expired.
+    Expired(Bytes),
+    /// Something may have been missed.
+    Gap(Gap),
+    /// Hints flow again, as far as a canary can tell.
+    Anchored,
+    /// A canary, where touches are answered in the stream.
+    Canary(Canary),
+    /// From here on, events are missing.
+    Lost,
+    /// A key of an attached topic has changed.
+    Changed(Bytes, Change),
+    /// A touch was answered, or will not be.
+    Touched(Touched),
+}
+
+/// A canary, heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// Its number.
+    pub number: u64,
+    /// The number of the one before.
+    pub before: u64,
+    /// Whether its `set` was heard on its keyspace channel.
+    pub writes: bool,
+    /// Whether its `expire` was.
+    pub expires: bool,
+}
+
+/// What a keyspace channel says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Its deadline may be another.
+    Written,
+    /// It was deleted or renamed.
+    Gone,
+}
+
+/// Why something may have been missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Gap {
+    /// The connection is not there, or not there yet.
+    Disconnected,
+    /// Nobody heard the canary: flags cleared, a demoted master, a dead link.
+    Silent,
+    /// The queue was full, and events were dropped.
+    Overflow,
+    /// Wake-ups cannot be heard here: new heads are found by sweeps.
+    NoWakeUps,
+}
+
+impl Gap {
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Silent => "silent",
+            Self::Overflow => "overflow",
+            Self::NoWakeUps => "no_wake_ups",
+        }
+    }
+}
+
+/// Keys to be read on the connection of the subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The asker's number for it.
+    pub id: u64,
+    /// Which.
+    pub keys: Vec<Bytes>,
+    /// What of their values is wanted.
+    pub capture: Capture,
+}
+
+/// The answer to a touch, in the stream behind everything that was published before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The asker's number.
+    pub id: u64,
+    /// The server's time, and the keys in the order in which they were asked for; none where there was
+    /// no answer.
+    pub answer: Option<(ServerTime, Vec<Found>)>,
+}

@@ -1,0 +1,19 @@
+//! What the tests of this repository know and nobody else should: names, records and calls of scripts. Not part
+//! of the library's promises; it changes at any time.
+
+pub use crate::events::event;
+pub use crate::id::{CancelId, SlotId, Token};
+pub use crate::policy::{Capture, Policy};
+pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
+pub use crate::wire::calls::arm::{Arm, NewTimer};
+pub use crate::wire::calls::cancel::{Cancel, CancelReply};
+pub use crate::wire::calls::claim::{Claim, Claimed, ClaimedTimer, DEAD_AT, Heads, Index, QUARANTINE_AT};
+pub use crate::wire::calls::letters::{LetterBounds, LetterPosition, RawLetter};
+pub use crate::wire::calls::look::Look;
+pub use crate::wire::calls::partition::TopicEntry;
+pub use crate::wire::calls::repair::{RepairStep, Repaired, Scan};
+pub use crate::wire::calls::settle::{AckReply, End, Followed, Held, Settle, SettleReply};
+pub use crate::wire::calls::triggers::{Trigger, TriggerReply};
+pub use crate::wire::calls::{MAX_BATCH, attached};
+pub use crate::wire::store::Store;
+pub use crate::wire::{names, record, scripts};

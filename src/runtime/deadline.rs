@@ -1,0 +1,155 @@
+//! When to look next: at the earliest deadline that is known, or as soon as somebody asks.
+//!
+//! Shared by whoever wakes for deadlines: claimers, and the watchers of attached keys.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::connection::retry::RetryDelays;
+use crate::lapse::LapseSource;
+use crate::runtime::clock::Clock;
+use crate::runtime::leadership::Leadership;
+use crate::runtime::wakeup::Wakeup;
+use crate::time::Reading;
+
+/// The least time between looks that come away empty.
+const EMPTY_PAUSE: Duration = Duration::from_millis(5);
+
+/// A timer for the deadlines of one index.
+#[derive(Debug)]
+pub(crate) struct DeadlineTimer {
+    lookahead: Duration,
+    leadership: Leadership,
+    head: Option<Head>,
+    /// What the present look is for.
+    woke_for: Option<Head>,
+    planned: Option<(Instant, LapseSource)>,
+    /// Not before this does a wake-up prompt another look.
+    rested: Instant,
+    /// Whether it has looked before.
+    looked: bool,
+    delays: RetryDelays,
+}
+
+/// The earliest that is known to be due.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    ms: u64,
+    at: Instant,
+    /// An early look has come away empty: look at the very moment.
+    exactly: bool,
+}
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) reading: Reading,
+    /// What is due next, in ms.
+    pub(crate) head: Option<u64>,
+    /// Nothing was taken.
+    pub(crate) empty: bool,
+    /// Nothing was taken, and another listener took the last.
+    pub(crate) rival: bool,
+}
+
+impl DeadlineTimer {
+    /// One that looks this far ahead of deadlines, and for the first time when it is woken.
+    pub(crate) fn new(lookahead: Duration) -> Self {
+        Self {
+            lookahead,
+            leadership: Leadership::default(),
+            head: None,
+            woke_for: None,
+            planned: None,
+            rested: Instant::now(),
+            looked: false,
+            delays: RetryDelays::default(),
+        }
+    }
+
+    /// One that first looks for what became due before it was here, as a sweep does.
+    pub(crate) fn looking_now(lookahead: Duration) -> Self {
+        Self { planned: Some((Instant::now(), LapseSource::Sweep)), ..Self::new(lookahead) }
+    }
+
+    /// Waits until it is time to look, and says why it is. Nothing is lost if this is dropped.
+    pub(crate) async fn due(&mut self, wakeup: &Wakeup, clock: &Clock) -> LapseSource {
+        loop {
+            self.read_pending(wakeup, clock);
+            let timer = self.head.map(|head| {
+                (self.leadership.wake(head.at, self.lookahead, head.exactly), LapseSource::Timer)
+            });
+            let next = [timer, self.planned].into_iter().flatten().min_by_key(|(at, _)| *at);
+            match next {
+                Some((at, source)) if at <= Instant::now() => return source,
+                Some((at, _)) => tokio::select! {
+                    () = tokio::time::sleep_until(at) => {}
+                    () = wakeup.woken() => {}
+                },
+                None => wakeup.woken().await,
+            }
+        }
+    }
+
+    fn read_pending(&mut self, wakeup: &Wakeup, clock: &Clock) {
+        let pending = wakeup.take();
+        if let Some((at, source)) = pending.look
+            && self.planned.is_none_or(|(planned, _)| at < planned)
+        {
+            self.planned = Some((at, source));
+        }
+        if let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms < head.ms)) {
+            match clock.known() {
+                Some(reading) => {
+                    let at = reading.when(ms);
+                    self.head = Some(Head { ms, at: at.max(self.rested), exactly: at < self.rested });
+                }
+                // Without a reading of the server's clock only a look can tell.
+                None => self.planned = Some((Instant::now(), LapseSource::Timer)),
+            }
+        }
+    }
+
+    /// A look begins: what arrives from now on is for the next.
+    pub(crate) fn begin(&mut self) {
+        self.woke_for = self.head.take();
+        self.planned = None;
+    }
+
+    /// The look has failed, and is made again.
+    pub(crate) fn failed(&mut self, source: LapseSource) {
+        self.rested = Instant::now() + self.delays.next();
+        self.planned = Some((self.rested, source));
+    }
+
+    /// What an answer says about the next look; whether another listener leads now.
+    pub(crate) fn learn(&mut self, seen: Seen, source: LapseSource) -> bool {
+        self.delays = RetryDelays::default();
+        let first = !std::mem::replace(&mut self.looked, true);
+        self.head = seen.head.map(|ms| Head { ms, at: seen.reading.when(ms), exactly: seen.empty });
+        if !seen.empty {
+            self.leadership.won();
+            return false;
+        }
+        let moved = self.woke_for.is_some_and(|woke| seen.head.is_none_or(|ms| ms > woke.ms));
+        let lost = source == LapseSource::Timer && moved && seen.rival;
+        if lost {
+            self.leadership.lost();
+        }
+        // Should something stay due that cannot be taken, or somebody forge wake-ups, there is another look
+        // soon, but not in a hurry. The first look was prompted by nobody, and must not put off what is armed
+        // right after it.
+        if !first {
+            self.rested = Instant::now() + EMPTY_PAUSE;
+        }
+        let now = seen.reading.stamp.ms();
+        if let Some(head) = self.head.as_mut().filter(|head| head.ms <= now) {
+            head.at = head.at.max(self.rested);
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests;

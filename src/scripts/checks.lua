@@ -1,0 +1,34 @@
+-- checks.lua: which keys have to be looked at.
+--
+-- Purpose: give the checks that are due to one listener, for a while; at most 1,000 a call.
+-- Parts: prelude
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 checks, 3 watch, 4 scanner
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 slot
+-- Returns: secs, micros, the next look (score, or ''), keys, their watches' heads (28 bytes each),
+--   1 if there is none and another slot took the last, else 0
+-- Invariants: nothing depends on a look being made once; a listener that dies with it costs its time.
+
+local checks, watch, scanner = KEYS[2], KEYS[3], KEYS[4]
+local SIZE = 28
+local keys = redis.call('ZRANGE', checks, '-inf', now - tonumber(ARGV[6]), 'BYSCORE', 'LIMIT', 0, ARGV[4])
+local out, heads = {}, {}
+if #keys > 0 then
+  local scores = {}
+  for i, bytes in ipairs(redis.call('HMGET', watch, unpack(keys))) do
+    if bytes and #bytes > SIZE then
+      local n = #out + 1
+      out[n], heads[n] = keys[i], sub(bytes, 1, SIZE)
+      scores[2 * n - 1], scores[2 * n] = now + tonumber(ARGV[5]), keys[i]
+    else
+      redis.call('ZREM', checks, keys[i])
+    end
+  end
+  if #scores > 0 then
+    redis.call('ZADD', checks, unpack(scores))
+    redis.call('HSET', scanner, 'watcher', ARGV[7])
+  end
+end
+local watcher = #out == 0 and redis.call('HGET', scanner, 'watcher')
+return { secs, micros, head_of(checks) or '', out, heads, watcher and watcher ~= ARGV[7] and 1 or 0 }

@@ -1,0 +1,43 @@
+-- letters.lua: how a timer becomes a dead letter.
+--
+-- Purpose: move a record and its state into the dead letters, keep these
+--   within their bounds, and let the arming kept behind the timer follow.
+-- KEYS 8 dead, 9 letters
+-- Invariants: the body sets dead_cap, dead_age (ms) and dead_full ('trim' or
+--   'pause') before it buries anything.
+
+local dead, letters = KEYS[8], KEYS[9]
+local dead_cap, dead_age, dead_full
+
+-- Reports how many letters were trimmed, for the caller to be loud about.
+local trimmed = 0
+
+local function forget_oldest(members)
+  if #members == 0 then return end
+  redis.call('ZREM', dead, unpack(members))
+  redis.call('HDEL', letters, unpack(members))
+  redis.call('HINCRBY', KEYS[1], 'trimmed', #members)
+  trimmed = trimmed + #members
+end
+
+local function bound_letters()
+  local excess = redis.call('ZCARD', dead) - dead_cap
+  if dead_full == 'pause' then
+    -- Whoever has paused it already had a reason, too.
+    if excess >= 0 then redis.call('HSETNX', KEYS[1], 'paused', 'dead letters are full') end
+  elseif excess > 0 then
+    forget_oldest(redis.call('ZRANGE', dead, 0, math.min(excess, 1000) - 1))
+  end
+  forget_oldest(redis.call('ZRANGE', dead, '-inf', '(' .. string.format('%.0f', now - dead_age), 'BYSCORE', 'LIMIT', 0, 100))
+end
+
+-- A letter: version, reason, time of death, length of the state, state, record.
+local function bury(key, record, state, reason, lost)
+  local id = #record >= 9 and sub(record, 2, 9) or NO_TOKEN
+  local member = id .. key
+  redis.call('HSET', letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
+  redis.call('ZADD', dead, now, member)
+  remove(key)
+  bound_letters()
+  return succeed(key, lost, record)
+end

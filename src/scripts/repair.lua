@@ -1,0 +1,66 @@
+-- repair.lua: one step of the slow repair.
+--
+-- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
+--   record is gone, and slots and tombstones that have had their day.
+-- Parts: prelude, succession
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 which hash to scan: 'rec', 'run', 'next' or 'slots', 5 cursor,
+--   6 how many to look at, 7 lease in ms
+-- Returns: secs, micros, next cursor, how many were put right
+
+local which, lease, repaired = ARGV[4], tonumber(ARGV[7]), 0
+local SLOT_AGE = 86400000
+
+local function is_placed(key)
+  local score = redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
+  return score and tonumber(score) < MAX_DEADLINE -- beyond it, it would never come up
+end
+
+local mend = {}
+
+-- A held record gets a lease from now on: its holder may be alive.
+function mend.rec(key, record)
+  if is_placed(key) then return end
+  local state = redis.call('HGET', run, key)
+  local at, lost = present_deadline(record, state), 0
+  if state and #state >= 25 then
+    lost = byte(state, 15)
+    if byte(state, 2) == 1 then at = now + lease end
+  end
+  if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim will bury it
+  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
+  sooner(at)
+  return true
+end
+
+function mend.run(key)
+  if redis.call('HEXISTS', rec, key) == 1 then return end
+  redis.call('HDEL', run, key)
+  return true
+end
+
+function mend.next(key)
+  if redis.call('HEXISTS', rec, key) == 1 then return end
+  redis.call('HDEL', run, key) -- must not speak for another arming
+  succeed(key, 0, '')
+  return true
+end
+
+-- What a slot holds is for the repeat of its last claim, and of use for minutes.
+function mend.slots(slot, claim)
+  if slot == 'by' then return end -- names the slot of the last claim
+  if #claim >= 16 and now - struct.unpack('>I8', claim, 9) < SLOT_AGE then return end
+  redis.call('HDEL', KEYS[8], slot)
+  return true
+end
+
+local hashes = { rec = rec, run = run, next = nxt, slots = KEYS[8] }
+local head = head_of(due)
+local page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
+for i = 1, #page[2], 2 do
+  if mend[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
+end
+wake(head)
+return { secs, micros, page[1], repaired }

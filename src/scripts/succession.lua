@@ -1,0 +1,65 @@
+-- succession.lua: what may follow the end of a timer.
+--
+-- Purpose: put the arming that was kept for later in the place of a timer that
+--   has ended, and remember the ids of armings that were withdrawn or followed.
+-- KEYS 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
+
+local due, quarantine, rec, run, nxt, tombstones = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+
+local TOMB_AGE, TOMB_COUNT = 600000, 100000
+
+-- member: a letter that says what ended, and the id it ended; other: one more
+local function tombstone(member, other)
+  redis.call('ZADD', tombstones, now, member)
+  if other then redis.call('ZADD', tombstones, now, other) end
+  redis.call('ZREMRANGEBYSCORE', tombstones, '-inf', now - TOMB_AGE)
+  redis.call('ZREMRANGEBYRANK', tombstones, 0, -TOMB_COUNT - 1)
+end
+
+-- Takes a timer out of the partition. The state, and with it the token, goes
+-- last: should an earlier command be refused, a repeat finds the timer held and
+-- finishes the rest.
+local function remove(key)
+  redis.call('ZREM', due, key)
+  redis.call('ZREM', quarantine, key)
+  redis.call('HDEL', rec, key)
+  redis.call('HDEL', run, key)
+end
+
+-- What waits behind a lapse of an attached topic: lives of its key that have ended since. They are
+-- counted, and the value of the latest is kept. A letter, how many, the record of the latest.
+local LIVES = 76 -- 'L'
+local function lives_of(kept)
+  if byte(kept) ~= LIVES then return 0, kept end
+  return (struct.unpack('>I4', kept, 2)), sub(kept, 6)
+end
+
+-- The next of them, under an id of its own, and what is left.
+local function next_life(kept)
+  local count, record = lives_of(kept)
+  if count < 2 then return record end
+  local mark = bit.bxor(struct.unpack('>I4', record, 6), count - 1)
+  if mark < 0 then mark = mark + 4294967296 end
+  return sub(record, 1, 5) .. struct.pack('>I4', mark) .. sub(record, 10),
+    'L' .. struct.pack('>I4', count - 1) .. record
+end
+
+-- Installs the arming kept behind a timer that is gone from rec, run and the
+-- indexes. Lost leases are inherited until a live holder settles, or a poison
+-- pill that arms its own key would never be caught.
+-- ended: the record of the timer that is gone, or ''
+-- Returns the new deadline and arming id, or nil.
+local function succeed(key, lost, ended)
+  local kept = redis.call('HGET', nxt, key)
+  if not kept then return end
+  local others
+  kept, others = next_life(kept)
+  local at = #kept >= 17 and struct.unpack('>I8', kept, 10) or now
+  redis.call('HSET', rec, key, kept)
+  if lost > 0 then redis.call('HSET', run, key, fresh_state(lost)) end
+  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
+  if others then redis.call('HSET', nxt, key, others) else redis.call('HDEL', nxt, key) end
+  if #ended >= 9 then tombstone('a' .. sub(ended, 2, 9)) end
+  sooner(at)
+  return at, sub(kept, 2, 9)
+end

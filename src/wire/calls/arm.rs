@@ -1,0 +1,240 @@
+//! Arming timers.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use redis::{Cmd, Value, cmd};
+
+use crate::error::{Error, Result};
+use crate::escape::Escaped;
+use crate::id::ArmingId;
+use crate::time::{WireWhen, ms_ceil, system_time};
+use crate::wire::names::PartitionNames;
+use crate::wire::record::Record;
+use crate::wire::reply::Reply;
+use crate::wire::scripts;
+use crate::wire::store::Store;
+
+/// An arm call.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm<'a> {
+    /// What to arm; no key twice, at most [`MAX_BATCH`](super::MAX_BATCH).
+    pub timers: &'a [NewTimer],
+    /// Whether to leave existing timers alone.
+    pub only_if_absent: bool,
+    /// Whether this repeats an unanswered call with the same arming ids.
+    pub repeat: bool,
+}
+
+/// A timer to be.
+#[derive(Clone)]
+pub struct NewTimer {
+    /// Its key.
+    pub key: Bytes,
+    /// When it is due.
+    pub when: WireWhen,
+    /// The arming's id.
+    pub arming: ArmingId,
+    /// What the handler gets.
+    pub payload: Bytes,
+}
+
+impl fmt::Debug for NewTimer {
+    /// Without the payload, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTimer")
+            .field("key", &Escaped(&self.key))
+            .field("when", &self.when)
+            .field("arming", &self.arming)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of an arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "an arm may have changed nothing"]
+pub enum Arming {
+    /// There was no timer of this key; now there is.
+    Armed(Receipt),
+    /// It took the place of a waiting timer.
+    Replaced(Receipt),
+    /// An attempt is running: this is kept, and takes effect when that timer
+    /// ends, or in place of its retry.
+    AfterRunning(Receipt),
+    /// There is a timer, and it was to be left alone.
+    Exists,
+    /// The arm was made, but its answer was lost; by the time it was asked for
+    /// again, somebody had cancelled or replaced it.
+    Superseded,
+}
+
+impl Arming {
+    /// The receipt, where this call armed something that stands.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        match self {
+            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
+            Self::Exists | Self::Superseded => None,
+        }
+    }
+
+    /// Whether this call armed something that stands.
+    pub fn is_armed(&self) -> bool {
+        self.receipt().is_some()
+    }
+
+    pub(crate) fn receipt_mut(&mut self) -> Option<&mut Receipt> {
+        match self {
+            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
+            Self::Exists | Self::Superseded => None,
+        }
+    }
+}
+
+/// Proof of an arming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// The arming's id.
+    pub id: ArmingId,
+    /// When it is due, by the server's clock.
+    pub deadline: SystemTime,
+    /// The state of the trigger key.
+    pub trigger: TriggerKey,
+    /// How far the arming had travelled when the call returned, if that was
+    /// asked for.
+    pub reached: Option<Reached>,
+}
+
+/// The state of a trigger key after an arm. Whatever it is, the timer fires: the index
+/// is the truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TriggerKey {
+    /// It stands, and expires at the deadline.
+    Set,
+    /// None is kept: the topic has none, the deadline has passed, or the arming
+    /// waits for a running attempt.
+    None,
+    /// The name holds a value that is not known to be ours, and was left alone:
+    /// somebody else's, or the key of a cancelled timer whose deletion failed.
+    Taken,
+    /// It could not be written.
+    Failed(Error),
+}
+
+/// How far an arming is to travel before the call returns.
+///
+/// Asynchronous replication can lose acknowledged writes; this narrows the
+/// window, and no more than that.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Durably {
+    replicas: u32,
+    local_fsync: bool,
+    within_ms: u64,
+}
+
+impl Durably {
+    /// On this many replicas (WAIT).
+    pub fn replicas(count: u32) -> Self {
+        Self { replicas: count, local_fsync: false, within_ms: 1000 }
+    }
+
+    /// In the server's append-only file, flushed (WAITAOF; Redis 7.2, Valkey
+    /// 7.2 or newer), and so on this many replicas.
+    pub fn fsync(replicas: u32) -> Self {
+        Self { replicas, local_fsync: true, within_ms: 1000 }
+    }
+
+    /// How long to wait for that; the call then returns what was reached.
+    /// Default: 1 s, at most 4 s.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within_ms = ms_ceil(limit).clamp(1, 4000);
+        self
+    }
+
+    fn command(self) -> Cmd {
+        let mut wait = cmd(if self.local_fsync { "WAITAOF" } else { "WAIT" });
+        if self.local_fsync {
+            wait.arg(1);
+        }
+        wait.arg(self.replicas).arg(self.within_ms);
+        wait
+    }
+}
+
+/// How far a write has travelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Replicas that have it.
+    pub replicas: u32,
+    /// Whether it is flushed to this server's append-only file.
+    pub local_fsync: bool,
+}
+
+impl Store {
+    /// Creates or replaces timers.
+    pub async fn arm(&self, at: &PartitionNames, call: Arm<'_>) -> Result<Vec<Arming>> {
+        read(self.run_at(&scripts::ARM, at, &self.arm_command(at, call)).await?, call.timers)
+    }
+
+    /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
+    /// only, so the arm goes there, too; what may be missing is supplied beforehand.
+    pub async fn arm_durably(
+        &self,
+        at: &PartitionNames,
+        call: Arm<'_>,
+        ask: Durably,
+    ) -> Result<Vec<Arming>> {
+        self.agree(at).await?;
+        let command = self.arm_command(at, call);
+        let answer = self.run_on(&self.0.waiting, &scripts::ARM, &command).await?;
+        let mut armings = read(Reply::new("arm", answer)?.stamped()?, call.timers)?;
+        let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
+        let reached = waited.map(|answer| read_reached(&answer)).unwrap_or_default();
+        for receipt in armings.iter_mut().filter_map(Arming::receipt_mut) {
+            receipt.reached = Some(reached);
+        }
+        Ok(armings)
+    }
+
+    fn arm_command(&self, at: &PartitionNames, call: Arm<'_>) -> Cmd {
+        let mut command = self.partition_script(&scripts::ARM, at);
+        command.arg(if call.only_if_absent { "absent" } else { "replace" }).arg(i32::from(call.repeat));
+        for timer in call.timers {
+            let head = Record::head(timer.arming);
+            command.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
+        }
+        command
+    }
+}
+
+pub(crate) fn read(mut reply: Reply, timers: &[NewTimer]) -> Result<Vec<Arming>> {
+    let read_one = |reply: &mut Reply, timer: &NewTimer| {
+        let (code, deadline) = (reply.int()?, system_time(reply.int()?));
+        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached: None };
+        Ok(match code {
+            0 => Arming::Armed(receipt),
+            1 => Arming::Replaced(receipt),
+            2 => Arming::AfterRunning(receipt),
+            3 => Arming::Exists,
+            4 => Arming::Superseded,
+            _ => return Err(reply.unexpected()),
+        })
+    };
+    timers.iter().map(|timer| read_one(&mut reply, timer)).collect()
+}
+
+fn read_reached(answer: &Value) -> Reached {
+    let replicas = |n: &i64| u32::try_from(*n).unwrap_or(0);
+    match answer {
+        Value::Int(n) => Reached { replicas: replicas(n), local_fsync: false },
+        Value::Array(both) => match &both[..] {
+            [Value::Int(local), Value::Int(n)] => Reached { replicas: replicas(n), local_fsync: *local > 0 },
+            _ => Reached::default(),
+        },
+        _ => Reached::default(),
+    }
+}

@@ -1,0 +1,377 @@
+//! What attached topics ask of a server: keys that other programs write.
+
+use std::fmt::{self, Debug};
+
+use bytes::{Buf, Bytes};
+use redis::{Cmd, Value, cmd};
+
+use crate::error::Result;
+use crate::escape::{Escaped, glob};
+use crate::id::{ArmingId, SlotId};
+use crate::policy::{Capture, Policy, Unenrolled};
+use crate::time::ServerTime;
+use crate::wire::names::PartitionNames;
+use crate::wire::reply::Reply;
+use crate::wire::run::script_call;
+use crate::wire::scripts::{self, Script};
+use crate::wire::store::Store;
+
+/// Where something stands in a server's stream of expired keys. Permits of one key are compared, times
+/// never: each listener hears the same events in the same order, each late in its own way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The number of the last canary heard; 0 where none is heard at all.
+    pub canary: u64,
+    /// How many expiries of the key since.
+    pub count: u32,
+}
+
+/// An expiry that was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Of which key.
+    pub key: Bytes,
+    /// Its identity; none where it was heard without an anchor.
+    pub at: Option<Position>,
+    /// The arming of the lapse to be.
+    pub arming: ArmingId,
+}
+
+/// What became of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Noted {
+    /// Another listener was first.
+    Known,
+    /// It is a lapse now.
+    Lapse,
+    /// It was fired before, as a recovery.
+    Recovered,
+    /// Its deadline had not been read, and the topic ignores such keys.
+    Ignored,
+    /// It is older than the memory.
+    Stale,
+    /// It was the key that was written back for a retry.
+    Returned,
+    /// It is a lapse now, in place of a retry: the key's writer was first.
+    Superseding,
+}
+
+/// A deadline that was read.
+#[derive(Clone, Debug)]
+pub struct Enrolment {
+    /// Of which key.
+    pub key: Bytes,
+    /// In ms since 1970; 0 for a key that has none, or is known to be deleted.
+    pub deadline: u64,
+    /// Where in the stream.
+    pub at: Position,
+    /// When.
+    pub stamp: ServerTime,
+    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
+    pub copy: Bytes,
+}
+
+/// What became of an enrolment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Enrolled {
+    /// Something later is known of the key: read it again.
+    Stale,
+    /// It is remembered now.
+    New,
+    /// It was remembered already.
+    Known,
+    /// The topic remembers as many keys as it may.
+    Full,
+    /// It is remembered, without a copy of the value, and one is wanted.
+    Wanted,
+    /// We have written it ourselves.
+    Ours,
+    /// It is not remembered any more.
+    Forgotten,
+}
+
+/// What is remembered of a key's deadline, without the value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Watch {
+    /// Of which key.
+    pub key: Bytes,
+    /// The bytes that a verdict has to name.
+    pub head: Bytes,
+    /// In ms since 1970.
+    pub deadline: u64,
+    /// Where in the stream it was read.
+    pub at: Position,
+}
+
+impl Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({}, {}, {:?})", Escaped(&self.key), self.deadline, self.at)
+    }
+}
+
+/// Keys that are to be looked at.
+#[derive(Clone, Debug)]
+pub struct DueChecks {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the next are, in ms since 1970.
+    pub next: Option<u64>,
+    /// Which.
+    pub watches: Vec<Watch>,
+    /// There are none, and another slot took the last.
+    pub rival: bool,
+}
+
+/// Which looks are taken, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeChecks {
+    /// By whom.
+    pub slot: SlotId,
+    /// How many at most, up to [`MAX_BATCH`](super::MAX_BATCH).
+    pub limit: usize,
+    /// For how long others are kept from them, in ms.
+    pub hold_ms: u64,
+    /// How long they must have been due, in ms.
+    pub overdue_ms: u64,
+}
+
+/// What is done after a look, if the watch is still what was looked at.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What was looked at.
+    pub watch: Watch,
+    /// Where in the stream the look was made.
+    pub at: Position,
+    /// When.
+    pub stamp: ServerTime,
+    /// What is done.
+    pub deed: Deed,
+}
+
+/// What a verdict does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The key is of no interest any more.
+    Forget,
+    /// It lapses, though nobody has heard it expire.
+    Fire {
+        /// The arming of the lapse.
+        arming: ArmingId,
+        /// Why, as the first byte of its payload says it.
+        flags: u8,
+    },
+    /// It is looked at again.
+    Again {
+        /// In ms since 1970.
+        at: u64,
+    },
+}
+
+/// An answer that also says when the next look is due, in ms since 1970.
+#[derive(Clone, Debug)]
+pub struct Next<T> {
+    /// When.
+    pub next: Option<u64>,
+    /// The answer.
+    pub value: T,
+}
+
+/// A key as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What there was.
+    pub life: Life,
+    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
+    pub copy: Bytes,
+}
+
+/// Whether a key lives, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// There is no such key.
+    Gone,
+    /// It has no deadline.
+    Lasting,
+    /// Its deadline, in ms since 1970.
+    Until(u64),
+}
+
+impl Store {
+    /// Makes lapses of expiries that were heard.
+    pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
+        let newest = notes.iter().filter_map(|note| note.at).map(|at| at.canary).max();
+        let mut command = self.history_script(&scripts::NOTE, at, newest, policy.restores());
+        command.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
+        for note in notes {
+            let at = note.at.unwrap_or_default();
+            command.arg(&note.key[..]).arg(at.canary).arg(at.count).arg(note.arming.as_bytes());
+        }
+        let reply = self.run_at(&scripts::NOTE, at, &command).await?;
+        read_codes(reply, notes.len(), |code| {
+            Some(match code {
+                0 => Noted::Known,
+                1 => Noted::Lapse,
+                2 => Noted::Recovered,
+                3 => Noted::Ignored,
+                4 => Noted::Stale,
+                5 => Noted::Returned,
+                6 => Noted::Superseding,
+                _ => return None,
+            })
+        })
+    }
+
+    /// Remembers deadlines that were read.
+    pub async fn enrol(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        read: &[Enrolment],
+    ) -> Result<Next<Vec<Enrolled>>> {
+        let newest = read.iter().map(|one| one.at.canary).max();
+        let mut command = self.history_script(&scripts::ENROL, at, newest, policy.restores());
+        command.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
+        for one in read {
+            command.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
+            command.arg(one.stamp.0).arg(&one.copy[..]);
+        }
+        let mut reply = self.run_at(&scripts::ENROL, at, &command).await?;
+        let next = reply.maybe_score()?;
+        let value = read_codes(reply, read.len(), |code| {
+            Some(match code {
+                0 => Enrolled::Stale,
+                1 => Enrolled::New,
+                2 => Enrolled::Known,
+                3 => Enrolled::Full,
+                4 => Enrolled::Wanted,
+                5 => Enrolled::Ours,
+                6 => Enrolled::Forgotten,
+                _ => return None,
+            })
+        })?;
+        Ok(Next { next, value })
+    }
+
+    /// Takes checks that are due.
+    pub async fn checks(&self, at: &PartitionNames, take: TakeChecks) -> Result<DueChecks> {
+        let mut command = self.partition_script(&scripts::CHECKS, at);
+        command.arg(take.limit).arg(take.hold_ms).arg(take.overdue_ms).arg(take.slot.as_bytes());
+        let mut reply = self.run_at(&scripts::CHECKS, at, &command).await?;
+        let next = reply.maybe_score()?;
+        let (mut keys, mut heads) = (reply.list()?, reply.list()?);
+        let watches = keys.each(|keys| {
+            read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected())
+        })?;
+        Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.int()? == 1 })
+    }
+
+    /// Does what checks have led to; whether the watches still stood.
+    pub async fn judge(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        all: &[Judged],
+    ) -> Result<Next<Vec<bool>>> {
+        let newest = all.iter().map(|one| one.at.canary).max();
+        let mut command = self.history_script(&scripts::JUDGE, at, newest, policy.restores());
+        all.iter().for_each(|one| add_judged(&mut command, one));
+        let mut reply = self.run_at(&scripts::JUDGE, at, &command).await?;
+        let next = reply.maybe_score()?;
+        Ok(Next { next, value: read_codes(reply, all.len(), |code| Some(code == 1))? })
+    }
+
+    /// Becomes or stays the topic's scanner for so long; `patient`: only if there was none for as long.
+    /// For no time: is not the scanner any more.
+    pub async fn hold_scanner(
+        &self,
+        at: &PartitionNames,
+        slot: SlotId,
+        hold_ms: u64,
+        patient: bool,
+    ) -> Result<bool> {
+        let mut command = self.partition_script(&scripts::SCANNER, at);
+        let what = if hold_ms > 0 { "hold" } else { "release" };
+        command.arg(slot.as_bytes()).arg(what).arg(hold_ms).arg(i32::from(patient));
+        Ok(self.run_at(&scripts::SCANNER, at, &command).await?.int()? == 1)
+    }
+
+    /// Reads keys, anywhere.
+    pub async fn read(&self, keys: &[Bytes], capture: Capture) -> Result<(ServerTime, Vec<Found>)> {
+        let command = touch_command(keys, capture);
+        read_touched(self.run_on(&self.0.node, &scripts::TOUCH, &command).await?, keys.len())
+    }
+
+    /// One step through all keys of the database: where to go on (0: the end), and those that begin with
+    /// the prefix.
+    pub async fn scan(&self, cursor: u64, prefix: &str, count: usize) -> Result<(u64, Vec<Bytes>)> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{}*", glob(prefix))).arg("COUNT").arg(count);
+        let mut reply = Reply::new("scan", self.0.node.call("scanning for keys", &scan).await?)?;
+        Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
+    }
+
+    /// How many keys a partition remembers.
+    pub async fn enrolled(&self, at: &PartitionNames) -> Result<u64> {
+        let count = self.0.node.call("counting enrolled keys", cmd("HLEN").arg(at.key("watch"))).await;
+        Reply::new("enrolled", Value::Array(vec![self.named(at, count).await?]))?.int()
+    }
+
+    /// A script with the history of a key's expiries, and what each of these takes.
+    pub(super) fn history_script(
+        &self,
+        script: &'static Script,
+        at: &PartitionNames,
+        newest: Option<u64>,
+        restores: bool,
+    ) -> Cmd {
+        let mut command = self.partition_script(script, at);
+        command.arg(newest.unwrap_or_default()).arg(i32::from(restores));
+        command
+    }
+}
+
+fn add_judged(command: &mut Cmd, one: &Judged) {
+    let (what, arming, number) = match one.deed {
+        Deed::Forget => ("forget", None, 0),
+        Deed::Fire { arming, flags } => ("fire", Some(arming), flags.into()),
+        Deed::Again { at } => ("again", None, at),
+    };
+    command.arg(what).arg(&one.watch.key[..]).arg(&one.watch.head[..]).arg(one.at.canary).arg(one.at.count);
+    let arming = arming.map(|arming| *arming.as_bytes());
+    command.arg(one.stamp.0).arg(arming.as_ref().map_or(&[][..], |id| &id[..])).arg(number);
+}
+
+/// The touch of keys, as it is sent on the connection of the subscription, too.
+pub(crate) fn touch_command(keys: &[Bytes], capture: Capture) -> Cmd {
+    let mut command = script_call(&scripts::TOUCH, keys.iter().map(|key| &key[..]));
+    command.arg(capture.cap).arg(i32::from(capture.dumps));
+    command
+}
+
+/// What touch.lua answers.
+pub(crate) fn read_touched(answer: Value, count: usize) -> Result<(ServerTime, Vec<Found>)> {
+    let mut reply = Reply::new("touch", answer)?.stamped()?;
+    let found = reply.each(|reply| {
+        let life = match reply.signed()? {
+            -2 => Life::Gone,
+            deadline => u64::try_from(deadline).map_or(Life::Lasting, Life::Until),
+        };
+        Ok(Found { life, copy: reply.bytes()? })
+    })?;
+    if found.len() == count { Ok((reply.stamp, found)) } else { Err(reply.unexpected()) }
+}
+
+fn read_watch(key: Bytes, head: Bytes) -> Option<Watch> {
+    let mut numbers = head.clone();
+    if numbers.len() < 20 {
+        return None;
+    }
+    let deadline = numbers.get_u64();
+    let at = Position { canary: numbers.get_u64(), count: numbers.get_u32() };
+    Some(Watch { key, head, deadline, at })
+}
+
+fn read_codes<T>(mut reply: Reply, count: usize, read: impl Fn(u64) -> Option<T>) -> Result<Vec<T>> {
+    let all = reply.each(|reply| read(reply.int()?).ok_or_else(|| reply.unexpected()))?;
+    if all.len() == count { Ok(all) } else { Err(reply.unexpected()) }
+}

@@ -1,0 +1,105 @@
+//! Withdrawing and moving timers.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::id::CancelId;
+use crate::time::{WireWhen, system_time};
+use crate::wire::names::PartitionNames;
+use crate::wire::scripts;
+use crate::wire::store::Store;
+
+/// A timer to withdraw.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    /// Its key.
+    pub key: Bytes,
+    /// The id of this cancel.
+    pub id: CancelId,
+}
+
+/// The result of a cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an attempt may be running"]
+#[non_exhaustive]
+pub enum Cancelled {
+    /// It will not run.
+    Cancelled,
+    /// An attempt is running. It is told to stop, can settle nothing any more,
+    /// and there will be no other.
+    InFlight,
+    /// There was no timer.
+    NotArmed,
+}
+
+/// The answer for one timer of a cancel call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CancelReply {
+    /// Which case.
+    pub result: Cancelled,
+    /// When what ended was due, in ms, where this very call ended something:
+    /// its trigger key is known by it.
+    pub deadline: Option<u64>,
+}
+
+/// The result of a reschedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an attempt may be running"]
+#[non_exhaustive]
+pub enum Rescheduled {
+    /// It is due then, by the server's clock.
+    Rescheduled(SystemTime),
+    /// An attempt is running; nothing was changed.
+    InFlight,
+    /// There is no timer.
+    NotArmed,
+}
+
+impl Store {
+    /// Withdraws timers.
+    pub async fn cancel(
+        &self,
+        at: &PartitionNames,
+        timers: &[Cancel],
+        repeat: bool,
+    ) -> Result<Vec<CancelReply>> {
+        let mut command = self.partition_script(&scripts::CANCEL, at);
+        command.arg(i32::from(repeat));
+        for timer in timers {
+            command.arg(&timer.key[..]).arg(timer.id.as_bytes());
+        }
+        let mut reply = self.run_at(&scripts::CANCEL, at, &command).await?;
+        reply.each(|reply| {
+            let result = match reply.int()? {
+                0 => Cancelled::NotArmed,
+                1 => Cancelled::Cancelled,
+                2 => Cancelled::InFlight,
+                _ => return Err(reply.unexpected()),
+            };
+            Ok(CancelReply { result, deadline: reply.maybe_int()? })
+        })
+    }
+
+    /// Moves a waiting timer to another deadline; also answers the attempt to come.
+    pub async fn reschedule(
+        &self,
+        at: &PartitionNames,
+        key: &[u8],
+        when: WireWhen,
+    ) -> Result<(Rescheduled, u32)> {
+        let mut command = self.partition_script(&scripts::RESCHEDULE, at);
+        command.arg(key).arg(when.to_string());
+        let mut reply = self.run_at(&scripts::RESCHEDULE, at, &command).await?;
+        let (code, deadline, _arming, attempt) =
+            (reply.int()?, reply.int()?, reply.bytes()?, reply.int()?);
+        let result = match code {
+            0 => Rescheduled::NotArmed,
+            1 => Rescheduled::Rescheduled(system_time(deadline)),
+            2 => Rescheduled::InFlight,
+            _ => return Err(reply.unexpected()),
+        };
+        Ok((result, u32::try_from(attempt).unwrap_or(u32::MAX)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Claiming what is due.
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::id::{SlotId, Token};
+use crate::time::ServerTime;
+use crate::wire::calls::letters::{LetterBounds, add_bounds};
+use crate::wire::names::PartitionNames;
+use crate::wire::reply::Reply;
+use crate::wire::scripts;
+use crate::wire::store::Store;
+
+/// Leases lost before a timer runs alone, in quarantine. As in prelude.lua, which a test compares.
+pub const QUARANTINE_AT: u8 = 2;
+/// Leases lost before a timer ends as a dead letter. As in prelude.lua.
+pub const DEAD_AT: u8 = 4;
+
+/// Which index a claim takes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Index {
+    /// The ordinary one.
+    Due,
+    /// That of the quarantine.
+    Quarantine,
+}
+
+/// A claim call.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// From where.
+    pub index: Index,
+    /// The claim slot that it is made with.
+    pub slot: SlotId,
+    /// The new token.
+    pub token: Token,
+    /// Whether this repeats an unanswered call with the same token.
+    pub repeat: bool,
+    /// How many at most, up to [`MAX_BATCH`](super::MAX_BATCH).
+    pub limit: usize,
+    /// How many bytes of records, roughly: reading stops once this is reached.
+    pub bytes: usize,
+    /// How far ahead of their deadline timers may be taken, in ms.
+    pub lookahead_ms: u64,
+    /// For how long they are held, in ms.
+    pub lease_ms: u64,
+    /// Bounds of the dead letters, which a claim may have to write.
+    pub letters: LetterBounds,
+}
+
+/// What a claim took.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// What is due next.
+    pub heads: Heads,
+    /// Why the partition gives nothing out.
+    pub paused: Option<String>,
+    /// What was taken.
+    pub timers: Vec<ClaimedTimer>,
+    /// Members of the index that had no record and were removed.
+    pub orphans: u64,
+    /// Records of a newer version that were put off by a minute.
+    pub parked: u64,
+    /// Timers that ended as dead letters.
+    pub buried: u64,
+    /// Dead letters that had to make room.
+    pub trimmed: u64,
+    /// Nothing was taken, and another slot made the last claim that took something.
+    pub rival: bool,
+}
+
+/// A timer that was taken.
+#[derive(Clone, Debug)]
+pub struct ClaimedTimer {
+    /// Its key.
+    pub key: Bytes,
+    /// The record's bytes.
+    pub record: Bytes,
+    /// The state's bytes; none for a first attempt.
+    pub state: Option<Bytes>,
+}
+
+/// The earliest scores of a partition's indexes, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heads {
+    /// Of the ordinary index.
+    pub due: Option<u64>,
+    /// Of the quarantine.
+    pub quarantine: Option<u64>,
+}
+
+impl Heads {
+    pub(super) fn read(reply: &mut Reply) -> Result<Self> {
+        Ok(Self { due: reply.maybe_score()?, quarantine: reply.maybe_score()? })
+    }
+}
+
+impl Store {
+    /// Takes what is due.
+    pub async fn claim(&self, at: &PartitionNames, call: Claim) -> Result<Claimed> {
+        let mut command = self.partition_script(&scripts::CLAIM, at);
+        let index = match call.index {
+            Index::Due => "due",
+            Index::Quarantine => "quarantine",
+        };
+        command.arg(index).arg(call.slot.as_bytes()).arg(call.token.as_bytes());
+        command.arg(i32::from(call.repeat)).arg(call.limit).arg(call.bytes);
+        command.arg(call.lookahead_ms).arg(call.lease_ms);
+        add_bounds(&mut command, call.letters);
+        read(self.run_at(&scripts::CLAIM, at, &command).await?)
+    }
+}
+
+pub(crate) fn read(mut reply: Reply) -> Result<Claimed> {
+    let (heads, paused) = (Heads::read(&mut reply)?, reply.maybe_text()?);
+    let (mut keys, mut records, mut states) = (reply.list()?, reply.list()?, reply.list()?);
+    let timers = keys.each(|keys| {
+        Ok(ClaimedTimer { key: keys.bytes()?, record: records.bytes()?, state: states.maybe_bytes()? })
+    })?;
+    Ok(Claimed {
+        stamp: reply.stamp,
+        heads,
+        paused,
+        timers,
+        orphans: reply.int()?,
+        parked: reply.int()?,
+        buried: reply.int()?,
+        trimmed: reply.int()?,
+        rival: reply.int()? == 1,
+    })
+}

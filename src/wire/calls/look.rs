@@ -1,0 +1,45 @@
+//! Reading one timer.
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::time::ServerTime;
+use crate::wire::names::PartitionNames;
+use crate::wire::scripts;
+use crate::wire::store::Store;
+
+/// Everything about a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the timer next needs attention, in ms.
+    pub score: Option<u64>,
+    /// Whether it waits in quarantine.
+    pub quarantined: bool,
+    /// The record's bytes.
+    pub record: Bytes,
+    /// The state's bytes.
+    pub state: Option<Bytes>,
+    /// The record of the arming kept for later.
+    pub next: Option<Bytes>,
+}
+
+impl Store {
+    /// Reads one timer.
+    pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        let mut command = self.partition_script(&scripts::LOOK, at);
+        command.arg(key);
+        let mut reply = self.run_at(&scripts::LOOK, at, &command).await?;
+        let (due, quarantine) = (reply.maybe_score()?, reply.maybe_score()?);
+        let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
+        Ok(record.map(|record| Look {
+            stamp: reply.stamp,
+            score: due.or(quarantine),
+            quarantined: due.is_none() && quarantine.is_some(),
+            record,
+            state,
+            next,
+        }))
+    }
+}

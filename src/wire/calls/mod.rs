@@ -1,0 +1,16 @@
+//! Each call as a script or a pipeline: what it takes, how it is sent, what it answers.
+
+pub mod arm;
+pub mod attached;
+pub mod cancel;
+pub mod claim;
+pub mod letters;
+pub mod look;
+pub mod partition;
+pub mod repair;
+pub mod settle;
+pub mod triggers;
+pub mod write_back;
+
+/// The most timers that one call may name.
+pub const MAX_BATCH: usize = 1000;

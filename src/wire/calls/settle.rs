@@ -1,0 +1,192 @@
+//! Ends of attempts, and leases.
+
+use bytes::Bytes;
+use redis::Cmd;
+
+use crate::error::Result;
+use crate::id::{ArmingId, Token};
+use crate::time::ServerTime;
+use crate::wire::calls::letters::{LetterBounds, add_bounds};
+use crate::wire::names::PartitionNames;
+use crate::wire::record::DeadReason;
+use crate::wire::reply::Reply;
+use crate::wire::scripts;
+use crate::wire::store::Store;
+
+/// A key and the token that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The key.
+    pub key: Bytes,
+    /// The claim that holds it.
+    pub token: Token,
+}
+
+/// The answer to an ack call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckReply {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// Places whose tokens hold nothing any more.
+    pub gone: Vec<usize>,
+    /// Armings that took the place of acked timers.
+    pub followed: Vec<Followed>,
+}
+
+/// An arming that took the place of an ended timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The place of the ended timer in the call.
+    pub place: usize,
+    /// The new deadline in ms.
+    pub deadline: u64,
+    /// The new arming.
+    pub arming: ArmingId,
+}
+
+/// One end of an attempt.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The timer.
+    pub held: Held,
+    /// How its attempt ended.
+    pub end: End,
+}
+
+/// How an attempt ended, other than well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Try again after a delay.
+    Retry {
+        /// In ms.
+        delay: u64,
+        /// The attempt to come.
+        attempt: u32,
+        /// Snoozes so far.
+        snoozes: u16,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// The same attempt again after a delay.
+    Snooze {
+        /// In ms.
+        delay: u64,
+        /// The same attempt.
+        attempt: u32,
+        /// Snoozes, this one included.
+        snoozes: u16,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// Done, and to run again after a delay, as a new arming.
+    Again {
+        /// In ms.
+        delay: u64,
+        /// The new arming.
+        arming: ArmingId,
+    },
+    /// Never again.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+        /// The failed attempts.
+        history: Bytes,
+    },
+    /// Not begun or not finished: hand it back.
+    Release,
+}
+
+/// The answer for one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleReply {
+    /// The token holds nothing any more; a repeat reads this as done.
+    Gone,
+    /// So it is; with the next deadline in ms and its arming, if there is one.
+    Settled(Option<(u64, ArmingId)>),
+    /// The arming kept for later took the timer's place.
+    GaveWay(u64, ArmingId),
+}
+
+impl Store {
+    /// Removes timers whose attempt is done.
+    pub async fn ack(&self, at: &PartitionNames, held: &[Held]) -> Result<AckReply> {
+        let mut command = self.partition_script(&scripts::ACK, at);
+        add_held(&mut command, held);
+        let mut reply = self.run_at(&scripts::ACK, at, &command).await?;
+        let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
+        Ok(AckReply { stamp: reply.stamp, gone, followed })
+    }
+
+    /// Ends attempts in any other way.
+    pub async fn settle(
+        &self,
+        at: &PartitionNames,
+        letters: LetterBounds,
+        ends: &[Settle],
+    ) -> Result<Vec<SettleReply>> {
+        let mut command = self.partition_script(&scripts::SETTLE, at);
+        add_bounds(&mut command, letters);
+        ends.iter().for_each(|end| add_end(&mut command, end));
+        self.run_at(&scripts::SETTLE, at, &command).await?.each(read_settled)
+    }
+
+    /// Extends leases; answers the places of those that are lost.
+    pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[Held]) -> Result<Vec<usize>> {
+        let mut command = self.partition_script(&scripts::RENEW, at);
+        command.arg(lease_ms);
+        add_held(&mut command, held);
+        read_places(self.run_at(&scripts::RENEW, at, &command).await?.list()?)
+    }
+}
+
+fn add_held(command: &mut Cmd, held: &[Held]) {
+    for one in held {
+        command.arg(&one.key[..]).arg(one.token.as_bytes());
+    }
+}
+
+fn add_end(command: &mut Cmd, settle: &Settle) {
+    let waiting = |attempt: u32, snoozes: u16, history: &[u8]| {
+        [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat()
+    };
+    let (what, delay, body) = match &settle.end {
+        End::Retry { delay, attempt, snoozes, history } => {
+            ("retry", *delay, waiting(*attempt, *snoozes, history))
+        }
+        End::Snooze { delay, attempt, snoozes, history } => {
+            ("snooze", *delay, waiting(*attempt, *snoozes, history))
+        }
+        End::Again { delay, arming } => ("again", *delay, arming.as_bytes().to_vec()),
+        End::Dead { reason, history } => ("dead", 0, [&[reason.code()], &history[..]].concat()),
+        End::Release => ("release", 0, Vec::new()),
+    };
+    command.arg(what).arg(&settle.held.key[..]).arg(settle.held.token.as_bytes()).arg(delay).arg(body);
+}
+
+/// Scripts count from one.
+fn read_place(reply: &mut Reply) -> Result<usize> {
+    let place = usize::try_from(reply.int()?).ok().and_then(|place| place.checked_sub(1));
+    place.ok_or_else(|| reply.unexpected())
+}
+
+pub(crate) fn read_places(mut reply: Reply) -> Result<Vec<usize>> {
+    reply.each(read_place)
+}
+
+pub(crate) fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
+    reply.each(|reply| {
+        let (place, deadline) = (read_place(reply)?, reply.int()?);
+        let arming = reply.arming()?.ok_or_else(|| reply.unexpected())?;
+        Ok(Followed { place, deadline, arming })
+    })
+}
+
+pub(crate) fn read_settled(reply: &mut Reply) -> Result<SettleReply> {
+    let (code, deadline, arming) = (reply.int()?, reply.int()?, reply.arming()?);
+    match (code, arming) {
+        (0, _) => Ok(SettleReply::Gone),
+        (1, arming) => Ok(SettleReply::Settled(arming.map(|arming| (deadline, arming)))),
+        (2, Some(arming)) => Ok(SettleReply::GaveWay(deadline, arming)),
+        _ => Err(reply.unexpected()),
+    }
+}
