@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::address::Address;
-use crate::connection::stream::Streams;
+use crate::connection::{Address, Streams};
 use crate::error::{Error, Result};
-use crate::wire::names::{DEFAULT_NAMESPACE, check_name};
-use crate::wire::store::{DEFAULT_ANSWER_WITHIN, Store};
+use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 
 /// The most patience: a repeat must find what the first call left behind.
 const MAX_PATIENCE: Duration = Duration::from_secs(120);
@@ -103,6 +101,11 @@ impl Client {
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience: patience.min(MAX_PATIENCE), ..self }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_hooks(self, testing: crate::testing::Hooks) -> Self {
+        Self { testing, ..self }
     }
 
     pub(crate) fn store(&self) -> &Store {

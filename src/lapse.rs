@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::lease::LeaseSignal;
 use crate::id::ArmingId;
+use crate::lease::LeaseSignal;
 use crate::pattern::Captures;
-use crate::wire::record::FailedAttempt;
 use crate::time::system_time;
+use crate::wire::FailedAttempt;
 
 /// One occurrence of a timer coming due.
 pub struct Lapse<T> {

@@ -74,6 +74,7 @@ mod client;
 mod connection;
 mod error;
 mod escape;
+#[allow(unreachable_pub, reason = "as of `wire`")]
 mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -91,6 +92,7 @@ mod log_throttle;
 mod outcome;
 pub mod pattern;
 mod payload;
+#[allow(unreachable_pub, reason = "as of `wire`")]
 mod policy;
 mod roles;
 mod runtime;
@@ -101,6 +103,7 @@ mod stats;
 pub mod testing;
 mod time;
 mod topic;
+#[allow(unreachable_pub, reason = "this repository's tests see it through `internals`")]
 mod wire;
 
 pub use attached::topic::Attached;

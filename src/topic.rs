@@ -15,10 +15,10 @@ use crate::pattern::Pattern;
 use crate::payload::Codec;
 use crate::policy::Policy;
 use crate::time::ms_ceil;
-use crate::wire::calls::letters::LetterBounds;
-use crate::wire::calls::partition::TopicEntry;
 use crate::wire::copy::value_of;
-use crate::wire::names::{MAX_PARTITIONS, PartitionNames, check_name, is_own, partition_of};
+use crate::wire::{
+    LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
+};
 
 /// The shortest lease that a topic can set.
 pub const MIN_LEASE: Duration = Duration::from_millis(300);

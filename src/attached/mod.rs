@@ -23,17 +23,21 @@ pub(crate) mod watcher;
 pub(crate) mod write_back;
 pub(crate) mod writer;
 
+pub(crate) use self::reader::Request;
+pub(crate) use self::topic::Attached;
+pub(crate) use self::value::Expired;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::attached::reader::{Request, StreamReader};
+use crate::attached::reader::StreamReader;
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
-use crate::events::event::Touch;
+use crate::events::Touch;
 use crate::id::SlotId;
 use crate::runtime::Runtime;
 

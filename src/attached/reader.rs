@@ -16,17 +16,13 @@ use tracing::warn;
 
 use crate::attached::stream::{Continuity, Meaning, Stream};
 use crate::attached::writer::Write;
-use crate::events::event::{Canary, Change, Touch, Touched};
+use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::Runtime;
-use crate::runtime::event_mode::EventMode;
-use crate::runtime::partition::Partition;
+use crate::runtime::{EventMode, Partition, Runtime};
 use crate::stats::AttachCounters;
 use crate::time::ServerTime;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::attached::{Note, Position, Watch};
-use crate::wire::names::fnv1a;
+use crate::wire::{MAX_BATCH, Note, Position, Watch, fnv1a};
 
 /// After so long without a canary nothing will be proven by the next, if there was one before.
 const SILENT: Duration = Duration::from_secs(5);
@@ -267,8 +263,11 @@ impl StreamReader {
                 let (capture, most) = (read.capture, keys_in_touch(read.capture));
                 while read.keys.len() > most {
                     let rest = read.keys.split_off(read.keys.len() - most);
-                    let part =
-                        Read { keys: rest.clone(), done: None, ..Read::of(read.partition, Vec::new(), capture) };
+                    let part = Read {
+                        keys: rest.clone(),
+                        done: None,
+                        ..Read::of(read.partition, Vec::new(), capture)
+                    };
                     self.send(rest, capture, Purpose::Read { read: part, prompted: false });
                 }
                 self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: false });
@@ -310,7 +309,10 @@ impl StreamReader {
     async fn fire_ambiguous(&mut self) {
         let ambiguous = mem::take(&mut self.ambiguous);
         if !ambiguous.is_empty() {
-            warn!(count = ambiguous.len(), "keys were heard to expire in a gap: their handlers may run twice");
+            warn!(
+                count = ambiguous.len(),
+                "keys were heard to expire in a gap: their handlers may run twice"
+            );
         }
         for (key, times) in ambiguous {
             let Some(partition) = self.runtime.route(&key) else { continue };

@@ -12,14 +12,11 @@ use tokio::time::Instant;
 use tracing::{debug, info};
 
 use crate::attached::reader::{Read, Request};
-use crate::connection::retry::RetryDelays;
+use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::Runtime;
-use crate::runtime::event_mode::EventMode;
-use crate::runtime::partition::Partition;
-use crate::runtime::topic::RunningTopic;
+use crate::runtime::{EventMode, Partition, RunningTopic, Runtime};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -137,8 +134,12 @@ impl Scanner {
         let (mut cursor, mut found, mut steps) = (0, 0, 0_u64);
         loop {
             let due = Instant::now() + every;
-            let (next, keys) =
-                self.runtime.client.store().scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize).await?;
+            let (next, keys) = self
+                .runtime
+                .client
+                .store()
+                .scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize)
+                .await?;
             stats.scan_steps.add(1);
             steps += 1;
             found += keys.len();
@@ -163,7 +164,8 @@ impl Scanner {
         let mut of_partition: Vec<Vec<Bytes>> = vec![Vec::new(); self.partitions().len()];
         for key in keys {
             // Another topic may have a better claim to it.
-            let partition = self.runtime.route(&key).and_then(|partition| partition.checked_sub(self.topic.partition(0)));
+            let partition =
+                self.runtime.route(&key).and_then(|partition| partition.checked_sub(self.topic.partition(0)));
             if let Some(keys) = partition.and_then(|partition| of_partition.get_mut(partition)) {
                 keys.push(key);
             }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::attached::decision::StreamSays as Said;
-use crate::events::event::Canary;
+use crate::events::Canary;
 use crate::time::ServerTime;
-use crate::wire::calls::attached::{Position, Watch};
+use crate::wire::{Position, Watch};
 
 /// For how long what was heard of a key is remembered, in the numbers of canaries: ms.
 const MEMORY: u64 = 60_000;

@@ -118,4 +118,3 @@ impl<T> From<Topic<T>> for Attached<T> {
         Self::new(topic)
     }
 }
-

@@ -105,7 +105,9 @@ impl<T> Expired<T> {
         }
         let (flags, kind) = (payload.get_u8(), payload.get_u8());
         let value = match kind {
-            copy::TOO_LARGE => KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok())),
+            copy::TOO_LARGE => {
+                KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok()))
+            }
             copy::STRING => KeptValue::Captured((codec.decode)(payload)?),
             copy::DUMP => KeptValue::Dumped(payload),
             _ => KeptValue::NotCaptured,

@@ -11,11 +11,9 @@ use crate::error::Result;
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::log_throttle::LogThrottle;
-use crate::runtime::deadline::{DeadlineTimer, Seen};
-use crate::runtime::partition::Partition;
-use crate::runtime::stream_state::StreamState;
+use crate::runtime::{DeadlineTimer, Partition, Seen, StreamState};
 use crate::time::{Reading, ms_ceil};
-use crate::wire::calls::attached::{DueChecks, TakeChecks};
+use crate::wire::{DueChecks, TakeChecks};
 
 /// Keys in one check.
 const BATCH: usize = 500;

@@ -12,12 +12,10 @@ use tracing::{debug, warn};
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::policy::{Capture, WriteBack};
-use crate::runtime::partition::Partition;
+use crate::runtime::Partition;
 use crate::topic::TopicConfig;
-use crate::wire::calls::attached::Life;
-use crate::wire::calls::triggers::Trigger;
-use crate::wire::calls::write_back::WrittenBack;
 use crate::wire::copy::{DUMP, STRING};
+use crate::wire::{Life, Trigger, WrittenBack};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
@@ -85,7 +83,9 @@ fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
     let copy = payload.slice(payload.len().min(1)..);
     match *copy.first()? {
         DUMP => Some(copy),
-        STRING => Some(how.field.as_ref().and_then(|field| in_json(&copy[1..], field, attempt)).unwrap_or(copy)),
+        STRING => {
+            Some(how.field.as_ref().and_then(|field| in_json(&copy[1..], field, attempt)).unwrap_or(copy))
+        }
         _ => None,
     }
 }

@@ -8,16 +8,13 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::attached::reader::{Read, Request};
-use crate::connection::retry::retry;
+use crate::connection::retry;
 use crate::error::{Error, Result};
 use crate::lapse::LapseSource;
 use crate::log_throttle::LogThrottle;
 use crate::policy::{Capture, Policy};
-use crate::runtime::event_mode::EventMode;
-use crate::runtime::partition::Partition;
-use crate::runtime::stream_state::StreamState;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::attached::{Deed, Enrolled, Enrolment, Judged, Next, Note, Noted};
+use crate::runtime::{EventMode, Partition, StreamState};
+use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Next, Note, Noted};
 
 /// Errands that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
 pub(crate) const WAITING: usize = 65_536;
@@ -50,11 +47,19 @@ impl Writer {
     pub(crate) fn new(
         index: usize,
         partition: Arc<Partition>,
-            writes: mpsc::Receiver<Write>,
+        writes: mpsc::Receiver<Write>,
         requests: mpsc::Sender<Request>,
         stream_state: Arc<StreamState>,
     ) -> Self {
-        Self { index, partition, writes, requests, stream_state, full: false, trouble: LogThrottle::default() }
+        Self {
+            index,
+            partition,
+            writes,
+            requests,
+            stream_state,
+            full: false,
+            trouble: LogThrottle::default(),
+        }
     }
 
     /// Until nobody has writes any more.

@@ -7,8 +7,8 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
-use crate::error::{Error, Result};
 use crate::connection::stream::Streams;
+use crate::error::{Error, Result};
 use crate::escape::plain;
 
 /// How many bytes of a host or a path a log line shows.

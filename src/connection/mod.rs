@@ -8,3 +8,9 @@ pub(crate) mod classify;
 pub(crate) mod node;
 pub(crate) mod retry;
 pub(crate) mod stream;
+
+pub(crate) use self::address::Address;
+pub(crate) use self::classify::classify;
+pub(crate) use self::node::{CallError, Node};
+pub(crate) use self::retry::{RetryDelays, insist, persist, retry};
+pub(crate) use self::stream::Streams;

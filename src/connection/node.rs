@@ -11,8 +11,6 @@ use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
 use crate::error::{Error, ErrorKind};
 
-
-
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value, cmd};
 
 use crate::events::script::run;
-use crate::wire::run::script_call;
+use crate::wire::script_call;
 use crate::wire::scripts::CANARY;
 
 /// How long a canary lives.

@@ -7,9 +7,7 @@ use crate::escape::glob;
 use crate::events::event::{Change, Event, Touched};
 use crate::id::Token;
 use crate::limits::MAX_KEY;
-use crate::wire::calls::settle::Held;
-use crate::wire::names::{self, PartitionNames};
-
+use crate::wire::{Held, PartitionNames, names};
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -197,7 +195,10 @@ mod tests {
 
     #[test]
     fn changes_of_attached_keys_are_told_apart_and_those_of_canaries_prove_the_flags() {
-        assert_eq!(decoder().patterns, ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]);
+        assert_eq!(
+            decoder().patterns,
+            ["__keyspace@0__:order:\\*:*", "__keyspace@0__:keylapse:{canary/0}:*"]
+        );
         let key = Bytes::from_static(b"order:*:1");
         for (event, change) in
             [("set", Some(Change::Written)), ("del", Some(Change::Gone)), ("expired", None), ("incrby", None)]

@@ -4,8 +4,7 @@ use bytes::Bytes;
 
 use crate::policy::Capture;
 use crate::time::ServerTime;
-use crate::wire::calls::attached::Found;
-use crate::wire::calls::settle::Held;
+use crate::wire::{Found, Held};
 
 /// Something heard. Only a reason to look; never a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

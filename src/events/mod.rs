@@ -14,18 +14,21 @@ mod reads;
 mod script;
 mod session;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::decoder::Decoded;
+pub(crate) use self::decoder::Decoder;
+pub(crate) use self::event::{Canary, Change, Event, Gap, Touch, Touched};
+
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::connection::address::Address;
+use crate::connection::Address;
 use crate::error::Result;
-use crate::events::decoder::Decoder;
-use crate::events::event::{Event, Gap, Touch};
 use crate::events::session::Session;
 use crate::log_throttle::LogThrottle;
-use crate::wire::names::PartitionNames;
+use crate::wire::PartitionNames;
 
 /// Events that may wait for the listener. Those beyond are dropped, counted,
 /// and made good by a sweep.

@@ -11,11 +11,9 @@ use redis::{AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKi
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::connection::address::Address;
-use crate::connection::classify::classify;
+use crate::connection::{Address, classify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::{Decoded, Decoder};
-
 
 /// Messages that may wait between the socket and the session. The closure that
 /// fills the queue runs in the connection's driver and must not block.
@@ -118,7 +116,11 @@ async fn hear_changes(connection: &mut MultiplexedConnection, decoder: &Decoder)
 }
 
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
-async fn in_resp2(address: &Address, decoder: &Decoder, sender: Sender) -> RedisResult<MultiplexedConnection> {
+async fn in_resp2(
+    address: &Address,
+    decoder: &Decoder,
+    sender: Sender,
+) -> RedisResult<MultiplexedConnection> {
     let connection = address.connect(&config()).await?;
     let (mut sink, mut messages) = address.connect_pubsub().await?.split();
     sink.subscribe(&decoder.expired).await?;

@@ -10,14 +10,13 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::connection::classify::classify;
+use crate::connection::classify;
 use crate::error::Result;
 use crate::events::event::{Event, Touch, Touched};
 use crate::events::script::run;
 use crate::events::session::pass;
-use crate::wire::calls::attached::{read_touched, touch_command};
 use crate::wire::scripts::TOUCH;
-
+use crate::wire::{read_touched, touch_command};
 
 /// Reads the keys.
 pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection) -> Touched {

@@ -12,8 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::connection::address::Address;
-use crate::connection::classify::classify;
+use crate::connection::{Address, classify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::canary;
 use crate::events::decoder::{Decoded, Decoder, Proof};

@@ -2,15 +2,13 @@
 
 use redis::{PushInfo, PushKind, Value, parse_redis_value};
 
-use crate::fuzzing::assert_fit_for_a_log;
 use crate::escape::Escaped;
+use crate::events::{Decoded, Decoder, Event};
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::pattern::Pattern;
-use crate::pattern::router::Router;
-use crate::events::event::Event;
-use crate::events::event::Prefixes;
-use crate::wire::names::Partition;
-use crate::events::decoder::{Decoder, Decoded};
-use crate::topic::MAX_KEY;
+use crate::pattern::Router;
+use crate::limits::MAX_KEY;
+use crate::wire::PartitionNames;
 
 const PARTITIONS: usize = 2;
 const EXPIRED: &[u8] = b"__keyevent@7__:expired";
@@ -20,9 +18,8 @@ const CANARY: &[u8] = b"keylapse:{canary/0}:";
 /// pattern have a route.
 pub fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
-    let partitions = [0, 1].map(|index| Partition::new("keylapse", "orders", index, 2));
-    let watched = Prefixes { prefixes: vec!["app:order:".to_owned()] };
-    let ear = Decoder::new("keylapse", 7, &partitions, &watched);
+    let partitions = [0, 1].map(|index| PartitionNames::new("keylapse", "orders", index, 2, false));
+    let ear = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()]);
     let heard = ear.hear(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {

@@ -1,12 +1,11 @@
 //! Any text, given to the parser of patterns and to a naive reading of the grammar.
 
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::fuzzing::grammar;
-use crate::fuzzing::grammar::{Matcher, Segment};
-use crate::pattern::oracle::Kind;
+use crate::fuzzing::grammar::{self, Matcher, Segment};
 use crate::pattern::Pattern;
 use crate::pattern::error::PatternError;
 use crate::pattern::kind::PatternErrorKind;
+use crate::pattern::oracle::Kind;
 
 /// Both accept it and agree on what it means, or the refusal has a reason.
 pub fn pattern_parse(data: &[u8]) {

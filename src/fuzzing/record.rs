@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::id::{ArmingId, Token};
-use crate::wire::record::{ERROR_LENGTH, Failed, HISTORY_LENGTH, History, Letter, Reason, Record, State, Unreadable};
+use crate::wire::{ERROR_LENGTH, Failed, HISTORY_LENGTH, History, Letter, Reason, Record, State, Unreadable};
 
 /// What can be read is written as it was, read again as the same, and not read when it is cut short.
 pub fn record(data: &[u8]) {

@@ -4,25 +4,24 @@ use std::time::Duration;
 
 use redis::{Value, parse_redis_value};
 
-use crate::fuzzing::assert_fit_for_a_log;
 use crate::error::Result;
-use crate::wire::reply::Reply;
-use crate::wire::calls::{read_armed, read_claimed, read_followed, read_peeked, read_places, read_settled};
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::time::{Reading, ServerTime};
+use crate::wire::Reply;
+use crate::wire::calls::claim;
+use crate::wire::calls::partition::read_peeked;
+use crate::wire::calls::settle::{read_followed, read_places, read_settled};
 
 /// It is read whole or refused in words fit for a log; whatever times it names can be reckoned with.
 pub fn reply(data: &[u8]) {
     let Ok(value) = parse_redis_value(data) else { return };
     let items = length(&value);
     let reply = || Reply::new("script", value.clone());
-    if let Some(armed) = told(reply().and_then(read_armed)) {
-        assert_eq!(2 + 2 * armed.value.len(), items);
-        check_time(armed.stamp, armed.value.iter().map(|reply| reply.deadline));
-    }
-    if let Some(claimed) = told(reply().and_then(read_claimed)) {
+    let stamped = || reply().and_then(Reply::stamped);
+    if let Some(claimed) = told(stamped().and_then(claim::read)) {
         let Value::Array(items) = &value else { panic!("{value:?}") };
         assert_eq!(claimed.timers.len(), length(&items[5]));
-        check_time(claimed.stamp, [claimed.heads.due, claimed.heads.solo].into_iter().flatten());
+        check_time(claimed.stamp, [claimed.heads.due, claimed.heads.quarantine].into_iter().flatten());
     }
     if let Some(places) = told(reply().and_then(read_places)) {
         assert_eq!(places.len(), items);
@@ -31,7 +30,10 @@ pub fn reply(data: &[u8]) {
         assert_eq!(3 * followed.len(), items);
     }
     told(reply().and_then(|mut reply| read_settled(&mut reply)));
-    told(reply().and_then(read_peeked));
+    if let Some((stamp, heads)) = told(stamped().and_then(read_peeked)) {
+        assert_eq!(2 + 2 * heads.len(), items);
+        check_time(stamp, heads.into_iter().flat_map(|heads| [heads.due, heads.quarantine]).flatten());
+    }
     let _ = told(reply().and_then(|mut reply| reply.maybe_text()));
 }
 

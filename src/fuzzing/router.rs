@@ -3,10 +3,9 @@
 use std::iter::successors;
 
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::fuzzing::grammar;
-use crate::fuzzing::grammar::Matcher;
-use crate::pattern::oracle::Kind;
+use crate::fuzzing::grammar::{self, Matcher};
 use crate::pattern::Pattern;
+use crate::pattern::oracle::Kind;
 use crate::pattern::router::Router;
 
 /// More would cost time and find nothing that four do not.

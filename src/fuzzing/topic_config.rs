@@ -4,16 +4,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::fuzzing::assert_fit_for_a_log;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
+use crate::fuzzing::assert_fit_for_a_log;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure, Outcome, Then};
-use crate::runtime::disposition::{Before, Disposition, Ended};
-use crate::wire::types::End;
-use crate::wire::memory::MemoryStore;
+use crate::runtime::{Before, Disposition, Ended};
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
+use crate::wire::{End, MemoryStore};
 
 /// A topic and what is done with it.
 struct Case {

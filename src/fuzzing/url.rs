@@ -1,8 +1,8 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
+use crate::connection::Address;
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::wire::store::Store;
-use crate::connection::url::Address;
+use crate::wire::Store;
 
 /// It is read or refused, and nothing that is shown of it depends on its user or password.
 pub fn url(data: &[u8]) {

@@ -5,18 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attached::topic::Attached;
-use crate::attached::value::Expired;
+use crate::attached::{Attached, Expired};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, Handler, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::Runtime;
-use crate::runtime::outbox::LINGER;
-use crate::runtime::partition::{Partition, Shared};
-use crate::runtime::permits::Permits;
-use crate::runtime::topic::RunningTopic;
+use crate::runtime::{LINGER, Partition, Permits, RunningTopic, Runtime, Shared};
 use crate::stats::ListenerCounters;
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
@@ -130,7 +125,8 @@ impl ListenerBuilder {
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(client.prefix());
             let topic = Arc::new(RunningTopic::new(index, partitions.len(), config, handler));
-            partitions.extend(names.into_iter().map(|at| Arc::new(Partition::new(at, topic.clone(), &shared))));
+            partitions
+                .extend(names.into_iter().map(|at| Arc::new(Partition::new(at, topic.clone(), &shared))));
             topics.push(topic);
         }
         let runtime = Runtime {

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::runtime::Runtime;
-use crate::runtime::event_mode::EventMode;
+use crate::runtime::{Runtime, EventMode};
 use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 
 /// Hears keys lapse and runs their handlers.

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::attached::AttachedRoles;
-use crate::connection::retry::RetryDelays;
+use crate::connection::RetryDelays;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::{self, EventStream};
-use crate::events::event::Event;
+use crate::events::{self, Event, EventStream};
 use crate::id::SlotId;
 use crate::log_throttle::LogThrottle;
 use crate::roles::claimer::Claimer;
@@ -24,8 +23,7 @@ use crate::roles::repair::Repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::Runtime;
-use crate::runtime::stop::Stop;
+use crate::runtime::{Runtime, Stop};
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);

@@ -1,11 +1,10 @@
 //! From captures to a key: the way back.
 
-use crate::pattern::excerpt::Excerpt;
-use crate::pattern::segment;
-use crate::pattern::segment::{Capture, SEPARATOR, Segment, Takes};
 use crate::pattern::Pattern;
 use crate::pattern::error::PatternError;
+use crate::pattern::excerpt::Excerpt;
 use crate::pattern::kind::PatternErrorKind as Kind;
+use crate::pattern::segment::{self, Capture, SEPARATOR, Segment, Takes};
 
 impl Pattern {
     /// Puts a key together from one value per capture, in the order of

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::pattern::excerpt::Excerpt;
-use crate::pattern::segment::SEPARATOR;
-use crate::pattern::{Capture, Pattern, Takes, segment};
+use crate::pattern::segment::{self, SEPARATOR};
+use crate::pattern::{Capture, Pattern, Takes};
 
 /// A key that matched a pattern, and the parts of it that the pattern names.
 ///

@@ -5,8 +5,7 @@
 
 use std::hash::Hasher;
 
-use crate::pattern::segment;
-use crate::pattern::segment::{Segment, Takes};
+use crate::pattern::segment::{self, Segment, Takes};
 
 /// Ordered from the most specific to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

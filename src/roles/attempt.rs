@@ -18,12 +18,9 @@ use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::lease::LeaseSignal;
 use crate::outcome::Outcome;
-use crate::runtime::disposition::{Before, Disposition, Ended};
-use crate::runtime::outbox::Settlement;
-use crate::runtime::partition::Partition;
+use crate::runtime::{Before, Disposition, Ended, Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::calls::settle::{End, Held};
-use crate::wire::record::{History, Record, State};
+use crate::wire::{End, Held, History, Record, State};
 
 /// How long the next suspect waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::connection::retry::retry;
+use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
@@ -13,11 +13,9 @@ use crate::lapse::LapseSource;
 use crate::lease::LeaseSignal;
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
-use crate::runtime::partition::Partition;
+use crate::runtime::Partition;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
-use crate::wire::calls::claim::{Claim, Claimed, ClaimedTimer, Index};
-use crate::wire::calls::settle::{End, Held};
-use crate::wire::record::{DeadReason, Record, State};
+use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Record, State};
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
@@ -218,11 +216,11 @@ fn end(partition: &Arc<Partition>, held: Held, end: End) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listener::Listener;
-    use crate::testing::calls::Fault;
-    use crate::testing::bed::TestBed;
-    use crate::outcome::{Done, Failure};
     use crate::lapse::Lapse;
+    use crate::listener::Listener;
+    use crate::outcome::{Done, Failure};
+    use crate::testing::bed::TestBed;
+    use crate::testing::calls::Fault;
     use crate::topic::Topic;
 
     async fn succeed(_: Lapse<u32>) -> Result<Done, Failure> {

@@ -13,13 +13,9 @@ use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Request, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
-use crate::runtime::deadline::{DeadlineTimer, Seen};
-use crate::runtime::partition::Partition;
-use crate::runtime::stop::Stopped;
-use crate::runtime::wakeup::Wakeup;
+use crate::runtime::{DeadlineTimer, Partition, Seen, Stopped, Wakeup};
 use crate::time::Reading;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::claim::Index;
+use crate::wire::{Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
@@ -82,7 +78,8 @@ impl Claimer {
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, FreePermits) {
         loop {
-            let source = self.timer.due(wakeup(&self.partition, self.alone.as_ref()), &self.partition.clock).await;
+            let source =
+                self.timer.due(wakeup(&self.partition, self.alone.as_ref()), &self.partition.clock).await;
             self.partition.outbox.room().await;
             if let Some(alone) = &self.alone {
                 let one = alone.clone().acquire_owned().await.ok();

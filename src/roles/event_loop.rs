@@ -6,10 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tracing::{debug, trace};
 
-use crate::attached::AttachedRoles;
-use crate::attached::reader::Request;
+use crate::attached::{AttachedRoles, Request};
 use crate::escape::Escaped;
-use crate::events::event::{Event, Gap};
+use crate::events::{Event, Gap};
 use crate::roles::sweeper::Sweeper;
 use crate::runtime::Runtime;
 

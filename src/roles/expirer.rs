@@ -13,8 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::store::Store;
+use crate::wire::{MAX_BATCH, Store};
 
 /// After the deadline.
 const MARGIN: Duration = Duration::from_millis(2);

@@ -6,10 +6,9 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::error::Result;
-use crate::runtime::partition::Partition;
+use crate::runtime::Partition;
 use crate::time::ms_ceil;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::settle::Held;
+use crate::wire::{Held, MAX_BATCH};
 
 /// Extends, every sixth of the lease, what was last extended more than a sixth
 /// ago: so each lease is extended at about a third. What cannot be extended in
@@ -42,7 +41,10 @@ async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
     partition.leases.extended(batch.iter(), since);
     for place in lost {
         // What was settled while the call was on its way is no loss.
-        if batch.get(place).is_some_and(|held| partition.outbox.is_not_settling(held) && partition.leases.lose(held)) {
+        if batch
+            .get(place)
+            .is_some_and(|held| partition.outbox.is_not_settling(held) && partition.leases.lose(held))
+        {
             partition.topic.stats.lost_leases.add(1);
             warn!(topic = %partition.topic.config.name, "lease lost: another listener has the timer, or it was cancelled");
         }

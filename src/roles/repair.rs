@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 use crate::error::Result;
 use crate::runtime::Runtime;
 use crate::time::ms_ceil;
-use crate::wire::calls::repair::{RepairStep, Repaired, Scan};
+use crate::wire::{RepairStep, Repaired, Scan};
 
 /// One step for the whole listener: a million records take it seven hours, and
 /// cost nothing that anybody would notice.

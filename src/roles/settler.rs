@@ -8,18 +8,13 @@ use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::attached::write_back;
-use crate::connection::retry::insist;
+use crate::connection::insist;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log_throttle::LogThrottle;
-use crate::runtime::disposition::Disposition;
-use crate::runtime::outbox::Settlement;
-use crate::runtime::partition::Partition;
+use crate::runtime::{Disposition, Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::settle::{AckReply, End, Held, Settle, SettleReply};
-use crate::wire::calls::triggers::{Trigger, TriggerReply};
-use crate::wire::record::DeadReason;
+use crate::wire::{AckReply, DeadReason, End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerReply};
 
 /// The settler of one partition.
 pub(crate) struct Settler {

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::error::Result;
-use crate::events::event::Gap;
+use crate::events::Gap;
 use crate::lapse::LapseSource;
 use crate::runtime::Runtime;
 use crate::time::Reading;
-use crate::wire::calls::claim::Heads;
+use crate::wire::Heads;
 
 /// While a canary is heard, the sweep is belt and braces.
 const CALM: Duration = Duration::from_secs(5);
@@ -67,7 +67,8 @@ impl Sweeper {
     /// and tells the others what is next.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
-        let partitions: Vec<_> = self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
+        let partitions: Vec<_> =
+            self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let (stamp, heads) = self.runtime.client.store().peek(&partitions).await?;
         let reading = Reading::now(stamp);
         for (index, heads) in heads.into_iter().enumerate() {

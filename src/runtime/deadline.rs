@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::connection::retry::RetryDelays;
+use crate::connection::RetryDelays;
 use crate::lapse::LapseSource;
 use crate::runtime::clock::Clock;
 use crate::runtime::leadership::Leadership;

@@ -8,8 +8,7 @@ use crate::id::ArmingId;
 use crate::outcome::{Failure, Outcome, Then};
 use crate::time::{MAX_DELAY, ms_ceil, system_time};
 use crate::topic::TopicConfig;
-use crate::wire::calls::settle::End;
-use crate::wire::record::{DeadReason, FailedAttempt, History};
+use crate::wire::{DeadReason, End, FailedAttempt, History};
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +91,12 @@ impl Before {
     /// With one more failed attempt in its history.
     fn with(&self, kind: &str, error: String) -> Self {
         let mut history = History::decode(&self.history);
-        history.push(FailedAttempt { attempt: self.attempt, at: system_time(self.ended), kind: kind.to_owned(), error });
+        history.push(FailedAttempt {
+            attempt: self.attempt,
+            at: system_time(self.ended),
+            kind: kind.to_owned(),
+            error,
+        });
         Self { history: history.encode(), ..self.clone() }
     }
 
@@ -159,7 +163,10 @@ mod tests {
     #[test]
     fn a_delay_of_the_handler_does_not_outlive_the_policy() {
         let after = || error(Then::After(Duration::from_millis(3)));
-        assert!(matches!(after().decide(&config(), &before(1)), Disposition::End(End::Retry { delay: 3, .. })));
+        assert!(matches!(
+            after().decide(&config(), &before(1)),
+            Disposition::End(End::Retry { delay: 3, .. })
+        ));
         assert_eq!(reason(after().decide(&config(), &before(2))), Some(DeadReason::Exhausted));
     }
 
@@ -219,7 +226,9 @@ mod tests {
     #[test]
     fn endless_delays_are_capped() {
         let again = Ended::Returned(Outcome::Again(Duration::MAX));
-        let Disposition::End(End::Again { delay, .. }) = again.decide(&config(), &before(1)) else { panic!() };
+        let Disposition::End(End::Again { delay, .. }) = again.decide(&config(), &before(1)) else {
+            panic!()
+        };
         assert_eq!(delay, ms_ceil(MAX_DELAY));
     }
 }

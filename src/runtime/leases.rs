@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lease::LeaseSignal;
-use crate::wire::calls::settle::Held;
+use crate::wire::Held;
 
 /// The timers that this listener holds, by key and token.
 #[derive(Debug, Default)]

@@ -14,15 +14,23 @@ pub(crate) mod stream_state;
 pub(crate) mod topic;
 pub(crate) mod wakeup;
 
+pub(crate) use self::deadline::{DeadlineTimer, Seen};
+pub(crate) use self::disposition::{Before, Disposition, Ended};
+pub(crate) use self::event_mode::EventMode;
+pub(crate) use self::outbox::{LINGER, Settlement};
+pub(crate) use self::partition::{Partition, Shared};
+pub(crate) use self::permits::Permits;
+pub(crate) use self::stop::{Stop, Stopped};
+pub(crate) use self::stream_state::StreamState;
+pub(crate) use self::topic::RunningTopic;
+pub(crate) use self::wakeup::Wakeup;
+
 use std::sync::Arc;
 
 use crate::client::Client;
 use crate::pattern::Router;
-use crate::runtime::partition::Partition;
-use crate::runtime::stream_state::StreamState;
-use crate::runtime::topic::RunningTopic;
 use crate::stats::ListenerCounters;
-use crate::wire::names::is_own;
+use crate::wire::is_own;
 
 /// What all roles of a listener share.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::runtime::disposition::Disposition;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::settle::{End, Held};
+use crate::wire::{End, Held, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
 /// faster; at a low one nobody waits for an ack but Redis.

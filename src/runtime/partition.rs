@@ -16,9 +16,7 @@ use crate::runtime::permits::Permits;
 use crate::runtime::topic::RunningTopic;
 use crate::runtime::wakeup::Wakeup;
 use crate::time::Reading;
-use crate::wire::calls::settle::{End, Held};
-use crate::wire::names::PartitionNames;
-use crate::wire::store::Store;
+use crate::wire::{End, Held, PartitionNames, Store};
 
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
@@ -62,11 +60,7 @@ struct Seen {
 }
 
 impl Partition {
-    pub(crate) fn new(
-        names: PartitionNames,
-        topic: Arc<RunningTopic>,
-        shared: &Shared,
-    ) -> Self {
+    pub(crate) fn new(names: PartitionNames, topic: Arc<RunningTopic>, shared: &Shared) -> Self {
         let Shared { store, permits, outage, linger } = shared.clone();
         Self {
             names,

@@ -12,8 +12,7 @@ use crate::schedule::Schedule;
 use crate::schedule::key::KeyArgs;
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::calls::arm::{Arm, Arming, Durably, NewTimer, TriggerKey};
-use crate::wire::calls::triggers::{Trigger, TriggerReply};
+use crate::wire::{Arm, Arming, Durably, NewTimer, Trigger, TriggerKey, TriggerReply};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -75,7 +74,8 @@ impl ArmRequest<'_> {
             Some(ask) => schedule.persist(|repeat| store.arm_durably(&at, arm(repeat), ask)).await,
         };
         let armings = armings.map_err(|error| Schedule::failed(error, key, *id))?;
-        let mut arming = armings.into_iter().next().ok_or_else(|| Error::invalid("an arm without an answer"))?;
+        let mut arming =
+            armings.into_iter().next().ok_or_else(|| Error::invalid("an arm without an answer"))?;
         schedule.set_triggers(config, &mut [(key, &mut arming)]).await;
         Ok(arming)
     }

@@ -12,9 +12,7 @@ use crate::schedule::Schedule;
 use crate::schedule::key::KeyArgs;
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::arm::{Arm, Arming, NewTimer};
-use crate::wire::names::PartitionNames;
+use crate::wire::{Arm, Arming, MAX_BATCH, NewTimer, PartitionNames};
 
 /// Timers in one call.
 const BATCH: usize = 250;

@@ -8,8 +8,7 @@ use crate::schedule::Schedule;
 use crate::schedule::key::KeyArgs;
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::calls::cancel::{Cancel, Cancelled, Rescheduled};
-use crate::wire::calls::triggers::Trigger;
+use crate::wire::{Cancel, Cancelled, Rescheduled, Trigger};
 
 impl Schedule {
     /// Withdraws a timer and whatever is kept behind it.

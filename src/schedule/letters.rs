@@ -13,10 +13,10 @@ use crate::id::ArmingId;
 use crate::schedule::Schedule;
 use crate::time::system_time;
 use crate::topic::Topic;
-use crate::wire::calls::MAX_BATCH;
-use crate::wire::calls::letters::{LetterPosition, RawLetter, Replayed};
-use crate::wire::names::PartitionNames;
-use crate::wire::record::{DeadReason, FailedAttempt, History, Letter, Record, State};
+use crate::wire::{
+    DeadReason, FailedAttempt, History, Letter, LetterPosition, MAX_BATCH, PartitionNames, RawLetter, Record,
+    Replayed, State,
+};
 
 /// Letters that are read at a time.
 const PAGE: usize = 100;

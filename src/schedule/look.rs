@@ -8,8 +8,7 @@ use crate::schedule::Schedule;
 use crate::schedule::key::KeyArgs;
 use crate::time::system_time;
 use crate::topic::Topic;
-use crate::wire::calls::look::Look;
-use crate::wire::record::{FailedAttempt, History, Record, State};
+use crate::wire::{FailedAttempt, History, Look, Record, State};
 
 /// A timer, as it stood a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]

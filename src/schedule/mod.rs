@@ -17,11 +17,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::client::Client;
-use crate::connection::retry::persist;
+use crate::connection::persist;
 use crate::error::{Error, Result};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::names::PartitionNames;
-use crate::wire::store::Store;
+use crate::wire::{PartitionNames, Store};
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///

@@ -4,24 +4,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(not(test))]
+use keylapse_testserver::Intervention;
+use keylapse_testserver::Reply;
 use tokio::time::Instant;
 
-use crate::testing::faulty::FaultyStore;
-use crate::testing::ledger::Ledger;
-use crate::testing::listening::{Life, Listening};
-use crate::testing::notifications::Notifications;
-use crate::testing::pulse::Pulse;
-use crate::testing::recorder::{Crash, Recorder};
-use crate::testing::run::Run;
+use super::hooks::Hooks;
+use super::ledger::Ledger;
+use super::listening::{Life, Listening};
+use super::notifications::Notifications;
+use super::pulse::Pulse;
+use super::recorder::{Crash, Recorder};
+use super::run::Run;
+use crate::client::Client;
 use crate::error::Result;
-use crate::listener::Listener;
-use crate::listener::builder::ListenerBuilder;
+use crate::listener::{Listener, ListenerBuilder};
 use crate::schedule::Schedule;
-use crate::wire::memory::clock::Clock;
-use crate::wire::memory::MemoryStore;
 use crate::topic::Topic;
 
-/// Timers in memory, a clock that the test moves, notifications that can be
+/// A server in the test's own process, a clock that the test moves, notifications that can be
 /// broken, and a book of everything that handlers did.
 ///
 /// It needs tokio's paused clock: `#[tokio::test(start_paused = true)]`. Time then
@@ -35,8 +36,11 @@ use crate::topic::Topic;
 ///
 /// See the [module](super) for an example.
 pub struct TestBed {
-    pub(super) store: FaultyStore<MemoryStore>,
-    clock: Clock,
+    pub(super) server: keylapse_testserver::Server,
+    client: Client,
+    notifications: Notifications,
+    #[cfg(test)]
+    calls: super::Calls,
     pub(super) ledger: Ledger,
     pub(super) pulse: Arc<Pulse>,
     pub(super) panics_expected: bool,
@@ -66,10 +70,34 @@ impl TestBed {
             tokio::runtime::Handle::try_current().is_ok() && clock_is_paused(),
             "a TestBed needs tokio's paused clock: write #[tokio::test(start_paused = true)]"
         );
-        let (pulse, clock) = (Arc::<Pulse>::default(), Clock::tokio(start));
+        Self::with_server(keylapse_testserver::Server::builder().start(start).build(), true)
+    }
+
+    fn with_server(server: keylapse_testserver::Server, virtual_time: bool) -> Self {
+        let pulse = Arc::<Pulse>::default();
+        #[cfg(test)]
+        let calls = super::Calls::default();
+        let beating = pulse.clone();
+        #[cfg(test)]
+        let counting = calls.clone();
+        server.intercept(move |_request| {
+            beating.beat();
+            #[cfg(test)]
+            return counting.arrived(_request);
+            #[cfg(not(test))]
+            Intervention::Execute
+        });
+        let notifications = Notifications::new(pulse.clone());
+        let (streams, hooks) =
+            (server.clone(), Hooks { virtual_time, notifications: Some(notifications.clone()) });
+        let client = Client::new("redis://in.this.process").expect("the URL is fine");
+        let client = client.streams(move || std::future::ready(Ok(streams.connect())));
         Self {
-            store: FaultyStore::with_pulse(MemoryStore::with_clock(clock.clone()), pulse.clone()),
-            clock,
+            server,
+            client: client.with_hooks(hooks),
+            notifications,
+            #[cfg(test)]
+            calls,
             ledger: Ledger::new(pulse.clone()),
             pulse,
             panics_expected: false,
@@ -86,7 +114,7 @@ impl TestBed {
 
     /// The producers' door to this bed.
     pub fn schedule(&self) -> Schedule {
-        Schedule::on_store(self.store.clone())
+        Schedule::new(self.client.clone())
     }
 
     /// Starts a listener: one that has the topics and settings that `build` adds.
@@ -96,7 +124,7 @@ impl TestBed {
     /// Those of [`ListenerBuilder::build`].
     pub async fn listen(&self, build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Result<Listening> {
         let crash = Arc::<Crash>::default();
-        let builder = build(Listener::builder_on(self.store.clone())).wrap(|topic, handler| {
+        let builder = build(Listener::builder(self.client.clone())).wrap(|topic, handler| {
             let (ledger, crash) = (self.ledger.clone(), crash.clone());
             Arc::new(Recorder { topic: topic.to_owned(), handler, ledger, crash })
         });
@@ -106,19 +134,45 @@ impl TestBed {
         Ok(listening)
     }
 
-    /// The store behind all this, for what builds its own [`Schedule`].
-    pub fn store(&self) -> &FaultyStore<MemoryStore> {
-        &self.store
+    /// A client of the bed's server, for what builds its own [`Schedule`] or [`Listener`].
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Does what another program would: sends a command to the bed's server, and answers what that says. This
+    /// is how keys of [attached topics](crate::Attached) come into being.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// # let bed = keylapse::testing::TestBed::new();
+    /// bed.command(["SET", "order:unpaid:42", "a sofa", "EX", "900"]);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    #[track_caller]
+    pub fn command<A: AsRef<[u8]>>(&self, command: impl IntoIterator<Item = A>) -> Reply {
+        let reply = self.server.command(command);
+        self.pulse.beat();
+        assert!(!matches!(reply, Reply::Error(_)), "the server refuses the command: {reply}");
+        reply
     }
 
     /// What happens to notifications.
     pub fn notifications(&self) -> &Notifications {
-        self.store.notifications()
+        &self.notifications
     }
 
-    /// The time, as the server would tell it.
+    /// Which calls are made, and which of them fail.
+    #[cfg(test)]
+    pub(crate) fn calls(&self) -> &super::Calls {
+        &self.calls
+    }
+
+    /// The time, as the server tells it.
     pub fn now(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.clock.now().0)
+        self.server.now()
     }
 
     /// How much time has passed since the bed was made.

@@ -1,10 +1,13 @@
-//! Calls to the store that fail: for the unit tests of those who make them.
+//! Calls to the server: which are made, and which of them fail. For the unit tests of those who make them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use keylapse_testserver::{Intervention, Request};
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::ErrorKind;
+use crate::wire::scripts;
 
 /// What was called, and what is to fail. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +16,7 @@ pub(crate) struct Calls(Arc<Mutex<Book>>);
 #[derive(Debug, Default)]
 struct Book {
     faults: Vec<(&'static str, Fault)>,
-    made: Vec<(&'static str, Instant)>,
+    made: Vec<(String, Instant)>,
 }
 
 /// How a call fails.
@@ -21,7 +24,7 @@ struct Book {
 pub(crate) enum Fault {
     /// It is refused, and nothing is done.
     Refused(ErrorKind),
-    /// It is done, and its answer is lost.
+    /// It is done, and its answer is lost with the connection.
     Unanswered,
 }
 
@@ -41,14 +44,16 @@ impl Calls {
         self.lock().made.iter().filter(|(made, _)| *made == name).map(|(_, at)| *at).collect()
     }
 
-    /// A call is about to be made: how it fails.
-    pub(super) fn before(&self, name: &'static str) -> Result<Option<Fault>> {
+    /// A call has arrived at the server: how it fails.
+    pub(super) fn arrived(&self, request: &Request<'_>) -> Intervention {
+        let name = name_of(request);
         let mut book = self.lock();
-        book.made.push((name, Instant::now()));
         let place = book.faults.iter().position(|(failing, _)| *failing == name);
+        book.made.push((name, Instant::now()));
         match place.map(|place| book.faults.remove(place).1) {
-            Some(Fault::Refused(kind)) => Err(Error::new(kind, "refused, as the test says")),
-            fault => Ok(fault),
+            None => Intervention::Execute,
+            Some(Fault::Refused(kind)) => Intervention::Refuse(format!("{} as the test says", code_of(kind))),
+            Some(Fault::Unanswered) => Intervention::Unanswered,
         }
     }
 
@@ -57,10 +62,30 @@ impl Calls {
     }
 }
 
-/// What the caller hears of a call that was made.
-pub(super) fn heard<T>(fault: Option<Fault>, answer: Result<T>) -> Result<T> {
-    match fault {
-        Some(_) => Err(Error::new(ErrorKind::Timeout, "no answer, as the test says").unanswered()),
-        None => answer,
+/// A script's name, or that of a command in small letters. Reading trigger keys is called `touch`, so that
+/// canaries, which are read as well, are not counted.
+fn name_of(request: &Request<'_>) -> String {
+    static SCRIPTS: LazyLock<HashMap<&[u8], &str>> =
+        LazyLock::new(|| scripts::all().map(|script| (script.sha.as_bytes(), script.name)).collect());
+    let text = |at: usize| request.args.get(at).map(|arg| &arg[..]).unwrap_or_default();
+    match text(0).to_ascii_uppercase().as_slice() {
+        b"EVALSHA" => SCRIPTS.get(text(1)).copied().unwrap_or("evalsha").to_owned(),
+        b"EXISTS" if !text(1).starts_with(b"keylapse:") => "touch".to_owned(),
+        other => String::from_utf8_lossy(other).to_ascii_lowercase(),
+    }
+}
+
+/// What a server says that means this.
+fn code_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unavailable => "LOADING",
+        ErrorKind::Permission => "NOPERM",
+        ErrorKind::ReadOnly => "READONLY",
+        ErrorKind::OutOfMemory => "OOM",
+        ErrorKind::WrongType => "WRONGTYPE",
+        ErrorKind::Auth => "NOAUTH",
+        ErrorKind::Partitions => "PARTITIONS",
+        ErrorKind::WireVersion => "WIREVERSION",
+        _ => "ERR",
     }
 }

@@ -7,7 +7,7 @@
 //! keylapse = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! A [`TestBed`] keeps timers in memory, under a clock that the test moves. The
+//! A [`TestBed`] runs a server in the test's own process, under a clock that the test moves. The
 //! listener that runs your handlers is the real one. Here the notification is lost,
 //! and the handler runs all the same, once, and in time:
 //!
@@ -46,7 +46,7 @@
 mod bed;
 #[cfg(test)]
 mod calls;
-mod faulty;
+mod hooks;
 mod ledger;
 mod listening;
 #[cfg(test)]
@@ -59,9 +59,10 @@ mod server;
 mod waits;
 
 pub use bed::TestBed;
+pub(crate) use hooks::Hooks;
+pub use keylapse_testserver::Reply;
 #[cfg(test)]
 pub(crate) use calls::{Calls, Fault};
-pub use faulty::FaultyStore;
 pub use listening::Listening;
 #[cfg(test)]
 pub(crate) use log::log;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::escape::Escaped;
-use crate::lapse::Source;
+use crate::lapse::LapseSource;
 use crate::outcome::Outcome;
 
 /// One run of a handler: an attempt, as the [`TestBed`](super::TestBed) saw it.
@@ -22,7 +22,7 @@ pub struct Run {
     /// Which attempt it was, from 1.
     pub attempt: u32,
     /// What made the listener look.
-    pub source: Source,
+    pub source: LapseSource,
     /// How long after its deadline it began.
     pub lateness: Duration,
     /// Whether it was begun before, by a listener that lost its lease.

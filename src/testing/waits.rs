@@ -4,10 +4,12 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
+use keylapse_testserver::{Reply, Server};
+
 use crate::testing::bed::TestBed;
 use crate::testing::run::{End, Run};
 use crate::escape::Escaped;
-use crate::schedule::key::KeyArgs;
+use crate::schedule::KeyArgs;
 use crate::topic::Topic;
 
 /// How long, in virtual time, something is waited for: longer than
@@ -41,7 +43,7 @@ impl TestBed {
     /// If none does within two days, or the key is not of the topic.
     #[track_caller]
     pub fn until_ran<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> impl Future<Output = Run> {
-        let key = self.schedule().key_of(&topic.shape, &key).unwrap_or_else(|error| panic!("{error}"));
+        let key = self.schedule().key_of(&topic.config, &key).unwrap_or_else(|error| panic!("{error}"));
         let name = topic.name().to_owned();
         let what = format!("an attempt of {} to end", Escaped(&key));
         self.until_some(what, Location::caller(), move |runs| {
@@ -68,8 +70,8 @@ impl TestBed {
     /// If one is left after two days, as a recurring one is.
     #[track_caller]
     pub fn until_finished(&self) -> impl Future<Output = ()> {
-        let store = self.store.inner().clone();
-        let finished = move |_: &[Run]| (store.timers() == 0).then_some(());
+        let server = self.server.clone();
+        let finished = move |_: &[Run]| (timers(&server) == 0).then_some(());
         self.until_some("all timers to be finished".to_owned(), Location::caller(), finished)
     }
 
@@ -107,4 +109,14 @@ impl TestBed {
              a test about panics says TestBed::expect_panics)"
         );
     }
+}
+
+/// How many timers there are, over all topics.
+fn timers(server: &Server) -> i64 {
+    let Reply::Array(records) = server.command(["KEYS", "keylapse:{*}:rec"]) else { return 0 };
+    let count = |name: Reply| match name {
+        Reply::Bulk(name) => server.command([&b"HLEN"[..], &name]),
+        _ => Reply::Nil,
+    };
+    records.into_iter().map(count).map(|reply| if let Reply::Int(count) = reply { count } else { 0 }).sum()
 }

@@ -193,7 +193,12 @@ mod tests {
 
     #[test]
     fn only_what_the_namespace_begins_is_our_own() {
-        for own in [&registry("ns")[..], &canary("ns", 0), PartitionNames::new("ns", "a", 0, 1, false).key("due"), "ns:"] {
+        for own in [
+            &registry("ns")[..],
+            &canary("ns", 0),
+            PartitionNames::new("ns", "a", 0, 1, false).key("due"),
+            "ns:",
+        ] {
             assert!(is_own("ns", own.as_bytes()), "{own}");
         }
         for foreign in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {

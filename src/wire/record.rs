@@ -463,7 +463,12 @@ mod tests {
     fn a_history_keeps_the_last_ten_and_cuts_errors() {
         let mut history = History::default();
         for attempt in 1..=12 {
-            history.push(FailedAttempt { attempt, at: SystemTime::UNIX_EPOCH, kind: "error".into(), error: "ä".repeat(600) });
+            history.push(FailedAttempt {
+                attempt,
+                at: SystemTime::UNIX_EPOCH,
+                kind: "error".into(),
+                error: "ä".repeat(600),
+            });
         }
         assert_eq!(history.0.len(), HISTORY_LENGTH);
         assert_eq!(history.0[0].attempt, 3);

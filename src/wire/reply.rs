@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use redis::Value;
 
+use crate::connection::classify;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
 use crate::time::ServerTime;
-use crate::connection::classify::classify;
 
 /// The elements of an array answer, taken one by one.
 pub(crate) struct Reply {

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value, cmd};
 
-use crate::connection::node::{CallError, Node};
+use crate::connection::{CallError, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::names::{PartitionNames, WIRE_VERSION};
 use crate::wire::reply::Reply;

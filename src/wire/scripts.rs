@@ -119,7 +119,8 @@ impl Script {
 /// The numbered names behind `KEYS`: `1 meta, 2 due` and so on.
 fn keys(body: &str) -> Vec<usize> {
     let header = body.lines().take_while(|line| line.starts_with("--"));
-    let from = header.map(|line| line.trim_start_matches("--").trim()).skip_while(|line| !line.starts_with("KEYS "));
+    let from =
+        header.map(|line| line.trim_start_matches("--").trim()).skip_while(|line| !line.starts_with("KEYS "));
     let lines = from.take_while(|line| !line.starts_with("ARGV"));
     let text = lines.collect::<Vec<_>>().join(" ");
     let names = text.trim_start_matches("KEYS ").split(',').filter_map(|item| item.trim().split_once(' '));

@@ -10,8 +10,8 @@ use std::sync::PoisonError;
 use redis::cmd;
 use tracing::{debug, error, info, warn};
 
-use crate::wire::store::Store;
 use crate::error::Result;
+use crate::wire::store::Store;
 
 /// Settings by name, as CONFIG GET answers.
 pub(super) type Settings = HashMap<String, String>;

@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::connection::address::Address;
-use crate::connection::node::Node;
+use crate::connection::{Address, Node};
 #[cfg(feature = "testing")]
 use crate::error::Result;
 use crate::wire::settings::Settings;

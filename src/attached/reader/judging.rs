@@ -14,7 +14,7 @@ use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::policy::Vanished;
 use crate::time::ServerTime;
-use crate::wire::calls::attached::{Deed, Enrolment, Found, Judged, Life, Position, Watch};
+use crate::wire::{Deed, Enrolment, Found, Judged, Life, Position, Watch};
 
 impl StreamReader {
     /// Enrols what has a deadline. Of a key that was heard to change, that it has none is pending, too.

@@ -2,17 +2,14 @@
 
 use bytes::Bytes;
 
-use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::wire::types::Scan;
-use crate::wire::names::{DEFAULT_NAMESPACE, Partition};
-use crate::wire::record::Record;
-use crate::testing::calls::Fault;
-use crate::testing::bed::TestBed;
-use crate::time::MAX_DEADLINE_MS;
-use crate::id::ArmingId;
-use crate::schedule::cancel::Cancelled;
 use crate::error::ErrorKind;
-use crate::wire::record::Reason;
+use crate::id::ArmingId;
+use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::schedule::cancel::Cancelled;
+use crate::testing::bed::TestBed;
+use crate::testing::calls::Fault;
+use crate::time::MAX_DEADLINE_MS;
+use crate::wire::{DEFAULT_NAMESPACE, Partition, Reason, Record, Scan};
 
 fn partition() -> Partition {
     Partition::new(DEFAULT_NAMESPACE, "a", 0, 1)

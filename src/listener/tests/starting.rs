@@ -5,15 +5,14 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::wire::memory::clock::Clock;
-use crate::wire::memory::MemoryStore;
-use crate::testing::bed::TestBed;
-use crate::schedule::cancel::Cancelled;
-use crate::outcome::{Done, Failure};
 use crate::lapse::Lapse;
 use crate::listener::Listener;
+use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::outcome::{Done, Failure};
 use crate::schedule::Schedule;
+use crate::schedule::cancel::Cancelled;
+use crate::testing::bed::TestBed;
+use crate::wire::{Clock, MemoryStore};
 
 #[tokio::test(start_paused = true)]
 async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {

@@ -2,14 +2,13 @@ use bytes::Bytes;
 
 use super::*;
 use crate::id::Token;
-use crate::listener::Listener;
-use crate::roles::expirer::touches;
-use crate::wire::types::{Claimed, ClaimedTimer, Heads};
-use crate::wire::memory::MemoryStore;
-use crate::time::ServerTime;
-use crate::outcome::{Done, Failure};
 use crate::lapse::Lapse;
+use crate::listener::Listener;
+use crate::outcome::{Done, Failure};
+use crate::roles::expirer::touches;
+use crate::time::ServerTime;
 use crate::topic::Topic;
+use crate::wire::{Claimed, ClaimedTimer, Heads, MemoryStore};
 
 /// What the server's clock shows in these tests, in ms.
 const NOW: u64 = 1_000_000;

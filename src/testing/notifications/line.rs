@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::events::{Event, Gap};
 use crate::testing::notifications::Shared;
 use crate::testing::notifications::faults::{Flow, Losing};
-use crate::events::event::{Gap, Event};
 
 /// As many as a store lets wait.
 const QUEUE: usize = 8192;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
+use crate::events::Event;
 use crate::testing::notifications::faults::{Faults, Flow};
 use crate::testing::notifications::line::Line;
 use crate::testing::pulse::Pulse;
-use crate::events::event::Event;
 
 /// What happens to notifications between a store and its listeners: nothing, at
 /// first. Clones are one and the same.

@@ -182,12 +182,7 @@ impl Store {
 
     /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
     /// only, so the arm goes there, too; what may be missing is supplied beforehand.
-    pub async fn arm_durably(
-        &self,
-        at: &PartitionNames,
-        call: Arm<'_>,
-        ask: Durably,
-    ) -> Result<Vec<Arming>> {
+    pub async fn arm_durably(&self, at: &PartitionNames, call: Arm<'_>, ask: Durably) -> Result<Vec<Arming>> {
         self.agree(at).await?;
         let command = self.arm_command(at, call);
         let answer = self.run_on(&self.0.waiting, &scripts::ARM, &command).await?;

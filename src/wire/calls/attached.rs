@@ -259,9 +259,8 @@ impl Store {
         let mut reply = self.run_at(&scripts::CHECKS, at, &command).await?;
         let next = reply.maybe_score()?;
         let (mut keys, mut heads) = (reply.list()?, reply.list()?);
-        let watches = keys.each(|keys| {
-            read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected())
-        })?;
+        let watches =
+            keys.each(|keys| read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
         Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.int()? == 1 })
     }
 

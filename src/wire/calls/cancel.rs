@@ -92,8 +92,7 @@ impl Store {
         let mut command = self.partition_script(&scripts::RESCHEDULE, at);
         command.arg(key).arg(when.to_string());
         let mut reply = self.run_at(&scripts::RESCHEDULE, at, &command).await?;
-        let (code, deadline, _arming, attempt) =
-            (reply.int()?, reply.int()?, reply.bytes()?, reply.int()?);
+        let (code, deadline, _arming, attempt) = (reply.int()?, reply.int()?, reply.bytes()?, reply.int()?);
         let result = match code {
             0 => Rescheduled::NotArmed,
             1 => Rescheduled::Rescheduled(system_time(deadline)),

@@ -44,7 +44,8 @@ impl Store {
     }
 
     async fn peek_at(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
-        let indexes: Vec<_> = partitions.iter().flat_map(|at| [at.key("due"), at.key("quarantine")]).collect();
+        let indexes: Vec<_> =
+            partitions.iter().flat_map(|at| [at.key("due"), at.key("quarantine")]).collect();
         let command = self.script(&scripts::PEEK, indexes.into_iter());
         let answer = self.run_on(&self.0.node, &scripts::PEEK, &command).await?;
         read_peeked(Reply::new("peek", answer)?.stamped()?)

@@ -3,10 +3,9 @@
 use redis::Value;
 
 use crate::error::Result;
-use crate::wire::copy;
 use crate::wire::names::PartitionNames;
-use crate::wire::scripts;
 use crate::wire::store::Store;
+use crate::wire::{copy, scripts};
 
 /// What becomes of a key that is to be written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

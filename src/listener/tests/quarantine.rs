@@ -1,14 +1,11 @@
 //! Timers that lost two leases.
 
-use crate::listener::tests::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::lapse::Source;
-use crate::wire::types::Scan;
-use crate::wire::names::{DEFAULT_NAMESPACE, Partition};
-use crate::wire::record::State;
-use crate::testing::calls::Fault;
-use crate::testing::bed::TestBed;
 use crate::error::ErrorKind;
-use crate::wire::record::Reason;
+use crate::lapse::Source;
+use crate::listener::tests::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::testing::bed::TestBed;
+use crate::testing::calls::Fault;
+use crate::wire::{DEFAULT_NAMESPACE, Partition, Reason, Scan, State};
 
 /// A timer that has lost so many leases, of a topic with two partitions.
 async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
