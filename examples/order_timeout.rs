@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylapse::{Cancelled, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic};
+use keylapse::{Cancelled, Failure, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Topic, handler};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -74,7 +74,7 @@ impl Orders {
 }
 
 /// The handler: runs when the time to pay is over.
-async fn close(orders: Arc<Orders>, lapse: Lapse<Order>) -> Result<Outcome, Failure> {
+async fn close(lapse: Lapse<Order>, orders: Arc<Orders>) -> Result<Outcome, Failure> {
     let order = lapse.capture("order").ok_or_else(|| Failure::dead("an order without a number"))?;
     if !orders.settle(order, State::Closed) {
         return Ok(Outcome::Drop); // paid at the last moment
@@ -85,9 +85,12 @@ async fn close(orders: Arc<Orders>, lapse: Lapse<Order>) -> Result<Outcome, Fail
 }
 
 /// What a listener needs to know: the same for the program and for its tests.
-fn handlers(listener: ListenerBuilder, topic: Topic<Order>, orders: &Arc<Orders>) -> ListenerBuilder {
-    let orders = orders.clone();
-    listener.on(topic, move |lapse| close(orders.clone(), lapse))
+fn handlers(
+    listener: ListenerBuilder,
+    topic: Topic<Order>,
+    orders: &Arc<Orders>,
+) -> ListenerBuilder<handler::State<Arc<Orders>>> {
+    listener.state(orders.clone()).on(topic, close)
 }
 
 async fn place(schedule: &Schedule, orders: &Orders, order: &str, customer: &str) -> keylapse::Result<()> {

@@ -94,9 +94,7 @@ async fn main() -> keylapse::Result<()> {
     let listener =
         handlers(Listener::builder(&url), parcels()?, Dice).grace(Duration::from_secs(5)).build()?;
     let stop = async {
-        if let Err(error) = tokio::signal::ctrl_c().await {
-            eprintln!("cannot hear ctrl-c: {error}");
-        }
+        keylapse::shutdown_signal().await;
         println!("stopping: attempts that run may end, everything else waits in Redis");
     };
     listener.run_until(stop).await

@@ -62,7 +62,7 @@ impl Books {
     }
 }
 
-async fn log_out(books: Arc<Books>, lapse: Lapse<Expired<Session>>) -> Result<Done, Failure> {
+async fn log_out(lapse: Lapse<Expired<Session>>, books: Arc<Books>) -> Result<Done, Failure> {
     let id = lapse.capture("id").unwrap_or_default();
     let expired = lapse.payload();
     let user = expired.value().map_or("somebody", |session| &session.user);
@@ -122,11 +122,7 @@ impl Site {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     let books = Arc::<Books>::default();
-    let handler = {
-        let books = books.clone();
-        move |lapse| log_out(books.clone(), lapse)
-    };
-    let listener = Listener::builder(&url).attach(sessions()?, handler).build()?;
+    let listener = Listener::builder(&url).state(books.clone()).attach(sessions()?, log_out).build()?;
     let stats = listener.stats();
     let mut site = Site::open(&url).await?;
     let (played, listened) = tokio::join!(site.play(), listener.run_until(books.ended(2)));

@@ -17,12 +17,12 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use keylapse::{Backoff, Done, Failure, Lapse, Listener, Schedule, Topic};
+//! use keylapse::{Backoff, Done, Lapse, Listener, Schedule, Topic, shutdown_signal};
 //!
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Notice { url: String, amount: u64 }
 //!
-//! async fn notify(lapse: Lapse<Notice>) -> Result<Done, Failure> {
+//! async fn notify(lapse: Lapse<Notice>) -> std::io::Result<Done> {
 //!     let Notice { url, amount } = lapse.payload();
 //!     println!("attempt {}: telling {url} of {amount}", lapse.attempt());
 //!     Ok(Done)
@@ -36,13 +36,13 @@
 //! // a producer, in this program or another
 //! let schedule = Schedule::connect("redis://127.0.0.1/").await?;
 //! let notice = Notice { url: "https://merchant.example".into(), amount: 1999 };
-//! schedule.arm(&notices, ["1615283234"], Duration::from_secs(15), &notice).await?;
+//! schedule.arm(&notices, "1615283234", Duration::from_secs(15), &notice).await?;
 //!
 //! // a listener
 //! Listener::builder("redis://127.0.0.1/")
 //!     .on(notices, notify)
 //!     .build()?
-//!     .run_until(std::future::pending())
+//!     .run_until(shutdown_signal())
 //!     .await
 //! # }
 //! ```
@@ -79,7 +79,7 @@ mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod handler;
+pub mod handler;
 mod id;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -97,18 +97,23 @@ mod policy;
 mod roles;
 mod runtime;
 mod schedule;
+mod signal;
 mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 mod time;
 mod topic;
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod tower;
 #[allow(unreachable_pub, reason = "this repository's tests see it through `internals`")]
 mod wire;
 
 pub use attached::topic::Attached;
 pub use attached::value::{Expired, Expiry, KeptValue};
 pub use backoff::Backoff;
+/// The crate whose `Bytes` keys and raw payloads are.
 pub use bytes;
 pub use client::Client;
 pub use error::{Error, ErrorKind, Result};
@@ -117,7 +122,7 @@ pub use id::ArmingId;
 pub use lapse::{Lapse, LapseSource};
 pub use limits::{MAX_KEY, MAX_PAYLOAD};
 pub use listener::{Listener, ListenerBuilder, Stats};
-pub use outcome::{Done, Failure, Outcome};
+pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Unenrolled, Vanished, WriteBack};
 pub use runtime::event_mode::EventMode;
@@ -125,6 +130,7 @@ pub use schedule::{
     ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase,
     Undecoded,
 };
+pub use signal::shutdown_signal;
 pub use stats::{AttachedStats, ListenerStats, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
@@ -138,5 +144,6 @@ pub use wire::record::{DeadReason, FailedAttempt};
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing.md")]
+#[cfg_attr(feature = "tower", doc = include_str!("../docs/handlers.md"))]
 #[doc = include_str!("../docs/attach.md")]
 struct Guides;

@@ -1,5 +1,9 @@
 //! What a handler can say at the end of an attempt.
 
+mod failure_error;
+
+pub use failure_error::FailureError;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -40,8 +44,14 @@ impl From<Done> for Outcome {
 /// Why an attempt failed, and whether there is to be another.
 ///
 /// Any error becomes a failure through `?` and is retried by the topic's
-/// policy. Its text is kept, cut to 512 bytes, in the timer's history and its
-/// dead letter: do not put secrets there.
+/// policy: what implements [`Error`](std::error::Error) (with `Send`, `Sync` and
+/// `'static`), `anyhow`'s and boxed ones, a `String`, a `&str`. A handler may as
+/// well return one of these itself. Its text is kept, with those of its causes,
+/// cut to 512 bytes, in the timer's history and its dead letter: do not put
+/// secrets there.
+///
+/// `Failure` is no `Error` itself; [`into_error`](Self::into_error) makes it one
+/// where a function returns other errors, and it is found again inside of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,35 +97,35 @@ impl Failure {
     pub fn dead(error: impl fmt::Display) -> Self {
         Self { then: Then::Dead, error: error.to_string() }
     }
+
+    /// Whether there is to be no other attempt, whatever the policy says.
+    pub fn is_permanent(&self) -> bool {
+        self.then == Then::Dead
+    }
+
+    /// After how long the next attempt was asked for; `None` leaves it to the
+    /// policy, or there is to be none.
+    pub fn delay(&self) -> Option<Duration> {
+        match self.then {
+            Then::After(delay) => Some(delay),
+            Then::ByPolicy | Then::Dead => None,
+        }
+    }
+
+    /// What went wrong.
+    pub fn message(&self) -> &str {
+        &self.error
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Failure({:?}: {})", self.then, self.error)
-    }
-}
-
-/// `Failure` itself is no [`std::error::Error`], or this could not exist.
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Self {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self { then: Then::ByPolicy, error: text }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_keeps_its_causes() {
-        let error = crate::Error::invalid("outer");
-        assert_eq!(Failure::from(error).error, "outer");
     }
 }

@@ -81,7 +81,7 @@ async fn play() -> Result<bool> {
     let (stop, stopped) = oneshot::channel::<()>();
     let mut listening = tokio::spawn(async move {
         let _ = begun.await;
-        listener.run_until(async { _ = stopped.await }).await
+        listener.run_until(stopped).await
     });
     let (orders, costs) = tokio::select! {
         played = stage.measure(&stats, &ledger, begin) => played?,

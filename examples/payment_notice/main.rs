@@ -86,7 +86,7 @@ async fn play() -> Result<bool> {
     let mut listeners = JoinSet::new();
     for _ in 0..2 {
         let (listener, mut stopped) = (stage.listener()?, stopped.clone());
-        listeners.spawn(async move { listener.run_until(async { _ = stopped.changed().await }).await });
+        listeners.spawn(async move { listener.run_until(stopped.changed()).await });
     }
 
     let screen = Screen::open(&stage.server, TRADES);

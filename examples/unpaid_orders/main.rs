@@ -42,7 +42,7 @@ fn unpaid_orders() -> keylapse::Result<Attached<Order>> {
 }
 
 /// The handler: runs when an order's key has expired.
-async fn close(books: Books, lapse: Lapse<Expired<Order>>) -> Result<Outcome, Failure> {
+async fn close(lapse: Lapse<Expired<Order>>, books: Books) -> Result<Outcome, Failure> {
     let id = lapse.capture("id").ok_or_else(|| Failure::dead("an order without a number"))?;
     // The books decide: the order may have been paid at the last moment, and after a gap in which
     // nothing was heard a key that was deleted looks like one that has expired.
@@ -61,7 +61,7 @@ async fn close(books: Books, lapse: Lapse<Expired<Order>>) -> Result<Outcome, Fa
 }
 
 fn listener(url: &str, books: Books) -> keylapse::Result<Listener> {
-    Listener::builder(url).attach(unpaid_orders()?, move |lapse| close(books.clone(), lapse)).build()
+    Listener::builder(url).state(books).attach(unpaid_orders()?, close).build()
 }
 
 #[tokio::main]
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match std::env::args().nth(1).as_deref() {
         None => {
             println!("listening; ctrl-c ends it");
-            listener.run_until(async { _ = tokio::signal::ctrl_c().await }).await?;
+            listener.run_until(keylapse::shutdown_signal()).await?;
         }
         Some("shop") => {
             let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 drop(stop);
                 played
             };
-            let (played, listened) = tokio::join!(shop, listener.run_until(async { _ = stopped.await }));
+            let (played, listened) = tokio::join!(shop, listener.run_until(stopped));
             listened?;
             played?;
         }
@@ -106,7 +106,7 @@ mod tests {
         let books = Books::open(&server.url()).await.unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let listener = listener(&server.url(), books.clone()).unwrap();
-        let listening = tokio::spawn(async move { listener.run_until(async { _ = stopped.await }).await });
+        let listening = tokio::spawn(async move { listener.run_until(stopped).await });
         let orders = shop::play(&server.url(), &books).await.unwrap();
         drop(stop);
         listening.await.unwrap().unwrap();

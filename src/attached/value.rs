@@ -83,6 +83,14 @@ impl<T> Expired<T> {
         }
     }
 
+    /// The value, taken out, where [`value`](Self::value) has one.
+    pub fn into_value(self) -> Option<T> {
+        match self.value {
+            KeptValue::Captured(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// What is known of the value.
     pub fn captured(&self) -> &KeptValue<T> {
         &self.value
@@ -148,6 +156,8 @@ mod tests {
     #[test]
     fn a_handler_can_tell_what_was_captured() {
         assert_eq!(decoded(b"\x02\x0242").value(), Some(&42));
+        assert_eq!(decoded(b"\x02\x0242").into_value(), Some(42));
+        assert_eq!(decoded(b"\x00\x00").into_value(), None);
         assert_eq!(*decoded(b"\x00\x00").captured(), KeptValue::NotCaptured);
         assert_eq!(*decoded(b"\x02\x0165536").captured(), KeptValue::TooLarge(Some(65536)));
         assert_eq!(*decoded(b"\x02\x01").captured(), KeptValue::TooLarge(None));

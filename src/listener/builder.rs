@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::handler::{AnyHandler, Handler, erase};
+use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
 use crate::runtime::{LINGER, Partition, Permits, RunningTopic, Runtime, Shared};
@@ -17,7 +17,11 @@ use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 
 /// Collects topics and limits. See [`Listener::builder`].
-pub struct ListenerBuilder {
+///
+/// `S` says whether its handlers have a state: `()` until [`state`](Self::state), then a
+/// [`State`](crate::handler::State).
+pub struct ListenerBuilder<S = ()> {
+    state: S,
     client: Result<Client>,
     topics: Vec<(TopicConfig, Arc<dyn AnyHandler>)>,
     concurrency: usize,
@@ -28,6 +32,7 @@ pub struct ListenerBuilder {
 impl ListenerBuilder {
     pub(super) fn new(client: Result<Client>) -> Self {
         Self {
+            state: (),
             client,
             topics: Vec::new(),
             concurrency: 1000,
@@ -35,10 +40,54 @@ impl ListenerBuilder {
             manage_notifications: false,
         }
     }
+}
+
+impl<S> ListenerBuilder<S> {
+    /// What handlers that are added from here on may take as their second argument: they are
+    /// `async fn(Lapse<T>, S)`, or as before `async fn(Lapse<T>)`.
+    ///
+    /// Each attempt gets a clone: put an [`Arc`] around what is large or shared. A handler is checked against
+    /// the state where it is added, so that none can be without.
+    ///
+    /// ```
+    /// use keylapse::{Done, Lapse, Listener, Topic};
+    ///
+    /// #[derive(Clone)]
+    /// struct App { shop: &'static str }
+    ///
+    /// async fn close(order: Lapse<u64>, app: App) -> std::io::Result<Done> {
+    ///     println!("{}: {} cents were not paid", app.shop, order.payload());
+    ///     Ok(Done)
+    /// }
+    ///
+    /// async fn forget(cart: Lapse<String>) -> Result<(), String> {
+    ///     println!("{} has left", cart.payload());
+    ///     Ok(())
+    /// }
+    ///
+    /// let listener = Listener::builder("redis://127.0.0.1/")
+    ///     .state(App { shop: "books" })
+    ///     .on(Topic::<u64>::new("order:unpaid:{id}")?, close)
+    ///     .on(Topic::<String>::new("cart:{id}")?, forget)
+    ///     .build()?;
+    /// # Ok::<(), keylapse::Error>(())
+    /// ```
+    #[must_use]
+    pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
+        ListenerBuilder {
+            state: State(state),
+            client: self.client,
+            topics: self.topics,
+            concurrency: self.concurrency,
+            grace: self.grace,
+            manage_notifications: self.manage_notifications,
+        }
+    }
 
     /// Runs this handler for the lapses of this topic.
     #[must_use]
-    pub fn on<T: Send + 'static>(mut self, topic: Topic<T>, handler: impl Handler<T>) -> Self {
+    pub fn on<T: Send + 'static, K>(mut self, topic: Topic<T>, handler: impl IntoHandler<T, S, K>) -> Self {
+        let handler = handler.into_handler(&self.state);
         // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
         let config = TopicConfig { attach: None, ..topic.config };
         self.topics.push((config, erase(topic.codec.decode, handler)));
@@ -50,11 +99,12 @@ impl ListenerBuilder {
     ///
     /// The handler gets an [`Expired<T>`](Expired), which has the key's value where the topic keeps it.
     #[must_use]
-    pub fn attach<T: Send + 'static>(
+    pub fn attach<T: Send + 'static, K>(
         mut self,
         topic: impl Into<Attached<T>>,
-        handler: impl Handler<Expired<T>>,
+        handler: impl IntoHandler<Expired<T>, S, K>,
     ) -> Self {
+        let handler = handler.into_handler(&self.state);
         let topic = topic.into().into_topic();
         let codec = topic.codec;
         let decode = move |payload| Expired::decode(payload, codec);
@@ -142,7 +192,7 @@ impl ListenerBuilder {
     }
 }
 
-impl fmt::Debug for ListenerBuilder {
+impl<S> fmt::Debug for ListenerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topics: Vec<_> = self.topics.iter().map(|(config, _)| &config.name).collect();
         f.debug_struct("ListenerBuilder").field("topics", &topics).finish_non_exhaustive()

@@ -18,9 +18,9 @@ use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 /// Hears keys lapse and runs their handlers.
 ///
 /// ```no_run
-/// use keylapse::{Done, Failure, Lapse, Listener, Topic};
+/// use keylapse::{Done, Lapse, Listener, Topic, shutdown_signal};
 ///
-/// async fn close(lapse: Lapse<u64>) -> Result<Done, Failure> {
+/// async fn close(lapse: Lapse<u64>) -> std::io::Result<Done> {
 ///     println!("order {:?} is overdue, {} cents", lapse.capture("id"), lapse.payload());
 ///     Ok(Done)
 /// }
@@ -30,7 +30,7 @@ use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 /// Listener::builder("redis://127.0.0.1/")
 ///     .on(orders, close)
 ///     .build()?
-///     .run_until(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
+///     .run_until(shutdown_signal())
 ///     .await
 /// # }
 /// ```
@@ -50,9 +50,12 @@ impl Listener {
         ListenerBuilder::new(client.try_into().map_err(Into::into))
     }
 
-    /// Listens until `shutdown` completes; then claims nothing more, waits for
-    /// running attempts within the grace time, and hands back what is left
-    /// without using up an attempt.
+    /// Listens until `shutdown` completes, whatever it answers; then claims
+    /// nothing more, waits for running attempts within the grace time, and hands
+    /// back what is left without using up an attempt.
+    ///
+    /// [`shutdown_signal`](crate::shutdown_signal) completes at SIGINT and
+    /// SIGTERM. Take [`stats`](Self::stats) before, to look at them meanwhile.
     ///
     /// A server that is away, slow or full is waited for, for as long as it
     /// takes; the log says so.
@@ -61,7 +64,7 @@ impl Listener {
     /// Only at the start, and only for what an operator has to change: a
     /// refused password, a missing permission, another number of partitions,
     /// a server that is too old.
-    pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
+    pub async fn run_until(self, shutdown: impl Future) -> Result<()> {
         run::run(&self.runtime, self.manage_notifications, self.grace, shutdown).await
     }
 

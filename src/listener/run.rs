@@ -37,12 +37,12 @@ pub(super) async fn run(
     runtime: &Arc<Runtime>,
     manage_notifications: bool,
     grace: Duration,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future,
 ) -> Result<()> {
     tokio::pin!(shutdown);
     tokio::select! {
         registered = prepare(runtime, manage_notifications) => registered?,
-        () = &mut shutdown => return Ok(()),
+        _ = &mut shutdown => return Ok(()),
     }
     let starter = Starter::new(runtime.client.virtual_time())
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;

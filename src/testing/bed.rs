@@ -122,7 +122,10 @@ impl TestBed {
     ///
     /// # Errors
     /// Those of [`ListenerBuilder::build`].
-    pub async fn listen(&self, build: impl FnOnce(ListenerBuilder) -> ListenerBuilder) -> Result<Listening> {
+    pub async fn listen<S>(
+        &self,
+        build: impl FnOnce(ListenerBuilder) -> ListenerBuilder<S>,
+    ) -> Result<Listening> {
         let crash = Arc::<Crash>::default();
         let builder = build(Listener::builder(self.client.clone())).wrap(|topic, handler| {
             let (ledger, crash) = (self.ledger.clone(), crash.clone());

@@ -115,7 +115,7 @@ async fn a_topic_that_is_managed_cannot_be_attached_to() {
     assert!(armed.is_armed());
     let listener =
         Listener::builder(server.app_url()).attach(orders(), Notes::default().handler()).build().unwrap();
-    let ended = tokio::time::timeout(PATIENCE, listener.run_until(pending())).await;
+    let ended = tokio::time::timeout(PATIENCE, listener.run_until(pending::<()>())).await;
     let error = ended.expect("it does not start").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     says(&error, &["orders", "managed", "another name"]);

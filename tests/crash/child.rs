@@ -73,7 +73,7 @@ fn listen_if_told_to() {
         let handler = move |lapse: Lapse<String>| handle(lapse, journal.clone());
         let topic = topic(&name, Duration::from_millis(lease));
         let listener = Listener::builder(url).on(topic, handler).build().expect("a listener");
-        listener.run_until(std::future::pending()).await.expect("a run");
+        listener.run_until(std::future::pending::<()>()).await.expect("a run");
     });
 }
 

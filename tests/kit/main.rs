@@ -2,7 +2,9 @@
 
 mod determinism;
 mod faults;
+mod handlers;
 mod lives;
 mod server;
+mod services;
 mod signals;
 mod support;

@@ -1,6 +1,5 @@
 //! What most of these tests need.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use keylapse::{Listener, ListenerBuilder, Schedule, Stats};
@@ -33,16 +32,10 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(builder: ListenerBuilder) -> Self {
-        let listener = Arc::new(builder.build().expect("a listener"));
+        let listener = builder.build().expect("a listener");
         let stats = listener.stats();
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
-            listener
-                .run_until(async {
-                    let _ = stopped.await;
-                })
-                .await
-        });
+        let task = tokio::spawn(async move { listener.run_until(stopped).await });
         Self { stop: Some(stop), task, stats }
     }
 

@@ -173,9 +173,10 @@ async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
         assert!(arm(place).await);
     }
     let mut began = Vec::new();
+    let stats = listener.stats();
     let story = async {
         let claimed = async {
-            while listener.stats().total().claimed == 0 {
+            while stats.total().claimed == 0 {
                 tokio::task::yield_now().await;
             }
         };

@@ -159,7 +159,7 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
         let topic = orders().partitions(partitions);
         let armed = other.arm(&topic, ["1"], HOUR, &String::new()).await.unwrap_err();
         let listened = Listener::builder(server.app_url()).on(topic, Tally::default().handler());
-        let refused = listened.build().unwrap().run_until(std::future::pending()).await.unwrap_err();
+        let refused = listened.build().unwrap().run_until(std::future::pending::<()>()).await.unwrap_err();
         for error in [armed, refused] {
             assert_eq!(error.kind(), ErrorKind::Partitions);
             let text = error.to_string();
@@ -184,7 +184,7 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     server.cmd(&["HSET", &names.meta, "v", "2", "p", "1"]).await;
     let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
     let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
-    let refused = listened.run_until(std::future::pending()).await.unwrap_err();
+    let refused = listened.run_until(std::future::pending::<()>()).await.unwrap_err();
     for error in [armed, refused] {
         assert_eq!(error.kind(), ErrorKind::WireVersion);
         assert!(error.to_string().contains("wire version 2"), "{error}");

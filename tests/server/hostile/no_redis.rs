@@ -65,7 +65,7 @@ async fn told(address: SocketAddr) -> [Error; 2] {
     let connected = Schedule::connect(&url).await.map(|_| ()).unwrap_err();
     let listener = Listener::builder(&url).on(orders(), Tally::default().handler()).build().unwrap();
     let started = Instant::now();
-    let refused = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending())).await;
+    let refused = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
     assert!(started.elapsed() < Duration::from_secs(3), "not at once: {:?} {connected}", started.elapsed());
     let errors = [connected, refused.expect("the listener gives up").unwrap_err()];
     for error in &errors {

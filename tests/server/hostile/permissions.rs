@@ -17,7 +17,7 @@ const WRONG: &str = "hunter2";
 /// What `run_until` of a listener there returns with.
 async fn refusal_of_a_listener(url: &str) -> Error {
     let listener = Listener::builder(url).on(orders(), Tally::default().handler()).build().unwrap();
-    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending())).await;
+    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
     ended.expect("the listener gives up").unwrap_err()
 }
 

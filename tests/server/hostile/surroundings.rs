@@ -67,7 +67,7 @@ async fn a_command_that_was_renamed_is_named() {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.needs_operator() && error.to_string().contains("EVALSHA"), "{error}");
     let listener = Listener::builder(server.url()).on(orders(), Tally::default().handler()).build().unwrap();
-    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending())).await;
+    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
     assert_eq!(ended.expect("it gives up").unwrap_err().kind(), ErrorKind::Unsupported);
 }
 

@@ -1,0 +1,15 @@
+// says: cannot handle lapses that carry `u64`
+// says: wrong arguments, a wrong payload or a wrong result
+// says: a handler takes `Lapse<u64>`, and after `.state(…)` on the builder it may take the state as its second argument
+use keylapse::{Done, Lapse, Listener, Topic};
+
+#[derive(Clone)]
+pub struct App;
+
+async fn close(_: Lapse<u64>, _: App, _: App) -> Result<Done, String> {
+    Ok(Done)
+}
+
+pub fn listen(orders: Topic<u64>) {
+    let _ = Listener::builder("redis://127.0.0.1/").state(App).on(orders, close);
+}
