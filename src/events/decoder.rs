@@ -203,8 +203,8 @@ mod tests {
         for (event, change) in
             [("set", Some(Change::Written)), ("del", Some(Change::Gone)), ("expired", None), ("incrby", None)]
         {
-            let event = change.map(|change| Decoded::Event(Event::Changed(key.clone(), change)));
-            assert_eq!(of_key("__keyspace@0__:order:*:1", event), event, "{event}");
+            let decoded = change.map(|change| Decoded::Event(Event::Changed(key.clone(), change)));
+            assert_eq!(of_key("__keyspace@0__:order:*:1", event), decoded, "{event}");
         }
         let canary = "__keyspace@0__:keylapse:{canary/0}:17:16";
         assert_eq!(of_key(canary, "set"), Some(Decoded::Proof(Proof::Writes)));

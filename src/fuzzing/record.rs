@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::id::{ArmingId, Token};
-use crate::wire::{ERROR_LENGTH, Failed, HISTORY_LENGTH, History, Letter, Reason, Record, State, Unreadable};
+use crate::wire::record::{ERROR_LENGTH, HISTORY_LENGTH, Unreadable};
+use crate::wire::{DeadReason, FailedAttempt, History, Letter, Record, State};
 
 /// What can be read is written as it was, read again as the same, and not read when it is cut short.
 pub fn record(data: &[u8]) {
@@ -43,7 +44,7 @@ fn check_letter(bytes: &Bytes) {
     let Ok(letter) = Letter::decode(bytes.clone()) else { return };
     assert_eq!(letter.encode(), bytes);
     assert_eq!(letter.reason.code(), bytes[1]);
-    assert_eq!(Reason::from_code(bytes[1]), letter.reason);
+    assert_eq!(DeadReason::from_code(bytes[1]), letter.reason);
     assert_fit_for_a_log(letter.reason.as_str(), 20);
     let state_ends = 14 + letter.state.len();
     assert_eq!(Letter::decode(bytes.slice(..state_ends - 1)), Err(Unreadable::Broken));
@@ -55,7 +56,7 @@ fn check_letter(bytes: &Bytes) {
 fn check_history(bytes: &[u8]) {
     let mut history = History::decode(bytes);
     assert_eq!(History::decode(&history.encode()), history);
-    let failed = Failed { attempt: 1, at: 2, kind: "error".into(), error: "é".repeat(ERROR_LENGTH) };
+    let failed = FailedAttempt { attempt: 1, at: std::time::UNIX_EPOCH, kind: "error".into(), error: "é".repeat(ERROR_LENGTH) };
     history.push(failed);
     let last = history.0.last().expect("one was added");
     assert!(history.0.len() <= HISTORY_LENGTH && last.error.len() <= ERROR_LENGTH);

@@ -6,7 +6,7 @@ use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher};
 use crate::pattern::Pattern;
 use crate::pattern::oracle::Kind;
-use crate::pattern::router::Router;
+use crate::pattern::Router;
 
 /// More would cost time and find nothing that four do not.
 const PATTERNS: usize = 4;

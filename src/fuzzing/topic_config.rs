@@ -12,7 +12,7 @@ use crate::outcome::{Done, Failure, Outcome, Then};
 use crate::runtime::{Before, Disposition, Ended};
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
-use crate::wire::{End, MemoryStore};
+use crate::wire::End;
 
 /// A topic and what is done with it.
 struct Case {
@@ -37,7 +37,7 @@ pub fn topic_config(data: &[u8]) {
         case = case.with(word, value);
     }
     let faults = case.faults();
-    match case.topic.shape.check("keylapse") {
+    match case.topic.config.check("keylapse") {
         Ok(()) => {
             assert!(faults.is_empty(), "{faults:?} {:?}", case.topic);
             case.works();
@@ -119,31 +119,31 @@ impl Case {
 
     /// The settings that can never work, as the documentation has it.
     fn faults(&self) -> Vec<&'static str> {
-        let shape = &self.topic.shape;
+        let config = &self.topic.config;
         let lease = Duration::from_millis(300)..=Duration::from_secs(86_400);
         let rules = [
             ("pattern", !self.topic.pattern().literal_prefix().starts_with("keylapse:")),
-            ("partitions", (1..=1024).contains(&shape.partitions)),
-            ("max_attempts", shape.max_attempts != Some(0)),
-            ("concurrency", shape.concurrency > 0),
-            ("timeout", shape.timeout > Duration::ZERO),
-            ("lease", lease.contains(&shape.lease)),
-            ("lookahead", shape.lookahead <= Duration::from_secs(1) && shape.lookahead < shape.lease / 3),
-            ("payload_limit", shape.payload_limit <= 8 << 20),
-            ("dead_letters", shape.letters.count > 0 && shape.letters.age_ms > 0),
+            ("partitions", (1..=1024).contains(&config.partitions)),
+            ("max_attempts", config.max_attempts != Some(0)),
+            ("concurrency", config.concurrency > 0),
+            ("timeout", config.timeout > Duration::ZERO),
+            ("lease", lease.contains(&config.lease)),
+            ("lookahead", config.lookahead <= Duration::from_secs(1) && config.lookahead < config.lease / 3),
+            ("payload_limit", config.payload_limit <= 8 << 20),
+            ("dead_letters", config.letters.count > 0 && config.letters.age_ms > 0),
         ];
         rules.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
     }
 
     fn works(self) {
-        let shape = &self.topic.shape;
-        assert!(shape.attempts() > 0);
-        assert!(shape.partition_of(self.topic.name().as_bytes()) < shape.partitions as usize);
-        let wait = shape.backoff.delay(self.before.attempt);
+        let config = &self.topic.config;
+        assert!(config.attempts() > 0);
+        assert!(config.partition_of(self.topic.name().as_bytes()) < config.partitions as usize);
+        let wait = config.backoff.delay(self.before.attempt);
         assert!(wait <= MAX_DELAY && When::from(wait).resolve().is_ok());
         assert_eq!(When::from(self.delay).resolve().is_ok(), self.delay <= MAX_DELAY);
         let now = Instant::now();
-        assert!(now.checked_add(shape.lease + shape.lookahead).is_some());
+        assert!(now.checked_add(config.lease + config.lookahead).is_some());
         for verdict in self.verdicts() {
             self.check_decision(verdict);
         }
@@ -156,34 +156,34 @@ impl Case {
         let failed = |then| Ended::Failed { kind: "error", then, error: "é".repeat(600) };
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
         let thens = [Then::ByPolicy, Then::After(delay), Then::Dead];
-        outcomes.map(Ended::Ended).into_iter().chain(thens.map(failed)).collect()
+        outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()
     }
 
     fn check_decision(&self, verdict: Ended) {
-        let shape = &self.topic.shape;
-        match verdict.decide(shape, &self.before) {
+        let config = &self.topic.config;
+        match verdict.decide(config, &self.before) {
             Disposition::Ack | Disposition::End(End::Dead { .. }) => {}
             Disposition::End(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
             Disposition::End(End::Retry { delay, attempt, snoozes, history }) => {
-                assert!(delay <= ms_ceil(MAX_DELAY) && attempt <= shape.attempts());
+                assert!(delay <= ms_ceil(MAX_DELAY) && attempt <= config.attempts());
                 assert_eq!((attempt, snoozes), (self.before.attempt + 1, self.before.snoozes));
                 assert!(!history.is_empty());
             }
             Disposition::End(End::Snooze { delay, attempt, snoozes, .. }) => {
-                assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= shape.max_snoozes);
+                assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= config.max_snoozes);
                 assert_eq!((attempt, snoozes), (self.before.attempt, self.before.snoozes + 1));
             }
             other => panic!("{other:?}"),
         }
     }
 
-    /// A listener with a thousand desks takes its time to build; a few are as good.
+    /// A listener with a thousand partitions takes its time to build; a few are as good.
     fn listens(self) {
-        if self.topic.shape.partitions > 8 {
+        if self.topic.config.partitions > 8 {
             return;
         }
         let handler = |_| std::future::ready(Ok::<_, Failure>(Done));
-        let builder = Listener::builder_on(MemoryStore::new()).concurrency(self.listener_concurrency);
+        let builder = Listener::builder("redis://127.0.0.1/").concurrency(self.listener_concurrency);
         let built = builder.on(self.topic, handler).build();
         assert_eq!(built.is_ok(), self.listener_concurrency > 0, "{built:?}");
     }

@@ -2,7 +2,7 @@
 
 use crate::connection::Address;
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::wire::Store;
+use crate::client::Client;
 
 /// It is read or refused, and nothing that is shown of it depends on its user or password.
 pub fn url(data: &[u8]) {
@@ -23,16 +23,15 @@ struct Read {
 
 fn read(url: &str) -> Read {
     let address = Address::parse(url);
-    let store = Store::new(url);
-    let shown = format!("{address:?} {store:?}");
+    let client = Client::new(url);
+    let shown = format!("{address:?} {client:?}");
     assert_fit_for_a_log(&shown, 10_000);
     let Ok(address) = address else { return Read { secret: None, shown } };
     let settings = address.info.redis_settings();
     assert_eq!(address.db, settings.db());
-    assert_eq!(address.resp3().redis_settings().password(), settings.password());
+    assert_eq!(address.resp3().info.redis_settings().password(), settings.password());
     let anonymous = address.anonymous();
-    assert_eq!((anonymous.redis_settings().username(), anonymous.redis_settings().password()), (None, None));
+    assert_eq!((anonymous.info.redis_settings().username(), anonymous.info.redis_settings().password()), (None, None));
     let secret = (settings.username().map(str::to_owned), settings.password().map(str::to_owned));
-    let server = store.map(|store| store.server()).unwrap_or_default();
-    Read { secret: Some(secret), shown: format!("{shown} {address} {server}") }
+    Read { secret: Some(secret), shown: format!("{shown} {address}") }
 }

@@ -80,7 +80,7 @@ async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::bed::TestBed;
+    use crate::testing::TestBed;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -92,12 +92,12 @@ mod tests {
     /// and how long after the last deadline that went on.
     async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
         let bed = TestBed::new();
-        let (touches, work) = touches(Arc::new(bed.store().clone()));
+        let (touches, work) = touches(bed.client().store().clone());
         let start = Instant::now();
         (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
         drop(touches);
         work.await;
-        (bed.store().calls().made("touch").len(), start.elapsed().saturating_sub(distance * (batches - 1)))
+        (bed.calls().made("touch").len(), start.elapsed().saturating_sub(distance * (batches - 1)))
     }
 
     #[tokio::test(start_paused = true)]

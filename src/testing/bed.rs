@@ -74,12 +74,18 @@ impl TestBed {
     }
 
     fn with_server(server: keylapse_testserver::Server, virtual_time: bool) -> Self {
+        server.command(["CONFIG", "SET", "notify-keyspace-events", "KExg$"]);
         let pulse = Arc::<Pulse>::default();
         #[cfg(test)]
         let calls = super::Calls::default();
         let beating = pulse.clone();
         #[cfg(test)]
         let counting = calls.clone();
+        // So that a call that is counted or fails is never one that only finds its script missing.
+        #[cfg(test)]
+        crate::wire::scripts::all().for_each(|script| {
+            server.command(["SCRIPT", "LOAD", &script.text]);
+        });
         server.intercept(move |_request| {
             beating.beat();
             #[cfg(test)]

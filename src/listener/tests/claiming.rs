@@ -4,20 +4,16 @@ use bytes::Bytes;
 
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
-use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::schedule::cancel::Cancelled;
-use crate::testing::bed::TestBed;
-use crate::testing::calls::Fault;
+use crate::listener::tests::{arm, cancel, listen, ms, put_raw, secs, stats, succeed, take_time, topic};
+use crate::Cancelled;
+use crate::testing::TestBed;
+use crate::testing::Fault;
 use crate::time::MAX_DEADLINE_MS;
-use crate::wire::{DEFAULT_NAMESPACE, Partition, Reason, Record, Scan};
-
-fn partition() -> Partition {
-    Partition::new(DEFAULT_NAMESPACE, "a", 0, 1)
-}
+use crate::wire::{DeadReason, Record, Scan};
 
 /// Puts other bytes in the place of a record.
 fn overwrite(bed: &TestBed, key: &[u8], record: Option<Bytes>) {
-    bed.store().inner().put_raw(&partition(), Scan::Records, key, record).unwrap();
+    put_raw(bed, Scan::Records, key, record);
 }
 
 fn record(deadline: u64) -> Bytes {
@@ -33,7 +29,7 @@ async fn a_timer_costs_one_claim_and_waiting_costs_none() {
     let stats = stats(&listening);
     assert_eq!((stats.claims, stats.empty_claims), (2, 1), "the first of all finds nothing");
     assert_eq!((stats.claimed, stats.by_timer, stats.handled), (1, 1, 1));
-    assert_eq!(bed.store().calls().made("touch").len(), 1, "its trigger key is read, to be announced");
+    assert_eq!(bed.calls().made("touch").len(), 1, "its trigger key is read, to be announced");
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +63,7 @@ async fn while_all_places_are_taken_nobody_looks() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_life_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log::log();
+    let (_guard, log) = crate::testing::log();
     let bed = TestBed::new();
     listen(&bed, topic(), succeed).await;
     arm(&bed, "1", secs(1), 0).await;
@@ -81,7 +77,7 @@ async fn an_unanswered_claim_is_repeated_until_it_says_what_it_took() {
         let bed = TestBed::new();
         let listening = listen(&bed, topic(), succeed).await;
         arm(&bed, "1", secs(1), 0).await;
-        bed.store().calls().fail("claim", Fault::Unanswered, times);
+        bed.calls().fail("claim", Fault::Unanswered, times);
         bed.pass(secs(2)).await;
         assert!(bed.all_runs()[0].lateness < ms(200), "{:?}", bed.all_runs());
         let stats = stats(&listening);
@@ -94,7 +90,7 @@ async fn a_refused_claim_is_made_again_but_not_in_a_hurry() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), succeed).await;
     arm(&bed, "1", secs(1), 0).await;
-    let calls = bed.store().calls();
+    let calls = bed.calls();
     calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 1000);
     bed.pass(secs(11)).await;
     let made = calls.made("claim").len();
@@ -109,7 +105,7 @@ async fn a_refused_claim_is_made_again_but_not_in_a_hurry() {
 async fn each_reason_in_a_row_is_counted_once() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), succeed).await;
-    let calls = bed.store().calls();
+    let calls = bed.calls();
     arm(&bed, "1", secs(1), 0).await;
     calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 2);
     calls.fail("claim", Fault::Refused(ErrorKind::ReadOnly), 2);
@@ -174,8 +170,8 @@ async fn a_deadline_that_never_comes_is_a_dead_letter() {
         arm(&bed, "1", secs(1), 0).await;
         overwrite(&bed, b"a:1", Some(record(deadline)));
         bed.pass(secs(2)).await;
-        let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
-        assert_eq!(letters[0].reason, Reason::Unreadable);
+        let letters = bed.schedule().dead_letters(&topic()).page(9).await.unwrap();
+        assert_eq!(letters[0].reason, DeadReason::Unreadable);
         assert_eq!((stats(&listening).repaired, stats(&listening).dead), (0, 1));
     }
 }

@@ -1,10 +1,10 @@
 //! How leases are kept, and lost.
 
 use crate::listener::tests::{arm, cancel, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::run::End;
-use crate::testing::calls::Fault;
-use crate::testing::bed::TestBed;
-use crate::schedule::cancel::Cancelled;
+use crate::testing::End;
+use crate::testing::Fault;
+use crate::testing::TestBed;
+use crate::Cancelled;
 use crate::error::ErrorKind;
 
 #[tokio::test(start_paused = true)]
@@ -14,7 +14,7 @@ async fn a_lease_is_extended_every_third_of_it() {
     arm(&bed, "1", secs(1), 301).await;
     bed.pass(secs(303)).await;
     assert!(bed.all_runs()[0].is_done());
-    let renewed = bed.store().calls().made("renew");
+    let renewed = bed.calls().made("renew");
     assert!((28..=31).contains(&renewed.len()), "{}", renewed.len());
     assert!(renewed.windows(2).all(|two| two[1] - two[0] == secs(10)), "{renewed:?}");
     assert_eq!((stats(&listening).lost_leases, stats(&listening).fenced), (0, 0));
@@ -28,7 +28,7 @@ async fn nothing_is_renewed_while_nothing_runs_or_ends_soon() {
         arm(&bed, &id.to_string(), secs(1 + id), 1).await;
     }
     bed.pass(secs(30)).await;
-    assert_eq!(bed.store().calls().made("renew"), []);
+    assert_eq!(bed.calls().made("renew"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,14 +37,14 @@ async fn what_cannot_be_renewed_is_given_up_before_its_lease_ends() {
     let listening = listen(&bed, topic().timeout(secs(1000)), stuck).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.until(|runs| !runs.is_empty()).await;
-    bed.store().calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 1000);
+    bed.calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 1000);
     bed.pass(secs(25)).await;
     assert_eq!((bed.all_runs()[0].end.clone(), stats(&listening).lost_leases), (None, 0));
     // At nine tenths of the lease, and a beat; the handler has a second to notice it.
     bed.pass(secs(1 + 5 + 1)).await;
     assert_eq!(bed.all_runs()[0].end, Some(End::Stopped));
     assert_eq!((stats(&listening).lost_leases, stats(&listening).fenced), (1, 1));
-    assert_eq!(bed.store().calls().made("settle").len(), 0, "it is not ours to settle");
+    assert_eq!(bed.calls().made("settle").len(), 0, "it is not ours to settle");
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn a_lease_that_is_renewed_at_last_is_kept() {
     let listening = listen(&bed, topic().timeout(secs(1000)), take_time).await;
     arm(&bed, "1", secs(1), 100).await;
     bed.pass(secs(2)).await;
-    bed.store().calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 2);
+    bed.calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 2);
     bed.pass(secs(100)).await;
     assert!(bed.all_runs()[0].is_done());
     assert_eq!((bed.all_runs().len(), stats(&listening).lost_leases), (1, 0));
@@ -94,9 +94,9 @@ async fn what_is_being_settled_is_no_lost_lease() {
     arm(&bed, "1", secs(1), 9).await;
     bed.pass(secs(2)).await;
     // Acknowledged at 10 s, but the answer is lost, and so are those to its repeats.
-    bed.store().calls().fail("ack", Fault::Unanswered, 20);
+    bed.calls().fail("ack", Fault::Unanswered, 20);
     bed.pass(secs(30)).await;
-    assert!(!bed.store().calls().made("renew").is_empty());
+    assert!(!bed.calls().made("renew").is_empty());
     assert_eq!((stats(&listening).lost_leases, stats(&listening).gone), (0, 0));
     assert_eq!((stats(&listening).handled, stats(&listening).fenced), (1, 0));
 }
@@ -111,12 +111,12 @@ async fn what_ends_after_its_lease_was_lost_is_not_settled() {
     bed.pass(secs(10)).await;
     assert!(bed.all_runs()[0].is_done(), "it had the time to end");
     assert_eq!((stats(&listening).fenced, stats(&listening).handled), (1, 0));
-    assert_eq!(bed.store().calls().made("ack"), []);
+    assert_eq!(bed.calls().made("ack"), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn keeping_leases_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log::log();
+    let (_guard, log) = crate::testing::log();
     let bed = TestBed::new();
     listen(&bed, topic().timeout(secs(1000)), take_time).await;
     arm(&bed, "1", secs(1), 100).await;

@@ -2,16 +2,18 @@
 
 mod claiming;
 mod keeping;
+mod quarantine;
 mod settling;
 mod starting;
-mod quarantine;
 
 use std::time::Duration;
 
-use crate::testing::listening::Listening;
-use crate::testing::bed::TestBed;
+use bytes::Bytes;
+
+use crate::testing::{Listening, Reply, TestBed};
+use crate::wire::{DEFAULT_NAMESPACE, PartitionNames, Scan};
 use crate::backoff::Backoff;
-use crate::schedule::cancel::Cancelled;
+use crate::Cancelled;
 use crate::outcome::{Done, Failure};
 use crate::handler::Handler;
 use crate::lapse::Lapse;
@@ -71,4 +73,22 @@ async fn cancel(bed: &TestBed, id: &str) -> Cancelled {
 
 fn stats(listening: &Listening) -> TopicStats {
     listening.stats().total()
+}
+
+/// Overwrites what one of the hashes holds for a key, or deletes it.
+fn put_raw(bed: &TestBed, hash: Scan, key: &[u8], value: Option<Bytes>) {
+    let names = PartitionNames::new(DEFAULT_NAMESPACE, "a", 0, 1, false);
+    let name = names.key(hash.as_str()).as_bytes();
+    match value {
+        Some(value) => bed.command([b"HSET", name, key, &value]),
+        None => bed.command([b"HDEL", name, key]),
+    };
+}
+
+/// What stands in a trigger key.
+fn trigger(bed: &TestBed, key: &str) -> Option<Bytes> {
+    match bed.command(["GET", key]) {
+        Reply::Bulk(value) => Some(value),
+        _ => None,
+    }
 }

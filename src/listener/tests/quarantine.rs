@@ -1,18 +1,17 @@
 //! Timers that lost two leases.
 
 use crate::error::ErrorKind;
-use crate::lapse::Source;
-use crate::listener::tests::{arm, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::bed::TestBed;
-use crate::testing::calls::Fault;
-use crate::wire::{DEFAULT_NAMESPACE, Partition, Reason, Scan, State};
+use crate::lapse::LapseSource;
+use crate::listener::tests::{arm, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic};
+use crate::testing::TestBed;
+use crate::testing::Fault;
+use crate::wire::{DeadReason, Scan, State};
 
 /// A timer that has lost so many leases, of a topic with two partitions.
 async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
     arm(bed, id, secs(1), payload).await;
-    let at = Partition::new(DEFAULT_NAMESPACE, "a", 0, 1);
     let state = State { lost, ..State::waiting(1) }.encode();
-    bed.store().inner().put_raw(&at, Scan::States, format!("a:{id}").as_bytes(), Some(state)).unwrap();
+    put_raw(bed, Scan::States, format!("a:{id}").as_bytes(), Some(state));
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,11 +45,11 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_and_two_alone() {
     }
     let last = listen(&bed, topic(), succeed).await;
     bed.until_finished().await;
-    let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
-    assert_eq!((letters.len(), letters[0].reason), (1, Reason::LostLeases));
+    let letters = bed.schedule().dead_letters(&topic()).page(9).await.unwrap();
+    assert_eq!((letters.len(), letters[0].reason), (1, DeadReason::LostLeases));
     assert_eq!((bed.all_runs().len(), stats(&last).dead), (4, 1));
     let found: Vec<_> = bed.all_runs().iter().map(|run| run.source).collect();
-    assert_eq!(found[2..], [Source::Sweep; 2], "as a suspect");
+    assert_eq!(found[2..], [LapseSource::Timer; 2], "from the quarantine");
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +61,7 @@ async fn a_refused_claim_of_suspects_is_made_again_but_not_in_a_hurry() {
     }
     bed.pass(secs(2)).await;
     assert_eq!(bed.all_runs().len(), 1, "the other waits for its end");
-    let calls = bed.store().calls();
+    let calls = bed.calls();
     let before = calls.made("claim").len();
     calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 1000);
     bed.pass(secs(20)).await;
@@ -81,7 +80,7 @@ async fn the_next_suspect_waits_until_the_end_of_the_last_is_settled_but_not_for
         for id in ["x", "y"] {
             arm_after_losses(&bed, id, 2, 0).await;
         }
-        bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), fails);
+        bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), fails);
         bed.pass(secs(5)).await;
         let runs = bed.all_runs();
         let apart = runs[1].began - runs[0].began;

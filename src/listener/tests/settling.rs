@@ -1,10 +1,10 @@
 //! How ends are told, what follows, and what is counted.
 
 use crate::listener::tests::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::testing::calls::Fault;
-use crate::testing::bed::TestBed;
-use crate::schedule::arm::Arming;
-use crate::schedule::cancel::Cancelled;
+use crate::testing::Fault;
+use crate::testing::TestBed;
+use crate::Arming;
+use crate::Cancelled;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::error::ErrorKind;
 use crate::lapse::Lapse;
@@ -43,7 +43,7 @@ async fn each_end_is_counted_by_its_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_worth_a_warning() {
-    let (_guard, log) = crate::testing::log::log();
+    let (_guard, log) = crate::testing::log();
     let bed = TestBed::new();
     listen(&bed, topic(), moody).await;
     arm(&bed, "1", secs(1), 4).await;
@@ -60,7 +60,7 @@ async fn whatever_follows_has_its_trigger_key() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), moody).await;
     let trigger = |id: &str| {
-        let value = bed.store().inner().trigger(format!("a:{id}").as_bytes());
+        let value = super::trigger(&bed, &format!("a:{id}"));
         value.map(|value| String::from_utf8_lossy(&value).into_owned())
     };
     for payload in 0..=3 {
@@ -75,7 +75,7 @@ async fn whatever_follows_has_its_trigger_key() {
     listen(&bed, topic(), fail).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(secs(2)).await;
-    assert_eq!(bed.store().inner().trigger(b"a:1").as_deref(), Some(&b"2"[..]), "retried");
+    assert_eq!(super::trigger(&bed, "a:1").as_deref(), Some(&b"2"[..]), "retried");
     assert_eq!(stats(&listening).taken_triggers, 0);
 }
 
@@ -93,9 +93,9 @@ async fn a_topic_without_trigger_keys_sets_none_and_one_with_them_only_where_som
         };
         listen(&bed, topic.clone(), handler).await;
         arm_on(&bed, &topic, "1", secs(1), 0).await;
-        let set = bed.store().calls().made("set_triggers").len();
+        let set = bed.calls().made("trigger").len();
         bed.pass(secs(2)).await;
-        assert_eq!(bed.store().calls().made("set_triggers").len() - set, calls);
+        assert_eq!(bed.calls().made("trigger").len() - set, calls);
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_name_that_somebody_else_has_taken_is_counted_and_the_retry_runs() {
     let listening = listen(&bed, topic(), fail).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(ms(900)).await;
-    bed.store().inner().put_foreign("a:1", "theirs");
+    bed.command(["SET", "a:1", "theirs"]);
     bed.pass(secs(20)).await;
     assert_eq!((bed.all_runs().len(), stats(&listening).taken_triggers), (2, 2));
 }
@@ -128,7 +128,7 @@ async fn what_was_armed_over_a_running_attempt_follows_it_with_its_trigger_key()
         let armed = bed.schedule().arm(&topic(), ["1"], secs(60), &7).await.unwrap();
         assert!(matches!(armed, Arming::AfterRunning(_)));
         bed.pass(secs(10)).await;
-        assert!(bed.store().inner().trigger(b"a:1").is_some());
+        assert!(super::trigger(&bed, "a:1").is_some());
         bed.pass(secs(60)).await;
         let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
         assert_eq!(began, [(1, secs(1)), (1, secs(62))]);
@@ -140,7 +140,7 @@ async fn what_was_armed_over_a_running_attempt_follows_it_with_its_trigger_key()
 #[tokio::test(start_paused = true)]
 async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
     // Refused once before, or between, that is no reason to count it as lost.
-    for faults in [&[Fault::Unanswered][..], &[Fault::Unanswered, Fault::Refused(ErrorKind::Unreachable)]] {
+    for faults in [&[Fault::Unanswered][..], &[Fault::Unanswered, Fault::Refused(ErrorKind::Unavailable)]] {
         for (call, handler_fails) in [("ack", false), ("settle", true)] {
             let bed = TestBed::new();
             let handler = move |_: Lapse<u32>| async move {
@@ -148,7 +148,7 @@ async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
             };
             let listening = listen(&bed, topic(), handler).await;
             arm(&bed, "1", secs(1), 0).await;
-            faults.iter().for_each(|fault| bed.store().calls().fail(call, *fault, 1));
+            faults.iter().for_each(|fault| bed.calls().fail(call, *fault, 1));
             bed.pass(secs(5)).await;
             let stats = stats(&listening);
             assert_eq!((stats.gone, stats.unsettled, bed.all_runs().len()), (0, 0, 1), "{call}");
@@ -160,7 +160,7 @@ async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
     for (call, handler_fails) in [("ack", false), ("settle", true)] {
-        let (_guard, log) = crate::testing::log::log();
+        let (_guard, log) = crate::testing::log();
         let bed = TestBed::new();
         let handler = move |_: Lapse<u32>| async move {
             tokio::time::sleep(secs(5)).await;
@@ -173,7 +173,7 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
         assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
         bed.pass(ms(3990)).await;
         // Refused at first: that was certainly not done, so the repeat is none.
-        bed.store().calls().fail(call, Fault::Refused(ErrorKind::Unavailable), 1);
+        bed.calls().fail(call, Fault::Refused(ErrorKind::Unavailable), 1);
         bed.pass(secs(5)).await;
         assert_eq!((stats(&listening).gone, stats(&listening).settle_errors), (1, 1), "{call}");
         let warned = log.lines().iter().filter(|line| line.contains("ended after their lease")).count();
@@ -183,12 +183,12 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_in_time_is_worth_no_warning() {
-    let (_guard, log) = crate::testing::log::log();
+    let (_guard, log) = crate::testing::log();
     let bed = TestBed::new();
     listen(&bed, topic(), fail).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(secs(2)).await;
-    bed.store().calls().fail("settle", Fault::Unanswered, 1);
+    bed.calls().fail("settle", Fault::Unanswered, 1);
     bed.pass(secs(10)).await;
     let lines = log.lines();
     assert!(lines.len() == 1 && lines[0].contains("cannot settle"), "{lines:?}");
@@ -201,7 +201,7 @@ async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() 
     for id in ["1", "2"] {
         arm(&bed, id, secs(1), 0).await;
     }
-    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Server), 1);
+    bed.calls().fail("ack", Fault::Refused(ErrorKind::Server), 1);
     bed.pass(secs(2)).await;
     let stats = stats(&listening);
     assert_eq!((stats.unsettled, stats.settle_errors), (2, 1), "an answer that no repeat will change");
@@ -215,8 +215,8 @@ async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), succeed).await;
     arm(&bed, "1", secs(1), 0).await;
-    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 3);
-    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Permission), 3);
+    bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 3);
+    bed.calls().fail("ack", Fault::Refused(ErrorKind::Permission), 3);
     bed.pass(secs(10)).await;
     let stats = stats(&listening);
     assert_eq!((stats.settle_errors, stats.unsettled, stats.gone), (2, 0, 0));
@@ -226,13 +226,13 @@ async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_each_partition() {
     for (kind, warnings) in [(ErrorKind::Unavailable, 1), (ErrorKind::Permission, 2)] {
-        let (_guard, log) = crate::testing::log::log();
+        let (_guard, log) = crate::testing::log();
         let bed = TestBed::new();
         let other = Topic::<u32>::new("b:{id}").unwrap();
         bed.listen(|listener| listener.on(topic(), succeed).on(other.clone(), succeed)).await.unwrap();
         arm(&bed, "1", secs(1), 0).await;
         arm_on(&bed, &other, "1", secs(1), 0).await;
-        bed.store().calls().fail("ack", Fault::Refused(kind), 6);
+        bed.calls().fail("ack", Fault::Refused(kind), 6);
         bed.pass(secs(5)).await;
         let lines: Vec<_> = log.lines().into_iter().filter(|line| line.contains("cannot settle")).collect();
         assert_eq!(lines.len(), warnings, "{kind:?}: {lines:?}");
@@ -245,7 +245,7 @@ async fn ends_that_are_on_their_way_leave_the_places_to_others() {
     listen(&bed, topic().concurrency(1), take_time).await;
     arm(&bed, "1", secs(1), 1).await;
     arm(&bed, "2", secs(1), 1).await;
-    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 4);
+    bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 4);
     bed.pass(secs(4)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| run.began).collect();
     assert_eq!(began, [secs(1), secs(2)]);

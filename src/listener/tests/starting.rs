@@ -1,7 +1,5 @@
 //! How attempts begin, and what is handed back.
 
-use std::time::SystemTime;
-
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -10,9 +8,9 @@ use crate::listener::Listener;
 use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
 use crate::outcome::{Done, Failure};
 use crate::schedule::Schedule;
-use crate::schedule::cancel::Cancelled;
-use crate::testing::bed::TestBed;
-use crate::wire::{Clock, MemoryStore};
+use crate::Cancelled;
+use crate::client::Client;
+use crate::testing::TestBed;
 
 #[tokio::test(start_paused = true)]
 async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
@@ -78,7 +76,7 @@ async fn a_listener_stops_as_soon_as_its_last_attempt_has_ended() {
     listening.stop().await.unwrap();
     assert_eq!(bed.elapsed(), secs(4));
     assert_eq!((counted.total().handled, counted.total().released), (1, 0));
-    assert_eq!(bed.store().inner().timers(), 0);
+    assert!(bed.schedule().look_up(&topic(), "1").await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +129,7 @@ async fn a_panic_and_a_timeout_are_failures_that_say_so() {
     let listening = listen(&bed, topic().timeout(secs(7)), handler).await;
     arm(&bed, "1", secs(1), 0).await;
     bed.until_finished().await;
-    let letters = bed.schedule().dead_letters(&topic(), 0, 9).await.unwrap();
+    let letters = bed.schedule().dead_letters(&topic()).page(9).await.unwrap();
     let told: Vec<_> =
         letters[0].history.iter().map(|failed| (failed.kind.as_str(), failed.error.as_str())).collect();
     let expected =
@@ -152,18 +150,19 @@ async fn a_retry_policy_that_panics_costs_a_lease_and_no_timer() {
     assert_eq!(stats(&listening).panics, 2);
 }
 
-/// Of a listener in real time, whose server's clock stands still: when each of these timers
-/// began, after their arming. Every second one is armed when the listener runs.
+/// Of a listener in real time: when each of these timers began, after their arming. Every second one is armed when the listener runs.
 async fn began_in_real_time(delays: &[u64]) -> Vec<(u64, std::time::Duration)> {
-    let store = MemoryStore::with_clock(Clock::manual(SystemTime::now()));
+    let server = keylapse_testserver::Server::new();
+    let client = Client::new("redis://in.this.process").unwrap();
+    let client = client.streams(move || std::future::ready(Ok(server.connect())));
     let (ran, mut runs) = mpsc::unbounded_channel();
     let handler = move |lapse: Lapse<u32>| {
         let ran = ran.clone();
         async move { Ok::<_, Failure>(ran.send((*lapse.payload(), Instant::now()))?) }
     };
     let topic = topic().lookahead(secs(1));
-    let listener = Listener::builder_on(store.clone()).on(topic.clone(), handler).build().unwrap();
-    let schedule = Schedule::on_store(store);
+    let listener = Listener::builder(client.clone()).on(topic.clone(), handler).build().unwrap();
+    let schedule = Schedule::new(client);
     let armed = Instant::now();
     let arm = async |place: usize| {
         let payload = u32::try_from(delays[place]).unwrap();
