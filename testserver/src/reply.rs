@@ -29,6 +29,8 @@ pub enum Reply {
     Double(f64),
     /// True or false; in RESP2 1 or 0.
     Boolean(bool),
+    /// Text for people; in RESP2 bytes.
+    Verbatim(Bytes),
     /// An error, with its code: `WRONGTYPE Operation against …`.
     Error(String),
 }
@@ -68,7 +70,7 @@ impl fmt::Display for Reply {
             Self::Nil => f.write_str("(nil)"),
             Self::Int(number) => write!(f, "{number}"),
             Self::Status(word) => f.write_str(word),
-            Self::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Self::Bulk(bytes) | Self::Verbatim(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Self::Array(items) | Self::Set(items) | Self::Push(items) => list(f, items),
             Self::Map(pairs) => {
                 f.write_str("{")?;

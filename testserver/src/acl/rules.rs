@@ -128,7 +128,7 @@ fn of_category(category: &str) -> Option<Vec<&'static str>> {
 
 impl Selector {
     pub(super) fn apply(&mut self, rule: &str) -> Result<(), Refusal> {
-        let unknown = |why: &str| Refusal::from(format!("ERR Error in ACL SETUSER modifier '{rule}': {why}"));
+        let unknown = |why: &str| refused(rule, why);
         match rule.to_ascii_lowercase().as_str() {
             "allkeys" => self.keys = vec![Keys::all()],
             "resetkeys" => self.keys.clear(),
@@ -168,6 +168,10 @@ impl Selector {
     }
 }
 
+pub(super) fn refused(rule: &str, why: &str) -> Refusal {
+    format!("ERR Error in ACL SETUSER modifier '{rule}': {why}").into()
+}
+
 /// A selector in parentheses may come in several words.
 pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, Refusal> {
     let mut rules: Vec<String> = Vec::new();
@@ -183,8 +187,8 @@ pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, Refusal> {
         }
         open = rules.last().is_some_and(|rule| rule.starts_with('(') && !rule.ends_with(')'));
     }
-    if open {
-        return Err(Refusal::of("ERR Unmatched parenthesis in acl selector starting at '('."));
+    if let Some(rule) = rules.last().filter(|_| open) {
+        return Err(format!("ERR Unmatched parenthesis in acl selector starting at '{rule}'.").into());
     }
     Ok(rules)
 }

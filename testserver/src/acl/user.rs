@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::rules::{Commands, Keys};
-use crate::commands::{Command, Flags};
+use crate::commands::Command;
 use crate::glob;
 use crate::reply::Refusal;
 
@@ -80,7 +80,8 @@ impl User {
             self.passwords.remove(password.as_bytes());
         } else if let Some(rules) = rule.strip_prefix('(').and_then(|rule| rule.strip_suffix(')')) {
             let mut selector = Selector::default();
-            rules.split_whitespace().try_for_each(|rule| selector.apply(rule))?;
+            let applied = rules.split_whitespace().try_for_each(|rule| selector.apply(rule));
+            applied.map_err(|refusal| super::rules::refused(rule, refusal.0.rsplit(": ").next().unwrap_or_default()))?;
             self.selectors.push(selector);
         } else {
             self.root.apply(rule)?;
@@ -135,8 +136,7 @@ impl Selector {
         if !self.commands.has(command) {
             return Err(Denial::Command);
         }
-        let writes = command.flags.has(Flags::WRITE);
-        let reads = command.flags.has(Flags::READ) || command.flags.has(Flags::ACCESS);
+        let (reads, writes) = command.access();
         if !command.keys_of(args).all(|key| self.allows_key(key, reads, writes)) {
             return Err(Denial::Key);
         }

@@ -57,7 +57,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Answer {
             lines.iter().for_each(|(field, value)| text.push_str(&format!("{field}:{value}\r\n")));
         }
     }
-    Ok(Reply::bulk(text))
+    Ok(Reply::Verbatim(text.into()))
 }
 
 type Section = (&'static str, Vec<(&'static str, String)>);

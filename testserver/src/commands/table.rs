@@ -126,6 +126,14 @@ impl Command {
         (self.run)(call)
     }
 
+    /// Whether it reads its keys, and whether it writes them. Nobody knows that of a script, but that one
+    /// by `EVAL_RO` only reads.
+    pub(crate) fn access(&self) -> (bool, bool) {
+        let script = matches!(self.keys, Keys::Counted(_));
+        let reads = script || self.flags.has(Flags::READ) || self.flags.has(Flags::ACCESS);
+        (reads, self.flags.has(Flags::WRITE) || script && self.flags.has(Flags::MAY_REPLICATE))
+    }
+
     /// The keys among these words.
     pub(crate) fn keys_of<'a>(&self, args: &'a [Bytes]) -> Box<dyn Iterator<Item = &'a Bytes> + 'a> {
         match self.keys {

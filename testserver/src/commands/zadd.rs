@@ -60,7 +60,7 @@ impl Options {
 
     /// The score that the member gets, or none where it stays as it is.
     fn decide(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Refusal> {
-        let new = given + old.filter(|_| self.increment).unwrap_or_default();
+        let new = old.filter(|_| self.increment).map_or(given, |old| old + given);
         if new.is_nan() {
             return Err(Refusal::of("ERR resulting score is not a number (NaN)"));
         }

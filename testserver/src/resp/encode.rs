@@ -20,7 +20,13 @@ pub(crate) fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
         Reply::Int(number) => line(out, b':', number.to_string().as_bytes()),
         Reply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
         Reply::Error(text) => line(out, b'-', one_line(text).as_bytes()),
-        Reply::Bulk(bytes) => bulk(out, bytes),
+        Reply::Verbatim(bytes) if rich => {
+            line(out, b'=', (bytes.len() + 4).to_string().as_bytes());
+            out.put_slice(b"txt:");
+            out.put_slice(bytes);
+            out.put_slice(b"\r\n");
+        }
+        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => bulk(out, bytes),
         Reply::Array(items) => sequence(out, b'*', items, protocol),
         Reply::Set(items) => sequence(out, if rich { b'~' } else { b'*' }, items, protocol),
         Reply::Push(items) => sequence(out, if rich { b'>' } else { b'*' }, items, protocol),

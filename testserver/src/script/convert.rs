@@ -45,7 +45,7 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply, protocol: Protocol) -> mlua::Resu
             }
         }
         Reply::Int(number) => Value::Number(*number as f64),
-        Reply::Bulk(bytes) => Value::String(lua.create_string(bytes)?),
+        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => Value::String(lua.create_string(bytes)?),
         Reply::Status(word) => table("ok", Value::String(lua.create_string(word.as_bytes())?))?,
         Reply::Error(text) => table("err", Value::String(lua.create_string(text)?))?,
         Reply::Boolean(flag) if rich => Value::Boolean(*flag),

@@ -7,15 +7,11 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::calls::Desk;
+use super::errors::{self, CHUNK};
 use super::{Run, Script, convert, libraries, sha_of};
 use crate::reply::{Answer, Refusal, Reply};
 use crate::resp::Protocol;
 use crate::state::State;
-
-/// The name of a script's text, in messages of Lua.
-const CHUNK: &str = "@user_script";
-/// How far up the stack the script is looked for that an error came from.
-const FRAMES: usize = 16;
 
 /// A Lua state in which scripts are compiled and run.
 pub(super) struct Host {
@@ -85,56 +81,52 @@ fn failure(value: &Value, sha: &str) -> Reply {
     Reply::Error(format!("{text}{place}"))
 }
 
-/// Functions that only the sandbox sees.
+/// What the sandbox is made of, besides Lua.
 fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
     let server = lua.create_table()?;
     let of = desk.clone();
     let call = lua.create_function(move |lua, args: MultiValue| {
-        answered(lua, &of, args.iter().map(convert::argument).collect())
+        let reply = execute(&of, &args).map_err(errors::refused)?;
+        convert::to_lua(lua, &reply, of.protocol())
     })?;
     let of = desk.clone();
-    let call_many = lua.create_function(move |lua, (args, count): (Table, usize)| {
-        // One by one: Lua holds only some thousands of values at once for what is not Lua.
-        let words = (1..=count).map(|at| Ok(convert::argument(&args.raw_get(at)?)));
-        let words: mlua::Result<Option<Vec<Bytes>>> = words.collect();
-        answered(lua, &of, words?)
+    let pcall = lua.create_function(move |lua, args: MultiValue| {
+        let reply = execute(&of, &args).unwrap_or_else(Reply::from);
+        convert::to_lua(lua, &reply, of.protocol())
     })?;
     let of = desk.clone();
-    let speak = lua.create_function(move |_, version: f64| {
-        of.speak(if version == 3.0 { Protocol::Resp3 } else { Protocol::Resp2 });
-        Ok(())
+    let setresp = lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
+    let sha1hex = lua.create_function(|lua, args: MultiValue| {
+        let wrong = || errors::refused(Refusal::of("ERR wrong number of arguments"));
+        let text = args.front().filter(|_| args.len() == 1).cloned().ok_or_else(wrong)?;
+        Ok(sha_of(&lua.coerce_string(text)?.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
     })?;
     server.raw_set("call", call)?;
-    server.raw_set("call_many", call_many)?;
-    server.raw_set("speak", speak)?;
-    server
-        .raw_set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(sha_of(&text.as_bytes())))?)?;
-    server.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
+    server.raw_set("pcall", pcall)?;
+    server.raw_set("setresp", setresp)?;
+    server.raw_set("sha1hex", sha1hex)?;
+    server.raw_set("open", lua.create_function(errors::open)?)?;
+    server.raw_set("line", lua.create_function(|lua, ()| Ok(errors::line(lua)))?)?;
     Ok(server)
 }
 
-/// The line of the script that is nearest on the stack.
-fn line(lua: &Lua) -> Option<usize> {
-    (1..FRAMES).find_map(|level| {
-        let found = lua.inspect_stack(level, |frame| {
-            let ours = frame.source().source.is_some_and(|source| source == CHUNK);
-            frame.current_line().filter(|_| ours)
-        });
-        found.flatten()
-    })
+fn execute(desk: &Desk, args: &MultiValue) -> Answer {
+    if args.is_empty() {
+        return Err(Refusal::of("ERR Please specify at least one argument for this redis lib call"));
+    }
+    let words: Option<Vec<Bytes>> = args.iter().map(convert::argument).collect();
+    let wrong = Refusal::of("ERR Lua redis lib command arguments must be strings or integers");
+    desk.call(&words.ok_or(wrong)?)
 }
 
-/// Executes a command: what went wrong, and the answer.
-fn answered(lua: &Lua, desk: &Desk, args: Option<Vec<Bytes>>) -> mlua::Result<(Value, Value)> {
-    let answer = match args {
-        None => Err(Refusal::of("ERR Lua redis lib command arguments must be strings or integers")),
-        Some(args) if args.is_empty() => {
-            Err(Refusal::of("ERR Please specify at least one argument for this redis lib call"))
-        }
-        Some(args) => desk.call(&args),
-    };
-    Ok(match answer {
-        Ok(reply) => (Value::Nil, convert::to_lua(lua, &reply, desk.protocol())?),
-        Err(refusal) => (convert::to_lua(lua, &Reply::from(refusal), Protocol::Resp2)?, Value::Nil),
-    })
+fn speak(desk: &Desk, args: &MultiValue) -> Result<(), Refusal> {
+    if args.len() != 1 {
+        return Err(Refusal::of("ERR redis.setresp() requires one argument."));
+    }
+    match args.front().and_then(Value::as_i64) {
+        Some(2) => desk.speak(Protocol::Resp2),
+        Some(3) => desk.speak(Protocol::Resp3),
+        _ => return Err(Refusal::of("ERR RESP version must be 2 or 3.")),
+    }
+    Ok(())
 }

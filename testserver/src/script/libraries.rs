@@ -1,7 +1,8 @@
 //! The libraries that scripts have besides Lua's own.
 
-use mlua::{IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{Lua, MultiValue, Table, Value};
 
+use super::errors::raised_at_line;
 use super::{bits, msgpack, structs};
 
 pub(super) fn all(lua: &Lua) -> mlua::Result<Table> {
@@ -12,17 +13,15 @@ pub(super) fn all(lua: &Lua) -> mlua::Result<Table> {
     Ok(all)
 }
 
-/// Puts a function into a library that returns first what went wrong, or nil, as the sandbox expects.
+/// Puts a function into a library. What it refuses is raised with the script's line, as Lua's own errors.
 pub(super) fn put<F>(lua: &Lua, library: &Table, name: &str, function: F) -> mlua::Result<()>
 where
     F: Fn(&Lua, &[Value]) -> Result<Vec<Value>, String> + Send + Sync + 'static,
 {
     let wrapped = lua.create_function(move |lua, args: MultiValue| {
         let args: Vec<Value> = args.into_iter().collect();
-        Ok(match function(lua, &args) {
-            Ok(values) => std::iter::once(Value::Nil).chain(values).collect::<MultiValue>(),
-            Err(message) => std::iter::once(message.into_lua(lua)?).collect(),
-        })
+        let values = function(lua, &args).map_err(|message| raised_at_line(lua, &message))?;
+        Ok(values.into_iter().collect::<MultiValue>())
     })?;
     library.raw_set(name, wrapped)
 }

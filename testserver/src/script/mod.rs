@@ -3,6 +3,7 @@
 mod bits;
 mod calls;
 mod convert;
+mod errors;
 mod host;
 mod libraries;
 mod msgpack;

@@ -120,7 +120,7 @@ fn pack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
 
 fn chars(out: &mut Vec<u8>, bytes: &[u8], count: usize, at: usize) -> Result<(), String> {
     let count = if count == 0 { bytes.len() } else { count };
-    let short = || format!("bad argument #{} to 'pack' (string too short)", at + 1);
+    let short = || format!("bad argument #{} to 'pack' (string too short)", at + 2);
     out.extend_from_slice(bytes.get(..count).ok_or_else(short)?);
     Ok(())
 }
@@ -145,11 +145,12 @@ fn integer(out: &mut Vec<u8>, number: f64, size: usize, big: bool) {
 fn unpack(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
     let (text_of, data) = (text(lua, args, 0, "unpack")?, text(lua, args, 1, "unpack")?);
     let from = if args.len() > 2 { number(lua, args, 2, "unpack")? } else { 1.0 };
-    if from < 1.0 {
+    if from == 0.0 {
         return Err("bad argument #3 to 'unpack' (offset must be 1 or greater)".to_owned());
     }
     let mut format = Format::new(&text_of, "unpack");
-    let (mut values, mut at) = (Vec::new(), from as usize - 1);
+    // Below zero it is far behind the end, as the offset has no sign.
+    let (mut values, mut at) = (Vec::new(), if from < 1.0 { usize::MAX / 2 } else { from as usize - 1 });
     while let Some(item) = format.next()? {
         let rest = data.get(at..).unwrap_or_default();
         let take = |count: usize| {
@@ -220,7 +221,9 @@ fn size(lua: &Lua, args: &[Value]) -> Result<Vec<Value>, String> {
             Item::Double => 8,
             Item::Chars(0) => return Err("variable-length format".to_owned()),
             Item::Chars(count) => count,
-            Item::Text => return Err("variable-size format in struct.size".to_owned()),
+            Item::Text => {
+                return Err("bad argument #1 to 'size' (option 's' has no fixed size)".to_owned());
+            }
             Item::Padding => 1,
         };
     }

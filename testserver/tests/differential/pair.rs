@@ -14,6 +14,7 @@ pub struct Pair {
     /// Whose version this server follows to the letter; of others, only what an error's code says is alike.
     exact: bool,
     history: Vec<String>,
+    noted: Vec<String>,
     _real: Real,
 }
 
@@ -51,7 +52,7 @@ impl Pair {
         let ours = Server::builder().expires_within(Duration::from_secs(u64::MAX / 2)).build();
         real.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
         let sides = [Side::ours(&ours).await, Side::real(&real).await];
-        let mut pair = Self { ours, sides, exact, history: Vec::new(), _real: real };
+        let mut pair = Self { ours, sides, exact, history: Vec::new(), noted: Vec::new(), _real: real };
         pair.clear().await;
         pair
     }
@@ -65,26 +66,38 @@ impl Pair {
 
     /// Asks both, and panics with the history if they answer otherwise.
     pub async fn same(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
-        let shown = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
-        self.history.push(shown.chars().take(600).collect());
+        let (answer, difference) = self.ask(words).await;
+        if let Some(difference) = difference {
+            let from = self.history.len().saturating_sub(25);
+            panic!("after\n  {}\n{difference}", self.history[from..].join("\n  "));
+        }
+        answer
+    }
+
+    /// Asks both, and goes on; [`finish`](Self::finish) panics with all differences.
+    pub async fn same_or_note(&mut self, words: &[impl AsRef<[u8]>]) {
+        if let (_, Some(difference)) = self.ask(words).await {
+            let command = self.history.last().map_or("", String::as_str);
+            self.noted.push(format!("{command}\n{difference}"));
+        }
+    }
+
+    pub fn finish(&mut self) {
+        assert!(self.noted.is_empty(), "{} differences:\n{}", self.noted.len(), self.noted.join("\n"));
+    }
+
+    /// Our answer, and where the other server's differs.
+    async fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> (Value, Option<String>) {
+        let shown: Vec<_> = words.iter().map(|word| word.as_ref().escape_ascii().to_string()).collect();
+        self.history.push(shown.join(" ").chars().take(600).collect());
         let sorted = is_unordered(words);
         let ours = self.sides[0].ask(words).await;
         let real = self.sides[1].ask(words).await;
         let [a, b] = [&ours, &real].map(|answer| normal(answer, sorted, self.exact));
-        if a != b {
-            self.fail(&a, &b);
-        }
+        let answers = (a != b).then(|| format!("ours: {a}\nreal: {b}"));
         let [a, b] = [self.sides[0].heard().await, self.sides[1].heard().await];
-        if self.exact && a != b {
-            self.fail(&a.join("\n      "), &b.join("\n      "));
-        }
-        ours
-    }
-
-    fn fail(&self, ours: &str, real: &str) -> ! {
-        let from = self.history.len().saturating_sub(25);
-        let history = self.history[from..].join("\n  ");
-        panic!("after\n  {history}\nours: {ours}\nreal: {real}");
+        let heard = (self.exact && a != b).then(|| format!("ours heard: {a:?}\nreal heard: {b:?}"));
+        (ours, answers.or(heard))
     }
 }
 

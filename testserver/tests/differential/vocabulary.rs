@@ -33,7 +33,7 @@ pub const COMMANDS: &[&str] = &[
     "CONFIG GET notify-keyspace-events", "CONFIG SET notify-keyspace-events KEAn",
     "CONFIG SET notify-keyspace-events Ex", "CONFIG SET notify-keyspace-events KEA",
     "MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "SCRIPT EXISTS v", "EVALSHA v 0", "EVAL v 0",
-    "HELLO 3", "CLIENT SETNAME v", "CLIENT GETNAME", "FLUSHALL", "NOPE k v",
+    "CLIENT SETNAME v", "CLIENT GETNAME", "FLUSHALL", "NOPE k v",
 ];
 
 const KEYS: &[&str] = &["a", "b", "ab", "c{x}", "\u{e9}"];
