@@ -1,0 +1,194 @@
+//! What stands in a rule.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::user::Selector;
+use crate::commands::{self, Command, Flags, Group};
+use crate::reply::Refusal;
+
+/// Keys by a pattern: to be read, to be written, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(super) pattern: Bytes,
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
+
+impl Keys {
+    pub(super) fn all() -> Self {
+        Self { pattern: Bytes::from_static(b"*"), read: true, write: true }
+    }
+
+    pub(super) fn rule(&self) -> String {
+        let pattern = String::from_utf8_lossy(&self.pattern);
+        match (self.read, self.write) {
+            (true, true) => format!("~{pattern}"),
+            (true, false) => format!("%R~{pattern}"),
+            _ => format!("%W~{pattern}"),
+        }
+    }
+}
+
+/// Commands that are allowed, and the rules that have made it so.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    allowed: BTreeSet<&'static str>,
+    rules: Vec<String>,
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        Self { allowed: BTreeSet::new(), rules: vec!["-@all".to_owned()] }
+    }
+}
+
+impl Commands {
+    pub(super) fn all() -> Self {
+        let allowed = commands::all().map(|command| command.name).collect();
+        Self { allowed, rules: vec!["+@all".to_owned()] }
+    }
+
+    pub(super) fn has(&self, command: &Command) -> bool {
+        self.allowed.contains(command.name)
+    }
+
+    pub(super) fn rules(&self) -> String {
+        self.rules.join(" ")
+    }
+
+    /// `+get`, `+config|get`, `-@dangerous`; none where nothing of that name is known.
+    fn change(&mut self, rule: &str) -> Option<()> {
+        let (allow, name) = (rule.starts_with('+'), rule.get(1..)?.to_ascii_lowercase());
+        if name == "@all" {
+            *self = if allow { Self::all() } else { Self::default() };
+            return Some(());
+        }
+        for name in named(&name)? {
+            if allow {
+                self.allowed.insert(name);
+            } else {
+                self.allowed.remove(name);
+            }
+        }
+        let rule = rule.to_ascii_lowercase();
+        self.rules.retain(|known| known.get(1..) != rule.get(1..));
+        self.rules.push(rule);
+        Some(())
+    }
+}
+
+/// The commands of a category, or a command with its subcommands.
+fn named(name: &str) -> Option<Vec<&'static str>> {
+    let inside =
+        |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'));
+    let names: Vec<_> = match name.strip_prefix('@') {
+        Some(category) => of_category(category)?,
+        None => commands::all().map(|command| command.name).filter(|known| inside(known)).collect(),
+    };
+    // Rules are written for real servers, which have more commands than this one.
+    let plausible = name.starts_with('@')
+        || name.chars().all(|letter| letter.is_ascii_lowercase() || "|-_".contains(letter));
+    (plausible && (!names.is_empty() || name.starts_with('@') || OTHERS.contains(&name))).then_some(names)
+}
+
+/// Commands that real servers have and this one has not, so that rules may name them.
+const OTHERS: [&str; 12] = [
+    "hincrbyfloat",
+    "incrbyfloat",
+    "setrange",
+    "zpopmax",
+    "blpop",
+    "brpop",
+    "xread",
+    "xrange",
+    "move",
+    "sunion",
+    "sinter",
+    "debug",
+];
+
+fn of_category(category: &str) -> Option<Vec<&'static str>> {
+    let group = Group::named(category);
+    let flag = match category {
+        "read" => Some(Flags::READ),
+        "write" => Some(Flags::WRITE),
+        "dangerous" => Some(Flags::DANGEROUS),
+        "fast" | "slow" | "blocking" | "bitmap" | "hyperloglog" | "geo" => return Some(Vec::new()),
+        _ => None,
+    };
+    if group.is_none() && flag.is_none() {
+        return None;
+    }
+    let inside =
+        |command: &&Command| Some(command.group) == group || flag.is_some_and(|flag| command.flags.has(flag));
+    Some(commands::all().filter(inside).map(|command| command.name).collect())
+}
+
+impl Selector {
+    pub(super) fn apply(&mut self, rule: &str) -> Result<(), Refusal> {
+        let unknown = |why: &str| refused(rule, why);
+        match rule.to_ascii_lowercase().as_str() {
+            "allkeys" => self.keys = vec![Keys::all()],
+            "resetkeys" => self.keys.clear(),
+            "allchannels" => self.channels = vec![Bytes::from_static(b"*")],
+            "resetchannels" => self.channels.clear(),
+            "allcommands" => self.commands = Commands::all(),
+            "nocommands" => self.commands = Commands::default(),
+            lower if lower.starts_with(['+', '-']) => {
+                let why = "Unknown command or category name in ACL";
+                self.commands.change(lower).ok_or_else(|| unknown(why))?;
+            }
+            _ => self.apply_pattern(rule).ok_or_else(|| unknown("Syntax error"))?,
+        }
+        Ok(())
+    }
+
+    fn apply_pattern(&mut self, rule: &str) -> Option<()> {
+        if let Some(channel) = rule.strip_prefix('&') {
+            let channel = Bytes::copy_from_slice(channel.as_bytes());
+            if !self.channels.contains(&channel) {
+                self.channels.push(channel);
+            }
+            return Some(());
+        }
+        let (rights, pattern) = rule.split_once('~')?;
+        let (read, write) = match rights.to_ascii_uppercase().as_str() {
+            "" | "%RW" | "%WR" => (true, true),
+            "%R" => (true, false),
+            "%W" => (false, true),
+            _ => return None,
+        };
+        let keys = Keys { pattern: Bytes::copy_from_slice(pattern.as_bytes()), read, write };
+        if !self.keys.contains(&keys) {
+            self.keys.push(keys);
+        }
+        Some(())
+    }
+}
+
+pub(super) fn refused(rule: &str, why: &str) -> Refusal {
+    format!("ERR Error in ACL SETUSER modifier '{rule}': {why}").into()
+}
+
+/// A selector in parentheses may come in several words.
+pub(super) fn joined(words: &[Bytes]) -> Result<Vec<String>, Refusal> {
+    let mut rules: Vec<String> = Vec::new();
+    let mut open = false;
+    for word in words {
+        let word = String::from_utf8_lossy(word);
+        match rules.last_mut().filter(|_| open) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(&word);
+            }
+            None => rules.push(word.into_owned()),
+        }
+        open = rules.last().is_some_and(|rule| rule.starts_with('(') && !rule.ends_with(')'));
+    }
+    if let Some(rule) = rules.last().filter(|_| open) {
+        return Err(format!("ERR Unmatched parenthesis in acl selector starting at '{rule}'.").into());
+    }
+    Ok(rules)
+}

@@ -1,0 +1,130 @@
+//! Keys that come from other keys, or from what DUMP wrote.
+
+use bytes::Bytes;
+
+use super::Call;
+use crate::dump;
+use crate::events::Class;
+use crate::reply::{Answer, Refusal, Reply};
+
+pub(super) fn rename(call: &mut Call<'_>) -> Answer {
+    move_to(call, true)?;
+    Ok(Reply::OK)
+}
+
+pub(super) fn renamenx(call: &mut Call<'_>) -> Answer {
+    Ok(Reply::flag(move_to(call, false)?))
+}
+
+/// The value goes with its expiry. Of what stood in its place nothing is said.
+fn move_to(call: &mut Call<'_>, replace: bool) -> Result<bool, Refusal> {
+    let (from, to) = (call.arg(1), call.arg(2));
+    if !call.state.has(from) {
+        return Err(Refusal::NO_SUCH_KEY);
+    }
+    if from == to {
+        return Ok(replace);
+    }
+    if call.state.has(to) && !replace {
+        return Ok(false);
+    }
+    if let Some(entry) = call.state.keys.remove(from) {
+        call.state.keys.remove(to);
+        let expires = entry.expires();
+        call.state.put(to, entry.value);
+        call.state.keys.set_expiry(to, expires);
+    }
+    call.state.notify(Class::GENERIC, "rename_from", from);
+    call.state.notify(Class::GENERIC, "rename_to", to);
+    Ok(true)
+}
+
+pub(super) fn copy(call: &mut Call<'_>) -> Answer {
+    let (from, to) = (call.arg(1), call.arg(2));
+    let mut replace = false;
+    let mut at = 3;
+    while at < call.args.len() {
+        if call.is(at, "REPLACE") {
+            replace = true;
+        } else if call.is(at, "DB") && at + 1 < call.args.len() {
+            at += 1;
+            if call.int(at)? != 0 {
+                return Err(Refusal::of("ERR DB index is out of range"));
+            }
+        } else {
+            return Err(Refusal::SYNTAX);
+        }
+        at += 1;
+    }
+    if from == to {
+        return Err(Refusal::of("ERR source and destination objects are the same"));
+    }
+    let Some(entry) = call.state.entry(from).cloned() else { return Ok(Reply::Int(0)) };
+    if call.state.has(to) && !replace {
+        return Ok(Reply::Int(0));
+    }
+    call.state.keys.remove(to);
+    let expires = entry.expires();
+    call.state.put(to, entry.value);
+    call.state.keys.set_expiry(to, expires);
+    call.state.notify(Class::GENERIC, "copy_to", to);
+    Ok(Reply::Int(1))
+}
+
+pub(super) fn dump(call: &mut Call<'_>) -> Answer {
+    let value = call.state.value(call.arg(1));
+    Ok(Reply::bytes_or_nil(value.map(|value| dump::write(value))))
+}
+
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    absolute: bool,
+}
+
+impl Options {
+    fn parse(call: &Call<'_>) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        let mut at = 4;
+        while at < call.args.len() {
+            if call.is(at, "REPLACE") {
+                options.replace = true;
+            } else if call.is(at, "ABSTTL") {
+                options.absolute = true;
+            } else if call.is(at, "IDLETIME") || call.is(at, "FREQ") {
+                at += 1;
+                call.int(at)?;
+            } else {
+                return Err(Refusal::SYNTAX);
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+pub(super) fn restore(call: &mut Call<'_>) -> Answer {
+    let options = Options::parse(call)?;
+    let key = call.arg(1);
+    if !options.replace && call.state.has(key) {
+        return Err(Refusal::of("BUSYKEY Target key name already exists."));
+    }
+    let ttl = u64::try_from(call.int(2)?);
+    let ttl = ttl.map_err(|_| Refusal::of("ERR Invalid TTL value, must be >= 0"))?;
+    let dump: &Bytes = call.arg(3);
+    if !dump::is_whole(dump) {
+        return Err(Refusal::of("ERR DUMP payload version or checksum are wrong"));
+    }
+    let value = dump::read(dump).ok_or(Refusal::of("ERR Bad data format"))?;
+    if options.replace {
+        call.state.delete(key);
+    }
+    let at = if options.absolute { ttl } else { ttl.saturating_add(call.state.now_ms()) };
+    if ttl > 0 && at < call.state.now_ms() {
+        return Ok(Reply::OK);
+    }
+    call.state.put(key, value);
+    call.state.keys.set_expiry(key, (ttl > 0).then_some(at));
+    call.state.notify(Class::GENERIC, "restore", key);
+    Ok(Reply::OK)
+}

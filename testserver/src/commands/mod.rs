@@ -1,0 +1,27 @@
+//! The commands: a table, and a function for each.
+
+mod acl;
+mod call;
+mod client;
+mod config;
+mod connection;
+mod copies;
+mod expiry;
+mod hashes;
+mod keys;
+mod lists;
+mod numbers;
+mod pubsub;
+mod scans;
+mod server;
+mod set;
+mod sets;
+mod streams;
+mod table;
+mod texts;
+mod zadd;
+mod zranges;
+mod zsets;
+
+pub(crate) use call::{Call, wrong_arity};
+pub(crate) use table::{Command, Flags, Group, all, find};

@@ -1,0 +1,112 @@
+//! The server as a whole.
+
+use super::Call;
+use super::connection::VERSION;
+use crate::reply::{Answer, Refusal, Reply};
+
+/// What a command with subcommands answers where it is given none of them.
+pub(super) fn unknown_subcommand(call: &mut Call<'_>) -> Answer {
+    let (name, word) = (call.command.name.to_uppercase(), String::from_utf8_lossy(call.arg(1)));
+    Err(format!("ERR unknown subcommand '{word:.128}'. Try {name} HELP.").into())
+}
+
+pub(super) fn time(call: &mut Call<'_>) -> Answer {
+    let now = call.state.now_micros;
+    let parts = [now / 1_000_000, now % 1_000_000];
+    Ok(Reply::Array(parts.map(|part| Reply::bulk(part.to_string())).into()))
+}
+
+pub(super) fn role(_: &mut Call<'_>) -> Answer {
+    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])]))
+}
+
+/// There are no replicas to wait for.
+pub(super) fn wait(call: &mut Call<'_>) -> Answer {
+    call.int(1)?;
+    call.int(2)?;
+    Ok(Reply::Int(0))
+}
+
+pub(super) fn waitaof(call: &mut Call<'_>) -> Answer {
+    let (local, _, _) = (call.int(1)?, call.int(2)?, call.int(3)?);
+    if local > 0 {
+        return Err(Refusal::of(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    Ok(Reply::Array(vec![Reply::Int(0), Reply::Int(0)]))
+}
+
+/// Clients ask to learn more about commands; here they learn nothing.
+pub(super) fn command(_: &mut Call<'_>) -> Answer {
+    Ok(Reply::Array(vec![]))
+}
+
+pub(super) fn info(call: &mut Call<'_>) -> Answer {
+    let sections: Vec<String> =
+        call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_lowercase()).collect();
+    let everything = sections.is_empty()
+        || sections.iter().any(|name| matches!(name.as_str(), "all" | "default" | "everything"));
+    let mut text = String::new();
+    for (name, lines) in lines(call) {
+        if everything || sections.iter().any(|section| section.eq_ignore_ascii_case(name)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            text.push_str(&format!("# {name}\r\n"));
+            lines.iter().for_each(|(field, value)| text.push_str(&format!("{field}:{value}\r\n")));
+        }
+    }
+    Ok(Reply::Verbatim(text.into()))
+}
+
+type Section = (&'static str, Vec<(&'static str, String)>);
+
+fn lines(call: &Call<'_>) -> Vec<Section> {
+    let state = &call.state;
+    let uptime = (state.now_micros - state.started_micros) / 1_000_000;
+    let subscribers = state.pubsub.lines().filter(|(_, line)| line.is_subscriber()).count();
+    let mut keyspace = Vec::new();
+    if state.keys.len() > 0 {
+        let (keys, expires) = (state.keys.len(), state.keys.volatile());
+        keyspace.push(("db0", format!("keys={keys},expires={expires},avg_ttl=0")));
+    }
+    vec![
+        (
+            "Server",
+            vec![
+                ("redis_version", VERSION.to_owned()),
+                ("redis_mode", "standalone".to_owned()),
+                ("server_time_usec", state.now_micros.to_string()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("hz", "10".to_owned()),
+            ],
+        ),
+        (
+            "Clients",
+            vec![
+                ("connected_clients", state.pubsub.lines().count().to_string()),
+                ("pubsub_clients", subscribers.to_string()),
+            ],
+        ),
+        (
+            "Memory",
+            vec![
+                ("used_memory", state.memory().to_string()),
+                ("maxmemory", state.config.max_memory.to_string()),
+                ("maxmemory_policy", state.config.get("maxmemory-policy").unwrap_or_default()),
+            ],
+        ),
+        ("Persistence", vec![("loading", "0".to_owned()), ("aof_enabled", "0".to_owned())]),
+        (
+            "Stats",
+            vec![
+                ("total_commands_processed", state.commands.to_string()),
+                ("expired_keys", state.expired.to_string()),
+                ("evicted_keys", "0".to_owned()),
+            ],
+        ),
+        ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
+        ("Keyspace", keyspace),
+    ]
+}

@@ -1,0 +1,60 @@
+//! Streams, as far as programs that write them need.
+
+use super::Call;
+use crate::events::Class;
+use crate::number;
+use crate::reply::{Answer, Refusal, Reply};
+use crate::value::Stream;
+
+pub(super) fn xadd(call: &mut Call<'_>) -> Answer {
+    let (at, most, create) = options(call)?;
+    let Some(id) = call.args.get(at) else { return Err(Refusal::SYNTAX) };
+    let words = call.args.len() - at - 1;
+    if words < 2 || words % 2 != 0 {
+        return call.wrong_arity();
+    }
+    let (key, now) = (call.arg(1), call.state.now_ms());
+    if !create && call.state.get::<Stream>(key)?.is_none() {
+        return Ok(Reply::Nil);
+    }
+    let last = call.state.get::<Stream>(key)?.map_or_else(Stream::default, |stream| stream.clone());
+    let id = if &id[..] == b"*" { last.next_id(now) } else { parse(id)? };
+    if id <= last.last() {
+        return Err(Refusal::of(
+            "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+        ));
+    }
+    let stream = call.state.get_or_create::<Stream>(key)?;
+    stream.add(id);
+    stream.trim(most.unwrap_or(usize::MAX));
+    call.state.notify(Class::STREAM, "xadd", key);
+    Ok(Reply::bulk(format!("{}-{}", id.0, id.1)))
+}
+
+/// Where the id is, how many entries stay, and whether a new stream may be made.
+fn options(call: &Call<'_>) -> Result<(usize, Option<usize>, bool), Refusal> {
+    let (mut at, mut most, mut create) = (2, None, true);
+    loop {
+        if call.is(at, "NOMKSTREAM") {
+            create = false;
+        } else if call.is(at, "MAXLEN") {
+            at += usize::from(call.is(at + 1, "~") || call.is(at + 1, "=")) + 1;
+            most = Some(usize::try_from(call.int(at)?).map_err(|_| Refusal::SYNTAX)?);
+        } else {
+            return Ok((at, most, create));
+        }
+        at += 1;
+    }
+}
+
+fn parse(id: &[u8]) -> Result<(u64, u64), Refusal> {
+    let invalid = Refusal::of("ERR Invalid stream ID specified as stream command argument");
+    let mut parts = id.splitn(2, |byte| *byte == b'-').map(|part| number::integer(part));
+    let part = |part: Option<Option<i64>>| u64::try_from(part.unwrap_or(Some(0))?).ok();
+    let id = part(parts.next()).zip(part(parts.next()));
+    id.ok_or(invalid)
+}
+
+pub(super) fn xlen(call: &mut Call<'_>) -> Answer {
+    Ok(Reply::count(call.state.get::<Stream>(call.arg(1))?.map_or(0, |stream| stream.len())))
+}

@@ -1,0 +1,373 @@
+//! The table of commands: to add one is a line here and a function.
+
+use std::collections::HashMap;
+use std::ops::BitOr;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::reply::Answer;
+
+/// What a command's function is.
+type Run = fn(&mut Call<'_>) -> Answer;
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// In lower case; that of a subcommand is `config|get`.
+    pub(crate) name: &'static str,
+    run: Run,
+    /// How many words; below zero, at least that many.
+    arity: i32,
+    pub(crate) flags: Flags,
+    keys: Keys,
+    pub(crate) group: Group,
+}
+
+/// What holds for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    const NONE: Self = Self(0);
+    /// It changes keys.
+    pub(crate) const WRITE: Self = Self(1);
+    /// It reads keys.
+    pub(crate) const READ: Self = Self(2);
+    /// It is refused when the server is full.
+    pub(crate) const DENY_OOM: Self = Self(4);
+    /// Not from scripts.
+    pub(crate) const NO_SCRIPT: Self = Self(8);
+    /// It counts as a write where writes are forbidden.
+    pub(crate) const MAY_REPLICATE: Self = Self(16);
+    /// Without logging in.
+    pub(crate) const NO_AUTH: Self = Self(32);
+    /// Its next word says which it is.
+    pub(crate) const CONTAINER: Self = Self(64);
+    /// Also between SUBSCRIBE and UNSUBSCRIBE in RESP2.
+    pub(crate) const SUBSCRIBED: Self = Self(128);
+    /// The engine itself executes it.
+    pub(crate) const ENGINE: Self = Self(256);
+    /// Category `dangerous`.
+    pub(crate) const DANGEROUS: Self = Self(512);
+    /// It is executed at once between MULTI and EXEC.
+    pub(crate) const NOT_QUEUED: Self = Self(1024);
+    /// It writes, and its answer says what was there.
+    pub(crate) const ACCESS: Self = Self(2048);
+
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Which words are keys.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    None,
+    /// First, last (from the end, if below zero), step.
+    At(usize, i32, usize),
+    /// A word says how many follow it.
+    Counted(usize),
+}
+
+/// Categories of commands, for ACLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Keyspace,
+    String,
+    Hash,
+    SortedSet,
+    List,
+    Set,
+    Stream,
+    PubSub,
+    Transaction,
+    Scripting,
+    Connection,
+    Admin,
+}
+
+impl Group {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "keyspace" => Self::Keyspace,
+            "string" => Self::String,
+            "hash" => Self::Hash,
+            "sortedset" => Self::SortedSet,
+            "list" => Self::List,
+            "set" => Self::Set,
+            "stream" => Self::Stream,
+            "pubsub" => Self::PubSub,
+            "transaction" => Self::Transaction,
+            "scripting" => Self::Scripting,
+            "connection" => Self::Connection,
+            "admin" => Self::Admin,
+            _ => return None,
+        })
+    }
+}
+
+impl Command {
+    pub(crate) fn takes(&self, words: usize) -> bool {
+        let words = i32::try_from(words).unwrap_or(i32::MAX);
+        if self.arity < 0 { words >= -self.arity } else { words == self.arity }
+    }
+
+    pub(crate) fn run(&self, call: &mut Call<'_>) -> Answer {
+        (self.run)(call)
+    }
+
+    /// Whether it reads its keys, and whether it writes them. Nobody knows that of a script, but that one
+    /// by `EVAL_RO` only reads.
+    pub(crate) fn access(&self) -> (bool, bool) {
+        let script = matches!(self.keys, Keys::Counted(_));
+        let reads = script || self.flags.has(Flags::READ) || self.flags.has(Flags::ACCESS);
+        (reads, self.flags.has(Flags::WRITE) || script && self.flags.has(Flags::MAY_REPLICATE))
+    }
+
+    /// The keys among these words.
+    pub(crate) fn keys_of<'a>(&self, args: &'a [Bytes]) -> Box<dyn Iterator<Item = &'a Bytes> + 'a> {
+        match self.keys {
+            Keys::None => Box::new(std::iter::empty()),
+            Keys::At(first, last, step) => {
+                let end = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
+                let end = usize::try_from(end + 1).unwrap_or_default().min(args.len());
+                Box::new(args.get(first..end).unwrap_or_default().iter().step_by(step))
+            }
+            Keys::Counted(at) => {
+                let count = args.get(at).and_then(|count| crate::number::integer(count)).unwrap_or_default();
+                let count = usize::try_from(count).unwrap_or_default();
+                Box::new(args.iter().skip(at + 1).take(count))
+            }
+        }
+    }
+}
+
+const fn command(
+    name: &'static str,
+    run: Run,
+    arity: i32,
+    flags: Flags,
+    keys: Keys,
+    group: Group,
+) -> Command {
+    Command { name, run, arity, flags, keys, group }
+}
+
+/// What executes commands of the engine's is not here.
+fn by_engine(_: &mut Call<'_>) -> Answer {
+    Err(crate::reply::Refusal::of("ERR this command is not executed here"))
+}
+
+/// Writes that take memory, and those that do not.
+const GROWS: Flags = Flags(Flags::WRITE.0 | Flags::DENY_OOM.0);
+const GROWS_AND_TELLS: Flags = Flags(GROWS.0 | Flags::ACCESS.0);
+const SHRINKS: Flags = Flags::WRITE;
+const TAKES: Flags = Flags(Flags::WRITE.0 | Flags::ACCESS.0);
+const READS: Flags = Flags::READ;
+const SENDS: Flags = Flags::MAY_REPLICATE;
+const HEARS: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::SUBSCRIBED.0);
+const RUNS: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::ENGINE.0 | Flags::MAY_REPLICATE.0);
+const RUNS_READING: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::ENGINE.0);
+const ALONE: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::ENGINE.0 | Flags::NOT_QUEUED.0);
+const OPENS: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::NO_AUTH.0);
+const LEAVES: Flags = Flags(OPENS.0 | Flags::SUBSCRIBED.0 | Flags::NOT_QUEUED.0);
+const OPERATES: Flags = Flags(Flags::NO_SCRIPT.0 | Flags::DANGEROUS.0);
+const HOLDS: Flags = Flags(Flags::CONTAINER.0 | Flags::NO_SCRIPT.0);
+
+const NONE: Keys = Keys::None;
+const ONE: Keys = Keys::At(1, 1, 1);
+const TWO: Keys = Keys::At(1, 2, 1);
+const EVERY: Keys = Keys::At(1, -1, 1);
+const PAIRS: Keys = Keys::At(1, -1, 2);
+const SECOND: Keys = Keys::At(2, 2, 1);
+const COUNTED: Keys = Keys::Counted(2);
+
+use Group::*;
+
+#[rustfmt::skip]
+static TABLE: &[Command] = &[
+    command("set", set::set, -3, GROWS, ONE, String),
+    command("setnx", set::setnx, 3, GROWS, ONE, String),
+    command("setex", set::setex, 4, GROWS, ONE, String),
+    command("psetex", set::psetex, 4, GROWS, ONE, String),
+    command("getset", set::getset, 3, GROWS_AND_TELLS, ONE, String),
+    command("mset", set::mset, -3, GROWS, PAIRS, String),
+    command("get", texts::get, 2, READS, ONE, String),
+    command("mget", texts::mget, -2, READS, EVERY, String),
+    command("getex", texts::getex, -2, TAKES, ONE, String),
+    command("getdel", texts::getdel, 2, TAKES, ONE, String),
+    command("getrange", texts::getrange, 4, READS, ONE, String),
+    command("substr", texts::getrange, 4, READS, ONE, String),
+    command("strlen", texts::strlen, 2, READS, ONE, String),
+    command("append", texts::append, 3, GROWS, ONE, String),
+    command("incr", numbers::incr, 2, GROWS_AND_TELLS, ONE, String),
+    command("decr", numbers::decr, 2, GROWS_AND_TELLS, ONE, String),
+    command("incrby", numbers::incrby, 3, GROWS_AND_TELLS, ONE, String),
+    command("decrby", numbers::decrby, 3, GROWS_AND_TELLS, ONE, String),
+
+    command("exists", keys::exists, -2, READS, EVERY, Keyspace),
+    command("touch", keys::exists, -2, READS, EVERY, Keyspace),
+    command("del", keys::del, -2, SHRINKS, EVERY, Keyspace),
+    command("unlink", keys::del, -2, SHRINKS, EVERY, Keyspace),
+    command("type", keys::type_of, 2, READS, ONE, Keyspace),
+    command("rename", copies::rename, 3, TAKES, TWO, Keyspace),
+    command("renamenx", copies::renamenx, 3, TAKES, TWO, Keyspace),
+    command("copy", copies::copy, -3, GROWS_AND_TELLS, TWO, Keyspace),
+    command("dump", copies::dump, 2, READS, ONE, Keyspace),
+    command("restore", copies::restore, -4, GROWS, ONE, Keyspace),
+    command("randomkey", keys::randomkey, 1, READS, NONE, Keyspace),
+    command("keys", keys::keys, 2, Flags(READS.0 | Flags::DANGEROUS.0), NONE, Keyspace),
+    command("scan", scans::scan, -2, READS, NONE, Keyspace),
+    command("dbsize", keys::dbsize, 1, READS, NONE, Keyspace),
+    command("flushall", keys::flush, -1, Flags(SHRINKS.0 | Flags::DANGEROUS.0), NONE, Keyspace),
+    command("flushdb", keys::flush, -1, Flags(SHRINKS.0 | Flags::DANGEROUS.0), NONE, Keyspace),
+    command("object", server::unknown_subcommand, -2, Flags::CONTAINER, NONE, Keyspace),
+    command("object|encoding", keys::encoding, 3, READS, SECOND, Keyspace),
+    command("ttl", expiry::ttl, 2, READS, ONE, Keyspace),
+    command("pttl", expiry::pttl, 2, READS, ONE, Keyspace),
+    command("expiretime", expiry::expiretime, 2, READS, ONE, Keyspace),
+    command("pexpiretime", expiry::pexpiretime, 2, READS, ONE, Keyspace),
+    command("expire", expiry::expire, -3, SHRINKS, ONE, Keyspace),
+    command("pexpire", expiry::pexpire, -3, SHRINKS, ONE, Keyspace),
+    command("expireat", expiry::expireat, -3, SHRINKS, ONE, Keyspace),
+    command("pexpireat", expiry::pexpireat, -3, SHRINKS, ONE, Keyspace),
+    command("persist", expiry::persist, 2, SHRINKS, ONE, Keyspace),
+
+    command("hset", hashes::hset, -4, GROWS, ONE, Hash),
+    command("hmset", hashes::hset, -4, GROWS, ONE, Hash),
+    command("hsetnx", hashes::hsetnx, 4, GROWS, ONE, Hash),
+    command("hget", hashes::hget, 3, READS, ONE, Hash),
+    command("hmget", hashes::hmget, -3, READS, ONE, Hash),
+    command("hdel", hashes::hdel, -3, SHRINKS, ONE, Hash),
+    command("hexists", hashes::hexists, 3, READS, ONE, Hash),
+    command("hlen", hashes::hlen, 2, READS, ONE, Hash),
+    command("hstrlen", hashes::hstrlen, 3, READS, ONE, Hash),
+    command("hgetall", hashes::hgetall, 2, READS, ONE, Hash),
+    command("hkeys", hashes::hkeys, 2, READS, ONE, Hash),
+    command("hvals", hashes::hvals, 2, READS, ONE, Hash),
+    command("hincrby", hashes::hincrby, 4, GROWS_AND_TELLS, ONE, Hash),
+    command("hscan", scans::hscan, -3, READS, ONE, Hash),
+
+    command("zadd", zadd::zadd, -4, GROWS, ONE, SortedSet),
+    command("zincrby", zadd::zincrby, 4, GROWS_AND_TELLS, ONE, SortedSet),
+    command("zrem", zsets::zrem, -3, SHRINKS, ONE, SortedSet),
+    command("zscore", zsets::zscore, 3, READS, ONE, SortedSet),
+    command("zmscore", zsets::zmscore, -3, READS, ONE, SortedSet),
+    command("zcard", zsets::zcard, 2, READS, ONE, SortedSet),
+    command("zcount", zsets::zcount, 4, READS, ONE, SortedSet),
+    command("zrank", zsets::zrank, 3, READS, ONE, SortedSet),
+    command("zrevrank", zsets::zrevrank, 3, READS, ONE, SortedSet),
+    command("zpopmin", zsets::zpopmin, -2, TAKES, ONE, SortedSet),
+    command("zremrangebyscore", zsets::zremrangebyscore, 4, SHRINKS, ONE, SortedSet),
+    command("zremrangebyrank", zsets::zremrangebyrank, 4, SHRINKS, ONE, SortedSet),
+    command("zrange", zranges::zrange, -4, READS, ONE, SortedSet),
+    command("zrangebyscore", zranges::zrangebyscore, -4, READS, ONE, SortedSet),
+    command("zrevrangebyscore", zranges::zrevrangebyscore, -4, READS, ONE, SortedSet),
+    command("zrevrange", zranges::zrevrange, -4, READS, ONE, SortedSet),
+    command("zscan", scans::zscan, -3, READS, ONE, SortedSet),
+
+    command("lpush", lists::lpush, -3, GROWS, ONE, List),
+    command("rpush", lists::rpush, -3, GROWS, ONE, List),
+    command("lpop", lists::lpop, -2, TAKES, ONE, List),
+    command("rpop", lists::rpop, -2, TAKES, ONE, List),
+    command("llen", lists::llen, 2, READS, ONE, List),
+    command("lrange", lists::lrange, 4, READS, ONE, List),
+
+    command("sadd", sets::sadd, -3, GROWS, ONE, Set),
+    command("srem", sets::srem, -3, SHRINKS, ONE, Set),
+    command("scard", sets::scard, 2, READS, ONE, Set),
+    command("smembers", sets::smembers, 2, READS, ONE, Set),
+    command("sismember", sets::sismember, 3, READS, ONE, Set),
+    command("sscan", scans::sscan, -3, READS, ONE, Set),
+
+    command("xadd", streams::xadd, -5, GROWS, ONE, Stream),
+    command("xlen", streams::xlen, 2, READS, ONE, Stream),
+
+    command("publish", pubsub::publish, 3, SENDS, NONE, PubSub),
+    command("spublish", pubsub::spublish, 3, SENDS, NONE, PubSub),
+    command("subscribe", pubsub::subscribe, -2, HEARS, NONE, PubSub),
+    command("unsubscribe", pubsub::unsubscribe, -1, HEARS, NONE, PubSub),
+    command("psubscribe", pubsub::psubscribe, -2, HEARS, NONE, PubSub),
+    command("punsubscribe", pubsub::punsubscribe, -1, HEARS, NONE, PubSub),
+    command("ssubscribe", pubsub::ssubscribe, -2, HEARS, NONE, PubSub),
+    command("sunsubscribe", pubsub::sunsubscribe, -1, HEARS, NONE, PubSub),
+
+    command("multi", by_engine, 1, ALONE, NONE, Transaction),
+    command("exec", by_engine, 1, ALONE, NONE, Transaction),
+    command("discard", by_engine, 1, ALONE, NONE, Transaction),
+    command("watch", by_engine, -2, ALONE, EVERY, Transaction),
+    command("unwatch", by_engine, 1, RUNS_READING, NONE, Transaction),
+
+    command("eval", by_engine, -3, RUNS, COUNTED, Scripting),
+    command("evalsha", by_engine, -3, RUNS, COUNTED, Scripting),
+    command("eval_ro", by_engine, -3, RUNS_READING, COUNTED, Scripting),
+    command("evalsha_ro", by_engine, -3, RUNS_READING, COUNTED, Scripting),
+    command("script", server::unknown_subcommand, -2, HOLDS, NONE, Scripting),
+    command("script|load", by_engine, 3, RUNS_READING, NONE, Scripting),
+    command("script|exists", by_engine, -3, RUNS_READING, NONE, Scripting),
+    command("script|flush", by_engine, -2, RUNS_READING, NONE, Scripting),
+
+    command("hello", connection::hello, -1, OPENS, NONE, Connection),
+    command("auth", connection::auth, -2, OPENS, NONE, Connection),
+    command("ping", connection::ping, -1, Flags::SUBSCRIBED, NONE, Connection),
+    command("echo", connection::echo, 2, Flags::NONE, NONE, Connection),
+    command("select", connection::select, 2, Flags::NONE, NONE, Connection),
+    command("reset", connection::reset, 1, LEAVES, NONE, Connection),
+    command("quit", connection::quit, -1, LEAVES, NONE, Connection),
+    command("client", server::unknown_subcommand, -2, HOLDS, NONE, Connection),
+    command("client|id", client::id, 2, Flags::NO_SCRIPT, NONE, Connection),
+    command("client|getname", client::getname, 2, Flags::NO_SCRIPT, NONE, Connection),
+    command("client|setname", client::setname, 3, Flags::NO_SCRIPT, NONE, Connection),
+    command("client|setinfo", client::setinfo, 4, Flags::NO_SCRIPT, NONE, Connection),
+    command("client|no-evict", client::no_evict, 3, OPERATES, NONE, Connection),
+    command("client|kill", client::kill, -3, OPERATES, NONE, Connection),
+    command("command", server::command, -1, Flags::NONE, NONE, Connection),
+
+    command("time", server::time, 1, Flags::NONE, NONE, Admin),
+    command("role", server::role, 1, Flags(Flags::NO_SCRIPT.0 | Flags::DANGEROUS.0), NONE, Admin),
+    command("info", server::info, -1, Flags::DANGEROUS, NONE, Admin),
+    command("wait", server::wait, 3, Flags::NO_SCRIPT, NONE, Admin),
+    command("waitaof", server::waitaof, 4, Flags::NO_SCRIPT, NONE, Admin),
+    command("config", server::unknown_subcommand, -2, HOLDS, NONE, Admin),
+    command("config|get", config::get, -3, OPERATES, NONE, Admin),
+    command("config|set", config::set, -4, OPERATES, NONE, Admin),
+    command("config|resetstat", config::resetstat, 2, OPERATES, NONE, Admin),
+    command("acl", server::unknown_subcommand, -2, HOLDS, NONE, Admin),
+    command("acl|setuser", acl::setuser, -3, OPERATES, NONE, Admin),
+    command("acl|deluser", acl::deluser, -3, OPERATES, NONE, Admin),
+    command("acl|getuser", acl::getuser, 3, OPERATES, NONE, Admin),
+    command("acl|list", acl::list, 2, OPERATES, NONE, Admin),
+    command("acl|users", acl::users, 2, OPERATES, NONE, Admin),
+    command("acl|whoami", acl::whoami, 2, Flags::NO_SCRIPT, NONE, Admin),
+];
+
+static NAMES: LazyLock<HashMap<&'static str, &'static Command>> =
+    LazyLock::new(|| TABLE.iter().map(|command| (command.name, command)).collect());
+
+/// The command that these words begin with; of one with subcommands, the subcommand, if it is one.
+pub(crate) fn find(args: &[Bytes]) -> Option<&'static Command> {
+    let name = args.first()?.to_ascii_lowercase();
+    let command = *NAMES.get(std::str::from_utf8(&name).ok()?)?;
+    match args.get(1).filter(|_| command.flags.has(Flags::CONTAINER)) {
+        Some(word) => {
+            let word = std::string::String::from_utf8_lossy(word).to_ascii_lowercase();
+            Some(NAMES.get(format!("{}|{word}", command.name).as_str()).copied().unwrap_or(command))
+        }
+        None => Some(command),
+    }
+}
+
+/// Every command.
+pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
+    TABLE.iter()
+}

@@ -1,0 +1,101 @@
+//! Strings: reading, and changing them in place.
+
+use bytes::Bytes;
+
+use super::Call;
+use super::expiry::{Expiry, set_expiry};
+use crate::events::Class;
+use crate::reply::{Answer, Refusal, Reply};
+use crate::value::Value;
+
+/// As large as a string may be.
+const LARGEST: usize = 512 * 1024 * 1024;
+
+pub(super) fn get(call: &mut Call<'_>) -> Answer {
+    let text = call.state.get::<Bytes>(call.arg(1))?;
+    Ok(Reply::bytes_or_nil(text.cloned()))
+}
+
+/// What holds no string is nil here.
+pub(super) fn mget(call: &mut Call<'_>) -> Answer {
+    let mut texts = Vec::with_capacity(call.args.len());
+    for key in &call.args[1..] {
+        texts.push(Reply::bytes_or_nil(call.state.get::<Bytes>(key).ok().flatten().cloned()));
+    }
+    Ok(Reply::Array(texts))
+}
+
+pub(super) fn strlen(call: &mut Call<'_>) -> Answer {
+    let text = call.state.get::<Bytes>(call.arg(1))?;
+    Ok(Reply::count(text.map_or(0, |text| text.len())))
+}
+
+pub(super) fn getdel(call: &mut Call<'_>) -> Answer {
+    let text = call.state.get::<Bytes>(call.arg(1))?.cloned();
+    if text.is_some() {
+        call.state.delete(call.arg(1));
+    }
+    Ok(Reply::bytes_or_nil(text))
+}
+
+pub(super) fn getex(call: &mut Call<'_>) -> Answer {
+    let persist = call.args.len() == 3 && call.is(2, "PERSIST");
+    let expiry = match call.args.len() {
+        2 => None,
+        4 => Some(Expiry::option(call, 2)?.ok_or(Refusal::SYNTAX)?),
+        _ if persist => None,
+        _ => return Err(Refusal::SYNTAX),
+    };
+    let key = call.arg(1);
+    let Some(text) = call.state.get::<Bytes>(key)?.cloned() else { return Ok(Reply::Nil) };
+    if let Some(expiry) = expiry {
+        set_expiry(call.state, key, expiry.at);
+    } else if persist && call.state.keys.get(key).is_some_and(|entry| entry.expires().is_some()) {
+        call.state.keys.set_expiry(key, None);
+        call.state.notify(Class::GENERIC, "persist", key);
+    }
+    Ok(Reply::Bulk(text))
+}
+
+pub(super) fn getrange(call: &mut Call<'_>) -> Answer {
+    let (from, to) = (call.int(2)?, call.int(3)?);
+    let Some(text) = call.state.get::<Bytes>(call.arg(1))? else { return Ok(Reply::Bulk(Bytes::new())) };
+    Ok(Reply::Bulk(places(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
+}
+
+/// Places from the start, or from the end where they are below zero, as far as they exist.
+pub(super) fn places(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
+    let length = i64::try_from(length).ok()?;
+    let place = |at: i64| if at < 0 { (length.saturating_add(at)).max(0) } else { at };
+    // Before the start, an end is no place at all, though a beginning is the first.
+    if from < 0 && to < 0 && from > to || length == 0 || to < -length {
+        return None;
+    }
+    let (from, to) = (place(from), place(to).min(length - 1));
+    if from > to {
+        return None;
+    }
+    Some(usize::try_from(from).ok()?..=usize::try_from(to).ok()?)
+}
+
+pub(super) fn append(call: &mut Call<'_>) -> Answer {
+    let (key, more) = (call.arg(1), call.arg(2));
+    let old = call.state.get::<Bytes>(key)?.cloned();
+    let length = old.as_ref().map_or(0, Bytes::len) + more.len();
+    if length > LARGEST {
+        return Err(Refusal::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    match old {
+        None => call.state.put(key, Value::Text(more.clone())),
+        Some(old) => replace(call, [&old[..], more].concat().into()),
+    }
+    call.state.notify(Class::TEXT, "append", key);
+    Ok(Reply::count(length))
+}
+
+/// Puts other bytes into a string that is there, and leaves its expiry.
+pub(super) fn replace(call: &mut Call<'_>, text: Bytes) {
+    if let Some(value) = call.state.keys.value_mut(call.arg(1)) {
+        *value = Value::Text(text);
+    }
+}

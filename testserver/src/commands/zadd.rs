@@ -1,0 +1,119 @@
+//! Sorted sets: adding members and changing their scores.
+
+use bytes::Bytes;
+
+use super::Call;
+use crate::events::Class;
+use crate::number;
+use crate::reply::{Answer, Refusal, Reply};
+use crate::value::Zset;
+
+#[derive(Default)]
+struct Options {
+    absent: bool,
+    present: bool,
+    greater: bool,
+    less: bool,
+    changed: bool,
+    increment: bool,
+}
+
+impl Options {
+    /// The options, and where the scores begin.
+    fn parse(call: &Call<'_>) -> (Self, usize) {
+        let mut all = Self::default();
+        let mut from = 2;
+        for at in 2.. {
+            let known = [
+                ("NX", &mut all.absent),
+                ("XX", &mut all.present),
+                ("GT", &mut all.greater),
+                ("LT", &mut all.less),
+                ("CH", &mut all.changed),
+                ("INCR", &mut all.increment),
+            ];
+            let Some((_, option)) = known.into_iter().find(|(word, _)| call.is(at, word)) else {
+                from = at;
+                break;
+            };
+            *option = true;
+        }
+        (all, from)
+    }
+
+    fn check(&self, words: usize) -> Result<(), Refusal> {
+        if words == 0 || words % 2 != 0 {
+            return Err(Refusal::SYNTAX);
+        }
+        if self.absent && self.present {
+            return Err(Refusal::of("ERR XX and NX options at the same time are not compatible"));
+        }
+        if self.greater && self.less || self.absent && (self.greater || self.less) {
+            let text = "ERR GT, LT, and/or NX options at the same time are not compatible";
+            return Err(Refusal::of(text));
+        }
+        if self.increment && words != 2 {
+            return Err(Refusal::of("ERR INCR option supports a single increment-element pair"));
+        }
+        Ok(())
+    }
+
+    /// The score that the member gets, or none where it stays as it is.
+    fn decide(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Refusal> {
+        let new = old.filter(|_| self.increment).map_or(given, |old| old + given);
+        if new.is_nan() {
+            return Err(Refusal::of("ERR resulting score is not a number (NaN)"));
+        }
+        let stays = match old {
+            None => self.present,
+            Some(old) => self.absent || self.greater && new <= old || self.less && new >= old,
+        };
+        Ok((!stays).then_some(new))
+    }
+}
+
+pub(super) fn zadd(call: &mut Call<'_>) -> Answer {
+    let (options, from) = Options::parse(call);
+    let pairs = call.args.get(from..).unwrap_or_default();
+    options.check(pairs.len())?;
+    add(call, &options, pairs)
+}
+
+pub(super) fn zincrby(call: &mut Call<'_>) -> Answer {
+    let options = Options { increment: true, ..Options::default() };
+    add(call, &options, &call.args[2..])
+}
+
+fn add(call: &mut Call<'_>, options: &Options, pairs: &[Bytes]) -> Answer {
+    let key = call.arg(1);
+    let scores = pairs.iter().step_by(2).map(|score| number::float(score).ok_or(Refusal::NOT_A_FLOAT));
+    let scores = scores.collect::<Result<Vec<f64>, _>>()?;
+    if options.present && call.state.get::<Zset>(key)?.is_none() {
+        return Ok(if options.increment { Reply::Nil } else { Reply::Int(0) });
+    }
+    let zset = call.state.get_or_create::<Zset>(key)?;
+    let (mut added, mut changed, mut last) = (0, 0, None);
+    for (member, score) in pairs.iter().skip(1).step_by(2).zip(scores) {
+        let old = zset.score(member);
+        last = match options.decide(old, score) {
+            Ok(last) => last,
+            Err(refusal) => {
+                call.state.delete_if_empty(key);
+                return Err(refusal);
+            }
+        };
+        let Some(new) = last else { continue };
+        zset.set(member, new);
+        added += usize::from(old.is_none());
+        changed += usize::from(old.is_some_and(|old| old != new));
+    }
+    if added + changed > 0 {
+        let event = if options.increment { "zincr" } else { "zadd" };
+        call.state.notify(Class::ZSET, event, key);
+    }
+    Ok(match last {
+        _ if !options.increment => Reply::count(if options.changed { added + changed } else { added }),
+        Some(score) => Reply::Double(score),
+        None => Reply::Nil,
+    })
+}

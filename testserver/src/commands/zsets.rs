@@ -1,0 +1,102 @@
+//! Sorted sets: everything but adding and ranges.
+
+use bytes::Bytes;
+
+use super::Call;
+use super::texts::places;
+use crate::events::Class;
+use crate::reply::{Answer, Refusal, Reply};
+use crate::value::{Bound, Zset};
+
+pub(super) fn zrem(call: &mut Call<'_>) -> Answer {
+    let key = call.arg(1);
+    let Some(zset) = call.state.get::<Zset>(key)? else { return Ok(Reply::Int(0)) };
+    let gone = call.args[2..].iter().filter(|member| zset.remove(member)).count();
+    removed(call, gone, "zrem")
+}
+
+fn removed(call: &mut Call<'_>, count: usize, event: &str) -> Answer {
+    if count > 0 {
+        call.state.notify(Class::ZSET, event, call.arg(1));
+        call.state.delete_if_empty(call.arg(1));
+    }
+    Ok(Reply::count(count))
+}
+
+pub(super) fn zscore(call: &mut Call<'_>) -> Answer {
+    let (key, member) = (call.arg(1), call.arg(2));
+    let zset = call.state.get::<Zset>(key)?;
+    Ok(zset.and_then(|zset| zset.score(member)).map_or(Reply::Nil, Reply::Double))
+}
+
+pub(super) fn zmscore(call: &mut Call<'_>) -> Answer {
+    let zset = call.state.get::<Zset>(call.arg(1))?;
+    let score = |member| zset.as_ref().and_then(|zset| zset.score(member)).map_or(Reply::Nil, Reply::Double);
+    Ok(Reply::Array(call.args[2..].iter().map(score).collect()))
+}
+
+pub(super) fn zcard(call: &mut Call<'_>) -> Answer {
+    Ok(Reply::count(call.state.get::<Zset>(call.arg(1))?.map_or(0, |zset| zset.len())))
+}
+
+/// Two words that say between which scores.
+fn bounds(call: &Call<'_>) -> Result<(Bound, Bound), Refusal> {
+    let bound = |at| Bound::parse(call.arg(at)).ok_or(Refusal::NOT_A_RANGE);
+    Ok((bound(2)?, bound(3)?))
+}
+
+pub(super) fn zcount(call: &mut Call<'_>) -> Answer {
+    let (low, high) = bounds(call)?;
+    let zset = call.state.get::<Zset>(call.arg(1))?;
+    Ok(Reply::count(zset.map_or(0, |zset| zset.between(low, high).count())))
+}
+
+pub(super) fn zrank(call: &mut Call<'_>) -> Answer {
+    rank(call, false)
+}
+
+pub(super) fn zrevrank(call: &mut Call<'_>) -> Answer {
+    rank(call, true)
+}
+
+fn rank(call: &mut Call<'_>, reverse: bool) -> Answer {
+    let (key, member) = (call.arg(1), call.arg(2));
+    let zset = call.state.get::<Zset>(key)?;
+    Ok(zset.and_then(|zset| zset.rank(member, reverse)).map_or(Reply::Nil, Reply::count))
+}
+
+pub(super) fn zpopmin(call: &mut Call<'_>) -> Answer {
+    let key = call.arg(1);
+    let single = call.args.len() == 2;
+    let count = if single { 1 } else { call.int(2)? };
+    let range = Refusal::of("ERR value is out of range, must be positive");
+    let count = usize::try_from(count).map_err(|_| range)?;
+    if call.args.len() > 3 {
+        return Err(Refusal::SYNTAX);
+    }
+    let Some(zset) = call.state.get::<Zset>(key)? else { return Ok(Reply::Array(vec![])) };
+    let popped: Vec<(Bytes, f64)> =
+        zset.iter().take(count).map(|(member, score)| (member.clone(), score)).collect();
+    for (member, _) in &popped {
+        zset.remove(member);
+    }
+    removed(call, popped.len(), "zpopmin")?;
+    Ok(super::zranges::with_scores(call, popped, !single))
+}
+
+pub(super) fn zremrangebyscore(call: &mut Call<'_>) -> Answer {
+    let (low, high) = bounds(call)?;
+    let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(Reply::Int(0)) };
+    let members: Vec<Bytes> = zset.between(low, high).map(|(member, _)| member.clone()).collect();
+    let gone = members.iter().filter(|member| zset.remove(member)).count();
+    removed(call, gone, "zremrangebyscore")
+}
+
+pub(super) fn zremrangebyrank(call: &mut Call<'_>) -> Answer {
+    let (from, to) = (call.int(2)?, call.int(3)?);
+    let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return Ok(Reply::Int(0)) };
+    let Some(places) = places(from, to, zset.len()) else { return Ok(Reply::Int(0)) };
+    let members: Vec<Bytes> = zset.at(places).map(|(member, _)| member.clone()).collect();
+    let gone = members.iter().filter(|member| zset.remove(member)).count();
+    removed(call, gone, "zremrangebyrank")
+}

@@ -1,0 +1,205 @@
+//! Values as bytes, for DUMP and RESTORE.
+//!
+//! The form is that of the server's own files in its plainest variants, so a real server can read it.
+//! What a real server dumps is mostly packed, and is not read here.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::value::{Fields, List, Members, Stream, Value, Zset};
+
+const VERSION: u16 = 10;
+const TEXT: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const HASH: u8 = 4;
+const ZSET: u8 = 5;
+/// Of no other server's making.
+const STREAM: u8 = 240;
+/// Version and checksum.
+const FOOTER: usize = 10;
+
+pub(crate) fn write(value: &Value) -> Bytes {
+    let mut out = BytesMut::new();
+    match value {
+        Value::Text(text) => {
+            out.put_u8(TEXT);
+            put(&mut out, text);
+        }
+        Value::List(List(items)) => {
+            head(&mut out, LIST, items.len());
+            items.iter().for_each(|item| put(&mut out, item));
+        }
+        Value::Set(members) => {
+            head(&mut out, SET, members.len());
+            members.iter().for_each(|member| put(&mut out, member));
+        }
+        Value::Hash(fields) => {
+            head(&mut out, HASH, fields.len());
+            fields.iter().for_each(|(field, value)| [field, value].iter().for_each(|one| put(&mut out, one)));
+        }
+        Value::Zset(zset) => {
+            head(&mut out, ZSET, zset.len());
+            for (member, score) in zset.iter() {
+                put(&mut out, member);
+                out.put_f64_le(score);
+            }
+        }
+        Value::Stream(stream) => {
+            head(&mut out, STREAM, stream.len());
+            for (ms, number) in stream.ids() {
+                out.put_u64(ms);
+                out.put_u64(number);
+            }
+        }
+    }
+    out.put_u16_le(VERSION);
+    let sum = checksum(&out);
+    out.put_u64_le(sum);
+    out.freeze()
+}
+
+fn head(out: &mut BytesMut, kind: u8, count: usize) {
+    out.put_u8(kind);
+    length(out, count);
+}
+
+fn put(out: &mut BytesMut, bytes: &[u8]) {
+    length(out, bytes.len());
+    out.put_slice(bytes);
+}
+
+/// Two bits say how many bytes there are.
+fn length(out: &mut BytesMut, length: usize) {
+    match length {
+        0..64 => out.put_u8(length as u8),
+        64..16384 => out.put_u16(0x4000 | length as u16),
+        _ => {
+            out.put_u8(0x80);
+            out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+/// Whether version and checksum are right.
+pub(crate) fn is_whole(dump: &[u8]) -> bool {
+    let Some(at) = dump.len().checked_sub(FOOTER) else { return false };
+    let mut footer = &dump[at..];
+    footer.get_u16_le() <= VERSION && footer.get_u64_le() == checksum(&dump[..at + 2])
+}
+
+/// The value, unless its form is not known here.
+pub(crate) fn read(dump: &[u8]) -> Option<Value> {
+    let mut body = dump.get(..dump.len().checked_sub(FOOTER)?)?;
+    let kind = byte(&mut body)?;
+    if kind == TEXT {
+        return Some(Value::Text(take(&mut body)?));
+    }
+    let count = read_length(&mut body)?;
+    let value = match kind {
+        LIST => Value::List(List((0..count).map(|_| take(&mut body)).collect::<Option<_>>()?)),
+        SET => read_set(&mut body, count)?,
+        HASH => read_hash(&mut body, count)?,
+        ZSET => read_zset(&mut body, count)?,
+        STREAM => read_stream(&mut body, count)?,
+        _ => return None,
+    };
+    (!value.is_empty()).then_some(value)
+}
+
+fn read_set(body: &mut &[u8], count: usize) -> Option<Value> {
+    let mut members = Members::default();
+    for _ in 0..count {
+        members.add(&take(body)?);
+    }
+    Some(Value::Set(members))
+}
+
+fn read_hash(body: &mut &[u8], count: usize) -> Option<Value> {
+    let mut fields = Fields::default();
+    for _ in 0..count {
+        fields.set(&take(body)?, take(body)?);
+    }
+    Some(Value::Hash(fields))
+}
+
+fn read_zset(body: &mut &[u8], count: usize) -> Option<Value> {
+    let mut zset = Zset::default();
+    for _ in 0..count {
+        let member = take(body)?;
+        let score = body.try_get_f64_le().ok().filter(|score| !score.is_nan())?;
+        zset.set(&member, score);
+    }
+    Some(Value::Zset(zset))
+}
+
+fn read_stream(body: &mut &[u8], count: usize) -> Option<Value> {
+    let mut stream = Stream::default();
+    for _ in 0..count {
+        stream.add((body.try_get_u64().ok()?, body.try_get_u64().ok()?));
+    }
+    Some(Value::Stream(stream))
+}
+
+fn byte(body: &mut &[u8]) -> Option<u8> {
+    body.try_get_u8().ok()
+}
+
+fn read_length(body: &mut &[u8]) -> Option<usize> {
+    let first = byte(body)?;
+    match first >> 6 {
+        0 => Some(usize::from(first)),
+        1 => Some(usize::from(first & 0x3f) << 8 | usize::from(byte(body)?)),
+        2 if first == 0x80 => usize::try_from(body.try_get_u32().ok()?).ok(),
+        _ => None,
+    }
+}
+
+fn take(body: &mut &[u8]) -> Option<Bytes> {
+    let length = read_length(body)?;
+    let bytes = body.get(..length)?;
+    *body = &body[length..];
+    Some(Bytes::copy_from_slice(bytes))
+}
+
+/// CRC-64 by Jones, reflected, as the server's files have it.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| {
+        (0..8).fold(sum ^ u64::from(*byte), |sum, _| {
+            if sum & 1 == 1 { (sum >> 1) ^ 0x95AC_9329_AC4B_C9B5 } else { sum >> 1 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_checksum_is_the_servers() {
+        assert_eq!(checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn values_come_back() {
+        let mut zset = Zset::default();
+        let mut fields = Fields::default();
+        for n in 0..300 {
+            zset.set(&Bytes::from(n.to_string()), f64::from(n) / 3.0);
+            fields.set(&Bytes::from(n.to_string()), vec![7; n as usize].into());
+        }
+        for value in [Value::Zset(zset), Value::Hash(fields), Value::Text(vec![0; 20_000].into())] {
+            let dump = write(&value);
+            assert!(is_whole(&dump));
+            assert_eq!(read(&dump).map(|value| write(&value)), Some(dump));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(bytes: Vec<u8>) {
+            is_whole(&bytes);
+            read(&bytes);
+        }
+    }
+}

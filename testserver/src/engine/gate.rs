@@ -1,0 +1,83 @@
+//! Whether a command may be executed, in the order in which the server asks.
+
+use bytes::Bytes;
+
+use crate::acl::Denial;
+use crate::client::Client;
+use crate::commands::{self, Command, Flags};
+use crate::reply::Refusal;
+use crate::resp::Protocol;
+use crate::state::State;
+
+/// As much of a command as an error shows.
+const SHOWN: usize = 128;
+
+pub(super) fn admit(state: &mut State, client: &Client, args: &[Bytes]) -> Result<&'static Command, Refusal> {
+    let command = commands::find(args).ok_or_else(|| unknown(args))?;
+    if !command.takes(args.len()) {
+        return Err(commands::wrong_arity(command.name));
+    }
+    let free = command.flags.has(Flags::NO_AUTH);
+    match &client.user {
+        None if !free => return Err(Refusal::of("NOAUTH Authentication required.")),
+        Some(user) if !free => {
+            state.acl.check(user, command, args).map_err(|denial| denied(denial, command))?;
+        }
+        _ => {}
+    }
+    let in_transaction = is_exec(args) && queue_grows(client);
+    if (command.flags.has(Flags::DENY_OOM) || in_transaction) && state.is_full() {
+        return Err(Refusal::OUT_OF_MEMORY);
+    }
+    if client.protocol == Protocol::Resp2
+        && !command.flags.has(Flags::SUBSCRIBED)
+        && state.pubsub.is_subscriber(client.id)
+    {
+        return Err(only_messages(command));
+    }
+    Ok(command)
+}
+
+pub(super) fn is_exec(args: &[Bytes]) -> bool {
+    args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+}
+
+fn queue_grows(client: &Client) -> bool {
+    let queued = client.transaction.iter().flat_map(|transaction| &transaction.commands);
+    queued.filter_map(|args| commands::find(args)).any(|command| command.flags.has(Flags::DENY_OOM))
+}
+
+fn unknown(args: &[Bytes]) -> Refusal {
+    let shown = |word: &Bytes| String::from_utf8_lossy(&word[..word.len().min(SHOWN)]).into_owned();
+    let mut rest = String::new();
+    for word in &args[1..] {
+        if rest.len() >= SHOWN {
+            break;
+        }
+        rest.push_str(&format!("'{}' ", shown(word)));
+    }
+    format!("ERR unknown command '{}', with args beginning with: {rest}", shown(&args[0])).into()
+}
+
+fn denied(denial: Denial, command: &Command) -> Refusal {
+    match denial {
+        Denial::Command => {
+            format!("NOPERM this user has no permissions to run the '{}' command", command.name).into()
+        }
+        Denial::Key => {
+            Refusal::of("NOPERM this user has no permissions to access one of the keys used as arguments")
+        }
+        Denial::Channel => {
+            Refusal::of("NOPERM this user has no permissions to access one of the channels used as arguments")
+        }
+    }
+}
+
+fn only_messages(command: &Command) -> Refusal {
+    let name = command.name;
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed \
+         in this context"
+    )
+    .into()
+}

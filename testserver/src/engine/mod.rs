@@ -1,0 +1,107 @@
+//! Executes commands, one at a time.
+
+mod gate;
+mod scripts;
+mod transactions;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::commands::{Call, Command, Flags};
+use crate::reply::{Answer, Refusal, Reply};
+use crate::script::Scripts;
+use crate::state::State;
+
+/// The state, and what executes commands on it. Who holds the engine holds all.
+pub(crate) struct Engine {
+    /// Shared with the functions that scripts call, and locked by nobody else while one runs.
+    state: Arc<Mutex<State>>,
+    scripts: Scripts,
+    clock: Clock,
+}
+
+pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    pub(crate) fn new(state: State, clock: Clock) -> Self {
+        let state = Arc::new(Mutex::new(state));
+        Self { scripts: Scripts::new(state.clone()), state, clock }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Reads the clock, and expires what the server has found by itself until then.
+    pub(crate) fn tick(&mut self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        state.now_micros = self.clock.micros();
+        state.expire_found();
+        state
+    }
+
+    /// The answer to a command.
+    pub(crate) fn serve(&mut self, client: &mut Client, args: &[Bytes]) -> Reply {
+        self.tick().commands += 1;
+        self.admit_and_run(client, args).unwrap_or_else(Reply::from)
+    }
+
+    fn admit_and_run(&mut self, client: &mut Client, args: &[Bytes]) -> Answer {
+        let admitted = gate::admit(&mut self.state(), client, args);
+        let command = admitted.inspect_err(|_| {
+            if let Some(transaction) = &mut client.transaction {
+                transaction.broken = true;
+            }
+        });
+        let command = match command {
+            Err(refusal) if gate::is_exec(args) => return Err(self.abort(client, &refusal)),
+            other => other?,
+        };
+        if let Some(transaction) =
+            client.transaction.as_mut().filter(|_| !command.flags.has(Flags::NOT_QUEUED))
+        {
+            transaction.commands.push(args.to_vec());
+            return Ok(Reply::Status("QUEUED".into()));
+        }
+        self.run(client, command, args)
+    }
+
+    /// Executes a command that may be executed.
+    fn run(&mut self, client: &mut Client, command: &'static Command, args: &[Bytes]) -> Answer {
+        if command.flags.has(Flags::ENGINE) {
+            return self.run_here(client, command, args);
+        }
+        let state = &mut self.state();
+        command.run(&mut Call { state, client, command, args })
+    }
+
+    fn run_here(&mut self, client: &mut Client, command: &'static Command, args: &[Bytes]) -> Answer {
+        match command.name {
+            "multi" => Self::multi(client),
+            "exec" => self.exec(client),
+            "discard" => self.discard(client),
+            "watch" => self.watch(client, &args[1..]),
+            "unwatch" => self.unwatch(client),
+            "script|load" => self.scripts.load(&args[2]).map(Reply::bulk),
+            "script|exists" => Ok(self.scripts.exist(&args[2..])),
+            "script|flush" => self.flush_scripts(&args[2..]),
+            _ => self.eval(client, command, args),
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn close(&mut self, id: u64) {
+        let mut state = self.state();
+        state.pubsub.close(id);
+        state.watches.end(id);
+    }
+}
+
+fn refused(text: &'static str) -> Answer {
+    Err(Refusal::of(text))
+}

@@ -1,0 +1,146 @@
+//! Keys, their values and when they expire.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::random::Random;
+use crate::value::{OVERHEAD, ScanMap, Value};
+
+/// A key's value, and when it expires.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    /// In ms since 1970.
+    expires: Option<u64>,
+    /// When the server finds it by itself, in µs since 1970.
+    found: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(value: Value) -> Self {
+        Self { value, expires: None, found: 0 }
+    }
+
+    pub(crate) fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+}
+
+/// How late the server finds what nobody reads.
+#[derive(Debug)]
+pub(crate) struct Lateness {
+    pub(crate) most_micros: u64,
+    /// Without it each is as late as it may be.
+    pub(crate) random: Option<Random>,
+}
+
+impl Lateness {
+    fn next(&mut self) -> u64 {
+        match &mut self.random {
+            Some(random) => random.up_to(self.most_micros),
+            None => self.most_micros,
+        }
+    }
+}
+
+/// All keys of the one database.
+#[derive(Debug)]
+pub(crate) struct Keyspace {
+    entries: ScanMap<Entry>,
+    /// What the server is to find by itself, by when.
+    schedule: BTreeSet<(u64, Bytes)>,
+    lateness: Lateness,
+}
+
+impl Keyspace {
+    pub(crate) fn new(lateness: Lateness) -> Self {
+        Self { entries: ScanMap::default(), schedule: BTreeSet::new(), lateness }
+    }
+
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// The value may be changed; the expiry has a function of its own.
+    pub(crate) fn value_mut(&mut self, key: &Bytes) -> Option<&mut Value> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// Puts a value in the place of whatever there was, without an expiry. Whether there was nothing.
+    pub(crate) fn put(&mut self, key: &Bytes, value: Value) -> bool {
+        let old = self.entries.insert(key, Entry::new(value));
+        self.unschedule(key, old.as_ref());
+        old.is_none()
+    }
+
+    pub(crate) fn remove(&mut self, key: &Bytes) -> Option<Entry> {
+        let old = self.entries.remove(key);
+        self.unschedule(key, old.as_ref());
+        old
+    }
+
+    pub(crate) fn set_expiry(&mut self, key: &Bytes, expires: Option<u64>) {
+        let found = expires.map(|at| {
+            // In its deadline's own millisecond a key is still there.
+            at.saturating_mul(1000).saturating_add(self.lateness.next().max(1000))
+        });
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let old = entry.expires.is_some().then_some(entry.found);
+        (entry.expires, entry.found) = (expires, found.unwrap_or_default());
+        if let Some(old) = old {
+            self.schedule.remove(&(old, key.clone()));
+        }
+        if let Some(found) = found {
+            self.schedule.insert((found, key.clone()));
+        }
+    }
+
+    fn unschedule(&mut self, key: &Bytes, old: Option<&Entry>) {
+        if let Some(old) = old.filter(|old| old.expires.is_some()) {
+            self.schedule.remove(&(old.found, key.clone()));
+        }
+    }
+
+    /// When the server finds the next expired key by itself, in µs since 1970.
+    pub(crate) fn next_found(&self) -> Option<u64> {
+        self.schedule.first().map(|(found, _)| *found)
+    }
+
+    /// A key that the server finds expired by now.
+    pub(crate) fn found_by(&self, now_micros: u64) -> Option<Bytes> {
+        self.schedule.first().filter(|(found, _)| *found <= now_micros).map(|(_, key)| key.clone())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries = ScanMap::default();
+        self.schedule.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many keys have an expiry.
+    pub(crate) fn volatile(&self) -> usize {
+        self.schedule.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Entry)> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn scan(&self, cursor: u64, count: usize) -> (u64, Vec<Bytes>) {
+        let (next, page) = self.entries.scan(cursor, count);
+        (next, page.into_iter().map(|(key, _)| key.clone()).collect())
+    }
+
+    pub(crate) fn near(&self, point: u32) -> Option<Bytes> {
+        self.entries.near(point).cloned()
+    }
+
+    /// About how many bytes all of it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.iter().map(|(key, entry)| key.len() + entry.value.size() + 2 * OVERHEAD).sum()
+    }
+}

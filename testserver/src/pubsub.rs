@@ -1,0 +1,130 @@
+//! Who has subscribed to what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::glob;
+use crate::outbox::Outbox;
+use crate::reply::Reply;
+use crate::resp::Protocol;
+
+/// What a subscription names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Channel,
+    Pattern,
+    Shard,
+}
+
+/// A connection, as those see it who publish.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) outbox: Outbox,
+    pub(crate) protocol: Protocol,
+    pub(crate) user: String,
+    topics: BTreeSet<(Kind, Bytes)>,
+}
+
+/// All connections and their subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct PubSub {
+    lines: BTreeMap<u64, Line>,
+    topics: BTreeMap<(Kind, Bytes), BTreeSet<u64>>,
+}
+
+impl PubSub {
+    pub(crate) fn open(&mut self, id: u64, outbox: Outbox, user: &str) {
+        let line = Line { outbox, protocol: Protocol::Resp2, user: user.to_owned(), topics: BTreeSet::new() };
+        self.lines.insert(id, line);
+    }
+
+    pub(crate) fn close(&mut self, id: u64) {
+        self.unsubscribe_all(id);
+        self.lines.remove(&id);
+    }
+
+    pub(crate) fn line_mut(&mut self, id: u64) -> Option<&mut Line> {
+        self.lines.get_mut(&id)
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, &Line)> {
+        self.lines.iter().map(|(id, line)| (*id, line))
+    }
+
+    pub(crate) fn subscribe(&mut self, id: u64, kind: Kind, name: &Bytes) {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        line.topics.insert((kind, name.clone()));
+        self.topics.entry((kind, name.clone())).or_default().insert(id);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, id: u64, kind: Kind, name: &Bytes) {
+        let topic = (kind, name.clone());
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.topics.remove(&topic);
+        }
+        if let Some(ids) = self.topics.get_mut(&topic) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.topics.remove(&topic);
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe_all(&mut self, id: u64) {
+        for (kind, name) in self.lines.get(&id).map(|line| line.topics.clone()).unwrap_or_default() {
+            self.unsubscribe(id, kind, &name);
+        }
+    }
+
+    pub(crate) fn names(&self, id: u64, kind: Kind) -> Vec<Bytes> {
+        let topics = self.lines.get(&id).into_iter().flat_map(|line| &line.topics);
+        topics.filter(|(of, _)| *of == kind).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// As confirmations count: shards by themselves, channels and patterns together.
+    pub(crate) fn count(&self, id: u64, kind: Kind) -> usize {
+        let Some(line) = self.lines.get(&id) else { return 0 };
+        line.topics.iter().filter(|(of, _)| (*of == Kind::Shard) == (kind == Kind::Shard)).count()
+    }
+
+    pub(crate) fn is_subscriber(&self, id: u64) -> bool {
+        self.lines.get(&id).is_some_and(Line::is_subscriber)
+    }
+
+    /// Hands a message to all that hear it; how many.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        let mut heard = 0;
+        if let Some(ids) = self.topics.get(&(Kind::Channel, Bytes::copy_from_slice(channel))) {
+            heard += self.send(ids, &[b"message", channel, message]);
+        }
+        let patterns = self.topics.range((Kind::Pattern, Bytes::new())..(Kind::Shard, Bytes::new()));
+        for ((_, pattern), ids) in patterns.filter(|((_, pattern), _)| glob::matches(pattern, channel)) {
+            heard += self.send(ids, &[b"pmessage", pattern, channel, message]);
+        }
+        heard
+    }
+
+    pub(crate) fn publish_to_shard(&self, channel: &Bytes, message: &[u8]) -> usize {
+        let ids = self.topics.get(&(Kind::Shard, channel.clone()));
+        ids.map_or(0, |ids| self.send(ids, &[b"smessage", channel, message]))
+    }
+
+    fn send(&self, ids: &BTreeSet<u64>, parts: &[&[u8]]) -> usize {
+        let push = Reply::Push(parts.iter().map(Reply::bulk).collect());
+        for line in ids.iter().filter_map(|id| self.lines.get(id)) {
+            line.outbox.send(&push, line.protocol);
+        }
+        ids.len()
+    }
+}
+
+impl Line {
+    pub(crate) fn is_subscriber(&self) -> bool {
+        !self.topics.is_empty()
+    }
+
+    pub(crate) fn topics(&self) -> impl Iterator<Item = (Kind, &Bytes)> {
+        self.topics.iter().map(|(kind, name)| (*kind, name))
+    }
+}

@@ -1,0 +1,102 @@
+//! From replies to bytes.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::number;
+use crate::reply::Reply;
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+pub(crate) fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
+    let rich = protocol == Protocol::Resp3;
+    match reply {
+        Reply::Nil => out.put_slice(if rich { b"_\r\n" } else { b"$-1\r\n" }),
+        Reply::Int(number) => line(out, b':', number.to_string().as_bytes()),
+        Reply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
+        Reply::Error(text) => line(out, b'-', one_line(text).as_bytes()),
+        Reply::Verbatim(bytes) if rich => {
+            line(out, b'=', (bytes.len() + 4).to_string().as_bytes());
+            out.put_slice(b"txt:");
+            out.put_slice(bytes);
+            out.put_slice(b"\r\n");
+        }
+        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => bulk(out, bytes),
+        Reply::Array(items) => sequence(out, b'*', items, protocol),
+        Reply::Set(items) => sequence(out, if rich { b'~' } else { b'*' }, items, protocol),
+        Reply::Push(items) => sequence(out, if rich { b'>' } else { b'*' }, items, protocol),
+        Reply::Map(pairs) => {
+            let count = if rich { pairs.len() } else { 2 * pairs.len() };
+            line(out, if rich { b'%' } else { b'*' }, count.to_string().as_bytes());
+            for (key, value) in pairs {
+                encode(key, protocol, out);
+                encode(value, protocol, out);
+            }
+        }
+        Reply::Double(number) if rich => line(out, b',', number::print(*number).as_bytes()),
+        Reply::Double(number) => bulk(out, number::print(*number).as_bytes()),
+        Reply::Boolean(flag) if rich => out.put_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
+        Reply::Boolean(flag) => line(out, b':', if *flag { b"1" } else { b"0" }),
+    }
+}
+
+fn sequence(out: &mut BytesMut, kind: u8, items: &[Reply], protocol: Protocol) {
+    line(out, kind, items.len().to_string().as_bytes());
+    for item in items {
+        encode(item, protocol, out);
+    }
+}
+
+fn bulk(out: &mut BytesMut, bytes: &[u8]) {
+    line(out, b'$', bytes.len().to_string().as_bytes());
+    out.put_slice(bytes);
+    out.put_slice(b"\r\n");
+}
+
+fn line(out: &mut BytesMut, kind: u8, content: &[u8]) {
+    out.reserve(content.len() + 3);
+    out.put_u8(kind);
+    out.put_slice(content);
+    out.put_slice(b"\r\n");
+}
+
+/// A line break would end the reply: blanks stand for it.
+fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(reply: &Reply, protocol: Protocol) -> String {
+        let mut out = BytesMut::new();
+        encode(reply, protocol, &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn what_only_resp3_has_is_written_otherwise_in_resp2() {
+        for (reply, in_2, in_3) in [
+            (Reply::Nil, "$-1\r\n", "_\r\n"),
+            (Reply::Double(0.5), "$3\r\n0.5\r\n", ",0.5\r\n"),
+            (Reply::Boolean(true), ":1\r\n", "#t\r\n"),
+            (Reply::Map(vec![(Reply::Int(1), Reply::Int(2))]), "*2\r\n:1\r\n:2\r\n", "%1\r\n:1\r\n:2\r\n"),
+            (Reply::Push(vec![Reply::bulk("a")]), "*1\r\n$1\r\na\r\n", ">1\r\n$1\r\na\r\n"),
+            (Reply::Set(vec![]), "*0\r\n", "~0\r\n"),
+        ] {
+            assert_eq!(bytes(&reply, Protocol::Resp2), in_2);
+            assert_eq!(bytes(&reply, Protocol::Resp3), in_3);
+        }
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(bytes(&Reply::Error("ERR a\r\nb".into()), Protocol::Resp2), "-ERR a  b\r\n");
+    }
+}

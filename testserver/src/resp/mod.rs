@@ -1,0 +1,7 @@
+//! The protocol, RESP2 and RESP3.
+
+mod encode;
+mod parse;
+
+pub(crate) use encode::{Protocol, encode};
+pub(crate) use parse::{Invalid, Parser};

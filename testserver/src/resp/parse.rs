@@ -1,0 +1,179 @@
+//! From bytes to commands.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// As many words as a command may have, and as large as one may be: what the server allows.
+const MOST_WORDS: i64 = 1024 * 1024;
+const LARGEST_WORD: i64 = 512 * 1024 * 1024;
+/// A line that is longer is no command.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// Bytes that no client sends: the connection ends after this error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invalid(pub(crate) &'static str);
+
+/// Collects bytes until there is a whole command.
+#[derive(Debug, Default)]
+pub(crate) struct Parser {
+    buffer: BytesMut,
+    /// Words still to come, once a command has begun, and those that are there.
+    missing: usize,
+    words: Vec<Bytes>,
+    /// The length of the word that is being read.
+    length: Option<usize>,
+}
+
+impl Parser {
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next command, if all of it is there; never without words.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Bytes>>, Invalid> {
+        loop {
+            if self.missing == 0 && !self.begin()? {
+                return Ok(None);
+            }
+            while self.missing > 0 {
+                let Some(word) = self.word()? else { return Ok(None) };
+                self.words.push(word);
+                self.missing -= 1;
+            }
+            if !self.words.is_empty() {
+                return Ok(Some(std::mem::take(&mut self.words)));
+            }
+        }
+    }
+
+    /// Reads what a command begins with; false where it is not there yet.
+    fn begin(&mut self) -> Result<bool, Invalid> {
+        let Some(line) = self.line("Protocol error: too big inline request")? else { return Ok(false) };
+        let Some(count) = line.strip_prefix(b"*") else {
+            self.words = inline(&line);
+            return Ok(true);
+        };
+        let count = crate::number::integer(count).filter(|count| *count <= MOST_WORDS);
+        let count = count.ok_or(Invalid("Protocol error: invalid multibulk length"))?;
+        self.missing = usize::try_from(count).unwrap_or_default();
+        self.words.reserve(self.missing.min(1024));
+        Ok(true)
+    }
+
+    fn word(&mut self) -> Result<Option<Bytes>, Invalid> {
+        let length = match self.length {
+            Some(length) => length,
+            None => {
+                let Some(length) = self.word_length()? else { return Ok(None) };
+                *self.length.insert(length)
+            }
+        };
+        if self.buffer.len() < length + 2 {
+            return Ok(None);
+        }
+        self.length = None;
+        // A copy: a slice would keep all that was read with it alive, for as long as the key lives.
+        let word = Bytes::copy_from_slice(&self.buffer[..length]);
+        self.buffer.advance(length + 2);
+        Ok(Some(word))
+    }
+
+    fn word_length(&mut self) -> Result<Option<usize>, Invalid> {
+        let Some(line) = self.line("Protocol error: too big bulk count string")? else { return Ok(None) };
+        let digits = line.strip_prefix(b"$").ok_or(Invalid("Protocol error: expected '$'"))?;
+        let length = crate::number::integer(digits).filter(|length| (0..=LARGEST_WORD).contains(length));
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        length.map(Some).ok_or(Invalid("Protocol error: invalid bulk length"))
+    }
+
+    /// A line without its end.
+    fn line(&mut self, too_long: &'static str) -> Result<Option<Bytes>, Invalid> {
+        let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
+            return if self.buffer.len() > LONGEST_LINE { Err(Invalid(too_long)) } else { Ok(None) };
+        };
+        let line = self.buffer.split_to(end).freeze();
+        self.buffer.advance(1);
+        let length = line.strip_suffix(b"\r").unwrap_or(&line).len();
+        Ok(Some(line.slice(..length)))
+    }
+}
+
+/// Words between blanks, as somebody with a terminal types them.
+fn inline(line: &[u8]) -> Vec<Bytes> {
+    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.map(Bytes::copy_from_slice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Everything that is parsed when the bytes come in these pieces.
+    fn parsed<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<Bytes>>, Option<Invalid>) {
+        let (mut parser, mut commands) = (Parser::default(), Vec::new());
+        for piece in pieces {
+            parser.buffer().extend_from_slice(piece);
+            loop {
+                match parser.next() {
+                    Ok(Some(command)) => commands.push(command),
+                    Ok(None) => break,
+                    Err(invalid) => return (commands, Some(invalid)),
+                }
+            }
+        }
+        (commands, None)
+    }
+
+    #[test]
+    fn commands_come_in_both_forms() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$2\r\na\n\r\nPING  x\r\n\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\n";
+        let (commands, invalid) = parsed([&bytes[..]].into_iter());
+        assert_eq!(commands, [vec!["GET", "a\n"], vec!["PING", "x"], vec![""]]);
+        assert_eq!(invalid, None);
+    }
+
+    #[test]
+    fn what_is_no_command_ends_the_connection() {
+        for bytes in ["*x\r\n", "*1\r\nGET\r\n", "*1\r\n$-1\r\n", "*9999999999\r\n", "*1\r\n$99999999999\r\n"]
+        {
+            assert!(parsed([bytes.as_bytes()].into_iter()).1.is_some(), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_and_it_is_the_same_how_they_are_split(
+            bytes in proptest::collection::vec(
+                prop_oneof![
+                    Just(b'*'), Just(b'$'), Just(b'\r'), Just(b'\n'), Just(b'1'), Just(b'2'), Just(b'-'), any::<u8>()
+                ],
+                0..60,
+            ),
+        ) {
+            let whole = parsed([&bytes[..]].into_iter());
+            prop_assert_eq!(&parsed(bytes.chunks(1)), &whole);
+            for at in 0..bytes.len() {
+                prop_assert_eq!(&parsed([&bytes[..at], &bytes[at..]].into_iter()), &whole);
+            }
+        }
+
+        #[test]
+        fn what_a_client_sends_arrives(
+            commands in proptest::collection::vec(proptest::collection::vec(any::<Vec<u8>>(), 0..4), 0..4),
+        ) {
+            let mut bytes = Vec::new();
+            for command in commands.iter().filter(|command| !command.is_empty()) {
+                bytes.extend(format!("*{}\r\n", command.len()).bytes());
+                for word in command {
+                    bytes.extend(format!("${}\r\n", word.len()).bytes());
+                    bytes.extend_from_slice(word);
+                    bytes.extend(b"\r\n");
+                }
+            }
+            let expected: Vec<_> = commands.into_iter().filter(|command| !command.is_empty()).collect();
+            let (got, invalid) = parsed(bytes.chunks(7));
+            prop_assert_eq!(got, expected);
+            prop_assert_eq!(invalid, None);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Commands that scripts call.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use crate::acl::Denial;
+use crate::client::Client;
+use crate::commands::{self, Call, Command, Flags};
+use crate::engine::lock;
+use crate::reply::{Answer, Refusal};
+use crate::resp::Protocol;
+use crate::state::State;
+
+/// What is known of the script that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// Who has called it, as far as commands ask.
+    client: Client,
+    read_only: bool,
+    allow_oom: bool,
+    /// The server was full when it began.
+    full: bool,
+    /// It has written something: from then on it may go on to its end.
+    dirty: bool,
+}
+
+/// What Lua's functions share: the state, and the script that runs.
+#[derive(Clone)]
+pub(super) struct Desk {
+    state: Arc<Mutex<State>>,
+    running: Arc<Mutex<Running>>,
+}
+
+impl Desk {
+    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
+        let running = Running {
+            client: Client::new(0, None),
+            read_only: false,
+            allow_oom: false,
+            full: false,
+            dirty: false,
+        };
+        Self { state, running: Arc::new(Mutex::new(running)) }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Before a script begins.
+    pub(super) fn begin(&self, user: String, read_only: bool, allow_oom: bool) {
+        let full = lock(&self.state).is_full();
+        let client = Client::new(0, Some(user));
+        *self.running() = Running { client, read_only, allow_oom, full, dirty: false };
+    }
+
+    pub(super) fn protocol(&self) -> Protocol {
+        self.running().client.protocol
+    }
+
+    pub(super) fn speak(&self, protocol: Protocol) {
+        self.running().client.protocol = protocol;
+    }
+
+    /// Executes a command.
+    pub(super) fn call(&self, args: &[Bytes]) -> Answer {
+        let (mut running, mut state) = (self.running(), lock(&self.state));
+        let command = running.admit(&state, args)?;
+        running.dirty |= command.flags.has(Flags::WRITE);
+        command.run(&mut Call { state: &mut state, client: &mut running.client, command, args })
+    }
+}
+
+impl Running {
+    fn admit(&self, state: &State, args: &[Bytes]) -> Result<&'static Command, Refusal> {
+        let command = commands::find(args);
+        let command = command.ok_or(Refusal::of("ERR Unknown Redis command called from script"))?;
+        if !command.takes(args.len()) {
+            return Err(Refusal::of("ERR Wrong number of args calling Redis command from script"));
+        }
+        if command.flags.has(Flags::NO_SCRIPT) {
+            return Err(Refusal::of("ERR This Redis command is not allowed from script"));
+        }
+        let user = self.client.user.as_deref().unwrap_or_default();
+        state.acl.check(user, command, args).map_err(denied)?;
+        let writes = command.flags.has(Flags::WRITE) || command.flags.has(Flags::MAY_REPLICATE);
+        if self.read_only && writes {
+            return Err(Refusal::of("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if self.full && !self.allow_oom && !self.dirty && command.flags.has(Flags::DENY_OOM) {
+            return Err(Refusal::OUT_OF_MEMORY);
+        }
+        Ok(command)
+    }
+}
+
+fn denied(denial: Denial) -> Refusal {
+    Refusal::of(match denial {
+        Denial::Command => "ERR The user executing the script can't run this command or subcommand",
+        Denial::Key => {
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command \
+             arguments"
+        }
+        Denial::Channel => {
+            "ERR The user executing the script can't publish to the channel mentioned in the command"
+        }
+    })
+}

@@ -1,0 +1,139 @@
+//! Between Lua's values and the server's.
+
+use bytes::Bytes;
+use mlua::{Lua, Table, Value};
+
+use crate::number;
+use crate::reply::Reply;
+use crate::resp::Protocol;
+
+/// Deeper than this an answer is cut off.
+const DEEPEST: usize = 100;
+
+/// An argument of a command: a string, or a number as C prints it.
+pub(super) fn argument(value: &Value) -> Option<Bytes> {
+    Some(match value {
+        Value::String(text) => Bytes::copy_from_slice(&text.as_bytes()),
+        Value::Integer(number) => whole(*number),
+        Value::Number(number) => number::print(*number).into(),
+        _ => return None,
+    })
+}
+
+/// Up to 17 digits a number is printed whole; above, `%.17g` has an exponent.
+fn whole(number: i64) -> Bytes {
+    match number.unsigned_abs() {
+        0..100_000_000_000_000_000 => number.to_string().into(),
+        _ => number::print(number as f64).into(),
+    }
+}
+
+/// An answer, as a script sees it.
+pub(super) fn to_lua(lua: &Lua, reply: &Reply, protocol: Protocol) -> mlua::Result<Value> {
+    let rich = protocol == Protocol::Resp3;
+    let table = |name: &str, value: Value| -> mlua::Result<Value> {
+        let table = lua.create_table_with_capacity(0, 1)?;
+        table.raw_set(name, value)?;
+        Ok(Value::Table(table))
+    };
+    Ok(match reply {
+        Reply::Nil => {
+            if rich {
+                Value::Nil
+            } else {
+                Value::Boolean(false)
+            }
+        }
+        Reply::Int(number) => Value::Number(*number as f64),
+        Reply::Bulk(bytes) | Reply::Verbatim(bytes) => Value::String(lua.create_string(bytes)?),
+        Reply::Status(word) => table("ok", Value::String(lua.create_string(word.as_bytes())?))?,
+        Reply::Error(text) => table("err", Value::String(lua.create_string(text)?))?,
+        Reply::Boolean(flag) if rich => Value::Boolean(*flag),
+        Reply::Boolean(flag) => Value::Number(f64::from(u8::from(*flag))),
+        Reply::Double(number) if rich => table("double", Value::Number(*number))?,
+        Reply::Double(number) => Value::String(lua.create_string(number::print(*number))?),
+        Reply::Map(pairs) if rich => {
+            let map = lua.create_table_with_capacity(0, pairs.len())?;
+            for (key, value) in pairs {
+                map.raw_set(to_lua(lua, key, protocol)?, to_lua(lua, value, protocol)?)?;
+            }
+            table("map", Value::Table(map))?
+        }
+        Reply::Set(members) if rich => {
+            let set = lua.create_table_with_capacity(0, members.len())?;
+            members.iter().try_for_each(|one| set.raw_set(to_lua(lua, one, protocol)?, true))?;
+            table("set", Value::Table(set))?
+        }
+        Reply::Map(pairs) => sequence(lua, pairs.iter().flat_map(|(key, value)| [key, value]), protocol)?,
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
+            sequence(lua, items.iter(), protocol)?
+        }
+    })
+}
+
+fn sequence<'a>(
+    lua: &Lua,
+    items: impl Iterator<Item = &'a Reply>,
+    protocol: Protocol,
+) -> mlua::Result<Value> {
+    let table = lua.create_table_with_capacity(items.size_hint().0, 0)?;
+    for (at, item) in items.enumerate() {
+        table.raw_seti(at + 1, to_lua(lua, item, protocol)?)?;
+    }
+    Ok(Value::Table(table))
+}
+
+/// What a script returns, as an answer.
+pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<Reply> {
+    Ok(match value {
+        Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
+        Value::Integer(number) => Reply::Int(*number),
+        Value::Number(number) => Reply::Int(truncated(*number)),
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Table(_) if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
+        Value::Table(table) => from_table(table, depth)?,
+        _ => Reply::Nil,
+    })
+}
+
+/// As the processor does it: what does not fit is the lowest number.
+fn truncated(number: f64) -> i64 {
+    if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number) {
+        number as i64
+    } else {
+        i64::MIN
+    }
+}
+
+fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
+    if let Value::String(text) = table.raw_get("err")? {
+        return Ok(Reply::Error(text.to_string_lossy()));
+    }
+    if let Value::String(text) = table.raw_get("ok")? {
+        return Ok(Reply::Status(text.to_string_lossy().replace(['\r', '\n'], " ").into()));
+    }
+    match table.raw_get("double")? {
+        Value::Number(number) => return Ok(Reply::Double(number)),
+        Value::Integer(number) => return Ok(Reply::Double(number as f64)),
+        _ => {}
+    }
+    if let Value::Table(map) = table.raw_get("map")? {
+        let pairs = map.pairs::<Value, Value>().map(|pair| {
+            let (key, value) = pair?;
+            Ok((from_lua(&key, depth + 1)?, from_lua(&value, depth + 1)?))
+        });
+        return Ok(Reply::Map(pairs.collect::<mlua::Result<_>>()?));
+    }
+    if let Value::Table(set) = table.raw_get("set")? {
+        let members = set.pairs::<Value, Value>().map(|pair| from_lua(&pair?.0, depth + 1));
+        return Ok(Reply::Set(members.collect::<mlua::Result<_>>()?));
+    }
+    let mut items = Vec::new();
+    for at in 1.. {
+        match table.raw_get::<Value>(at)? {
+            Value::Nil => break,
+            value => items.push(from_lua(&value, depth + 1)?),
+        }
+    }
+    Ok(Reply::Array(items))
+}

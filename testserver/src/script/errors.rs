@@ -1,0 +1,68 @@
+//! Errors on their way through Lua.
+
+use std::fmt;
+
+use mlua::{Lua, Table, Value};
+
+use crate::reply::Refusal;
+
+/// The name of a script's text, in messages of Lua.
+pub(super) const CHUNK: &str = "@user_script";
+/// How far up the stack the script is looked for that an error came from.
+const FRAMES: usize = 16;
+
+/// A command was refused; scripts see a table with this text as `err`.
+#[derive(Debug)]
+struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+pub(super) fn refused(refusal: Refusal) -> mlua::Error {
+    mlua::Error::external(Refused(refusal.0.into_owned()))
+}
+
+/// An error as Lua's own functions raise it, with the line they were called from.
+pub(super) fn raised_at_line(lua: &Lua, message: &str) -> mlua::Error {
+    let place = line(lua).map_or_else(String::new, |line| format!("{}:{line}: ", &CHUNK[1..]));
+    mlua::Error::runtime(format!("{place}{message}"))
+}
+
+/// The line of the script that is nearest on the stack.
+pub(super) fn line(lua: &Lua) -> Option<usize> {
+    (0..FRAMES).find_map(|level| {
+        let found = lua.inspect_stack(level, |frame| {
+            let ours = frame.source().source.is_some_and(|source| source == CHUNK);
+            frame.current_line().filter(|_| ours)
+        });
+        found.flatten()
+    })
+}
+
+/// What a script sees of such an error: a table, or a text.
+pub(super) fn open(lua: &Lua, value: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = value else { return Ok(value) };
+    let mut inner = &*error;
+    while let mlua::Error::CallbackError { cause, .. } = inner {
+        inner = cause;
+    }
+    if let Some(Refused(text)) = inner.downcast_ref() {
+        return Ok(Value::Table(table(lua, text)?));
+    }
+    let text = match inner {
+        mlua::Error::RuntimeError(text) => text.clone(),
+        other => other.to_string(),
+    };
+    lua.create_string(text).map(Value::String)
+}
+
+pub(super) fn table(lua: &Lua, text: &str) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("err", text)?;
+    Ok(table)
+}

@@ -1,0 +1,132 @@
+//! The Lua state.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+
+use super::calls::Desk;
+use super::errors::{self, CHUNK};
+use super::{Run, Script, convert, libraries, sha_of};
+use crate::reply::{Answer, Refusal, Reply};
+use crate::resp::Protocol;
+use crate::state::State;
+
+/// A Lua state in which scripts are compiled and run.
+pub(super) struct Host {
+    lua: Lua,
+    desk: Desk,
+    globals: Table,
+    environment: Table,
+    run: Function,
+}
+
+impl Host {
+    pub(super) fn new(state: Arc<Mutex<State>>) -> mlua::Result<Self> {
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
+        let desk = Desk::new(state);
+        let server = server(&lua, &desk)?;
+        let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
+        let (globals, environment, run) = sandbox.call((server, libraries::all(&lua)?))?;
+        Ok(Self { lua, desk, globals, environment, run })
+    }
+
+    pub(super) fn compile(&mut self, body: &[u8]) -> Result<Function, Refusal> {
+        let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
+        let compiled = chunk.set_environment(self.environment.clone()).into_function();
+        compiled.map_err(|error| {
+            let message = match error {
+                mlua::Error::SyntaxError { message, .. } => message,
+                other => other.to_string(),
+            };
+            format!("ERR Error compiling script (new function): {message}").into()
+        })
+    }
+
+    pub(super) fn run(&mut self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
+        let read_only = run.reading || script.shebang.no_writes;
+        self.desk.begin(run.user, read_only, script.shebang.allow_oom);
+        let done = self.call(&script.function, run.keys, run.args);
+        let (fine, value) =
+            done.map_err(|error| Refusal::from(format!("ERR Error running script {sha}: {error}")))?;
+        let reply = if fine { convert::from_lua(&value, 0) } else { Ok(failure(&value, sha)) };
+        reply.map_err(|error| format!("ERR Error running script {sha}: {error}").into())
+    }
+
+    fn call(&self, script: &Function, keys: &[Bytes], args: &[Bytes]) -> mlua::Result<(bool, Value)> {
+        self.globals.raw_set("KEYS", self.strings(keys)?)?;
+        self.globals.raw_set("ARGV", self.strings(args)?)?;
+        self.run.call(script)
+    }
+
+    fn strings(&self, words: &[Bytes]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_seti(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
+    }
+}
+
+/// What the server says of an error that a script has not caught.
+fn failure(value: &Value, sha: &str) -> Reply {
+    let field = |name: &str| value.as_table().and_then(|table| table.raw_get::<Value>(name).ok());
+    let text = match field("err") {
+        Some(Value::String(text)) => text.to_string_lossy(),
+        _ => "ERR unknown error".to_owned(),
+    };
+    let line = field("line").and_then(|line| line.as_i64()).filter(|line| *line > 0);
+    let place = line.map_or_else(String::new, |line| format!(" script: {sha}, on {CHUNK}:{line}."));
+    Reply::Error(format!("{text}{place}"))
+}
+
+/// What the sandbox is made of, besides Lua.
+fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
+    let server = lua.create_table()?;
+    let of = desk.clone();
+    let call = lua.create_function(move |lua, args: MultiValue| {
+        let reply = execute(&of, &args).map_err(errors::refused)?;
+        convert::to_lua(lua, &reply, of.protocol())
+    })?;
+    let of = desk.clone();
+    let pcall = lua.create_function(move |lua, args: MultiValue| {
+        let reply = execute(&of, &args).unwrap_or_else(Reply::from);
+        convert::to_lua(lua, &reply, of.protocol())
+    })?;
+    let of = desk.clone();
+    let setresp = lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
+    let sha1hex = lua.create_function(|lua, args: MultiValue| {
+        let wrong = || errors::refused(Refusal::of("ERR wrong number of arguments"));
+        let text = args.front().filter(|_| args.len() == 1).cloned().ok_or_else(wrong)?;
+        Ok(sha_of(&lua.coerce_string(text)?.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
+    })?;
+    server.raw_set("call", call)?;
+    server.raw_set("pcall", pcall)?;
+    server.raw_set("setresp", setresp)?;
+    server.raw_set("sha1hex", sha1hex)?;
+    server.raw_set("open", lua.create_function(errors::open)?)?;
+    server.raw_set("line", lua.create_function(|lua, ()| Ok(errors::line(lua)))?)?;
+    Ok(server)
+}
+
+fn execute(desk: &Desk, args: &MultiValue) -> Answer {
+    if args.is_empty() {
+        return Err(Refusal::of("ERR Please specify at least one argument for this redis lib call"));
+    }
+    let words: Option<Vec<Bytes>> = args.iter().map(convert::argument).collect();
+    let wrong = Refusal::of("ERR Lua redis lib command arguments must be strings or integers");
+    desk.call(&words.ok_or(wrong)?)
+}
+
+fn speak(desk: &Desk, args: &MultiValue) -> Result<(), Refusal> {
+    if args.len() != 1 {
+        return Err(Refusal::of("ERR redis.setresp() requires one argument."));
+    }
+    match args.front().and_then(Value::as_i64) {
+        Some(2) => desk.speak(Protocol::Resp2),
+        Some(3) => desk.speak(Protocol::Resp3),
+        _ => return Err(Refusal::of("ERR RESP version must be 2 or 3.")),
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! What a key can hold.
+
+mod fields;
+mod members;
+mod scan_map;
+mod stream;
+mod zset;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+pub(crate) use fields::Fields;
+pub(crate) use members::Members;
+pub(crate) use scan_map::ScanMap;
+pub(crate) use stream::Stream;
+pub(crate) use zset::{Bound, Zset};
+
+/// What an element costs besides its bytes: a rough guess, as the server's own depends on its allocator.
+pub(crate) const OVERHEAD: usize = 48;
+
+/// A list of elements.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List(pub(crate) VecDeque<Bytes>);
+
+/// The value of a key. Without an element there is no key, unless it holds bytes or a stream.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(Bytes),
+    Hash(Fields),
+    Zset(Zset),
+    List(List),
+    Set(Members),
+    Stream(Stream),
+}
+
+impl Value {
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Hash(_) => "hash",
+            Self::Zset(_) => "zset",
+            Self::List(_) => "list",
+            Self::Set(_) => "set",
+            Self::Stream(_) => "stream",
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Stream(_) => false,
+            Self::Hash(fields) => fields.len() == 0,
+            Self::Zset(zset) => zset.len() == 0,
+            Self::List(List(items)) => items.is_empty(),
+            Self::Set(members) => members.len() == 0,
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Text(bytes) => bytes.len(),
+            Self::Hash(fields) => fields.size(),
+            Self::Zset(zset) => zset.size(),
+            Self::List(List(items)) => items.iter().map(|item| item.len() + OVERHEAD).sum(),
+            Self::Set(members) => members.size(),
+            Self::Stream(stream) => stream.len() * 2 * OVERHEAD,
+        }
+    }
+
+    pub(crate) fn encoding(&self) -> &'static str {
+        match self {
+            Self::Text(bytes) if crate::number::integer(bytes).is_some() => "int",
+            Self::Text(bytes) if bytes.len() <= 44 => "embstr",
+            Self::Text(_) => "raw",
+            Self::Hash(fields) => {
+                if fields.is_compact() {
+                    "listpack"
+                } else {
+                    "hashtable"
+                }
+            }
+            Self::Zset(zset) => {
+                if zset.is_compact() {
+                    "listpack"
+                } else {
+                    "skiplist"
+                }
+            }
+            Self::List(_) => "quicklist",
+            Self::Set(_) => "hashtable",
+            Self::Stream(_) => "stream",
+        }
+    }
+}
+
+/// A type of value, for the functions that expect one.
+pub(crate) trait Typed: Sized {
+    fn of(value: &mut Value) -> Option<&mut Self>;
+    fn empty() -> Value;
+}
+
+macro_rules! typed {
+    ($($variant:ident($type:ty)),*) => {$(
+        impl Typed for $type {
+            fn of(value: &mut Value) -> Option<&mut Self> {
+                if let Value::$variant(inner) = value { Some(inner) } else { None }
+            }
+
+            fn empty() -> Value {
+                Value::$variant(Self::default())
+            }
+        }
+    )*};
+}
+
+typed!(Text(Bytes), Hash(Fields), Zset(Zset), List(List), Set(Members), Stream(Stream));
