@@ -1,8 +1,10 @@
 //! A listener's roles together, on a store whose calls can fail.
 
+mod bounds;
 mod claiming;
 mod keeping;
 mod quarantine;
+mod repairing;
 mod settling;
 mod starting;
 
