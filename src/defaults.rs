@@ -49,10 +49,7 @@ fn topic() -> [Row; 12] {
 
 fn listener() -> [Row; 2] {
     let builder = Listener::builder("redis://localhost/");
-    [
-        ("concurrency", "1,000", builder.concurrency == 1000),
-        ("grace", "10 s", builder.grace == secs(10)),
-    ]
+    [("concurrency", "1,000", builder.concurrency == 1000), ("grace", "10 s", builder.grace == secs(10))]
 }
 
 fn client() -> [Row; 4] {
@@ -62,7 +59,11 @@ fn client() -> [Row; 4] {
     [
         ("namespace", "`keylapse`", client.prefix() == "keylapse"),
         ("answer_within", "5 s", client.answer_within == secs(5)),
-        ("patience", "5 s, at most 2 min: a repeat must find what the first call left behind", client.how_patient() == secs(5)),
+        (
+            "patience",
+            "5 s, at most 2 min: a repeat must find what the first call left behind",
+            client.how_patient() == secs(5),
+        ),
         ("within", "1 s, at most 4 s", within == [1000; 2] && longest == 4000),
     ]
 }

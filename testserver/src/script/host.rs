@@ -95,7 +95,8 @@ fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
         convert::to_lua(lua, &reply, of.protocol())
     })?;
     let of = desk.clone();
-    let setresp = lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
+    let setresp =
+        lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
     let sha1hex = lua.create_function(|lua, args: MultiValue| {
         let wrong = || errors::refused(Refusal::of("ERR wrong number of arguments"));
         let text = args.front().filter(|_| args.len() == 1).cloned().ok_or_else(wrong)?;
