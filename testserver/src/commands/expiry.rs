@@ -29,6 +29,10 @@ impl Expiry {
         Some(Self { at: u64::try_from(when.checked_mul(unit)?).ok()? })
     }
 
+    pub(super) fn is_option(call: &Call<'_>, at: usize) -> bool {
+        ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| call.is(at, word))
+    }
+
     /// `EX 10` and its like; nothing where this is no such option.
     pub(super) fn option(call: &Call<'_>, at: usize) -> Result<Option<Self>, Refusal> {
         let (unit, absolute) = match () {

@@ -38,17 +38,16 @@ pub(super) fn getdel(call: &mut Call<'_>) -> Answer {
     Ok(Reply::bytes_or_nil(text))
 }
 
+/// Options are understood before the key is looked up, and their numbers after.
 pub(super) fn getex(call: &mut Call<'_>) -> Answer {
     let persist = call.args.len() == 3 && call.is(2, "PERSIST");
-    let expiry = match call.args.len() {
-        2 => None,
-        4 => Some(Expiry::option(call, 2)?.ok_or(Refusal::SYNTAX)?),
-        _ if persist => None,
-        _ => return Err(Refusal::SYNTAX),
-    };
+    let expires = call.args.len() == 4 && Expiry::is_option(call, 2);
+    if call.args.len() > 2 && !persist && !expires {
+        return Err(Refusal::SYNTAX);
+    }
     let key = call.arg(1);
     let Some(text) = call.state.get::<Bytes>(key)?.cloned() else { return Ok(Reply::Nil) };
-    if let Some(expiry) = expiry {
+    if let Some(expiry) = Expiry::option(call, 2)? {
         set_expiry(call.state, key, expiry.at);
     } else if persist && call.state.keys.get(key).is_some_and(|entry| entry.expires().is_some()) {
         call.state.keys.set_expiry(key, None);

@@ -81,7 +81,11 @@ pub(super) fn zpopmin(call: &mut Call<'_>) -> Answer {
         zset.remove(member);
     }
     removed(call, popped.len(), "zpopmin")?;
-    Ok(super::zranges::with_scores(call, popped, !single))
+    if single {
+        let pair = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+        return Ok(Reply::Array(pair.collect()));
+    }
+    Ok(super::zranges::with_scores(call, popped, true))
 }
 
 pub(super) fn zremrangebyscore(call: &mut Call<'_>) -> Answer {

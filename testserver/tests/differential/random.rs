@@ -21,6 +21,11 @@ impl Random {
         self.below(times) == 0
     }
 
+    /// Bytes that may stand in an error: clients refuse those that are no UTF-8.
+    pub fn text(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most + 1)).map(|_| self.below(128) as u8).collect()
+    }
+
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
     }

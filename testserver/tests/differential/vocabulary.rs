@@ -9,7 +9,7 @@ pub const COMMANDS: &[&str] = &[
     "SET k v GET", "SET k n", "SET k v NX GET PXAT t", "SETNX k v", "GETSET k v", "GET k", "MGET k k k",
     "MSET k v k v", "GETEX k PXAT t", "GETEX k PERSIST", "GETEX k", "GETDEL k", "GETRANGE k i i",
     "SUBSTR k i i", "STRLEN k", "APPEND k v", "INCR k", "DECR k", "INCRBY k n", "DECRBY k n",
-    "SETEX k n v", "PSETEX k n v",
+    "SETEX k -1 v", "PSETEX k x v", "SETEX k 9223372036854775807 v",
     "EXISTS k", "EXISTS k k k", "TOUCH k k", "DEL k", "UNLINK k k", "TYPE k", "KEYS *", "KEYS [ab]*",
     "SCAN 0 COUNT 1000", "SCAN 0 MATCH a* COUNT 1000", "SCAN 0 TYPE hash COUNT 1000", "DBSIZE",
     "RENAME k k", "RENAMENX k k", "COPY k k", "COPY k k REPLACE", "OBJECT ENCODING k",
@@ -56,7 +56,7 @@ pub fn command(random: &mut Random, form: &str) -> Vec<Vec<u8>> {
         words.truncate(at);
     }
     if random.once_in(40) {
-        words.push(random.bytes(6));
+        words.push(random.text(6));
     }
     words
 }
@@ -75,5 +75,5 @@ fn fill(random: &mut Random, word: &str) -> Vec<u8> {
         "9-n" => return format!("9-{}", random.below(5)).into_bytes(),
         _ => return word.as_bytes().to_vec(),
     };
-    if random.once_in(60) { random.bytes(80) } else { random.one(from).as_bytes().to_vec() }
+    if random.once_in(60) { random.text(80) } else { random.one(from).as_bytes().to_vec() }
 }
