@@ -117,9 +117,9 @@ pub(super) fn pexpireat(call: &mut Call<'_>) -> Answer {
 }
 
 fn change(call: &mut Call<'_>, unit: i64, absolute: bool) -> Answer {
+    let conditions = Conditions::parse(call)?;
     let (key, number) = (call.arg(1), call.int(2)?);
     let base = if absolute { 0 } else { i64::try_from(call.state.now_ms()).unwrap_or(i64::MAX) };
-    let conditions = Conditions::parse(call)?;
     let at = number.checked_mul(unit).and_then(|ms| ms.checked_add(base)).ok_or_else(|| invalid(call))?;
     let Some(current) = call.state.entry(key).map(|entry| entry.expires()) else {
         return Ok(Reply::Int(0));

@@ -1,7 +1,7 @@
 //! Between Lua's values and the server's.
 
 use bytes::Bytes;
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 use crate::number;
 use crate::reply::Reply;
@@ -105,12 +105,19 @@ fn truncated(number: f64) -> i64 {
     }
 }
 
+/// A text as C reads it: up to a zero byte.
+pub(super) fn c_text(text: &LuaString) -> String {
+    let bytes = text.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
 fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     if let Value::String(text) = table.raw_get("err")? {
-        return Ok(Reply::Error(text.to_string_lossy()));
+        return Ok(Reply::Error(c_text(&text)));
     }
     if let Value::String(text) = table.raw_get("ok")? {
-        return Ok(Reply::Status(text.to_string_lossy().replace(['\r', '\n'], " ").into()));
+        return Ok(Reply::Status(c_text(&text).into()));
     }
     match table.raw_get("double")? {
         Value::Number(number) => return Ok(Reply::Double(number)),

@@ -41,7 +41,9 @@ async fn commands_are_answered_alike_within_scripts() {
             let mut random = Random::new(seed);
             for _ in 0..STEPS {
                 let form = random.one(COMMANDS);
-                if ["MULTI", "SCRIPT", "CONFIG"].iter().any(|word| form.starts_with(word)) && random.below(4) > 0 {
+                if ["MULTI", "SCRIPT", "CONFIG"].iter().any(|word| form.starts_with(word))
+                    && random.below(4) > 0
+                {
                     continue;
                 }
                 let words = command(&mut random, form);

@@ -55,8 +55,20 @@ fn when(world: &World, random: &mut Random) -> Vec<u8> {
         4 => world.ms().to_string(),
         5 => (world.ms() + random.below(1000) as u64).to_string(),
         6 => format!("{}.25", world.ms() + 7),
-        7 => (*random.one(&["8796093022208", "8796093022207", "+9e15", "nan", "inf", "-inf", "x", "", "+", "-5", "0x10"]))
-            .to_owned(),
+        7 => (*random.one(&[
+            "8796093022208",
+            "8796093022207",
+            "+9e15",
+            "nan",
+            "inf",
+            "-inf",
+            "x",
+            "",
+            "+",
+            "-5",
+            "0x10",
+        ]))
+        .to_owned(),
         _ => "+900000".to_owned(),
     };
     text.into_bytes()
@@ -133,7 +145,9 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         "look" => out.push(key(random)),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
         "replay" => out.extend([[id(random), key(random)].concat(), id(random)]),
-        "tidy" => out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"])),
+        "tidy" => {
+            out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"]))
+        }
         "keeper" => {
             out.extend(words([*random.one(&["lane1", "lane2"]), *random.one(&["hold", "release"]), "5000"]));
             out.push(flag(random));
@@ -178,7 +192,8 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
                 true => (key(random), Vec::new()),
                 false => random.one(&world.heads).clone(),
             };
-            let (what, last) = *random.one(&[("forget", "0"), ("fire", "1"), ("again", "1790000900000"), ("x", "")]);
+            let (what, last) =
+                *random.one(&[("forget", "0"), ("fire", "1"), ("again", "1790000900000"), ("x", "")]);
             let mut one = vec![what.as_bytes().to_vec(), key, head];
             one.extend(place(world, random));
             one.extend([stamp(random), id(random), last.as_bytes().to_vec()]);
@@ -201,7 +216,9 @@ pub fn arguments(name: &str, world: &World, random: &mut Random) -> Words {
             })
             .collect(),
         "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),
-        "restore" => words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"]),
+        "restore" => {
+            words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"])
+        }
         _ => {
             let mut all = words([*random.one(&["1", "1", "1", "1", "1", "1", "2"]), "2", "wake"]);
             all.extend(own(name, world, random));
