@@ -15,7 +15,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn set(call: &mut Call<'_>) -> Answer {
-    if call.args.len() % 2 != 0 {
+    if !call.args.len().is_multiple_of(2) {
         return Err(Refusal::SYNTAX);
     }
     let pairs: Vec<(String, String)> = call.args[2..]

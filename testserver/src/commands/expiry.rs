@@ -8,6 +8,7 @@ use crate::reply::{Answer, Refusal, Reply};
 use crate::state::State;
 
 /// When a key is to expire, in ms since 1970.
+#[derive(Clone, Copy)]
 pub(super) struct Expiry {
     pub(super) at: u64,
 }

@@ -106,7 +106,7 @@ pub(super) fn getset(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn mset(call: &mut Call<'_>) -> Answer {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return call.wrong_arity();
     }
     for pair in call.args[1..].chunks_exact(2) {

@@ -88,21 +88,12 @@ pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
         Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(truncated(*number)),
+        Value::Number(number) => Reply::Int(number::truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(_) if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
         Value::Table(table) => from_table(table, depth)?,
         _ => Reply::Nil,
     })
-}
-
-/// As the processor does it: what does not fit is the lowest number.
-fn truncated(number: f64) -> i64 {
-    if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    }
 }
 
 /// A text as C reads it: up to a zero byte.
