@@ -4,7 +4,7 @@ use super::random::Random;
 
 /// Commands, with letters for what differs: `k` key, `v` value, `f` field, `m` member, `s` score,
 /// `i` place, `n` number, `t` a time in ms, `u` one in s, `r` a bound of scores.
-pub const COMMANDS: &[&str] = &[
+pub(crate) const COMMANDS: &[&str] = &[
     "SET k v",
     "SET k v PXAT t",
     "SET k v EXAT u",
@@ -146,7 +146,7 @@ pub const COMMANDS: &[&str] = &[
     "MULTI",
     "EXEC",
     "DISCARD",
-    "WATCH k",
+    "WATCH nothing",
     "UNWATCH",
     "SCRIPT EXISTS v",
     "EVALSHA v 0",
@@ -185,7 +185,7 @@ const BOUNDS: &[&str] =
     &["-inf", "+inf", "(1", "1", "(1700000000000", "1700000000001", "0", "(-inf", "x", "inf"];
 
 /// A command from one of the forms; now and then with a word that does not belong.
-pub fn command(random: &mut Random, form: &str) -> Vec<Vec<u8>> {
+pub(crate) fn command(random: &mut Random, form: &str) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = form.split(' ').map(|word| fill(random, word)).collect();
     if random.once_in(40) {
         let at = 1 + random.below(words.len());

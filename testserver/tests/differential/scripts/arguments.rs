@@ -3,25 +3,25 @@
 use crate::random::Random;
 
 /// What the callers of scripts know.
-pub struct World {
-    pub now_micros: u64,
+pub(crate) struct World {
+    pub(crate) now_micros: u64,
     /// Keys that are watched, and the heads of their watches.
-    pub heads: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) heads: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 type Words = Vec<Vec<u8>>;
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { now_micros: 1_790_000_000_000_000, heads: Vec::new() }
     }
 
     /// Mostly a little time passes, to odd microseconds; sometimes hours.
-    pub fn pass(&mut self, random: &mut Random) {
+    pub(crate) fn pass(&mut self, random: &mut Random) {
         self.now_micros += *random.one(&[0, 1, 37, 999, 1000, 5_003, 60_000_001, 600_000_000, 3_600_000_999]);
     }
 
-    pub fn app_keys(&self) -> Words {
+    pub(crate) fn app_keys(&self) -> Words {
         ["app:1", "app:2", "app:3"].map(|key| key.as_bytes().to_vec()).into()
     }
 
@@ -146,7 +146,7 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
         "replay" => out.extend([[id(random), key(random)].concat(), id(random)]),
         "tidy" => {
-            out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"]))
+            out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"]));
         }
         "keeper" => {
             out.extend(words([*random.one(&["lane1", "lane2"]), *random.one(&["hold", "release"]), "5000"]));
@@ -203,7 +203,7 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
     out
 }
 
-pub fn arguments(name: &str, world: &World, random: &mut Random) -> Words {
+pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words {
     match name {
         "canary" => words(["4000000000000"]),
         "peek" => Words::new(),

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::arguments::World;
 use crate::random::Random;
 
-pub struct Script {
-    pub name: String,
-    pub text: String,
+pub(crate) struct Script {
+    pub(crate) name: String,
+    pub(crate) text: String,
     key_names: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ fn read(name: &str) -> Option<String> {
 }
 
 /// Every script that is not a part of others; nothing where there are none.
-pub fn all() -> Option<Vec<Script>> {
+pub(crate) fn all() -> Option<Vec<Script>> {
     let mut names: Vec<String> = fs::read_dir(folder())
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
@@ -49,7 +49,7 @@ impl Script {
     }
 
     /// The keys that it is called with: now and then one too few.
-    pub fn keys(&self, world: &World, random: &mut Random) -> Vec<Vec<u8>> {
+    pub(crate) fn keys(&self, world: &World, random: &mut Random) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = match self.name.as_str() {
             "canary" => vec![b"k:canary".to_vec()],
             "peek" => ["due", "solo"].map(|name| format!("k:{{a/0}}:{name}").into_bytes()).into(),
