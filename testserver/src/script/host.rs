@@ -73,7 +73,7 @@ impl Host {
 fn failure(value: &Value, sha: &str) -> Reply {
     let field = |name: &str| value.as_table().and_then(|table| table.raw_get::<Value>(name).ok());
     let text = match field("err") {
-        Some(Value::String(text)) => text.to_string_lossy(),
+        Some(Value::String(text)) => convert::c_text(&text),
         _ => "ERR unknown error".to_owned(),
     };
     let line = field("line").and_then(|line| line.as_i64()).filter(|line| *line > 0);

@@ -4,7 +4,7 @@ use super::random::Random;
 
 /// Commands, with letters for what differs: `k` key, `v` value, `f` field, `m` member, `s` score,
 /// `i` place, `n` number, `t` a time in ms, `u` one in s, `r` a bound of scores.
-pub const COMMANDS: &[&str] = &[
+pub(crate) const COMMANDS: &[&str] = &[
     "SET k v",
     "SET k v PXAT t",
     "SET k v EXAT u",
@@ -31,8 +31,9 @@ pub const COMMANDS: &[&str] = &[
     "DECR k",
     "INCRBY k n",
     "DECRBY k n",
-    "SETEX k n v",
-    "PSETEX k n v",
+    "SETEX k -1 v",
+    "PSETEX k x v",
+    "SETEX k 9223372036854775807 v",
     "EXISTS k",
     "EXISTS k k k",
     "TOUCH k k",
@@ -49,7 +50,6 @@ pub const COMMANDS: &[&str] = &[
     "RENAMENX k k",
     "COPY k k",
     "COPY k k REPLACE",
-    "OBJECT ENCODING k",
     "PEXPIREAT k t",
     "PEXPIREAT k t NX",
     "PEXPIREAT k t XX",
@@ -146,7 +146,7 @@ pub const COMMANDS: &[&str] = &[
     "MULTI",
     "EXEC",
     "DISCARD",
-    "WATCH k",
+    "WATCH nothing",
     "UNWATCH",
     "SCRIPT EXISTS v",
     "EVALSHA v 0",
@@ -185,14 +185,14 @@ const BOUNDS: &[&str] =
     &["-inf", "+inf", "(1", "1", "(1700000000000", "1700000000001", "0", "(-inf", "x", "inf"];
 
 /// A command from one of the forms; now and then with a word that does not belong.
-pub fn command(random: &mut Random, form: &str) -> Vec<Vec<u8>> {
+pub(crate) fn command(random: &mut Random, form: &str) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = form.split(' ').map(|word| fill(random, word)).collect();
     if random.once_in(40) {
         let at = 1 + random.below(words.len());
         words.truncate(at);
     }
     if random.once_in(40) {
-        words.push(random.bytes(6));
+        words.push(random.text(6));
     }
     words
 }
@@ -211,5 +211,5 @@ fn fill(random: &mut Random, word: &str) -> Vec<u8> {
         "9-n" => return format!("9-{}", random.below(5)).into_bytes(),
         _ => return word.as_bytes().to_vec(),
     };
-    if random.once_in(60) { random.bytes(80) } else { random.one(from).as_bytes().to_vec() }
+    if random.once_in(60) { random.text(80) } else { random.one(from).as_bytes().to_vec() }
 }
