@@ -82,6 +82,7 @@ mod events;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod handler;
+#[allow(unreachable_pub, reason = "as of `wire`")]
 mod id;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -104,6 +105,7 @@ mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
+#[allow(unreachable_pub, reason = "as of `wire`")]
 mod time;
 mod topic;
 #[cfg(feature = "tower")]

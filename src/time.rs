@@ -117,6 +117,7 @@ impl ServerTime {
     }
 
     /// The first whole millisecond that is not before this moment.
+    #[cfg(any(test, feature = "testing"))]
     pub fn ms_ceil(self) -> u64 {
         self.0.div_ceil(1000)
     }

@@ -73,6 +73,7 @@ impl Node {
     }
 
     /// How many requests (pipelines count once) have been sent.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

@@ -14,9 +14,12 @@ use crate::connection::address::Address;
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// A stream that is being opened.
+type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+
 /// Opens streams to a server.
 #[derive(Clone)]
-pub(crate) struct Streams(Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>);
+pub(crate) struct Streams(Arc<dyn Fn() -> Opening + Send + Sync>);
 
 impl Streams {
     pub(crate) fn new<F, S>(open: impl Fn() -> F + Send + Sync + 'static) -> Self

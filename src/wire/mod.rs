@@ -3,6 +3,8 @@
 
 pub mod calls;
 pub(crate) mod copy;
+#[cfg(any(test, feature = "testing"))]
+mod encode;
 pub mod names;
 pub mod record;
 pub(crate) mod reply;

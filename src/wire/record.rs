@@ -2,20 +2,20 @@
 
 use std::time::SystemTime;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::escape::cut;
 use crate::id::{ArmingId, Token};
 
 /// The version byte of records, states and letters.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 /// Version, arming id, deadline.
 pub(crate) const RECORD_HEAD: usize = 17;
 /// Version, claimed, token, attempt, lost leases, snoozes, deadline.
 pub(crate) const STATE_HEAD: usize = 25;
 /// Version, reason, time of death, length of the state.
-const LETTER_HEAD: usize = 14;
+pub(super) const LETTER_HEAD: usize = 14;
 
 /// How many failed attempts a history keeps.
 pub const HISTORY_LENGTH: usize = 10;
@@ -67,15 +67,6 @@ impl Record {
         let mut head = [VERSION; 9];
         head[1..].copy_from_slice(arming.as_bytes());
         head
-    }
-
-    /// The record's bytes.
-    pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(RECORD_HEAD + self.payload.len());
-        out.put_slice(&Self::head(self.arming));
-        out.put_u64(self.deadline);
-        out.put_slice(&self.payload);
-        out.freeze()
     }
 
     /// Reads a record without copying its payload.
@@ -148,20 +139,6 @@ impl State {
     /// The present deadline in ms.
     pub(crate) fn deadline_after(&self, record: &Record) -> u64 {
         if self.deadline > 0 { self.deadline } else { record.deadline }
-    }
-
-    /// The state's bytes.
-    pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(STATE_HEAD + self.history.len());
-        out.put_u8(VERSION);
-        out.put_u8(self.claimed.into());
-        out.put_slice(self.token.as_bytes());
-        out.put_u32(self.attempt);
-        out.put_u8(self.lost);
-        out.put_u16(self.snoozes);
-        out.put_u64(self.deadline);
-        out.put_slice(&self.history);
-        out.freeze()
     }
 
     /// Reads a state without copying its history.
@@ -323,18 +300,6 @@ impl Letter {
     /// A letter for bytes that are none.
     pub(crate) fn unreadable(bytes: Bytes) -> Self {
         Self { reason: DeadReason::Unreadable, died: 0, state: Bytes::new(), record: bytes }
-    }
-
-    /// The letter's bytes.
-    pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(LETTER_HEAD + self.state.len() + self.record.len());
-        out.put_u8(VERSION);
-        out.put_u8(self.reason.code());
-        out.put_u64(self.died);
-        out.put_u32(u32::try_from(self.state.len()).unwrap_or(u32::MAX));
-        out.put_slice(&self.state);
-        out.put_slice(&self.record);
-        out.freeze()
     }
 
     /// Reads a letter without copying.

@@ -28,6 +28,7 @@ macro_rules! scripts {
         )*
 
         /// Every script.
+        #[cfg(any(test, feature = "testing"))]
         pub fn all() -> impl Iterator<Item = &'static Script> {
             [$(&*$ident),*].into_iter()
         }
@@ -111,6 +112,7 @@ impl Script {
     }
 
     /// The same script with one piece of text replaced.
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
         Self { keys: self.keys.clone(), ..Self::of_text(self.name, self.text.replace(from, to)) }
     }

@@ -309,12 +309,6 @@ impl Store {
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 
-    /// How many keys a partition remembers.
-    pub async fn enrolled(&self, at: &PartitionNames) -> Result<u64> {
-        let count = self.0.node.call("counting enrolled keys", cmd("HLEN").arg(at.key("watch"))).await;
-        Reply::new("enrolled", Value::Array(vec![self.named(at, count).await?]))?.int()
-    }
-
     /// A script with the history of a key's expiries, and what each of these takes.
     pub(super) fn history_script(
         &self,

@@ -12,8 +12,10 @@ use crate::wire::scripts;
 use crate::wire::store::Store;
 
 /// Leases lost before a timer runs alone, in quarantine. As in prelude.lua, which a test compares.
+#[cfg(any(test, feature = "testing"))]
 pub const QUARANTINE_AT: u8 = 2;
 /// Leases lost before a timer ends as a dead letter. As in prelude.lua.
+#[cfg(any(test, feature = "testing"))]
 pub const DEAD_AT: u8 = 4;
 
 /// Which index a claim takes from.
