@@ -2,6 +2,8 @@
 //! docs/wire.md is the contract.
 
 pub mod calls;
+#[cfg(test)]
+mod constants;
 pub(crate) mod copy;
 #[cfg(any(test, feature = "testing"))]
 mod encode;

@@ -84,7 +84,7 @@ impl Record {
 
 /// What waits behind a lapse of an attached topic begins with this: lives of its key, how many, and the
 /// record of the latest.
-const LIVES: u8 = b'L';
+pub(super) const LIVES: u8 = b'L';
 /// The letter and how many.
 const LIVES_HEAD: usize = 5;
 

@@ -1,0 +1,43 @@
+//! Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
+
+use super::copy::{DUMP, STRING, TOO_LARGE};
+use super::record::LIVES;
+use super::scripts;
+use crate::time::MAX_DEADLINE_MS;
+
+/// What `local … NAME … = … value …` gives `name` in a script with its parts.
+fn constant(script: &scripts::Script, name: &str) -> u64 {
+    let pairs = script.text.lines().filter_map(|line| line.trim().strip_prefix("local ")?.split_once(" = "));
+    let found = pairs.flat_map(|(names, values)| {
+        let values = values.split(" --").next().unwrap_or_default().split(',').map(str::trim);
+        names.split(',').map(str::trim).zip(values.collect::<Vec<_>>())
+    });
+    let values: Vec<u64> =
+        found.filter(|(at, _)| *at == name).filter_map(|(_, text)| text.parse().ok()).collect();
+    match values[..] {
+        [value] => value,
+        _ => panic!("{name} stands {} times in {}.lua", values.len(), script.name),
+    }
+}
+
+#[test]
+fn rust_and_the_scripts_have_the_same_numbers() {
+    use super::calls::claim::{DEAD_AT, QUARANTINE_AT};
+    assert_eq!(constant(&scripts::CLAIM, "QUARANTINE_AT"), u64::from(QUARANTINE_AT));
+    assert_eq!(constant(&scripts::CLAIM, "DEAD_AT"), u64::from(DEAD_AT));
+    assert_eq!(constant(&scripts::ARM, "MAX_DEADLINE"), MAX_DEADLINE_MS);
+    assert_eq!(constant(&scripts::JUDGE, "LIVES"), u64::from(LIVES));
+    assert_eq!(constant(&scripts::CHECKS, "SIZE"), constant(&scripts::ENROL, "HEAD"));
+}
+
+#[test]
+fn copies_begin_with_the_same_bytes() {
+    for (kind, line) in [
+        (TOO_LARGE, "if size > cap then return '\\1'"),
+        (STRING, "return '\\2' .. body"),
+        (DUMP, "return '\\3' .. dump"),
+    ] {
+        assert!(line.contains(&format!("'\\{kind}'")));
+        assert!(scripts::TOUCH.text.contains(line), "touch.lua has no {line:?}");
+    }
+}
