@@ -131,7 +131,9 @@ fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
         None => compiled.into(),
         Some(folder) => {
             let file = std::path::Path::new(&folder).join(name).with_extension("lua");
-            std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).into()
+            std::fs::read_to_string(&file)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+                .into()
         }
     }
 }
