@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach bench bench-quick lint clean-server
+.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,16 @@ bench: ## Measure keylapse and all other systems that can run here, side by side
 
 bench-quick: ## The most important of it in under three minutes; the last line is the sum of it
 	$(with_bench) --quick $(BENCH)
+
+# MUTANTS says which: MUTANTS="--only lua --minutes 15 --jobs 2", say; MUTANTS=--help lists it.
+mutants: ## Change the code in one place at a time, and find what no test notices: hours for all
+	$(with_server) && scripts/mutants.py $(MUTANTS)
+
+# Published in this order, as keylapse can be only once the registry has the test server that its
+# feature `testing` needs: `cargo publish -p keylapse-testserver`, then `cargo publish -p keylapse`.
+# Cargo 1.90 and newer do both, in this order, where both are named.
+package: ## Make both packages, build them as users would, and stop short of publishing
+	cargo publish --dry-run --allow-dirty -p keylapse-testserver -p keylapse
 
 # Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error

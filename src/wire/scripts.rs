@@ -1,5 +1,6 @@
 //! The Lua scripts: put together from their files, by what their headers say.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::names::NAMES;
@@ -23,7 +24,7 @@ macro_rules! scripts {
         $(
             $(#[$doc])*
             pub static $ident: LazyLock<Script> = LazyLock::new(|| {
-                Script::assemble($name, include_str!(concat!("../scripts/", $name, ".lua")))
+                Script::assemble($name, &source($name, include_str!(concat!("../scripts/", $name, ".lua"))))
             });
         )*
 
@@ -94,11 +95,11 @@ impl Script {
             flags => format!("#!lua flags={flags}\n"),
         };
         for part in header(body, "Parts") {
-            text.push_str(match part {
-                "prelude" => include_str!("../scripts/prelude.lua"),
-                "succession" => include_str!("../scripts/succession.lua"),
-                "letters" => include_str!("../scripts/letters.lua"),
-                "history" => include_str!("../scripts/history.lua"),
+            text.push_str(&match part {
+                "prelude" => source(part, include_str!("../scripts/prelude.lua")),
+                "succession" => source(part, include_str!("../scripts/succession.lua")),
+                "letters" => source(part, include_str!("../scripts/letters.lua")),
+                "history" => source(part, include_str!("../scripts/history.lua")),
                 other => unreachable!("{name}.lua names an unknown part {other:?}"),
             });
         }
@@ -115,6 +116,27 @@ impl Script {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
         Self { keys: self.keys.clone(), ..Self::of_text(self.name, self.text.replace(from, to)) }
+    }
+}
+
+/// The text of one file: what was compiled in.
+#[cfg(not(feature = "testing"))]
+fn source(_: &str, compiled: &'static str) -> Cow<'static, str> {
+    compiled.into()
+}
+
+/// The text of one file: what was compiled in, or what lies in the folder that `KEYLAPSE_SCRIPTS` names.
+/// `make mutants` tries changed scripts that way, without compiling anything again.
+#[cfg(feature = "testing")]
+fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
+    match std::env::var_os("KEYLAPSE_SCRIPTS") {
+        None => compiled.into(),
+        Some(folder) => {
+            let file = std::path::Path::new(&folder).join(name).with_extension("lua");
+            std::fs::read_to_string(&file)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+                .into()
+        }
     }
 }
 

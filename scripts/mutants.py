@@ -1,0 +1,481 @@
+#!/usr/bin/env python3
+"""Changes the code in one place at a time and asks the tests: `make mutants`.
+
+A change that no test notices has survived: a test is missing, or the change makes
+no difference, and scripts/mutants.expected says why. Any other survivor is an error.
+
+Lua (src/scripts): each redis.call and redis.pcall dropped, each comparison negated and
+moved to its edge, `and` and `or` swapped, booleans flipped, `not` and options such as
+'NX' dropped. Rust (src, without its tests): comparisons, `&&` and `||`, integer constants
+one up and one down, booleans, `!` dropped, guards that return dropped.
+
+A changed script needs no compiler: test binaries read scripts from the folder that
+KEYLAPSE_SCRIPTS names. Rust is changed in a copy of the tree below target/. Where a tree
+has no such variable (--tree, for a commit before it), scripts are changed in a copy, too.
+
+In plain Python, so that it runs where nothing but a toolchain is installed, and is not
+compiled together with what it changes.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import queue
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# Who judges a mutant, fastest first: a name, the target that cargo builds, and the tests to run of it.
+LUA_JUDGES = [
+    ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::", "testing::"]),
+    ("listener", ["--lib"], ["listener::"]),
+    ("kit", ["--test", "kit"], []),
+    ("model", ["--test", "model"], []),
+    ("server", ["--test", "server"], []),
+    ("attached", ["--test", "attached"], ["--test-threads=12"]),
+]
+RUST_JUDGES = [("lib", ["--lib"], [])] + LUA_JUDGES[2:]
+# A judge that needs this many times its usual time, and some seconds, hangs: the mutant is caught.
+PATIENCE, GRACE = 4, 10
+EXPECTED = "scripts/mutants.expected"
+SEED = 10
+
+
+# --- Mutants ------------------------------------------------------------------------------------
+
+
+class Mutant:
+    """One change: `text[start:end]` of a file becomes `new`."""
+
+    def __init__(self, file, text, start, end, kind, new):
+        self.file, self.start, self.end, self.kind, self.new = file, start, end, kind, new
+        self.line = text.count("\n", 0, start) + 1
+        self.column = start - (text.rfind("\n", 0, start) + 1) + 1
+        self.id = f"{file}:{self.line}:{self.column} {kind}"
+        self.key = f"{file}: {self._in_line(text)}"
+
+    def _in_line(self, text):
+        """The line with the change in brackets: it outlives changes of other lines."""
+        before = text[text.rfind("\n", 0, self.start) + 1 : self.start]
+        after = text[self.end : (text + "\n").index("\n", self.end)]
+        change = f"[{text[self.start:self.end]} -> {self.new.strip()}]"
+        return " ".join(f"{before}{change}{after}".split())
+
+    def apply(self, text):
+        lines = text.count("\n", self.start, self.end)
+        return text[: self.start] + self.new + "\n" * lines + text[self.end :]
+
+
+def number_repeats(mutants):
+    """Equal changes of equal lines in one file are told apart by a number."""
+    seen = {}
+    for mutant in mutants:
+        count = seen[mutant.key] = seen.get(mutant.key, 0) + 1
+        if count > 1:
+            mutant.key += f" ({count})"
+    return mutants
+
+
+def tokens(text, pattern):
+    """(kind, text, start, end) of all but blanks and comments."""
+    found = [(m.lastgroup, m.group(), m.start(), m.end()) for m in re.finditer(pattern, text, re.S | re.X)]
+    return [token for token in found if token[0] not in ("comment", "blank")]
+
+
+def closing(toks, at):
+    """The place of the bracket that closes the one at `at`."""
+    depth = 0
+    for i in range(at, len(toks)):
+        if toks[i][1] in "([{" and toks[i][0] == "op":
+            depth += 1
+        elif toks[i][1] in ")]}" and toks[i][0] == "op":
+            depth -= 1
+            if depth == 0:
+                return i
+    return None
+
+
+LUA = r"""
+  (?P<comment>--\[\[.*?\]\]|--[^\n]*) | (?P<blank>\s+)
+| (?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*") | (?P<number>\d[\w.]*)
+| (?P<name>[A-Za-z_]\w*) | (?P<op>\.\.\.|\.\.|==|~=|<=|>=|.)
+"""
+NEGATED = {"==": "~=", "~=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+EDGE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+SWAPPED = {"and": "or", "or": "and", "true": "false", "false": "true"}
+OPTIONS = {"'NX'", "'XX'", "'GT'", "'LT'", "'CH'", "'KEEPTTL'", "'REV'", "'BYSCORE'", "'WITHSCORES'"}
+# What stands before a value; before a statement there is the end of another one.
+BEFORE_VALUE = {"=", "(", ",", "{", "[", "return", "and", "or", "not", "in", "if", "elseif", "while", "until",
+                "..", "#", "-", "+", "*", "/", "%", "==", "~=", "<", "<=", ">", ">="}  # fmt: skip
+LISTS = {"HMGET", "HGETALL", "HKEYS", "HSCAN", "MGET", "SCAN", "TIME", "XRANGE", "ZRANGE", "ZRANGEBYSCORE", "ZMSCORE"}
+NUMBERS = {"DEL", "EXISTS", "HDEL", "HEXISTS", "HLEN", "HSET", "INCR", "PEXPIRE", "PEXPIRETIME", "PTTL", "PUBLISH",
+           "SPUBLISH", "STRLEN", "ZADD", "ZCARD", "ZCOUNT", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE"}  # fmt: skip
+
+
+def lua_mutants(file, text):
+    toks = tokens(text, LUA)
+    for i, (kind, word, start, end) in enumerate(toks):
+        before = toks[i - 1][1] if i else ""
+        if word == "redis" and [t[1] for t in toks[i + 1 : i + 4]] in (["." , "call", "("], [".", "pcall", "("]):
+            last = toks[closing(toks, i + 3)][3]
+            command = toks[i + 4][1].strip("'\"")
+            value = "({})" if command in LISTS else "(0)" if command in NUMBERS else "(false)"
+            new = value if before in BEFORE_VALUE else "do end"
+            yield Mutant(file, text, start, last, "drop-call", new)
+        elif kind == "op" and word in NEGATED:
+            yield Mutant(file, text, start, end, "negate", NEGATED[word])
+            if word in EDGE:
+                yield Mutant(file, text, start, end, "edge", EDGE[word])
+        elif kind == "name" and word in SWAPPED:
+            yield Mutant(file, text, start, end, "swap" if word in ("and", "or") else "flag", SWAPPED[word])
+        elif word == "not":
+            yield Mutant(file, text, start, end, "drop-not", "")
+        elif word in OPTIONS and before == ",":
+            yield Mutant(file, text, toks[i - 1][2], end, "drop-option", "")
+
+
+RUST = r"""
+  (?P<comment>//[^\n]*|/\*.*?\*/) | (?P<blank>\s+)
+| (?P<string>b?r(?P<hash>\#*)".*?"(?P=hash)|[bc]?"(?:\\.|[^"\\])*"|b?'(?:\\(?:u\{[^}]*\}|x..|.)|[^'\\])')
+| (?P<life>'[A-Za-z_]\w*) | (?P<number>\d[\w]*(?:\.\d\w*)?) | (?P<name>(?:r\#)?[A-Za-z_]\w*)
+| (?P<op>\.\.=|\.\.\.|\.\.|==|!=|<=|>=|=>|->|&&|\|\||::|.)
+"""
+RUST_NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+RUST_SWAPPED = {"&&": "||", "||": "&&", "true": "false", "false": "true"}
+
+
+def rust_skipped(toks):
+    """Which tokens are attributes, or items of tests: neither is changed."""
+    skipped, i = set(), 0
+    while i < len(toks):
+        if toks[i][1] == "#" and i + 1 < len(toks) and toks[i + 1][1] in ("[", "!"):
+            end = closing(toks, i + 1 if toks[i + 1][1] == "[" else i + 2)
+            test = "cfg" in (t[1] for t in toks[i:end]) and {"test", "fuzzing"} & {t[1] for t in toks[i:end]}
+            if test:  # up to the end of the item
+                end += 1
+                while toks[end][1] not in (";", "{") or toks[end][0] != "op":
+                    end += 1
+                end = closing(toks, end) if toks[end][1] == "{" else end
+            skipped.update(range(i, end + 1))
+            i = end
+        i += 1
+    return skipped
+
+
+def rust_mutants(file, text):
+    toks = tokens(text, RUST)
+    skipped = rust_skipped(toks)
+    for i, (kind, word, start, end) in enumerate(toks):
+        if i in skipped or i == 0 or i + 1 == len(toks):
+            continue
+        spaced = text[start - 1].isspace() and text[end : end + 1].isspace()
+        if kind == "op" and word in RUST_NEGATED and spaced:
+            yield Mutant(file, text, start, end, "negate", RUST_NEGATED[word])
+            if word in EDGE:
+                yield Mutant(file, text, start, end, "edge", EDGE[word])
+        elif word in RUST_SWAPPED and (kind == "name" or kind == "op" and spaced and toks[i - 1][1] not in "=(,"):
+            yield Mutant(file, text, start, end, "flag" if kind == "name" else "swap", RUST_SWAPPED[word])
+        elif kind == "number" and re.fullmatch(r"[\d_]+", word) and toks[i - 1][1] != ".":
+            number = int(word.replace("_", ""))
+            yield Mutant(file, text, start, end, "plus-1", str(number + 1))
+            if number:
+                yield Mutant(file, text, start, end, "minus-1", str(number - 1))
+        elif word == "!" and kind == "op" and toks[i - 1][0] != "name" and toks[i - 1][1] != "#":
+            yield Mutant(file, text, start, end, "drop-not", "")
+        elif word == "!" and toks[i - 1][1] in ("if", "while", "return", "in"):
+            yield Mutant(file, text, start, end, "drop-not", "")
+        elif word == "{" and toks[i + 1][1] == "return" and (last := closing(toks, i)):
+            inside = [t[1] for t in toks[i + 1 : last]]
+            after = toks[last + 1][1] if last + 1 < len(toks) else ""
+            if inside.count(";") <= 1 and toks[i - 1][1] not in ("else", "=>") and after != "else":
+                yield Mutant(file, text, start + 1, toks[last][2], "drop-guard", "")
+
+
+def all_mutants(tree, only, files):
+    lua = sorted(tree.glob("src/**/*.lua")) if only != "rust" else []
+    rust = sorted(tree.glob("src/**/*.rs")) if only != "lua" else []
+    found = []
+    for path in lua + rust:
+        file = path.relative_to(tree).as_posix()
+        if re.search(r"/(tests?|testing|fuzzing)/|/(tests|internals|oracle|lib)\.rs$", file):
+            continue
+        if files and not any(wanted in file for wanted in files):
+            continue
+        text = path.read_text()
+        found += number_repeats(list((lua_mutants if path.suffix == ".lua" else rust_mutants)(file, text)))
+    return found
+
+
+# --- Judges -------------------------------------------------------------------------------------
+
+
+def build(tree, target, args):
+    """The test binary of one target, or None and what the compiler said."""
+    command = ["cargo", "test", "-q", "-p", "keylapse", "--no-run", "--message-format=json", *args]
+    env = dict(os.environ, CARGO_TARGET_DIR=str(target))
+    done = subprocess.run(command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        return None, done.stderr
+    messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    binaries = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] in ("keylapse", args[-1])]
+    return binaries[-1], ""
+
+
+def run(tree, binary, args, limit, scripts=None):
+    """What the first failing test is called, 'hangs', 'fails', or None where all is well; and the time it took."""
+    env = dict(os.environ, RUST_BACKTRACE="0", PROPTEST_FAILURE_PERSISTENCE="off")
+    env.pop("KEYLAPSE_SCRIPTS", None)
+    if scripts:
+        env["KEYLAPSE_SCRIPTS"] = str(scripts)
+    begun = time.monotonic()
+    tests = subprocess.Popen([binary, *args], cwd=tree, env=env, text=True, errors="replace", start_new_session=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    late = threading.Event()
+
+    def stop():
+        try:
+            os.killpg(tests.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    timer = threading.Timer(limit, lambda: (late.set(), stop()))
+    timer.start()
+    verdict, count = None, 0
+    for line in tests.stdout:
+        count += line.startswith("test ")
+        if match := re.match(r"test (\S+).* \.\.\. FAILED", line):
+            verdict = match[1]
+            break
+    if verdict or late.is_set():
+        stop()
+    code = tests.wait()
+    timer.cancel()
+    stop()  # what the tests have started and left
+    if not verdict and code:
+        verdict = "hangs" if late.is_set() else "fails"
+    return verdict, time.monotonic() - begun, count
+
+
+class Judge:
+    def __init__(self, name, target, args):
+        self.name, self.target, self.args = name, target, args
+        self.binary, self.limit = None, None
+
+
+def ready(judges, tree, target, jobs, keep=None):
+    """Builds the judges and measures them on the code as it is; those that cannot judge are left out, loudly."""
+    able, built = [], {}
+    for judge in (Judge(*judge) for judge in judges):
+        key = " ".join(judge.target)
+        if key not in built:
+            built[key] = build(tree, target, judge.target)
+            if keep and built[key][0]:  # nobody who builds meanwhile changes the judge
+                built[key] = shutil.copy(built[key][0], keep / judge.target[-1].strip("-")), ""
+        judge.binary, error = built[key]
+        if not judge.binary:
+            say(f"judge {judge.name} left out: it does not compile: {first_error(error)}")
+            continue
+        # As many at a time as later, so that the limits fit.
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            runs = list(pool.map(lambda _: run(tree, judge.binary, judge.args, 900), range(jobs)))
+        if verdicts := [verdict for verdict, _, _ in runs if verdict]:
+            say(f"judge {judge.name} left out: without any change, {verdicts[0]}")
+            continue
+        if not runs[0][2]:
+            say(f"judge {judge.name} left out: it has no such tests")
+            continue
+        usual = max(seconds for _, seconds, _ in runs)
+        judge.limit = GRACE + PATIENCE * usual
+        say(f"judge {judge.name}: {runs[0][2]} tests, {usual:.1f}s, a hang after {judge.limit:.0f}s")
+        able.append(judge)
+    return able
+
+
+def first_error(text):
+    return next((line for line in text.splitlines() if line.startswith("error")), "no reason given")
+
+
+def copy_tree(tree, into):
+    """The files that git knows or would know. Those of an earlier copy that did not change keep their times."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=tree,
+                            check=True, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    for file in filter(None, listed.stdout.split("\0")):
+        source, copy = tree / file, into / file
+        if source.is_file() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+
+
+def judge_scripts(mutant, tree, judges, scripts):
+    """Scripts are read by binaries that are there already."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        changed = pathlib.Path(folder)
+        for file in scripts:
+            shutil.copy(file, changed)
+        path = tree / mutant.file
+        (changed / path.name).write_text(mutant.apply(path.read_text()))
+        for judge in judges:
+            verdict, _, _ = run(tree, judge.binary, judge.args, judge.limit, changed)
+            if verdict:
+                return judge.name, verdict
+    return None
+
+
+def judge_copy(mutant, copy, target, judges):
+    """Code is changed in the copy, and each judge built only if those before it saw nothing."""
+    path = copy / mutant.file
+    text = path.read_text()
+    path.write_text(mutant.apply(text))
+    try:
+        for judge in judges:
+            binary, error = build(copy, target, judge.target)
+            if not binary:
+                return "compiler", first_error(error)
+            verdict, _, _ = run(copy, binary, judge.args, judge.limit)
+            if verdict:
+                return judge.name, verdict
+    finally:
+        path.write_text(text)
+    return None
+
+
+# --- The report ---------------------------------------------------------------------------------
+
+speaking = threading.Lock()
+
+
+def say(line):
+    with speaking:
+        print(line, flush=True)
+
+
+def read_expected(tree):
+    """Each line: what the report prints of a mutant, ` ;; `, and why it may survive."""
+    expected, path = {}, tree / EXPECTED
+    for line in path.read_text().splitlines() if path.is_file() else []:
+        if line.strip() and not line.startswith("#"):
+            key, separator, reason = line.partition(" ;; ")
+            if not separator or not reason.strip():
+                sys.exit(f"{EXPECTED}: no reason is given: {line}")
+            expected[key.strip()] = reason.strip()
+    return expected
+
+
+def summary(results):
+    files = {}
+    for mutant, outcome in results:
+        counts = files.setdefault(mutant.file, [0, 0, 0, 0])
+        counts[["caught", "expected", "not compiled", "SURVIVED"].index(outcome)] += 1
+    say(f"{'file':<44}{'caught':>8}{'expected':>10}{'not compiled':>14}{'SURVIVED':>10}")
+    files["all"] = [sum(column) for column in zip(*files.values())]
+    for file, (caught, expected, broken, survived) in files.items():
+        say(f"{file:<44}{caught:>8}{expected:>10}{broken:>14}{survived:>10}")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seed", type=int, default=SEED, help="which sample, and in which order (%(default)s)")
+    parser.add_argument("--sample", type=int, help="how many of each language; default: all Lua, 60 of Rust")
+    parser.add_argument("--only", choices=["lua", "rust"])
+    parser.add_argument("--files", nargs="*", help="only files whose paths contain one of these")
+    parser.add_argument("--kinds", nargs="*", help="only these kinds, such as drop-call")
+    parser.add_argument("--judges", nargs="*", help="only these judges")
+    parser.add_argument("--jobs", type=int, default=1, help="how many scripts at a time (%(default)s)")
+    parser.add_argument("--minutes", type=float, help="begin no mutant after this time")
+    parser.add_argument("--tree", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent,
+                        help="another checkout to change, such as one of an earlier commit")  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    tree = args.tree.resolve()
+    found = all_mutants(tree, args.only, args.files)
+    found = [mutant for mutant in found if not args.kinds or mutant.kind in args.kinds]
+    lua = [mutant for mutant in found if mutant.file.endswith(".lua")]
+    rust = [mutant for mutant in found if mutant.file.endswith(".rs")]
+    chosen = []
+    for mutants, usual in ((lua, len(lua)), (rust, 60)):
+        count = min(len(mutants), usual if args.sample is None else args.sample)
+        chosen.append(random.Random(args.seed).sample(mutants, count))
+    if args.list:
+        for mutant in chosen[0] + chosen[1]:
+            print(f"{mutant.id:<52} {mutant.key}")
+        return
+    say(f"seed {args.seed}: {len(chosen[0])} of {len(lua)} mutants of Lua, {len(chosen[1])} of {len(rust)} of Rust")
+
+    work = tree / "target/mutants"
+    work.mkdir(parents=True, exist_ok=True)
+    expected = read_expected(tree)
+    results, record = [], (tree / "target/mutants.jsonl").open("w")
+    end = time.monotonic() + args.minutes * 60 if args.minutes else float("inf")
+
+    def report(mutant, verdict, seconds):
+        outcome = "SURVIVED" if not verdict else "not compiled" if verdict[0] == "compiler" else "caught"
+        if outcome == "SURVIVED" and mutant.key in expected:
+            outcome = "expected"
+        by = f" by {verdict[0]}: {verdict[1]}" if verdict else f": {expected.get(mutant.key, '')}".rstrip(": ")
+        say(f"{outcome:<9}{seconds:6.1f}s  {mutant.id}  {mutant.key.split(': ', 1)[1]}  {outcome}{by}")
+        entry = {"id": mutant.id, "file": mutant.file, "line": mutant.line, "column": mutant.column,
+                 "kind": mutant.kind, "change": mutant.key, "outcome": outcome, "judge": verdict and verdict[0],
+                 "test": verdict and verdict[1], "seconds": round(seconds, 1), "seed": args.seed}  # fmt: skip
+        with speaking:
+            results.append((mutant, outcome))
+            record.write(json.dumps(entry) + "\n")
+            record.flush()
+
+    def each(mutants, jobs, judge):
+        waiting = queue.SimpleQueue()
+        for mutant in mutants:
+            waiting.put(mutant)
+
+        def work_through():
+            while time.monotonic() < end:
+                try:
+                    mutant = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                begun = time.monotonic()
+                verdict = judge(mutant)
+                report(mutant, verdict, time.monotonic() - begun)
+
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for done in [pool.submit(work_through) for _ in range(jobs)]:
+                done.result()
+
+    def wanted(judges):
+        return [judge for judge in judges if not args.judges or judge[0] in args.judges]
+
+    readable = any("KEYLAPSE_SCRIPTS" in path.read_text() for path in tree.glob("src/**/*.rs"))
+    in_copy = chosen[1] if readable else chosen[0] + chosen[1]
+    if readable and chosen[0]:
+        judges = ready(wanted(LUA_JUDGES), tree, tree / "target", args.jobs, work) or sys.exit("no judge is left")
+        scripts = sorted(tree.glob("src/**/*.lua"))
+        each(chosen[0], args.jobs, lambda mutant: judge_scripts(mutant, tree, judges, scripts))
+    if in_copy:
+        copy, target = work / "tree", work / "build"
+        copy_tree(tree, copy)
+        judges = ready(wanted(RUST_JUDGES), copy, target, 1) or sys.exit("no judge is left")
+        each(in_copy, 1, lambda mutant: judge_copy(mutant, copy, target, judges))
+
+    summary(results)
+    say(f"seed {args.seed}; {len(results)} of {len(chosen[0]) + len(chosen[1])} tried; target/mutants.jsonl has each")
+    keys = {mutant.key for mutant in all_mutants(tree, None, None)}
+    stale = [key for key in expected if key not in keys]
+    for key in stale:
+        say(f"{EXPECTED}: names no mutant any more: {key}")
+    if stale or any(outcome == "SURVIVED" for _, outcome in results):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

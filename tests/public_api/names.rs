@@ -1,0 +1,98 @@
+//! What a name stands for in a module.
+
+use syn::{Ident, Item, ItemUse, Path, UseTree, Visibility};
+
+use crate::modules::Modules;
+
+/// What a path of the crate leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Found {
+    Module(Vec<String>),
+    /// The module it is written in, and its name there.
+    Item(Vec<String>, String),
+}
+
+pub(crate) fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+/// The name and visibility of an item that can be named.
+pub(crate) fn of_item(item: &Item) -> Option<(&Ident, &Visibility)> {
+    Some(match item {
+        Item::Const(item) => (&item.ident, &item.vis),
+        Item::Enum(item) => (&item.ident, &item.vis),
+        Item::Fn(item) => (&item.sig.ident, &item.vis),
+        Item::Mod(item) => (&item.ident, &item.vis),
+        Item::Static(item) => (&item.ident, &item.vis),
+        Item::Struct(item) => (&item.ident, &item.vis),
+        Item::Trait(item) => (&item.ident, &item.vis),
+        Item::Type(item) => (&item.ident, &item.vis),
+        Item::Union(item) => (&item.ident, &item.vis),
+        _ => return None,
+    })
+}
+
+/// The names that a `use` brings, each with the path it stands for.
+pub(crate) fn brought(import: &ItemUse) -> Vec<(String, Vec<String>)> {
+    fn walk(tree: &UseTree, path: &[String], out: &mut Vec<(String, Vec<String>)>) {
+        let with = |name: &Ident| [path, &[name.to_string()]].concat();
+        match tree {
+            UseTree::Path(part) => walk(&part.tree, &with(&part.ident), out),
+            UseTree::Name(part) if part.ident == "self" => {
+                out.push((path[path.len() - 1].clone(), path.to_vec()))
+            }
+            UseTree::Name(part) => out.push((part.ident.to_string(), with(&part.ident))),
+            UseTree::Rename(part) => out.push((part.rename.to_string(), with(&part.ident))),
+            UseTree::Glob(_) => out.push(("*".to_owned(), path.to_vec())),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, path, out)),
+        }
+    }
+    let mut out = Vec::new();
+    walk(&import.tree, &[], &mut out);
+    out
+}
+
+pub(crate) fn path_of(path: &Path) -> Vec<String> {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect()
+}
+
+/// What a path leads to from a module; nothing if it leads out of the crate.
+pub(crate) fn find(modules: &Modules, from: &[String], path: &[String]) -> Option<Found> {
+    let (first, rest) = path.split_first()?;
+    let start = match first.as_str() {
+        "crate" => Found::Module(Vec::new()),
+        "self" => Found::Module(from.to_vec()),
+        "super" => Found::Module(from[..from.len().checked_sub(1)?].to_vec()),
+        name => named(modules, from, name)?,
+    };
+    match start {
+        Found::Module(module) if !rest.is_empty() => find(modules, &module, rest),
+        found => Some(found),
+    }
+}
+
+fn named(modules: &Modules, module: &[String], name: &str) -> Option<Found> {
+    let below = [module, &[name.to_owned()]].concat();
+    if modules.contains_key(&below) {
+        return Some(Found::Module(below));
+    }
+    let items = &modules.get(module)?.items;
+    if items.iter().filter_map(of_item).any(|(ident, _)| ident == name) {
+        return Some(Found::Item(module.to_vec(), name.to_owned()));
+    }
+    let imports =
+        items.iter().filter_map(|item| if let Item::Use(import) = item { Some(import) } else { None });
+    let imported: Vec<_> = imports.flat_map(brought).collect();
+    let exact = imported
+        .iter()
+        .find(|(bound, path)| bound == name && path.first().is_some_and(|first| first != name));
+    if let Some((_, path)) = exact {
+        return find(modules, module, path);
+    }
+    let globs = imported
+        .iter()
+        .filter(|(bound, path)| bound == "*" && path.first().is_none_or(|first| first != name));
+    globs
+        .into_iter()
+        .find_map(|(_, path)| find(modules, module, &[path.as_slice(), &[name.to_owned()]].concat()))
+}
