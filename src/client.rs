@@ -35,7 +35,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct Client {
     store: Store,
-    answer_within: Duration,
+    pub(crate) answer_within: Duration,
     namespace: Arc<str>,
     patience: Duration,
     #[cfg(feature = "testing")]

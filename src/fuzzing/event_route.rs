@@ -5,9 +5,9 @@ use redis::{PushInfo, PushKind, Value, parse_redis_value};
 use crate::escape::Escaped;
 use crate::events::{Decoded, Decoder, Event};
 use crate::fuzzing::assert_fit_for_a_log;
+use crate::limits::MAX_KEY;
 use crate::pattern::Pattern;
 use crate::pattern::Router;
-use crate::limits::MAX_KEY;
 use crate::wire::PartitionNames;
 
 const PARTITIONS: usize = 2;

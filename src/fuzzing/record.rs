@@ -56,7 +56,12 @@ fn check_letter(bytes: &Bytes) {
 fn check_history(bytes: &[u8]) {
     let mut history = History::decode(bytes);
     assert_eq!(History::decode(&history.encode()), history);
-    let failed = FailedAttempt { attempt: 1, at: std::time::UNIX_EPOCH, kind: "error".into(), error: "é".repeat(ERROR_LENGTH) };
+    let failed = FailedAttempt {
+        attempt: 1,
+        at: std::time::UNIX_EPOCH,
+        kind: "error".into(),
+        error: "é".repeat(ERROR_LENGTH),
+    };
     history.push(failed);
     let last = history.0.last().expect("one was added");
     assert!(history.0.len() <= HISTORY_LENGTH && last.error.len() <= ERROR_LENGTH);

@@ -5,8 +5,8 @@ use std::iter::successors;
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher};
 use crate::pattern::Pattern;
-use crate::pattern::oracle::Kind;
 use crate::pattern::Router;
+use crate::pattern::oracle::Kind;
 
 /// More would cost time and find nothing that four do not.
 const PATTERNS: usize = 4;

@@ -1,8 +1,8 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
+use crate::client::Client;
 use crate::connection::Address;
 use crate::fuzzing::assert_fit_for_a_log;
-use crate::client::Client;
 
 /// It is read or refused, and nothing that is shown of it depends on its user or password.
 pub fn url(data: &[u8]) {
@@ -31,7 +31,10 @@ fn read(url: &str) -> Read {
     assert_eq!(address.db, settings.db());
     assert_eq!(address.resp3().info.redis_settings().password(), settings.password());
     let anonymous = address.anonymous();
-    assert_eq!((anonymous.info.redis_settings().username(), anonymous.info.redis_settings().password()), (None, None));
+    assert_eq!(
+        (anonymous.info.redis_settings().username(), anonymous.info.redis_settings().password()),
+        (None, None)
+    );
     let secret = (settings.username().map(str::to_owned), settings.password().map(str::to_owned));
     Read { secret: Some(secret), shown: format!("{shown} {address}") }
 }

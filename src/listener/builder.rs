@@ -24,8 +24,8 @@ pub struct ListenerBuilder<S = ()> {
     state: S,
     client: Result<Client>,
     topics: Vec<(TopicConfig, Arc<dyn AnyHandler>)>,
-    concurrency: usize,
-    grace: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) grace: Duration,
     manage_notifications: bool,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::runtime::{Runtime, EventMode};
+use crate::runtime::{EventMode, Runtime};
 use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 
 /// Hears keys lapse and runs their handlers.

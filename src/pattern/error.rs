@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::pattern::kind::PatternErrorKind;
 use crate::pattern::excerpt::Excerpt;
+use crate::pattern::kind::PatternErrorKind;
 
 /// A pattern that could not be compiled, or values from which its key could not be built.
 ///

@@ -4,9 +4,9 @@ use regex::Error;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_automata::util::syntax;
 
-use crate::pattern::overlap::Overlap;
 use crate::pattern::kind::PatternErrorKind as Kind;
 use crate::pattern::language;
+use crate::pattern::overlap::Overlap;
 
 /// Of the compiled expression, in bytes. Matching time is the product of this and the key's length.
 const SIZE_LIMIT: usize = 1 << 20;

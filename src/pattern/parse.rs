@@ -1,9 +1,9 @@
 //! From the source of a pattern to its segments.
 
-use crate::pattern::segment::{Capture, Segment, Takes};
 use crate::pattern::error::PatternError;
-use crate::pattern::kind::PatternErrorKind as Kind;
 use crate::pattern::expression;
+use crate::pattern::kind::PatternErrorKind as Kind;
+use crate::pattern::segment::{Capture, Segment, Takes};
 
 const MAX_BYTES: usize = 1024;
 const MAX_SEGMENTS: usize = 32;

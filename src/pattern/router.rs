@@ -10,10 +10,10 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
-use crate::pattern::overlap::Overlap;
-use crate::pattern::shape::Shape;
 use crate::pattern::Pattern;
 use crate::pattern::conflict::PatternConflict;
+use crate::pattern::overlap::Overlap;
+use crate::pattern::shape::Shape;
 
 /// Patterns with a value each; a key leads to the most specific pattern that matches it.
 ///

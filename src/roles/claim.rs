@@ -218,8 +218,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lapse::Lapse;
     use crate::handler::erase;
+    use crate::lapse::Lapse;
     use crate::outcome::{Done, Failure};
     use crate::runtime::{Permits, RunningTopic, Shared};
     use crate::testing::{Fault, TestBed};
@@ -231,7 +231,8 @@ mod tests {
         let bed = TestBed::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
         let names = topic.config.all_partitions("keylapse").remove(0);
-        let handler = erase(topic.codec.decode, |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>());
+        let handler =
+            erase(topic.codec.decode, |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>());
         let topic = Arc::new(RunningTopic::new(0, 0, topic.config, handler));
         let shared = Shared {
             store: bed.client().store().clone(),
@@ -243,7 +244,8 @@ mod tests {
         // Its partition is made by the first call, whatever becomes of that.
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
-        let (asked, request) = (Instant::now(), Request { index: Index::Due, slot: SlotId::random(), limit: 1 });
+        let (asked, request) =
+            (Instant::now(), Request { index: Index::Due, slot: SlotId::random(), limit: 1 });
         let taken = take(&partition, request, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }

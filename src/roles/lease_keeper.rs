@@ -36,18 +36,18 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
 }
 
 async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
-    let since = Instant::now();
-    let lost = partition.store.renew(&partition.names, ms_ceil(partition.topic.config.lease), batch).await?;
-    partition.leases.extended(batch.iter(), since);
-    for place in lost {
-        // What was settled while the call was on its way is no loss.
-        if batch
-            .get(place)
-            .is_some_and(|held| partition.outbox.is_not_settling(held) && partition.leases.lose(held))
-        {
-            partition.topic.stats.lost_leases.add(1);
-            warn!(topic = %partition.topic.config.name, "lease lost: another listener has the timer, or it was cancelled");
-        }
+    let (since, topic) = (Instant::now(), &partition.topic);
+    let gone = partition.store.renew(&partition.names, ms_ceil(topic.config.lease), batch).await?;
+    // What was settled while the call was on its way is no loss.
+    let lost = gone.into_iter().filter_map(|place| batch.get(place));
+    let lost: Vec<_> = lost.filter(|held| partition.outbox.is_not_settling(held)).collect();
+    let ours = partition.leases.renewed(batch, &lost, since);
+    if ours > 0 {
+        topic.stats.lost_leases.add(ours);
+        warn!(
+            topic = %topic.config.name, count = ours,
+            "leases lost: another listener has the timers, or they were cancelled"
+        );
     }
     Ok(())
 }

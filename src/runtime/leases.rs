@@ -94,16 +94,21 @@ impl Leases {
         leases.iter().filter(|(_, lease)| lease.extended < when).map(|(held, _)| held.clone()).collect()
     }
 
-    /// Notes extended leases.
-    pub(crate) fn extended<'a>(&self, held: impl Iterator<Item = &'a Held>, since: Instant) {
+    /// The answer to a renewal of `batch`: gives up what is `lost`, and notes that the others are
+    /// extended; how many of the lost were ours. In this order and in one step: whoever waits to be
+    /// [`trusted`](Self::trusted) must not be told in between that what is lost was extended.
+    pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], since: Instant) -> usize {
         let mut leases = self.lock();
-        for one in held {
+        let given_up: Vec<_> = lost.iter().filter_map(|held| leases.remove(*held)).collect();
+        for one in batch {
             if let Some(lease) = leases.get_mut(one) {
                 lease.extended = since;
             }
         }
         drop(leases);
+        given_up.iter().for_each(|lease| lease.signal.lose());
         self.changed.notify_waiters();
+        given_up.len()
     }
 
     /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
@@ -148,6 +153,9 @@ impl Leases {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod renewal_tests;
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +215,7 @@ mod tests {
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
             if ours {
-                leases.extended([held.clone()].iter(), Instant::now());
+                leases.renewed(std::slice::from_ref(&held), &[], Instant::now());
             } else {
                 leases.lose(&held);
             }
@@ -220,7 +228,7 @@ mod tests {
         let leases = Leases::default();
         let (lost, kept) = (held_of(&leases, "lost"), held_of(&leases, "kept"));
         tokio::time::advance(Duration::from_secs(2)).await;
-        leases.extended([held("kept")].iter(), Instant::now());
+        leases.renewed(&[held("kept")], &[], Instant::now());
         assert_eq!(leases.distrust(Duration::from_secs(1)), 1);
         assert!(lost.is_lost() && !kept.is_lost());
         assert!(leases.holds(&held("kept")));

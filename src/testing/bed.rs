@@ -73,6 +73,31 @@ impl TestBed {
         Self::with_server(keylapse_testserver::Server::builder().start(start).build(), true)
     }
 
+    /// An empty bed in real time, which passes by itself: for what has a clock of its own, such as clients in
+    /// other languages, which find the bed's server at its [`url`](Self::url). Tests wait for what is to happen
+    /// by the `until…` methods.
+    ///
+    /// # Panics
+    /// Outside of tokio, or if tokio's clock is paused.
+    #[track_caller]
+    pub fn in_real_time() -> Self {
+        assert!(
+            tokio::runtime::Handle::try_current().is_ok() && !clock_is_paused(),
+            "a TestBed in real time needs a clock that runs: write #[tokio::test] without start_paused"
+        );
+        Self::with_server(keylapse_testserver::Server::new(), false)
+    }
+
+    /// Opens the bed's server to clients of any kind, on a free port of 127.0.0.1 and until the bed is gone: its
+    /// URL. Only of a bed [in real time](Self::in_real_time): a paused clock runs away from whoever waits for a
+    /// socket.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn url(&self) -> std::io::Result<String> {
+        Ok(format!("redis://{}/", self.server.listen().await?))
+    }
+
     fn with_server(server: keylapse_testserver::Server, virtual_time: bool) -> Self {
         server.command(["CONFIG", "SET", "notify-keyspace-events", "KExg$"]);
         let pulse = Arc::<Pulse>::default();

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
+use crate::lapse::About;
 use crate::testing::pulse::Pulse;
 use crate::testing::run::{End, Run};
-use crate::lapse::About;
 
 /// All runs of a bed, in the order in which they began. Clones share it. It keeps
 /// them all: a test is expected to end.

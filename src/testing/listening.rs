@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::testing::recorder::Crash;
 use crate::error::{Error, ErrorKind, Result};
 use crate::listener::{Listener, Stats};
+use crate::testing::recorder::Crash;
 
 /// A listener of a [`TestBed`](super::TestBed). It listens until it is stopped or
 /// crashed, or its bed is gone; dropping this changes nothing.

@@ -59,10 +59,10 @@ mod server;
 mod waits;
 
 pub use bed::TestBed;
-pub(crate) use hooks::Hooks;
-pub use keylapse_testserver::Reply;
 #[cfg(test)]
 pub(crate) use calls::{Calls, Fault};
+pub(crate) use hooks::Hooks;
+pub use keylapse_testserver::Reply;
 pub use listening::Listening;
 #[cfg(test)]
 pub(crate) use log::log;

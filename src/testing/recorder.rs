@@ -8,13 +8,13 @@ use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::Notify;
 
-use crate::testing::ledger::{Entry, Ledger};
-use crate::testing::run::End;
-use crate::roles::attempt::panic_message;
 use crate::error::Error;
 use crate::handler::{AnyHandler, Attempt};
 use crate::lapse::About;
 use crate::outcome::{Failure, Outcome};
+use crate::roles::attempt::panic_message;
+use crate::testing::ledger::{Entry, Ledger};
+use crate::testing::run::End;
 
 /// Writes down what a handler does, and ends it where its process is to end.
 pub(super) struct Recorder {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use keylapse_testserver::{Reply, Server};
 
-use crate::testing::bed::TestBed;
-use crate::testing::run::{End, Run};
 use crate::escape::Escaped;
 use crate::schedule::KeyArgs;
+use crate::testing::bed::TestBed;
+use crate::testing::run::{End, Run};
 use crate::topic::Topic;
 
 /// How long, in virtual time, something is waited for: longer than

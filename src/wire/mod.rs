@@ -30,9 +30,7 @@ pub(crate) use self::calls::write_back::WrittenBack;
 pub(crate) use self::names::{
     DEFAULT_NAMESPACE, MAX_PARTITIONS, PartitionNames, check_name, fnv1a, is_own, partition_of,
 };
-pub(crate) use self::record::{
-    DeadReason, FailedAttempt, History, Letter, Record, State,
-};
+pub(crate) use self::record::{DeadReason, FailedAttempt, History, Letter, Record, State};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::reply::Reply;
 pub(crate) use self::run::script_call;

@@ -29,6 +29,12 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     (!value.is_nan() && !vanished && !overflown).then_some(value)
 }
 
+/// The whole part, as the processor makes it: of what does not fit, the lowest number.
+pub(crate) fn truncated(number: f64) -> i64 {
+    let limit = -(i64::MIN as f64);
+    if (-limit..limit).contains(&number) { number as i64 } else { i64::MIN }
+}
+
 /// C's `%.17g`, by which every float comes back as it was.
 pub(crate) fn print(value: f64) -> String {
     let sign = if value.is_sign_negative() { "-" } else { "" };
@@ -113,7 +119,7 @@ mod tests {
             (1e16, "10000000000000000"),
             (123_456_789_012_345_680.0, "1.2345678901234568e+17"),
             (1e300, "1.0000000000000001e+300"),
-            (1_700_000_000_000.000_976_562_5, "1700000000000.001"),
+            (1_700_000_000_000.001, "1700000000000.001"),
             (-0.0, "-0"),
             (1e-5, "1.0000000000000001e-05"),
             (0.0001, "0.0001"),

@@ -61,7 +61,6 @@ impl Server {
     }
 
     /// Settings for a server that differs from that.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }

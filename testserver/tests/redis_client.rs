@@ -22,7 +22,7 @@ async fn connect(server: &Server) -> (MultiplexedConnection, mpsc::UnboundedRece
 
 async fn ask<T: redis::FromRedisValue>(connection: &mut MultiplexedConnection, line: &str) -> RedisResult<T> {
     let mut words = line.split(' ');
-    let mut command = redis::cmd(words.next().unwrap());
+    let mut command = redis::cmd(words.next().expect("a name"));
     words.for_each(|word| _ = command.arg(word));
     command.query_async(connection).await
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use keylapse::internals::names::Partition;
-use keylapse::internals::{Claim, Held, Index, Letters, MAX_BATCH, Store, Store};
-use keylapse::{SlotId, Schedule, Token};
+use keylapse::internals::{Claim, Held, Index, Letters, MAX_BATCH, Store};
+use keylapse::{Schedule, SlotId, Token};
 use serde_json::json;
 
 use crate::orders::Orders;

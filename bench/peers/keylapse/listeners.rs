@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::Schedule;
 use keylapse::internals::names::Partition;
-use keylapse::internals::{Store, Store};
+use keylapse::internals::{Store};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::{Child, Command};

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
+use crate::Cancelled;
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
 use crate::listener::tests::{arm, cancel, listen, ms, put_raw, secs, stats, succeed, take_time, topic};
-use crate::Cancelled;
-use crate::testing::TestBed;
 use crate::testing::Fault;
+use crate::testing::TestBed;
 use crate::time::MAX_DEADLINE_MS;
 use crate::wire::{DeadReason, Record, Scan};
 

@@ -1,11 +1,11 @@
 //! How leases are kept, and lost.
 
+use crate::Cancelled;
+use crate::error::ErrorKind;
 use crate::listener::tests::{arm, cancel, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
 use crate::testing::End;
 use crate::testing::Fault;
 use crate::testing::TestBed;
-use crate::Cancelled;
-use crate::error::ErrorKind;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_extended_every_third_of_it() {

@@ -1,8 +1,10 @@
 //! A listener's roles together, on a store whose calls can fail.
 
+mod bounds;
 mod claiming;
 mod keeping;
 mod quarantine;
+mod repairing;
 mod settling;
 mod starting;
 
@@ -10,15 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::testing::{Listening, Reply, TestBed};
-use crate::wire::{DEFAULT_NAMESPACE, PartitionNames, Scan};
-use crate::backoff::Backoff;
 use crate::Cancelled;
-use crate::outcome::{Done, Failure};
+use crate::backoff::Backoff;
 use crate::handler::Handler;
 use crate::lapse::Lapse;
-use crate::topic::Topic;
+use crate::outcome::{Done, Failure};
 use crate::stats::TopicStats;
+use crate::testing::{Listening, Reply, TestBed};
+use crate::topic::Topic;
+use crate::wire::{DEFAULT_NAMESPACE, PartitionNames, Scan};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -3,8 +3,8 @@
 use crate::error::ErrorKind;
 use crate::lapse::LapseSource;
 use crate::listener::tests::{arm, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::TestBed;
 use crate::testing::Fault;
+use crate::testing::TestBed;
 use crate::wire::{DeadReason, Scan, State};
 
 /// A timer that has lost so many leases, of a topic with two partitions.

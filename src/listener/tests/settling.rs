@@ -1,13 +1,13 @@
 //! How ends are told, what follows, and what is counted.
 
-use crate::listener::tests::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
-use crate::testing::Fault;
-use crate::testing::TestBed;
 use crate::Arming;
 use crate::Cancelled;
-use crate::outcome::{Done, Failure, Outcome};
 use crate::error::ErrorKind;
 use crate::lapse::Lapse;
+use crate::listener::tests::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::outcome::{Done, Failure, Outcome};
+use crate::testing::Fault;
+use crate::testing::TestBed;
 use crate::topic::Topic;
 
 /// Snoozes once, then comes again, then is dropped: by the payload.

@@ -3,13 +3,13 @@
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::Cancelled;
+use crate::client::Client;
 use crate::lapse::Lapse;
 use crate::listener::Listener;
 use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
 use crate::outcome::{Done, Failure};
 use crate::schedule::Schedule;
-use crate::Cancelled;
-use crate::client::Client;
 use crate::testing::TestBed;
 
 #[tokio::test(start_paused = true)]

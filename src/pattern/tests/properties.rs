@@ -5,11 +5,11 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 use regex::bytes::Regex;
 
-use crate::pattern::tests::{pattern, strategies};
 use crate::pattern::oracle::Spec;
 use crate::pattern::overlap::Overlap;
-use crate::pattern::{Pattern, language};
 use crate::pattern::router::Router;
+use crate::pattern::tests::{pattern, strategies};
+use crate::pattern::{Pattern, language};
 
 /// Strings that look like patterns to the parser.
 fn nearly_a_pattern() -> impl Strategy<Value = String> {

@@ -3,11 +3,11 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use crate::pattern::tests::pattern;
-use crate::pattern::overlap::Overlap;
-use crate::pattern::shape::Shape;
 use crate::pattern::conflict::PatternConflict;
+use crate::pattern::overlap::Overlap;
 use crate::pattern::router::Router;
+use crate::pattern::shape::Shape;
+use crate::pattern::tests::pattern;
 
 fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
     let mut router = Router::new();

@@ -41,9 +41,7 @@ fn partition(answered: bool) -> (Wakeup, Clock) {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
-    let after = |seen: Seen, woke_for, source| {
-        DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source)
-    };
+    let after = |seen: Seen, woke_for, source| DeadlineTimer { woke_for, ..settled_in() }.learn(seen, source);
     assert!(after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Timer));
     assert!(after(from_rival(None), head(NOW), LapseSource::Timer));
 
@@ -141,8 +139,14 @@ async fn the_earliest_planned_look_stands_with_the_first_reason_for_it() {
         told(&mut timer, now + ms(9), LapseSource::Notification),
         Some((now + ms(9), LapseSource::Notification))
     );
-    assert_eq!(told(&mut timer, now + ms(9), LapseSource::Sweep), Some((now + ms(9), LapseSource::Notification)));
-    assert_eq!(told(&mut timer, now + ms(20), LapseSource::Sweep), Some((now + ms(9), LapseSource::Notification)));
+    assert_eq!(
+        told(&mut timer, now + ms(9), LapseSource::Sweep),
+        Some((now + ms(9), LapseSource::Notification))
+    );
+    assert_eq!(
+        told(&mut timer, now + ms(20), LapseSource::Sweep),
+        Some((now + ms(9), LapseSource::Notification))
+    );
     assert_eq!(told(&mut timer, now, LapseSource::Sweep), Some((now, LapseSource::Sweep)));
 }
 

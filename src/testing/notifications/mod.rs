@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
+use crate::client::Client;
 use crate::events::Event;
+use crate::testing::hooks::Hooks;
 use crate::testing::notifications::faults::{Faults, Flow};
 use crate::testing::notifications::line::Line;
 use crate::testing::pulse::Pulse;
@@ -43,6 +45,25 @@ struct Shared {
 }
 
 impl Notifications {
+    /// The same client, with notifications that can be broken between the server and the listeners that use
+    /// it: of any server, in real time. A [`TestBed`](super::TestBed) has its own.
+    ///
+    /// ```no_run
+    /// use keylapse::testing::Notifications;
+    /// use keylapse::{Client, Listener};
+    ///
+    /// # fn example() -> keylapse::Result<()> {
+    /// let (client, notifications) = Notifications::of(Client::new("redis://127.0.0.1/")?);
+    /// let builder = Listener::builder(client);
+    /// notifications.lose();
+    /// # Ok(()) }
+    /// ```
+    pub fn of(client: Client) -> (Client, Self) {
+        let notifications = Self::new(Arc::default());
+        let hooks = Hooks { notifications: Some(notifications.clone()), ..Hooks::default() };
+        (client.with_hooks(hooks), notifications)
+    }
+
     pub(super) fn new(pulse: Arc<Pulse>) -> Self {
         Self(Arc::new(Shared {
             faults: Mutex::default(),

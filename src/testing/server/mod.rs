@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, InfoDict, RedisResult};
 
-use crate::testing::server::process::Process;
 use crate::error::{Error, ErrorKind, Result};
+use crate::testing::server::process::Process;
 
 /// How long a server may take to start.
 const READY: Duration = Duration::from_secs(20);

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::testing::server::failed;
 use crate::error::Result;
+use crate::testing::server::failed;
 
 /// A running server.
 #[derive(Debug)]

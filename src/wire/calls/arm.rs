@@ -133,7 +133,7 @@ pub enum TriggerKey {
 pub struct Durably {
     replicas: u32,
     local_fsync: bool,
-    within_ms: u64,
+    pub(crate) within_ms: u64,
 }
 
 impl Durably {

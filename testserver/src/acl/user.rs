@@ -81,7 +81,9 @@ impl User {
         } else if let Some(rules) = rule.strip_prefix('(').and_then(|rule| rule.strip_suffix(')')) {
             let mut selector = Selector::default();
             let applied = rules.split_whitespace().try_for_each(|rule| selector.apply(rule));
-            applied.map_err(|refusal| super::rules::refused(rule, refusal.0.rsplit(": ").next().unwrap_or_default()))?;
+            applied.map_err(|refusal| {
+                super::rules::refused(rule, refusal.0.rsplit(": ").next().unwrap_or_default())
+            })?;
             self.selectors.push(selector);
         } else {
             self.root.apply(rule)?;

@@ -39,7 +39,7 @@ pub(super) fn kill(call: &mut Call<'_>) -> Answer {
     if call.args.len() == 3 {
         return Err(Refusal::of("ERR No such client"));
     }
-    if call.args.len() % 2 != 0 {
+    if !call.args.len().is_multiple_of(2) {
         return Err(Refusal::SYNTAX);
     }
     let mut victims: Vec<u64> = call.state.pubsub.lines().map(|(id, _)| id).collect();

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::config::failed;
 use crate::glob;
-use crate::reply::{Answer, Reply};
+use crate::reply::{Answer, Refusal, Reply};
 
 pub(super) fn get(call: &mut Call<'_>) -> Answer {
     let patterns: Vec<String> =
@@ -15,8 +15,8 @@ pub(super) fn get(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn set(call: &mut Call<'_>) -> Answer {
-    if call.args.len() % 2 != 0 {
-        return call.wrong_arity();
+    if !call.args.len().is_multiple_of(2) {
+        return Err(Refusal::SYNTAX);
     }
     let pairs: Vec<(String, String)> = call.args[2..]
         .chunks_exact(2)

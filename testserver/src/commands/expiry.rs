@@ -8,6 +8,7 @@ use crate::reply::{Answer, Refusal, Reply};
 use crate::state::State;
 
 /// When a key is to expire, in ms since 1970.
+#[derive(Clone, Copy)]
 pub(super) struct Expiry {
     pub(super) at: u64,
 }
@@ -27,6 +28,10 @@ impl Expiry {
 
     fn at(when: i64, unit: i64) -> Option<Self> {
         Some(Self { at: u64::try_from(when.checked_mul(unit)?).ok()? })
+    }
+
+    pub(super) fn is_option(call: &Call<'_>, at: usize) -> bool {
+        ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| call.is(at, word))
     }
 
     /// `EX 10` and its like; nothing where this is no such option.
@@ -113,9 +118,9 @@ pub(super) fn pexpireat(call: &mut Call<'_>) -> Answer {
 }
 
 fn change(call: &mut Call<'_>, unit: i64, absolute: bool) -> Answer {
+    let conditions = Conditions::parse(call)?;
     let (key, number) = (call.arg(1), call.int(2)?);
     let base = if absolute { 0 } else { i64::try_from(call.state.now_ms()).unwrap_or(i64::MAX) };
-    let conditions = Conditions::parse(call)?;
     let at = number.checked_mul(unit).and_then(|ms| ms.checked_add(base)).ok_or_else(|| invalid(call))?;
     let Some(current) = call.state.entry(key).map(|entry| entry.expires()) else {
         return Ok(Reply::Int(0));

@@ -10,7 +10,7 @@ use crate::value::Fields;
 
 /// HSET and HMSET.
 pub(super) fn hset(call: &mut Call<'_>) -> Answer {
-    if call.args.len() % 2 != 0 {
+    if !call.args.len().is_multiple_of(2) {
         return call.wrong_arity();
     }
     let key = call.arg(1);

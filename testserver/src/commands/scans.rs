@@ -6,7 +6,7 @@ use super::Call;
 use crate::glob;
 use crate::number;
 use crate::reply::{Answer, Refusal, Reply};
-use crate::value::{Fields, Members, Zset};
+use crate::value::{Fields, Members, Typed, Zset};
 
 struct Options {
     cursor: u64,
@@ -17,9 +17,7 @@ struct Options {
 
 impl Options {
     fn parse(call: &Call<'_>, at: usize, typed: bool) -> Result<Self, Refusal> {
-        let cursor = std::str::from_utf8(call.arg(at)).ok().and_then(|cursor| cursor.parse().ok());
-        let cursor = cursor.ok_or(Refusal::of("ERR invalid cursor"))?;
-        let mut options = Self { cursor, count: 10, pattern: None, of_type: None };
+        let mut options = Self { cursor: cursor(call, at)?, count: 10, pattern: None, of_type: None };
         for at in (at + 1..call.args.len()).step_by(2) {
             let value = call.args.get(at + 1).ok_or(Refusal::SYNTAX)?;
             if call.is(at, "COUNT") {
@@ -39,6 +37,18 @@ impl Options {
     fn wants(&self, name: &[u8]) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
     }
+}
+
+fn cursor(call: &Call<'_>, at: usize) -> Result<u64, Refusal> {
+    let cursor = std::str::from_utf8(call.arg(at)).ok().and_then(|cursor| cursor.parse().ok());
+    cursor.ok_or(Refusal::of("ERR invalid cursor"))
+}
+
+/// The options of a scan of one key, if it is there and of this type: that is asked first.
+fn options_if_there<T: Typed>(call: &mut Call<'_>) -> Result<Option<Options>, Refusal> {
+    cursor(call, 2)?;
+    let there = call.state.get::<T>(call.arg(1))?.is_some();
+    if there { Options::parse(call, 2, false).map(Some) } else { Ok(None) }
 }
 
 fn page(cursor: u64, items: Vec<Reply>) -> Answer {
@@ -62,7 +72,7 @@ fn is_of_type(call: &mut Call<'_>, key: &Bytes, options: &Options) -> bool {
 }
 
 pub(super) fn hscan(call: &mut Call<'_>) -> Answer {
-    let options = Options::parse(call, 2, false)?;
+    let Some(options) = options_if_there::<Fields>(call)? else { return page(0, vec![]) };
     let Some(fields) = call.state.get::<Fields>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = fields.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|(field, _)| options.wants(field));
@@ -70,7 +80,7 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn zscan(call: &mut Call<'_>) -> Answer {
-    let options = Options::parse(call, 2, false)?;
+    let Some(options) = options_if_there::<Zset>(call)? else { return page(0, vec![]) };
     let Some(zset) = call.state.get::<Zset>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = zset.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|(member, _)| options.wants(member));
@@ -80,7 +90,7 @@ pub(super) fn zscan(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn sscan(call: &mut Call<'_>) -> Answer {
-    let options = Options::parse(call, 2, false)?;
+    let Some(options) = options_if_there::<Members>(call)? else { return page(0, vec![]) };
     let Some(members) = call.state.get::<Members>(call.arg(1))? else { return page(0, vec![]) };
     let (next, found) = members.scan(options.cursor, options.count);
     let wanted = found.into_iter().filter(|member| options.wants(member));

@@ -20,7 +20,8 @@ struct Options {
 impl Options {
     fn parse(call: &Call<'_>) -> Result<Self, Refusal> {
         let mut options = Self::default();
-        let mut at = 3;
+        // The whole line is understood before its numbers are read.
+        let (mut at, mut expires) = (3, None);
         while at < call.args.len() {
             let one = |taken: &mut bool, excluded: bool| {
                 *taken = true;
@@ -33,15 +34,19 @@ impl Options {
             } else if call.is(at, "GET") {
                 options.get = true;
             } else if call.is(at, "KEEPTTL") {
-                one(&mut options.keep, options.expiry.is_some())?;
+                one(&mut options.keep, expires.is_some())?;
             } else {
-                if options.keep || options.expiry.is_some() {
+                let known = Expiry::is_option(call, at) && at + 1 < call.args.len();
+                if !known || options.keep || expires.is_some() {
                     return Err(Refusal::SYNTAX);
                 }
-                options.expiry = Some(Expiry::option(call, at)?.ok_or(Refusal::SYNTAX)?);
+                expires = Some(at);
                 at += 1;
             }
             at += 1;
+        }
+        if let Some(at) = expires {
+            options.expiry = Expiry::option(call, at)?;
         }
         Ok(options)
     }
@@ -101,7 +106,7 @@ pub(super) fn getset(call: &mut Call<'_>) -> Answer {
 }
 
 pub(super) fn mset(call: &mut Call<'_>) -> Answer {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return call.wrong_arity();
     }
     for pair in call.args[1..].chunks_exact(2) {

@@ -10,7 +10,7 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Answer {
     let (at, most, create) = options(call)?;
     let Some(id) = call.args.get(at) else { return Err(Refusal::SYNTAX) };
     let words = call.args.len() - at - 1;
-    if words < 2 || words % 2 != 0 {
+    if words < 2 || !words.is_multiple_of(2) {
         return call.wrong_arity();
     }
     let (key, now) = (call.arg(1), call.state.now_ms());
@@ -49,7 +49,7 @@ fn options(call: &Call<'_>) -> Result<(usize, Option<usize>, bool), Refusal> {
 
 fn parse(id: &[u8]) -> Result<(u64, u64), Refusal> {
     let invalid = Refusal::of("ERR Invalid stream ID specified as stream command argument");
-    let mut parts = id.splitn(2, |byte| *byte == b'-').map(|part| number::integer(part));
+    let mut parts = id.splitn(2, |byte| *byte == b'-').map(number::integer);
     let part = |part: Option<Option<i64>>| u64::try_from(part.unwrap_or(Some(0))?).ok();
     let id = part(parts.next()).zip(part(parts.next()));
     id.ok_or(invalid)

@@ -38,17 +38,16 @@ pub(super) fn getdel(call: &mut Call<'_>) -> Answer {
     Ok(Reply::bytes_or_nil(text))
 }
 
+/// Options are understood before the key is looked up, and their numbers after.
 pub(super) fn getex(call: &mut Call<'_>) -> Answer {
     let persist = call.args.len() == 3 && call.is(2, "PERSIST");
-    let expiry = match call.args.len() {
-        2 => None,
-        4 => Some(Expiry::option(call, 2)?.ok_or(Refusal::SYNTAX)?),
-        _ if persist => None,
-        _ => return Err(Refusal::SYNTAX),
-    };
+    let expires = call.args.len() == 4 && Expiry::is_option(call, 2);
+    if call.args.len() > 2 && !persist && !expires {
+        return Err(Refusal::SYNTAX);
+    }
     let key = call.arg(1);
     let Some(text) = call.state.get::<Bytes>(key)?.cloned() else { return Ok(Reply::Nil) };
-    if let Some(expiry) = expiry {
+    if let Some(expiry) = Expiry::option(call, 2)? {
         set_expiry(call.state, key, expiry.at);
     } else if persist && call.state.keys.get(key).is_some_and(|entry| entry.expires().is_some()) {
         call.state.keys.set_expiry(key, None);
@@ -60,18 +59,24 @@ pub(super) fn getex(call: &mut Call<'_>) -> Answer {
 pub(super) fn getrange(call: &mut Call<'_>) -> Answer {
     let (from, to) = (call.int(2)?, call.int(3)?);
     let Some(text) = call.state.get::<Bytes>(call.arg(1))? else { return Ok(Reply::Bulk(Bytes::new())) };
-    Ok(Reply::Bulk(places(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
+    Ok(Reply::Bulk(bytes_of(from, to, text.len()).map_or_else(Bytes::new, |places| text.slice(places))))
+}
+
+/// Bytes that a range means: an end before the start is the first byte.
+fn bytes_of(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
+    if from < 0 && to < 0 && from > to {
+        return None;
+    }
+    let end = i64::try_from(length).ok()?;
+    let to = if to < 0 { to.saturating_add(end).max(0) } else { to };
+    places(from, to, length)
 }
 
 /// Places from the start, or from the end where they are below zero, as far as they exist.
 pub(super) fn places(from: i64, to: i64, length: usize) -> Option<std::ops::RangeInclusive<usize>> {
     let length = i64::try_from(length).ok()?;
-    let place = |at: i64| if at < 0 { (length.saturating_add(at)).max(0) } else { at };
-    // Before the start, an end is no place at all, though a beginning is the first.
-    if from < 0 && to < 0 && from > to || length == 0 || to < -length {
-        return None;
-    }
-    let (from, to) = (place(from), place(to).min(length - 1));
+    let place = |at: i64| if at < 0 { length.saturating_add(at) } else { at };
+    let (from, to) = (place(from).max(0), place(to).min(length - 1));
     if from > to {
         return None;
     }

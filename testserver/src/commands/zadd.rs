@@ -42,7 +42,7 @@ impl Options {
     }
 
     fn check(&self, words: usize) -> Result<(), Refusal> {
-        if words == 0 || words % 2 != 0 {
+        if words == 0 || !words.is_multiple_of(2) {
             return Err(Refusal::SYNTAX);
         }
         if self.absent && self.present {

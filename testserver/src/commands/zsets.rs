@@ -68,8 +68,8 @@ fn rank(call: &mut Call<'_>, reverse: bool) -> Answer {
 pub(super) fn zpopmin(call: &mut Call<'_>) -> Answer {
     let key = call.arg(1);
     let single = call.args.len() == 2;
-    let count = if single { 1 } else { call.int(2)? };
     let range = Refusal::of("ERR value is out of range, must be positive");
+    let count = if single { 1 } else { call.int(2).map_err(|_| range.clone())? };
     let count = usize::try_from(count).map_err(|_| range)?;
     if call.args.len() > 3 {
         return Err(Refusal::SYNTAX);
@@ -81,7 +81,11 @@ pub(super) fn zpopmin(call: &mut Call<'_>) -> Answer {
         zset.remove(member);
     }
     removed(call, popped.len(), "zpopmin")?;
-    Ok(super::zranges::with_scores(call, popped, !single))
+    if single {
+        let pair = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+        return Ok(Reply::Array(pair.collect()));
+    }
+    Ok(super::zranges::with_scores(call, popped, true))
 }
 
 pub(super) fn zremrangebyscore(call: &mut Call<'_>) -> Answer {

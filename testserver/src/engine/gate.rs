@@ -25,8 +25,7 @@ pub(super) fn admit(state: &mut State, client: &Client, args: &[Bytes]) -> Resul
         }
         _ => {}
     }
-    let in_transaction = is_exec(args) && queue_grows(client);
-    if (command.flags.has(Flags::DENY_OOM) || in_transaction) && state.is_full() {
+    if (command.flags.has(Flags::DENY_OOM) || transaction_grows(client, command)) && state.is_full() {
         return Err(Refusal::OUT_OF_MEMORY);
     }
     if client.protocol == Protocol::Resp2
@@ -40,6 +39,15 @@ pub(super) fn admit(state: &mut State, client: &Client, args: &[Bytes]) -> Resul
 
 pub(super) fn is_exec(args: &[Bytes]) -> bool {
     args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+}
+
+/// To queue a command takes memory, too, whatever it does.
+fn transaction_grows(client: &Client, command: &Command) -> bool {
+    match command.name {
+        _ if client.transaction.is_none() => false,
+        "exec" => queue_grows(client),
+        name => !["discard", "quit", "reset"].contains(&name),
+    }
 }
 
 fn queue_grows(client: &Client) -> bool {

@@ -38,7 +38,8 @@ impl Engine {
     pub(super) fn abort(&mut self, client: &mut Client, refusal: &Refusal) -> Refusal {
         client.transaction = None;
         self.state().watches.end(client.id);
-        format!("EXECABORT Transaction discarded because of: {}", refusal.0).into()
+        let reason = refusal.0.strip_prefix("ERR ").unwrap_or(&refusal.0);
+        format!("EXECABORT Transaction discarded because of: {reason}").into()
     }
 
     pub(super) fn discard(&mut self, client: &mut Client) -> Answer {

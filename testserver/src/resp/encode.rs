@@ -19,7 +19,7 @@ pub(crate) fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
         Reply::Nil => out.put_slice(if rich { b"_\r\n" } else { b"$-1\r\n" }),
         Reply::Int(number) => line(out, b':', number.to_string().as_bytes()),
         Reply::Status(word) => line(out, b'+', one_line(word).as_bytes()),
-        Reply::Error(text) => line(out, b'-', one_line(text).as_bytes()),
+        Reply::Error(text) => line(out, b'-', one_line(text.trim_end_matches(['\r', '\n'])).as_bytes()),
         Reply::Verbatim(bytes) if rich => {
             line(out, b'=', (bytes.len() + 4).to_string().as_bytes());
             out.put_slice(b"txt:");

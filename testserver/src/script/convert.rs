@@ -1,7 +1,7 @@
 //! Between Lua's values and the server's.
 
 use bytes::Bytes;
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 use crate::number;
 use crate::reply::Reply;
@@ -88,7 +88,7 @@ pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::Bulk(Bytes::copy_from_slice(&text.as_bytes())),
         Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(truncated(*number)),
+        Value::Number(number) => Reply::Int(number::truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(_) if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
         Value::Table(table) => from_table(table, depth)?,
@@ -96,21 +96,19 @@ pub(super) fn from_lua(value: &Value, depth: usize) -> mlua::Result<Reply> {
     })
 }
 
-/// As the processor does it: what does not fit is the lowest number.
-fn truncated(number: f64) -> i64 {
-    if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    }
+/// A text as C reads it: up to a zero byte.
+pub(super) fn c_text(text: &LuaString) -> String {
+    let bytes = text.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     if let Value::String(text) = table.raw_get("err")? {
-        return Ok(Reply::Error(text.to_string_lossy()));
+        return Ok(Reply::Error(c_text(&text)));
     }
     if let Value::String(text) = table.raw_get("ok")? {
-        return Ok(Reply::Status(text.to_string_lossy().replace(['\r', '\n'], " ").into()));
+        return Ok(Reply::Status(c_text(&text).into()));
     }
     match table.raw_get("double")? {
         Value::Number(number) => return Ok(Reply::Double(number)),

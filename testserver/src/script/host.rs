@@ -73,7 +73,7 @@ impl Host {
 fn failure(value: &Value, sha: &str) -> Reply {
     let field = |name: &str| value.as_table().and_then(|table| table.raw_get::<Value>(name).ok());
     let text = match field("err") {
-        Some(Value::String(text)) => text.to_string_lossy(),
+        Some(Value::String(text)) => convert::c_text(&text),
         _ => "ERR unknown error".to_owned(),
     };
     let line = field("line").and_then(|line| line.as_i64()).filter(|line| *line > 0);
@@ -95,7 +95,8 @@ fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
         convert::to_lua(lua, &reply, of.protocol())
     })?;
     let of = desk.clone();
-    let setresp = lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
+    let setresp =
+        lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
     let sha1hex = lua.create_function(|lua, args: MultiValue| {
         let wrong = || errors::refused(Refusal::of("ERR wrong number of arguments"));
         let text = args.front().filter(|_| args.len() == 1).cloned().ok_or_else(wrong)?;

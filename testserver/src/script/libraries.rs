@@ -29,7 +29,9 @@ where
 /// A number, also from a string that is one, as Lua takes it.
 pub(super) fn number(lua: &Lua, args: &[Value], at: usize, function: &str) -> Result<f64, String> {
     let value = args.get(at).cloned().unwrap_or(Value::Nil);
-    let kind = if args.len() > at { value.type_name() } else { "no value" };
+    // `pack` puts a mark behind its arguments, which stands for the first that is missing.
+    let missing = if function == "pack" && args.len() == at { "nil" } else { "no value" };
+    let kind = if args.len() > at { value.type_name() } else { missing };
     let number = lua.coerce_number(value.clone()).ok().flatten();
     let kind = if matches!(value, Value::Integer(_) | Value::Number(_)) { "number" } else { kind };
     number.ok_or_else(|| format!("bad argument #{} to '{function}' (number expected, got {kind})", at + 1))

@@ -127,11 +127,7 @@ fn chars(out: &mut Vec<u8>, bytes: &[u8], count: usize, at: usize) -> Result<(),
 
 /// The lower bytes of the number, as the processor makes a whole one of it.
 fn integer(out: &mut Vec<u8>, number: f64, size: usize, big: bool) {
-    let signed = if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    };
+    let signed = crate::number::truncated(number);
     let value = match number {
         _ if number < 0.0 || number.is_nan() => signed as u64,
         18_446_744_073_709_551_616.0.. => 0,

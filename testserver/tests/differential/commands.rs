@@ -15,12 +15,13 @@ async fn plain_commands_are_answered_alike() {
             for _ in 0..STEPS {
                 let form = random.one(COMMANDS);
                 let words = command(&mut random, form);
-                pair.same(&words).await;
+                pair.same_or_note(&words).await;
             }
             for line in ["DISCARD", "SELECT 0"] {
                 pair.same(&line.split(' ').collect::<Vec<_>>()).await;
             }
         }
+        pair.finish();
     })
     .await;
 }
@@ -40,7 +41,9 @@ async fn commands_are_answered_alike_within_scripts() {
             let mut random = Random::new(seed);
             for _ in 0..STEPS {
                 let form = random.one(COMMANDS);
-                if ["MULTI", "SCRIPT", "CONFIG"].iter().any(|word| form.starts_with(word)) && random.below(4) > 0 {
+                if ["MULTI", "SCRIPT", "CONFIG"].iter().any(|word| form.starts_with(word))
+                    && random.below(4) > 0
+                {
                     continue;
                 }
                 let words = command(&mut random, form);
@@ -51,9 +54,10 @@ async fn commands_are_answered_alike_within_scripts() {
                 let text = format!("{head}{REPORT} return show(redis.{how}(unpack(args)))");
                 let mut call = vec![b"EVAL".to_vec(), text.into_bytes(), b"0".to_vec(), order.into()];
                 call.extend(words);
-                pair.same(&call).await;
+                pair.same_or_note(&call).await;
             }
         }
+        pair.finish();
     })
     .await;
 }

@@ -8,4 +8,5 @@ mod lua;
 mod pair;
 mod random;
 mod rights;
+mod scripts;
 mod vocabulary;

@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use tokio::sync::mpsc;
 
-pub struct Pair {
-    pub ours: Server,
+pub(crate) struct Pair {
+    _ours: Server,
     sides: [Side; 2],
     /// Whose version this server follows to the letter; of others, only what an error's code says is alike.
     exact: bool,
@@ -25,14 +25,14 @@ struct Side {
 }
 
 /// How many histories of a kind there are to be, and the first seed.
-pub fn cases(default: u64) -> std::ops::Range<u64> {
+pub(crate) fn cases(default: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("TESTSERVER_SEED").unwrap_or(1);
     first..first + number("TESTSERVER_CASES").unwrap_or(default)
 }
 
 /// Runs a test against each real server; says so where there is none.
-pub async fn with_each(test: impl AsyncFn(&mut Pair)) {
+pub(crate) async fn with_each(test: impl AsyncFn(&mut Pair)) {
     match Binary::all() {
         Ok(binaries) => {
             for binary in binaries {
@@ -52,12 +52,13 @@ impl Pair {
         let ours = Server::builder().expires_within(Duration::from_secs(u64::MAX / 2)).build();
         real.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
         let sides = [Side::ours(&ours).await, Side::real(&real).await];
-        let mut pair = Self { ours, sides, exact, history: Vec::new(), noted: Vec::new(), _real: real };
+        let mut pair =
+            Self { _ours: ours, sides, exact, history: Vec::new(), noted: Vec::new(), _real: real };
         pair.clear().await;
         pair
     }
 
-    pub async fn clear(&mut self) {
+    pub(crate) async fn clear(&mut self) {
         self.history.clear();
         for line in ["CONFIG SET notify-keyspace-events KEA maxmemory 0", "FLUSHALL", "SCRIPT FLUSH"] {
             self.same(&line.split(' ').collect::<Vec<_>>()).await;
@@ -65,7 +66,7 @@ impl Pair {
     }
 
     /// Asks both, and panics with the history if they answer otherwise.
-    pub async fn same(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
+    pub(crate) async fn same(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
         let (answer, difference) = self.ask(words).await;
         if let Some(difference) = difference {
             let from = self.history.len().saturating_sub(25);
@@ -75,14 +76,14 @@ impl Pair {
     }
 
     /// Asks both, and goes on; [`finish`](Self::finish) panics with all differences.
-    pub async fn same_or_note(&mut self, words: &[impl AsRef<[u8]>]) {
+    pub(crate) async fn same_or_note(&mut self, words: &[impl AsRef<[u8]>]) {
         if let (_, Some(difference)) = self.ask(words).await {
             let command = self.history.last().map_or("", String::as_str);
             self.noted.push(format!("{command}\n{difference}"));
         }
     }
 
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         assert!(self.noted.is_empty(), "{} differences:\n{}", self.noted.len(), self.noted.join("\n"));
     }
 
@@ -153,7 +154,7 @@ impl Side {
 
 fn is_unordered(words: &[impl AsRef<[u8]>]) -> bool {
     let name = words[0].as_ref().to_ascii_uppercase();
-    ["KEYS", "SMEMBERS", "HGETALL", "HKEYS", "HVALS", "HSCAN", "SSCAN", "ZSCAN", "SCAN", "CONFIG"]
+    ["KEYS", "SMEMBERS", "HGETALL", "HKEYS", "HVALS", "HSCAN", "SSCAN", "ZSCAN", "SCAN", "CONFIG", "EXEC"]
         .iter()
         .any(|known| known.as_bytes() == name)
 }

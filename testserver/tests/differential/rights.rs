@@ -13,12 +13,36 @@ const RULES: &[&str] = &[
 ];
 
 const COMMANDS: &[&str] = &[
-    "GET a", "GET b", "SET a 1", "SET b 1", "DEL b", "INCR a", "MGET a b", "RENAME a b", "PUBLISH c x",
-    "PUBLISH d x", "SPUBLISH d x", "CONFIG GET maxmemory", "CONFIG SET maxmemory 0", "KEYS *", "INFO nothing",
-    "EVAL return(1) 1 a", "EVAL return(1) 1 b", "EVAL return(1) 1 x", "EVAL return(redis.call('get','b')) 0",
-    "EVAL return(redis.pcall('get','b')) 0", "EVAL return(redis.call('incr','a')) 0",
-    "EVAL return(redis.call('spublish','d','x')) 0", "EVAL return(redis.pcall('set','a','x')) 1 a",
-    "EVALSHA nope 1 b", "MULTI", "GET b", "SET a 1", "EXEC", "ACL WHOAMI", "DISCARD",
+    "GET a",
+    "GET b",
+    "SET a 1",
+    "SET b 1",
+    "DEL b",
+    "INCR a",
+    "MGET a b",
+    "RENAME a b",
+    "PUBLISH c x",
+    "PUBLISH d x",
+    "SPUBLISH d x",
+    "CONFIG GET maxmemory",
+    "CONFIG SET maxmemory 0",
+    "KEYS *",
+    "INFO nothing",
+    "EVAL return(1) 1 a",
+    "EVAL return(1) 1 b",
+    "EVAL return(1) 1 x",
+    "EVAL return(redis.call('get','b')) 0",
+    "EVAL return(redis.pcall('get','b')) 0",
+    "EVAL return(redis.call('incr','a')) 0",
+    "EVAL return(redis.call('spublish','d','x')) 0",
+    "EVAL return(redis.pcall('set','a','x')) 1 a",
+    "EVALSHA nope 1 b",
+    "MULTI",
+    "GET b",
+    "SET a 1",
+    "EXEC",
+    "ACL WHOAMI",
+    "DISCARD",
 ];
 
 #[tokio::test]
@@ -26,7 +50,8 @@ async fn users_are_refused_alike() {
     with_each(async |pair| {
         for rules in RULES {
             pair.clear().await;
-            let set: Vec<&str> = ["ACL", "SETUSER", "u", "reset"].into_iter().chain(rules.split(' ')).collect();
+            let set: Vec<&str> =
+                ["ACL", "SETUSER", "u", "reset"].into_iter().chain(rules.split(' ')).collect();
             pair.same_or_note(&set).await;
             pair.same_or_note(&["AUTH", "u", "p"]).await;
             for line in COMMANDS {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::internals::{Claim, Claimed, Held, Index, Letters, Store, Store, TopicEntry};
-use keylapse::{SlotId, Schedule, Token};
+use keylapse::internals::{Claim, Claimed, Held, Index, Letters, Store, TopicEntry};
+use keylapse::{Schedule, SlotId, Token};
 use keylapse_support::Server;
 
 use crate::scene::{names, topic};

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::internals::{Store, Store};
+use keylapse::internals::{Store};
 use keylapse_support::{Server, eventually};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

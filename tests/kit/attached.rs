@@ -1,0 +1,115 @@
+//! Keys that another program writes, in virtual time.
+
+use std::time::Duration;
+
+use keylapse::testing::{Listening, TestBed};
+use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic};
+use tokio::sync::mpsc;
+
+use crate::support::ms;
+
+const MINUTES: Duration = Duration::from_secs(900);
+
+/// What a handler was told of an order: its id, its value, and how its end is known.
+type Told = (String, Option<u64>, Expiry);
+
+fn orders() -> Attached<u64> {
+    Attached::new(Topic::new("order:unpaid:{id}").expect("the pattern is fine")).keep_values(1024)
+}
+
+/// A shop that attaches to the orders.
+async fn open_shop(bed: &TestBed) -> (Listening, mpsc::UnboundedReceiver<Told>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let close = move |lapse: Lapse<Expired<u64>>| {
+        let id = lapse.capture("id").unwrap_or_default().to_owned();
+        let expiry = lapse.payload().expiry();
+        let sent = tell.send((id, lapse.into_payload().into_value(), expiry));
+        std::future::ready(sent.map(|()| Done).map_err(Failure::from))
+    };
+    let listening = bed.listen(|listener| listener.attach(orders(), close)).await.expect("it can listen");
+    bed.pass(ms(100)).await; // the first canary is heard
+    (listening, told)
+}
+
+fn order(bed: &TestBed, id: &str, cents: &str, seconds: &str) {
+    bed.command(["SET", &format!("order:unpaid:{id}"), cents, "EX", seconds]);
+}
+
+fn heard(id: &str, cents: u64) -> Option<Told> {
+    Some((id.to_owned(), Some(cents), Expiry::Heard))
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifteen_minutes_pass_at_once_and_the_handler_has_the_value_of_the_expired_key() {
+    let bed = TestBed::new();
+    let (_listening, mut told) = open_shop(&bed).await;
+    order(&bed, "42", "1999", "900");
+    bed.pass(MINUTES - ms(1)).await;
+    assert!(told.try_recv().is_err(), "not early");
+    bed.pass(ms(20)).await;
+    assert_eq!(told.try_recv().ok(), heard("42", 1999));
+    bed.pass(MINUTES).await;
+    assert!(told.try_recv().is_err(), "once");
+    assert_eq!(bed.runs(orders().topic()).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paid_extended_or_kept_for_good_does_not_fire() {
+    let bed = TestBed::new();
+    let (_listening, mut told) = open_shop(&bed).await;
+    for id in ["paid", "extended", "kept", "lapsed"] {
+        order(&bed, id, "1", "900");
+    }
+    bed.pass(MINUTES / 2).await;
+    bed.command(["DEL", "order:unpaid:paid"]);
+    bed.command(["EXPIRE", "order:unpaid:extended", "1800"]);
+    bed.command(["PERSIST", "order:unpaid:kept"]);
+    bed.pass(MINUTES).await;
+    assert_eq!(told.try_recv().ok(), heard("lapsed", 1));
+    assert!(told.try_recv().is_err());
+    bed.pass(MINUTES * 2).await;
+    assert_eq!(told.try_recv().ok(), heard("extended", 1));
+    assert!(told.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_expires_while_the_connection_is_broken_is_recovered() {
+    let bed = TestBed::new();
+    let (_listening, mut told) = open_shop(&bed).await;
+    order(&bed, "42", "1999", "60");
+    bed.pass(Duration::from_secs(30)).await;
+    bed.notifications().disconnect();
+    bed.pass(Duration::from_secs(60)).await;
+    bed.notifications().heal();
+    bed.pass(Duration::from_secs(10)).await;
+    let (id, value, expiry) = told.try_recv().expect("it is found by looking");
+    assert_eq!((&*id, value, expiry), ("42", Some(1999), Expiry::Recovered));
+    assert!(told.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_listeners_fire_an_expiry_once_and_one_that_crashes_leaves_it_to_the_other() {
+    let bed = TestBed::new();
+    let ((first, mut to_first), (_second, mut to_second)) = (open_shop(&bed).await, open_shop(&bed).await);
+    for id in 0..20 {
+        order(&bed, &id.to_string(), "1", "60");
+    }
+    bed.pass(Duration::from_secs(61)).await;
+    assert_eq!(to_first.len() + to_second.len(), 20);
+    order(&bed, "later", "2", "60");
+    bed.pass(Duration::from_secs(1)).await;
+    first.crash().await;
+    while to_second.try_recv().is_ok() {}
+    bed.pass(Duration::from_secs(61)).await;
+    assert_eq!(to_second.try_recv().ok(), heard("later", 2));
+    while to_first.try_recv().is_ok_and(|(id, ..)| id != "later") {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_event_of_a_key_that_lives_does_not_end_its_watch() {
+    let bed = TestBed::new();
+    let (_listening, mut told) = open_shop(&bed).await;
+    bed.notifications().forge("order:unpaid:never-was");
+    bed.pass(Duration::from_secs(1)).await;
+    assert_eq!(told.try_recv().ok(), Some(("never-was".to_owned(), None, Expiry::Heard)), "as documented");
+}

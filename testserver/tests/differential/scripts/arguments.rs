@@ -1,0 +1,228 @@
+//! Arguments that each script could be given.
+
+use crate::random::Random;
+
+/// What the callers of scripts know.
+pub(crate) struct World {
+    pub(crate) now_micros: u64,
+    /// Keys that are watched, and the heads of their watches.
+    pub(crate) heads: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+type Words = Vec<Vec<u8>>;
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { now_micros: 1_790_000_000_000_000, heads: Vec::new() }
+    }
+
+    /// Mostly a little time passes, to odd microseconds; sometimes hours.
+    pub(crate) fn pass(&mut self, random: &mut Random) {
+        self.now_micros += *random.one(&[0, 1, 37, 999, 1000, 5_003, 60_000_001, 600_000_000, 3_600_000_999]);
+    }
+
+    pub(crate) fn app_keys(&self) -> Words {
+        ["app:1", "app:2", "app:3"].map(|key| key.as_bytes().to_vec()).into()
+    }
+
+    fn ms(&self) -> u64 {
+        self.now_micros / 1000
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    random.one(&["key1", "key2", "key3", "", "k\u{e9}y"]).as_bytes().to_vec()
+}
+
+fn token(random: &mut Random) -> Vec<u8> {
+    format!("token00{}", random.below(4)).into_bytes()
+}
+
+fn id(random: &mut Random) -> Vec<u8> {
+    format!("ident00{}", random.below(6)).into_bytes()
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Words {
+    words.map(|word| word.as_bytes().to_vec()).into()
+}
+
+fn when(world: &World, random: &mut Random) -> Vec<u8> {
+    let text = match random.below(9) {
+        0 => "+0".to_owned(),
+        1 => "+1".to_owned(),
+        2 => format!("+{}", random.below(100_000)),
+        3 => "+0.5".to_owned(),
+        4 => world.ms().to_string(),
+        5 => (world.ms() + random.below(1000) as u64).to_string(),
+        6 => format!("{}.25", world.ms() + 7),
+        7 => (*random.one(&[
+            "8796093022208",
+            "8796093022207",
+            "+9e15",
+            "nan",
+            "inf",
+            "-inf",
+            "x",
+            "",
+            "+",
+            "-5",
+            "0x10",
+        ]))
+        .to_owned(),
+        _ => "+900000".to_owned(),
+    };
+    text.into_bytes()
+}
+
+fn several(random: &mut Random, mut one: impl FnMut(&mut Random) -> Words) -> Words {
+    let count = if random.once_in(60) { 900 } else { 1 + random.below(4) };
+    (0..count).flat_map(|_| one(random)).collect()
+}
+
+/// Attempt, snoozes, history, as an end of an attempt has them.
+fn end(random: &mut Random) -> Words {
+    let body: &[u8] = match *random.one(&["retry", "snooze", "again", "dead", "release", "dead", "retry"]) {
+        "retry" => &[b'r', 0, 0, 0, 2, 0, 1, b'h'],
+        "snooze" => &[b's', 0, 0, 0, 1, 0, 2],
+        "again" => b"aident009",
+        "dead" => &[b'd', 101, b'h'],
+        _ => b"-",
+    };
+    let name = match body[0] {
+        b'r' => "retry",
+        b's' => "snooze",
+        b'a' => "again",
+        b'd' => "dead",
+        _ => "release",
+    };
+    let delay = random.one(&["0", "1", "500", "60000", "x"]).as_bytes().to_vec();
+    vec![name.as_bytes().to_vec(), key(random), token(random), delay, body[1..].to_vec()]
+}
+
+fn place(world: &World, random: &mut Random) -> Words {
+    if random.once_in(4) {
+        return words(["0", "0"]);
+    }
+    let number = world.ms() - random.below(400_000) as u64;
+    vec![number.to_string().into_bytes(), random.below(4).to_string().into_bytes()]
+}
+
+/// The arguments after the three that all partition scripts begin with.
+fn own(name: &str, world: &World, random: &mut Random) -> Words {
+    let flag = |random: &mut Random| random.one(&["0", "0", "1"]).as_bytes().to_vec();
+    let mut out = Words::new();
+    match name {
+        "arm" => {
+            out.push(random.one(&["replace", "absent"]).as_bytes().to_vec());
+            out.push(flag(random));
+            out.extend(several(random, |random| {
+                let head = [b"\x01".to_vec(), id(random)].concat();
+                vec![key(random), when(world, random), head, random.bytes(40)]
+            }));
+        }
+        "claim" => {
+            out.push(random.one(&["due", "due", "solo"]).as_bytes().to_vec());
+            out.push(random.one(&["lane1", "lane2"]).as_bytes().to_vec());
+            out.extend([token(random), flag(random)]);
+            out.extend(words([*random.one(&["10", "1000", "1"]), *random.one(&["100000", "10", "0"])]));
+            out.extend(words([*random.one(&["0", "50"]), *random.one(&["1", "30000"])]));
+            out.extend(words([*random.one(&["1", "1000", "0"]), "600000", *random.one(&["trim", "pause"])]));
+        }
+        "ack" => out.extend(several(random, |random| vec![key(random), token(random)])),
+        "settle" => {
+            out.extend(words([*random.one(&["2", "1000"]), "600000", *random.one(&["trim", "pause"])]));
+            out.extend(several(random, end));
+        }
+        "renew" => {
+            out.extend(words(["30000"]));
+            out.extend(several(random, |random| vec![key(random), token(random)]));
+        }
+        "cancel" => {
+            out.push(flag(random));
+            out.extend(several(random, |random| vec![key(random), id(random)]));
+        }
+        "reschedule" => out.extend([key(random), when(world, random)]),
+        "look" => out.push(key(random)),
+        "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
+        "replay" => out.extend([[id(random), key(random)].concat(), id(random)]),
+        "tidy" => {
+            out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"]));
+        }
+        "keeper" => {
+            out.extend(words([*random.one(&["lane1", "lane2"]), *random.one(&["hold", "release"]), "5000"]));
+            out.push(flag(random));
+        }
+        "looks" => {
+            out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["lane1", "lane2"])]));
+        }
+        _ => return attached(name, world, random),
+    }
+    out
+}
+
+fn attached(name: &str, world: &World, random: &mut Random) -> Words {
+    let mut out = place(world, random);
+    out.truncate(1);
+    out.push(random.one(&["0", "1"]).as_bytes().to_vec());
+    let stamp = |random: &mut Random| (world.now_micros - random.below(1000) as u64).to_string().into_bytes();
+    match name {
+        "lend" => out.extend([key(random), world.ms().to_string().into_bytes()]),
+        "note" => {
+            out.push(random.one(&["fire", "ignore"]).as_bytes().to_vec());
+            out.extend(several(random, |random| {
+                [vec![key(random)], place(world, random), vec![id(random)]].concat()
+            }));
+        }
+        "enrol" => {
+            out.extend(words([*random.one(&["1000", "1"]), *random.one(&["0", "250"])]));
+            out.extend(several(random, |random| {
+                let deadline = match random.below(4) {
+                    0 => 0,
+                    1 => world.ms() - 1,
+                    _ => world.ms() + random.below(10_000) as u64,
+                };
+                let mut one = vec![key(random), deadline.to_string().into_bytes()];
+                one.extend(place(world, random));
+                one.extend([stamp(random), random.one(&[&b""[..], b"\x02value"]).to_vec()]);
+                one
+            }));
+        }
+        _ => out.extend(several(random, |random| {
+            let (key, head) = match world.heads.is_empty() {
+                true => (key(random), Vec::new()),
+                false => random.one(&world.heads).clone(),
+            };
+            let (what, last) =
+                *random.one(&[("forget", "0"), ("fire", "1"), ("again", "1790000900000"), ("x", "")]);
+            let mut one = vec![what.as_bytes().to_vec(), key, head];
+            one.extend(place(world, random));
+            one.extend([stamp(random), id(random), last.as_bytes().to_vec()]);
+            one
+        })),
+    }
+    out
+}
+
+pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words {
+    match name {
+        "canary" => words(["4000000000000"]),
+        "peek" => Words::new(),
+        "init" => words(["1", "2", *random.one(&["managed", "attached", "", "managed"])]),
+        "touch" => words([*random.one(&["0", "4", "1000"]), "0"]),
+        "trigger" => (0..3)
+            .flat_map(|_| {
+                let at = *random.one(&["4102444800000", "4102444800001", "1000"]);
+                words([at, *random.one(&["1", "9999"]), *random.one(&["0", "1"])])
+            })
+            .collect(),
+        "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),
+        "restore" => {
+            words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"])
+        }
+        _ => {
+            let mut all = words([*random.one(&["1", "1", "1", "1", "1", "1", "2"]), "2", "wake"]);
+            all.extend(own(name, world, random));
+            all
+        }
+    }
+}
