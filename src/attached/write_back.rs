@@ -56,7 +56,9 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
                 debug!(%error, "not written down that the key was ours: its announcement may run as another lapse");
             }
         }
-        Err(error) => debug!(%error, "whether its writer has created the key again is not known: the retry runs"),
+        Err(error) => {
+            debug!(%error, "whether its writer has created the key again is not known: the retry runs")
+        }
     }
     false
 }

@@ -218,7 +218,11 @@ fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
         job.partition.outbox.release([job.held.clone()]);
     }
     if !jobs.is_empty() {
-        info!(count = jobs.len(), topics = runtime.topics.len(), "handing back timers whose attempts have not started");
+        info!(
+            count = jobs.len(),
+            topics = runtime.topics.len(),
+            "handing back timers whose attempts have not started"
+        );
     }
 }
 
