@@ -1,4 +1,4 @@
-//! The word that a lease is lost, to the handler that runs under it.
+//! Tells a running handler that its lease is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

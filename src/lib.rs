@@ -5,7 +5,7 @@
 //! 6 h, until it answers. Redis announces an expired key late, once, to whoever
 //! happens to listen, and without its value. keylapse keeps every deadline in a
 //! sorted set beside the keys: **the sorted set is the timer, the notification
-//! is a event and a proof, and an atomic claim is the judge.** So what was missed
+//! is a hint and a proof, and an atomic claim is the judge.** So what was missed
 //! is recovered, and nothing fires early, or twice at once.
 //!
 //! Three things are all there is to learn:
@@ -14,6 +14,8 @@
 //!   payload, how its attempts are made;
 //! - a [`Schedule`] arms, cancels and looks at timers;
 //! - a [`Listener`] runs an async function for each [`Lapse`].
+//!
+//! The repository's `docs/glossary.md` explains every word in one sentence.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -144,7 +146,7 @@ pub use wire::calls::letters::Replayed;
 pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The README's program and test are compiled with the examples of this
-/// documentation, and so are the guides to tests and to attached topics.
+/// documentation, and so are the guides to tests, handlers and attached topics.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing.md")]

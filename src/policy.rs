@@ -19,7 +19,7 @@ pub struct Capture {
     pub dumps: bool,
 }
 
-/// What becomes of an expiry whose deadline had not been read before.
+/// What an expiry leads to whose deadline had not been read before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unenrolled {
     /// Its handler runs, without a value and without a known deadline. Whoever may PUBLISH on the channel
@@ -31,7 +31,7 @@ pub enum Unenrolled {
     Ignore,
 }
 
-/// What becomes of a key that is gone at its deadline though nothing was missed, and it did not expire.
+/// What follows when a key is gone at its deadline though nothing was missed, and it did not expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vanished {
     /// It was deleted or evicted, and is forgotten.

@@ -163,15 +163,15 @@ counters! {
         no_room,
         /// Calls to enrol keys or to write verdicts down that failed.
         write_errors,
-        /// Looks that found a later deadline.
+        /// Checks that found a later deadline.
         extended,
-        /// Looks that found a key without a deadline.
+        /// Checks that found a key without a deadline.
         persisted,
-        /// Looks that found a key gone that was heard to be deleted.
+        /// Checks that found a key gone that was heard to be deleted.
         deleted,
-        /// Looks that found a key gone though it had not expired.
+        /// Checks that found a key gone though it had not expired.
         vanished,
-        /// Looks that found a key gone after a gap: fired as recovered.
+        /// Checks that found a key gone after a gap: fired as recovered.
         recovered,
         /// Keys written back for a retry.
         restored,

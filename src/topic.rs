@@ -240,7 +240,7 @@ impl<T> fmt::Debug for Topic<T> {
 
 impl TopicConfig {
     /// For how long a lease is trusted from when its claim or renewal was sent: a tenth of it is left for
-    /// what happens between a look at the clock and a deed.
+    /// what happens between a look at the clock and what follows from it.
     pub(crate) fn trust(&self) -> Duration {
         self.lease - self.lease / 10
     }
@@ -325,7 +325,7 @@ impl TopicConfig {
         self.attach.as_ref().map_or(Ok(()), |policy| policy.check(&self.name, &self.pattern))
     }
 
-    /// After how many failed attempts a timer is buried.
+    /// After how many failed attempts a timer becomes a dead letter.
     pub(crate) fn attempts(&self) -> u32 {
         self.max_attempts.or(self.backoff.attempts()).unwrap_or(10)
     }

@@ -14,7 +14,7 @@ use crate::outcome::{Failure, Outcome};
 ///
 /// For each attempt the service is cloned, waited for until it is ready, and called. What is shared between
 /// clones, as the permits of a concurrency limit are, is shared between attempts. Waiting is a part of the
-/// attempt: it holds its lease and its place, and the topic's timeout goes on.
+/// attempt: it holds its lease and its permit, and the topic's timeout goes on.
 ///
 /// ```
 /// use std::time::Duration;

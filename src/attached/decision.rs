@@ -1,4 +1,4 @@
-//! What a look at an attached key says: the decision table, and nothing else.
+//! What a check of an attached key says: the decision table, and nothing else.
 //!
 //! | the touch says | the stream says | verdict |
 //! | --- | --- | --- |
@@ -30,7 +30,7 @@ pub enum KeyState {
     Gone,
 }
 
-/// What an anchored stream has said of the remembered life: everything that was
+/// What an anchored stream has said of the remembered expiry cycle: everything that was
 /// published before the touch has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StreamSays {

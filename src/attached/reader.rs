@@ -43,7 +43,7 @@ pub(crate) enum Request {
     Look { partition: usize, watches: Vec<Watch>, now: ServerTime },
     /// Read keys, and enrol those that have a deadline.
     Read(Read),
-    /// A note was older than the memory: whoever is so late has missed something.
+    /// A note was older than the history: whoever is so late has missed something.
     Late,
 }
 
@@ -84,7 +84,7 @@ enum Purpose {
     },
 }
 
-/// A look at a key that is gone, and of which nothing is proven yet.
+/// A check of a key that is gone, and of which nothing is proven yet.
 struct Unproven {
     partition: usize,
     watch: Watch,
@@ -240,7 +240,7 @@ impl StreamReader {
         }
     }
 
-    /// What is read in a gap has no place, unless nothing has.
+    /// What is read in a gap has no position, unless nothing has.
     fn can_enrol(&self) -> bool {
         self.stream.is_anchored() || self.runtime.stream_state.mode() == EventMode::Blind
     }

@@ -44,7 +44,7 @@ impl Scanner {
         loop {
             if self.hold().await {
                 self.topic.set_scanning(true);
-                debug!(topic = %self.topic.config.name, "scanning for keys is ours");
+                debug!(topic = %self.topic.config.name, "this listener scans for keys now");
                 tokio::select! {
                     () = self.renew() => {}
                     () = self.scan_over_and_over() => {}
@@ -75,7 +75,7 @@ impl Scanner {
             match self.say_so(false).await {
                 Ok(true) => since = asked,
                 Ok(false) => return,
-                Err(error) => debug!(%error, "cannot say that scanning is still ours"),
+                Err(error) => debug!(%error, "cannot renew that this listener scans for keys"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A listener's place in its server's stream of expired keys, and what the stream has said of a key.
+//! A listener's position in its server's stream of expired keys, and what the stream has said of a key.
 //!
 //! Pure: no clock, no server. The rules are those of docs/attach-protocol.md.
 
@@ -173,7 +173,7 @@ impl Stream {
         self.number
     }
 
-    /// What the stream says of a watched life, after a touch that was answered behind canary `touched`.
+    /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
     pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
         let Some(anchor) = self.anchor else { return Said::Broken };
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
@@ -181,7 +181,7 @@ impl Stream {
             return Said::Expired;
         }
         let proven = self.number > touched;
-        // Deletions do not count: one at the very place of the reading may be that of the life before it.
+        // Deletions do not count: one at the very position of the reading may have ended the cycle before it.
         if heard.gone.is_some_and(|gone| gone > watch.at || gone == watch.at && proven) {
             return Said::Deleted;
         }

@@ -14,8 +14,8 @@ use crate::wire::copy;
 pub enum Expiry {
     /// The server announced it, and it fires once for all listeners.
     Decoded,
-    /// The server announced it to a listener that had just lost its place in the stream: it may have fired
-    /// before.
+    /// The server announced it to a listener that had just lost its position in the stream of events: it may
+    /// have fired before.
     Ambiguous,
     /// Nobody heard it: the key was gone when it was looked at after its deadline, and something may have been
     /// missed. It may have been deleted instead.

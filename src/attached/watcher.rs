@@ -78,7 +78,7 @@ impl Watcher {
                     let topic = &self.partition.topic.config.name;
                     warn!(%topic, error = %reason, "attached keys cannot be looked at");
                 }
-                debug!(error = %reason, "no check");
+                debug!(error = %reason, "due checks could not be fetched");
                 return self.timer.failed(source);
             }
         };

@@ -53,10 +53,12 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
         }
         Ok(false) => {
             if let Err(error) = partition.store.returned(&partition.names, key, deadline).await {
-                debug!(%error, "not said: its announcement may be taken for another lapse");
+                debug!(%error, "not written down that the key was ours: its announcement may run as another lapse");
             }
         }
-        Err(error) => debug!(%error, "the key was not looked at: the retry runs"),
+        Err(error) => {
+            debug!(%error, "whether its writer has created the key again is not known: the retry runs")
+        }
     }
     false
 }

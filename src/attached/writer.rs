@@ -16,7 +16,7 @@ use crate::policy::{Capture, Policy};
 use crate::runtime::{EventMode, Partition, StreamState};
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Next, Note, Noted};
 
-/// Errands that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
+/// Writes that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
 pub(crate) const WAITING: usize = 65_536;
 /// After so long keys are read again that could not be enrolled since no canary is heard.
 const BLIND: Duration = Duration::from_secs(3);
@@ -126,7 +126,7 @@ impl Writer {
         }
         if stale > 0 {
             stats.stale.add(stale);
-            error!(topic = %self.partition.topic.config.name, count = stale, "expiries were heard so late that nothing is remembered of that time");
+            error!(topic = %self.partition.topic.config.name, count = stale, "expiries were heard too late to be told from those that have run: treated as a gap");
             let _ = self.requests.try_send(Request::Late);
         }
     }
@@ -210,7 +210,7 @@ impl Writer {
                         self.wake();
                     }
                 }
-                // The looks come back by themselves.
+                // The checks come back by themselves.
                 Err(reason) => {
                     self.not_written(&reason, "verdicts not written: the keys are looked at again");
                 }

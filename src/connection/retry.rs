@@ -51,7 +51,7 @@ where
     answer.map_err(|(error, repeat)| if repeat { unknown(&error) } else { error })
 }
 
-/// Tells Redis how work ended until it is answered, refused for good, or
+/// Tells Redis how work ended until that is answered, refused for good, or
 /// `patience` has run out: what was done must not be done again for want of a
 /// right, a primary or a free name that an operator is about to give back.
 ///

@@ -16,7 +16,7 @@ pub(crate) enum Decoded {
     Canary(u64, u64),
     /// What a keyspace channel said of a canary: notifications of this kind flow.
     Proof(Proof),
-    /// So many messages found no place in the queue.
+    /// So many messages found no room in the queue.
     Dropped(u64),
     /// A touch was answered, or will not be.
     Touched(Touched),

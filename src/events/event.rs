@@ -6,7 +6,7 @@ use crate::policy::Capture;
 use crate::time::ServerTime;
 use crate::wire::{Found, Held};
 
-/// Something heard. Only a reason to look; never a command.
+/// Something heard. It is only a reason to look, never a command: anybody may publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A partition's head may have moved to this ms.
@@ -27,7 +27,7 @@ pub enum Event {
     Expired(Bytes),
     /// Something may have been missed.
     Gap(Gap),
-    /// Hints flow again, as far as a canary can tell.
+    /// Events flow again, as far as a canary can tell.
     Anchored,
     /// A canary, where touches are answered in the stream.
     Canary(Canary),

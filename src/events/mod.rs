@@ -53,7 +53,7 @@ pub(crate) struct EventStream {
 }
 
 /// Opens the stream of events about these partitions, and about the keys of attached topics, which begin
-/// with these prefixes. It lives until the receiver is dropped, and mends itself.
+/// with these prefixes. It lives until the receiver is dropped, and reconnects by itself.
 pub(crate) fn open(
     address: &Address,
     namespace: &str,

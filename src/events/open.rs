@@ -108,7 +108,7 @@ async fn hear_changes(connection: &mut MultiplexedConnection, decoder: &Decoder)
     match connection.psubscribe(canaries).await {
         Err(error) if error.code().is_some() => {
             let error = classify("PSUBSCRIBE", &error);
-            info!(%error, pattern = %canaries, "whether changes of attached keys are heard is not known");
+            info!(%error, pattern = %canaries, "cannot tell whether changes of attached keys are heard");
             Ok(())
         }
         done => done,
@@ -175,7 +175,7 @@ impl Sender {
         self.put(decoder.hear(PushInfo { kind: PushKind::Message, data }));
     }
 
-    /// Before anything else that finds a place, it is said that something did not.
+    /// That something found no room is said before anything else is let in.
     fn put(&self, heard: Option<Decoded>) {
         let Some(heard) = heard else { return };
         let dropped = self.dropped.load(Ordering::Relaxed);

@@ -40,7 +40,7 @@ pub(super) struct Session {
     queue: mpsc::Sender<Decoded>,
     /// Whether answers follow what was published before them.
     ordered: bool,
-    /// Hints that were dropped, and not reported yet.
+    /// Events that were dropped, and not reported yet.
     dropped: u64,
     reported: Option<Instant>,
     /// What the last canary has proven besides.

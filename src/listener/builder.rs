@@ -122,7 +122,7 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// How many attempts run at a time, over all topics. Each topic keeps one
-    /// place of these to itself while it runs nothing. Default: 1,000.
+    /// of these to itself while it runs nothing. Default: 1,000.
     #[must_use]
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.concurrency = attempts;

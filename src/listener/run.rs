@@ -218,7 +218,11 @@ fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
         job.partition.outbox.release([job.held.clone()]);
     }
     if !jobs.is_empty() {
-        info!(count = jobs.len(), topics = runtime.topics.len(), "handing back what has not begun");
+        info!(
+            count = jobs.len(),
+            topics = runtime.topics.len(),
+            "handing back timers whose attempts have not started"
+        );
     }
 }
 
@@ -228,7 +232,7 @@ fn hand_back_running(runtime: &Runtime) {
         if running.is_empty() {
             continue;
         }
-        warn!(topic = %partition.topic.config.name, count = running.len(), "handing back what did not end in time");
+        warn!(topic = %partition.topic.config.name, count = running.len(), "handing back attempts that did not end in time");
         partition.outbox.release(running);
     }
 }

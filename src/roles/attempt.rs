@@ -22,7 +22,7 @@ use crate::runtime::{Before, Disposition, Ended, Partition, Settlement};
 use crate::time::Reading;
 use crate::wire::{End, Held, History, Record, State};
 
-/// How long the next suspect waits for the end of the last to be settled.
+/// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
 /// How long a handler may go on after its lease was lost, to notice it.
 const PARTING: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Job {
     }
 
     /// Whether the lease can be relied on. A process that stood still, or whose threads handlers have
-    /// blocked, may be past it; then the scanner of the leases, who stood still as well, finds out first
+    /// blocked, may be past it; then the lease keeper, which stood still as well, finds out first
     /// whose the timer is.
     async fn is_trusted(&self) -> bool {
         let trust = self.partition.topic.config.trust();
@@ -110,8 +110,8 @@ impl Job {
             _ => partition.topic.stats.fenced.add(1),
         }
         if let Permit::Alone(_) = permit {
-            // Until Redis knows how it ended: or the next suspect, should it be
-            // the one that takes the listener down, would take this one along.
+            // Until Redis knows how it ended: or the next in quarantine, should it
+            // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
             let _ = tokio::time::timeout(LANDING, partition.leases.released(&held)).await;

@@ -1,5 +1,6 @@
-//! The slow repair: what no fault in our model leaves behind, but a deleted
-//! key, a restored backup or an evicted index does.
+//! The slow repair: finds records that the index has lost. No fault in our
+//! model leaves them behind; a deleted key, a restored backup or an evicted
+//! index does.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,7 @@ impl Settler {
             let mut triggers = Vec::new();
             self.report(self.ack(&acks, &mut triggers).await, acks.len());
             self.report(self.end(&ends, &mut triggers).await, ends.len());
-            // Whatever became of them, they are not ours any more.
+            // Settled or not, they are not ours any more.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.held));
             self.partition.outbox.settled(chunk);
             write_back::write_back(&self.partition, &triggers, &copies).await;

@@ -15,7 +15,7 @@ use crate::runtime::Runtime;
 use crate::time::Reading;
 use crate::wire::Heads;
 
-/// While a canary is heard, the sweep is belt and braces.
+/// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
 const CALM: Duration = Duration::from_secs(5);
 /// While none is heard, it is what finds new work.
 const ALERT: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ impl Sweeper {
         self.now.notify_one();
     }
 
-    /// Hints flow: what was missed before is looked for once.
+    /// Events flow: what was missed before is looked for once.
     pub(crate) fn anchored(&self) {
         self.alert.store(false, Ordering::Relaxed);
         self.now.notify_one();
@@ -63,8 +63,8 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps once: rings the wakeup of each partition that has something due,
-    /// and tells the others what is next.
+    /// Sweeps once: wakes each partition that has something due, and tells the
+    /// others what is next.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
         let partitions: Vec<_> =

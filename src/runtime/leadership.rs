@@ -1,4 +1,4 @@
-//! When a claimer looks, among others that look too.
+//! Who leads: when a claimer looks, among others that look too.
 //!
 //! Not everybody may claim for the same millisecond, and nobody keeps a list of
 //! members. So whoever wakes for a deadline and finds that another has taken it

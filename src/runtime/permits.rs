@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// Free and taken permits.
 ///
-/// Of the overall limit each topic that runs nothing keeps one place, so that
+/// Of the overall limit each topic that runs nothing keeps one permit, so that
 /// slow topics cannot starve the others.
 #[derive(Debug)]
 pub(crate) struct Permits {
@@ -46,7 +46,7 @@ impl Permits {
         let free = self.limit.saturating_sub(state.used);
         let mine = &state.topics[topic];
         let others_idle = state.idle - usize::from(mine.used == 0);
-        // Its own reserved place, or what is left above everybody's.
+        // Its own reserved permit, or what is left above everybody's.
         let least = usize::from(mine.used == 0).min(free);
         let shared = free.saturating_sub(others_idle).max(least);
         let taken = want.min(mine.limit - mine.used).min(shared);
@@ -78,7 +78,7 @@ impl Permits {
         }
     }
 
-    /// Returns once a topic may have a place.
+    /// Returns once a topic may have a permit.
     pub(crate) async fn free(&self, topic: usize) {
         loop {
             let freed = self.freed[topic].notified();
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(permits.take(0, 1), 0);
     }
 
-    /// Whether a topic is told of a place within a moment.
+    /// Whether a topic is told of a permit within a moment.
     async fn hears_of_one(permits: &Permits, topic: usize) -> bool {
         tokio::time::timeout(Duration::from_millis(1), permits.free(topic)).await.is_ok()
     }
@@ -140,7 +140,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_place_that_comes_back_may_be_for_another_topic_if_there_was_none_left() {
         // The overall limit, what each topic has taken, and who gives one back to
-        // topic 1. Those that have taken nothing keep a place.
+        // topic 1. Those that have taken nothing keep a permit.
         for (limit, taken, giver) in
             [(4, vec![3, 1], 0), (5, vec![3, 1, 0], 0), (6, vec![3, 1, 0, 0], 0), (1, vec![1, 0], 0)]
         {

@@ -59,7 +59,7 @@ impl RunningTopic {
         self.scanning.store(scanning, Ordering::Release);
     }
 
-    /// How its keys are treated: of an attached topic, whose keys alone get where this is asked.
+    /// How its keys are treated. Only asked of attached topics.
     pub(crate) fn policy(&self) -> &Policy {
         self.config.attach.as_ref().expect("the topic is attached")
     }

@@ -1,4 +1,4 @@
-//! What others know of a partition, left for its claimer.
+//! The wake-up of a claimer: what others know of its partition, left for it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::lapse::LapseSource;
 
-/// News for a claimer. Cleared *before* a claim is sent, so that nothing that
-/// arrives meanwhile is lost.
+/// What a claimer is woken by. Cleared *before* a claim is sent, so that nothing
+/// that arrives meanwhile is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     pending: Mutex<Pending>,

@@ -28,13 +28,14 @@ use crate::wire::{PartitionNames, Store};
 /// away, until the client's [`patience`](Client::patience) (5 s) runs out.
 ///
 /// ```no_run
-/// /// use keylapse::{Schedule, Topic};
+/// use std::time::Duration;
+/// use keylapse::{Schedule, Topic};
 ///
 /// # async fn produce() -> keylapse::Result<()> {
 /// let orders = Topic::<u64>::new("order:unpaid:{id}")?;
 /// let schedule = Schedule::connect("redis://127.0.0.1/").await?;
-/// schedule.arm(&orders, ["42"], Duration::from_secs(900), &1999).await?;
-/// schedule.cancel(&orders, ["42"]).await?; // it was paid
+/// schedule.arm(&orders, "42", Duration::from_secs(900), &1999).await?;
+/// schedule.cancel(&orders, "42").await?; // it was paid
 /// # Ok(())
 /// # }
 /// ```

@@ -23,7 +23,7 @@ use crate::schedule::Schedule;
 use crate::topic::Topic;
 
 /// A server in the test's own process, a clock that the test moves, notifications that can be
-/// broken, and a book of everything that handlers did.
+/// broken, and a ledger of everything that handlers did.
 ///
 /// It needs tokio's paused clock: `#[tokio::test(start_paused = true)]`. Time then
 /// passes only while the test waits: in [`pass`](Self::pass), in the `until…`

@@ -1,4 +1,4 @@
-//! The book of all runs.
+//! The ledger of all runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

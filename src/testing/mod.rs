@@ -28,7 +28,7 @@
 //!     bed.listen(|listener| listener.on(orders.clone(), close)).await?;
 //!     bed.notifications().lose();
 //!
-//!     bed.schedule().arm(&orders, ["42"], Duration::from_secs(30), &1999).await?;
+//!     bed.schedule().arm(&orders, "42", Duration::from_secs(30), &1999).await?;
 //!     bed.pass(Duration::from_secs(30)).await; // thirty seconds pass,
 //!     assert_eq!(bed.notifications().heard(), 0); // nobody heard the event,
 //!     assert_eq!(bed.runs(&orders).len(), 1); // my handler ran once
@@ -39,7 +39,8 @@
 //! - [`Notifications`] can be lost, late, doubled, out of order, silent or forged;
 //! - each [`Run`] of a handler is written down: when, why, how late, how it ended;
 //! - a [`Listening`] can be stopped as by a deployment, or crash;
-//! - a [`Server`] is a real one to throw away, for what memory cannot tell.
+//! - keys of attached topics are written by [`TestBed::command`], as another program would;
+//! - a [`Server`] is a real one to throw away, for what a bed cannot tell.
 //!
 //! The repository's `docs/testing.md` is a guide to all of this.
 

@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 /// let handlers hand things to and fro among tasks of their own.
 const CALM: usize = 50;
 
-/// Beats whenever the store is called, a event is passed on, or an attempt begins
+/// Beats whenever the server is called, an event is passed on, or an attempt begins
 /// or ends.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {

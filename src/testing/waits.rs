@@ -64,7 +64,7 @@ impl TestBed {
     }
 
     /// Lets time pass until there is no timer any more: each has been acknowledged,
-    /// dropped, cancelled or buried.
+    /// dropped, cancelled, or has become a dead letter.
     ///
     /// # Panics
     /// If one is left after two days, as a recurring one is.

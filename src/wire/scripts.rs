@@ -75,7 +75,7 @@ scripts! {
     ENROL = "enrol";
     /// Attached keys: which have to be looked at.
     CHECKS = "checks";
-    /// Attached keys: what looks have found.
+    /// Attached keys: what checks have found.
     JUDGE = "judge";
     /// Attached keys: who scans.
     SCANNER = "scanner";

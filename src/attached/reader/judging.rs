@@ -17,7 +17,7 @@ use crate::time::ServerTime;
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Position, Watch};
 
 impl StreamReader {
-    /// Enrols what has a deadline. Of a key that was heard to change, that it has none is pending, too.
+    /// Enrols what has a deadline. Of a key that was heard to change it is also written down that it has none.
     pub(crate) async fn enrol(
         &mut self,
         read: Read,
@@ -28,7 +28,7 @@ impl StreamReader {
         let Read { partition, keys, capture, tries, done } = read;
         let (mut enrolments, mut again) = (Vec::new(), Vec::new());
         for (key, Found { life, copy }) in keys.into_iter().zip(found) {
-            // What was read may have been a life before or after what was heard.
+            // What was read may be of the expiry cycle before or after what was heard.
             if self.stream.heard_since(&key, sent) {
                 again.push(key);
                 continue;
@@ -88,7 +88,7 @@ impl StreamReader {
                 (Verdict::NotYet, Life::Until(deadline)) if early && !copy.is_empty() => {
                     enrolments.push(Enrolment { key: watch.key, deadline, at, stamp, copy });
                 }
-                // It was heard, if not in its place: one expiry fires once.
+                // It was heard, if not in its position: one expiry fires once.
                 (Verdict::Recovered, _) if self.take_ambiguous(&watch.key) => {
                     self.note_ambiguous(partition, watch.key).await;
                 }
@@ -103,7 +103,7 @@ impl StreamReader {
         }
     }
 
-    /// What a verdict has done to the watch.
+    /// What is to be done to the watch by a verdict.
     fn obey(
         &self,
         partition: usize,

@@ -1,4 +1,4 @@
-//! The line from a store to one listener.
+//! The line from a server's subscription to one listener.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::events::{Event, Gap};
 use crate::testing::notifications::Shared;
 use crate::testing::notifications::faults::{Flow, Losing};
 
-/// As many as a store lets wait.
+/// Events that may wait for the listener.
 const QUEUE: usize = 8192;
 /// A subscription misses its canary within this, and then again and again.
 const MISSED_EVERY: Duration = Duration::from_millis(1500);
 
-/// Takes events from a store and passes them on, if, when and as often as the
+/// Takes events from the subscription and passes them on, if, when and as often as the
 /// faults of the moment say.
 pub(super) struct Line {
     shared: Arc<Shared>,
@@ -58,7 +58,7 @@ impl Line {
         self.listener.downgrade()
     }
 
-    /// Until the store or the listener is gone.
+    /// Until the subscription or the listener is gone.
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
         loop {
@@ -100,7 +100,7 @@ impl Line {
         }
     }
 
-    /// Puts a event on its way, or loses it.
+    /// Puts an event on its way, or loses it.
     fn take(&mut self, event: &Event) {
         let faults = *self.shared.faults();
         let lost = if is_notification(event) {

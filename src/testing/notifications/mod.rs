@@ -17,7 +17,7 @@ use crate::testing::notifications::faults::{Faults, Flow};
 use crate::testing::notifications::line::Line;
 use crate::testing::pulse::Pulse;
 
-/// What happens to notifications between a store and its listeners: nothing, at
+/// What happens to notifications between a server and its listeners: nothing, at
 /// first. Clones are one and the same.
 ///
 /// Notifications are wake-ups (a new timer is the next to be due), fences (a

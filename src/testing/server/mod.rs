@@ -20,8 +20,8 @@ const PORTS_TO_TRY: usize = 20;
 /// expired events on (`notify-keyspace-events Ex`), keeping nothing on disk. It ends
 /// with this value.
 ///
-/// For what memory cannot tell: connections, scripts, real time. It does not go
-/// together with a paused clock.
+/// For what a [`TestBed`](super::TestBed) cannot tell: a real server's memory,
+/// persistence and speed. It does not go together with a paused clock.
 ///
 /// The binary is `$KEYLAPSE_SERVER`, or the first `redis-server` or `valkey-server`
 /// on the `PATH`. Where tests are to pass without one:
@@ -41,7 +41,7 @@ const PORTS_TO_TRY: usize = 20;
 ///     let server = Server::start().await?;
 ///     let orders = Topic::<u64>::new("order:unpaid:{id}")?;
 ///     let schedule = Schedule::connect(&server.url()).await?;
-///     let armed = schedule.arm(&orders, ["42"], Duration::from_secs(900), &1999).await?;
+///     let armed = schedule.arm(&orders, "42", Duration::from_secs(900), &1999).await?;
 ///     assert!(armed.is_armed());
 ///     Ok(())
 /// }

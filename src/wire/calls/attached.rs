@@ -16,7 +16,7 @@ use crate::wire::run::script_call;
 use crate::wire::scripts::{self, Script};
 use crate::wire::store::Store;
 
-/// Where something stands in a server's stream of expired keys. Permits of one key are compared, times
+/// Where something stands in a server's stream of expired keys. Positions of one key are compared, times
 /// never: each listener hears the same events in the same order, each late in its own way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -37,7 +37,7 @@ pub struct Note {
     pub arming: ArmingId,
 }
 
-/// What became of a note.
+/// The result of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Noted {
     /// Another listener was first.
@@ -48,7 +48,7 @@ pub enum Noted {
     Recovered,
     /// Its deadline had not been read, and the topic ignores such keys.
     Ignored,
-    /// It is older than the memory.
+    /// It is older than the history.
     Stale,
     /// It was the key that was written back for a retry.
     Returned,
@@ -71,7 +71,7 @@ pub struct Enrolment {
     pub copy: Bytes,
 }
 
-/// What became of an enrolment.
+/// The result of an enrolment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Enrolled {
     /// Something later is known of the key: read it again.
@@ -122,7 +122,7 @@ pub struct DueChecks {
     pub rival: bool,
 }
 
-/// Which looks are taken, and for whom.
+/// Which checks are taken, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeChecks {
     /// By whom.
@@ -135,12 +135,12 @@ pub struct TakeChecks {
     pub overdue_ms: u64,
 }
 
-/// What is done after a look, if the watch is still what was looked at.
+/// What is done after a check, if the watch is still what was looked at.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// What was looked at.
     pub watch: Watch,
-    /// Where in the stream the look was made.
+    /// Where in the stream the check was made.
     pub at: Position,
     /// When.
     pub stamp: ServerTime,
@@ -167,7 +167,7 @@ pub enum Deed {
     },
 }
 
-/// An answer that also says when the next look is due, in ms since 1970.
+/// An answer that also says when the next check is due, in ms since 1970.
 #[derive(Clone, Debug)]
 pub struct Next<T> {
     /// When.
@@ -185,7 +185,7 @@ pub struct Found {
     pub copy: Bytes,
 }
 
-/// Whether a key lives, and for how long.
+/// Whether a key exists, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// There is no such key.
