@@ -9,8 +9,8 @@ use anyhow::Context;
 use keylapse::handler::State;
 use keylapse::testing::{End, TestBed};
 use keylapse::{
-    Attached, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder, Outcome,
-    Reason,
+    Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder,
+    Outcome,
 };
 
 use crate::support::{arm, listen, reminders, secs, succeed};
@@ -19,7 +19,7 @@ type Boxed = Box<dyn Error + Send + Sync>;
 type Counter = Arc<AtomicUsize>;
 
 /// How the first attempt ended, and why its timer is among the dead letters, if it is.
-async fn first_end(handler: impl Handler<String>) -> (End, Option<Reason>) {
+async fn first_end(handler: impl Handler<String>) -> (End, Option<DeadReason>) {
     let bed = TestBed::new();
     listen(&bed, handler).await;
     arm(&bed, "a", secs(1)).await;
@@ -29,12 +29,12 @@ async fn first_end(handler: impl Handler<String>) -> (End, Option<Reason>) {
     (end, letters.first().map(|letter| letter.reason))
 }
 
-fn failed(text: &str) -> (End, Option<Reason>) {
+fn failed(text: &str) -> (End, Option<DeadReason>) {
     (End::Failed(text.to_owned()), None)
 }
 
-fn buried(text: &str) -> (End, Option<Reason>) {
-    (End::Failed(text.to_owned()), Some(Reason::Permanent))
+fn buried(text: &str) -> (End, Option<DeadReason>) {
+    (End::Failed(text.to_owned()), Some(DeadReason::Permanent))
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,35 +3,35 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use keylapse::ArmingId;
 use keylapse::internals::attached::{
-    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Found, Judged, Life, Note, Noted, Place, Restored,
-    TakeChecks, Treatment, Watch,
+    Deed, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch, WrittenBack,
 };
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Claim, Claimed, End, Held, Index, Letters, Settle, SettleReply, Store, TopicEntry,
+    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
+    Store, Token, TopicEntry,
 };
-use keylapse::{ArmingId, ServerTime, SlotId, Token};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 /// Fire whatever is heard, remember ten keys.
-pub(crate) const ON: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
+pub(crate) const ON: Policy = Policy { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
 /// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.
 const FIRST: u64 = 4_000_000_000_000;
 const CLOCK: &str = "app:clock";
-const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 /// Number of the last canary, and count since.
-pub(crate) fn place((canary, count): (u64, u32)) -> Place {
-    Place { canary, count }
+pub(crate) fn place((canary, count): (u64, u32)) -> Position {
+    Position { canary, count }
 }
 
 /// A server whose scripts go by a clock that the test sets, and an attached topic.
 pub(crate) struct Scene {
     store: Store,
-    at: Partition,
+    at: PartitionNames,
     line: MultiplexedConnection,
     _server: Server,
 }
@@ -39,8 +39,8 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) async fn start() -> Self {
         let server = Server::start().await;
-        let store = Store::with_clock_key(&server.app_url(), CLOCK).expect("a store");
-        let at = Partition::attached("keylapse", "w", 0, 1);
+        let store = Store::at(&server.app_url()).expect("a store").with_clock_key(CLOCK);
+        let at = PartitionNames::new("keylapse", "w", 0, 1, true);
         let mut scene = Self { store, at, line: server.conn().await, _server: server };
         scene.clock(FIRST).await;
         let entry = TopicEntry {
@@ -78,7 +78,7 @@ impl Scene {
         Note { key: Bytes::copy_from_slice(key.as_bytes()), at: None, arming: ArmingId::random() }
     }
 
-    pub(crate) async fn notes(&self, how: Treatment, notes: &[Note]) -> Vec<Noted> {
+    pub(crate) async fn notes(&self, how: Policy, notes: &[Note]) -> Vec<Noted> {
         self.store.note(&self.at, how, notes).await.expect("an answer")
     }
 
@@ -87,7 +87,7 @@ impl Scene {
         self.note_as(ON, key, canary, count).await
     }
 
-    async fn note_as(&self, how: Treatment, key: &str, canary: u64, count: u32) -> Noted {
+    async fn note_as(&self, how: Policy, key: &str, canary: u64, count: u32) -> Noted {
         let at = Some(place((FIRST + canary, count)));
         self.notes(how, &[Note { at, ..self.note_of(key) }]).await[0]
     }
@@ -105,7 +105,7 @@ impl Scene {
 
     async fn enrol_as(
         &self,
-        how: Treatment,
+        how: Policy,
         key: &str,
         deadline: u64,
         at: (u64, u32),
@@ -128,7 +128,7 @@ impl Scene {
 
     /// The watch of a key, as somebody gets it who looks at it.
     pub(crate) async fn watch(&self, key: &str) -> Watch {
-        let looks = self.store.looks(&self.at, take(1000, 0)).await.expect("an answer");
+        let looks = self.store.checks(&self.at, take(1000, 0)).await.expect("an answer");
         looks.watches.into_iter().find(|watch| watch.key == key).expect("a look that is due")
     }
 
@@ -137,19 +137,19 @@ impl Scene {
         self.store.judge(&self.at, ON, &[judgement]).await.expect("an answer").value[0]
     }
 
-    async fn keep(&self, lane: &[u8; 8], patient: bool) -> bool {
+    async fn keep(&self, slot: &[u8; 8], patient: bool) -> bool {
         self.store
-            .keep(&self.at, SlotId::from_bytes(lane).expect("a lane"), 1000, patient)
+            .hold_scanner(&self.at, SlotId::from_bytes(slot).expect("a lane"), 1000, patient)
             .await
             .expect("an answer")
     }
 
     async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
-        let lane = SlotId::from_bytes(b"the-lane").expect("a lane");
+        let slot = SlotId::from_bytes(b"the-lane").expect("a lane");
         let token = Token::random();
         let claim = Claim {
             index: Index::Due,
-            lane,
+            slot,
             token,
             repeat: false,
             limit: 10,
@@ -334,7 +334,7 @@ async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
     assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
     let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
-    let past = scene.at.past.clone();
+    let past = scene.at.key("history").clone();
     scene.say(&["EVAL", fill, "1", &past]).await.expect("a full page");
     assert_eq!(scene.note("late", 10_000, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
@@ -379,7 +379,7 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
 #[tokio::test]
 async fn a_topic_may_ignore_keys_that_were_never_read() {
     let mut scene = Scene::start().await;
-    let how = Treatment { unenrolled: false, ..ON };
+    let how = Policy { unenrolled: false, ..ON };
     assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Ignored);
     assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Known);
     // What should still live may have been announced by anybody.
@@ -406,7 +406,7 @@ async fn an_unanchored_note_fires_each_time() {
 #[tokio::test]
 async fn no_more_keys_are_enrolled_than_allowed() {
     let scene = Scene::start().await;
-    let how = Treatment { cap: 2, ..ON };
+    let how = Policy { cap: 2, ..ON };
     let table = [
         ("a", 1000, Enrolled::New),
         ("b", 1000, Enrolled::New),
@@ -425,7 +425,7 @@ async fn no_more_keys_are_enrolled_than_allowed() {
 #[tokio::test]
 async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     let mut scene = Scene::start().await;
-    let how = Treatment { reread_ms: 100, ..ON };
+    let how = Policy { reread_ms: 100, ..ON };
     let deadline = FIRST + 1000;
     let enrol =
         async |micros, copy: &[u8]| scene.enrol_as(how, "a", deadline, (FIRST, 0), stamp(micros), copy).await;
@@ -436,9 +436,9 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     assert_eq!(scene.get("watch", "a").await.slice(28..), &b"\x02value"[..]);
     // It is read once more before its deadline, and not due before that.
     scene.clock(FIRST + 899).await;
-    assert!(scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
+    assert!(scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
     scene.clock(FIRST + 900).await;
-    let looks = scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer");
+    let looks = scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer");
     assert_eq!((looks.watches.len(), looks.next), (1, Some(FIRST + 5900)));
 }
 
@@ -478,24 +478,24 @@ async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
 async fn one_listener_is_the_keeper() {
     let mut scene = Scene::start().await;
     let (a, b) = (b"lane---a", b"lane---b");
-    assert!(scene.keep(a, false).await && scene.keep(a, false).await);
-    assert!(!scene.keep(b, false).await);
+    assert!(scene.hold_scanner(a, false).await && scene.hold_scanner(a, false).await);
+    assert!(!scene.hold_scanner(b, false).await);
     scene.clock(FIRST + 500).await;
-    assert!(scene.keep(a, true).await, "patience is for others");
+    assert!(scene.hold_scanner(a, true).await, "patience is for others");
     scene.clock(FIRST + 1499).await;
-    assert!(!scene.keep(b, false).await);
+    assert!(!scene.hold_scanner(b, false).await);
     scene.clock(FIRST + 1500).await;
-    assert!(!scene.keep(b, true).await);
-    assert!(scene.keep(b, false).await && !scene.keep(a, false).await);
+    assert!(!scene.hold_scanner(b, true).await);
+    assert!(scene.hold_scanner(b, false).await && !scene.hold_scanner(a, false).await);
     scene.clock(FIRST + 3499).await;
-    assert!(!scene.keep(a, true).await);
+    assert!(!scene.hold_scanner(a, true).await);
     scene.clock(FIRST + 3500).await;
-    assert!(scene.keep(a, true).await);
+    assert!(scene.hold_scanner(a, true).await);
     // Only the scanner can leave, and then anybody may follow at once.
-    for (lane, follows) in [(b, false), (a, true)] {
-        let lane = SlotId::from_bytes(lane).expect("a lane");
-        scene.store.leave(&scene.at, lane).await.expect("an answer");
-        assert_eq!(scene.keep(b, true).await, follows);
+    for (slot, follows) in [(b, false), (a, true)] {
+        let slot = SlotId::from_bytes(slot).expect("a lane");
+        scene.store.leave(&scene.at, slot).await.expect("an answer");
+        assert_eq!(scene.hold_scanner(b, true).await, follows);
     }
 }
 
@@ -547,16 +547,16 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     scene.say(&["DEL", "app:hash"]).await.expect("it is gone");
     let later = FIRST + 5;
     let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
-        scene.store.restore(key.as_bytes(), deadline, copy).await.expect("an answer")
+        scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
     };
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Written);
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Taken);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Written);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Taken);
     assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
 
-    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, Restored::Past);
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Written);
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, WrittenBack::Past);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Written);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Taken);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Taken);
     let (_, found) = scene
         .store
         .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })
@@ -569,7 +569,7 @@ async fn a_key_is_written_back_if_its_name_is_free() {
 #[tokio::test]
 async fn a_key_that_was_written_back_is_told_from_its_writers() {
     let mut scene = Scene::start().await;
-    let how = Treatment { restores: true, ..ON };
+    let how = Policy { restores: true, ..ON };
     let retry = || End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
     for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
         scene.clock(FIRST).await;
@@ -596,16 +596,16 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
             }
         };
         assert_eq!(enrolled, says, "{key}");
-        let rec = scene.at.rec.clone();
+        let rec = scene.at.key("rec").clone();
         let there: bool =
             cmd("HEXISTS").arg(&rec).arg(key).query_async(&mut scene.line).await.expect("an answer");
         assert_eq!(there, waits, "{key}");
         scene.say(&["HDEL", &rec, key]).await.expect("it is gone");
-        let due = scene.at.due.clone();
+        let due = scene.at.key("due").clone();
         scene.say(&["ZREM", &due, key]).await.expect("it is gone");
     }
 }
 
 fn take(limit: usize, hold_ms: u64) -> TakeChecks {
-    TakeChecks { lane: SlotId::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
+    TakeChecks { slot: SlotId::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{Deed, Note};
-use keylapse::internals::names::{Partition, WIRE_VERSION, partition_of};
-use keylapse::internals::record::{History, Letter, Reason, Record, State};
-use keylapse::internals::scripts;
-use keylapse::{ArmingId, Done, Expired, Failure, Lapse, ServerTime, Topic};
+use keylapse::internals::names::{PartitionNames, WIRE_VERSION, partition_of};
+use keylapse::internals::record::{History, Letter, Record, State};
+use keylapse::internals::{ServerTime, scripts};
+use keylapse::{ArmingId, DeadReason, Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
@@ -34,7 +34,7 @@ fn every_script_is_there_with_its_header() {
 
 #[test]
 fn every_name_of_a_partition_is_there() {
-    let at = Partition::new("keylapse", "<topic>", 0, 1);
+    let at = PartitionNames::new("keylapse", "<topic>", 0, 1, false);
     let names: Vec<_> = at.all().into_iter().chain([at.wake.as_str()]).collect();
     for name in &names {
         let (_, word) = name.split_once("}:").expect("a hash tag");
@@ -58,7 +58,8 @@ fn errors() -> BTreeSet<String> {
 
 #[test]
 fn every_reason_is_there() {
-    let reasons = (0..=u8::MAX).map(Reason::from_code).filter(|reason| !matches!(reason, Reason::Other(_)));
+    let reasons =
+        (0..=u8::MAX).map(DeadReason::from_code).filter(|reason| !matches!(reason, DeadReason::Other(_)));
     for reason in reasons {
         let row = format!("\n| `{}` | {}", char::from(reason.code()), reason.as_str());
         assert!(PAGE.contains(&row), "{row}");
@@ -103,7 +104,7 @@ fn the_examples_of_bytes_are_what_they_are_said_to_be() {
     assert_eq!(History::decode(&second.history).0[0].error, "503");
     assert!(PAGE.contains(&*history), "{history}");
     let letter = Letter::decode(examples["letter"][0].clone()).expect("a letter");
-    assert_eq!((letter.reason, letter.died), (Reason::Permanent, 1_700_000_015_000));
+    assert_eq!((letter.reason, letter.died), (DeadReason::Permanent, 1_700_000_015_000));
     assert_eq!((&letter.state, letter.record), (&State::waiting(1).encode(), record.encode()));
 }
 

@@ -78,11 +78,11 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
     }));
     for (kind, _) in FOREIGN {
         let armed = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
-        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Foreign), "{kind}: {armed:?}");
+        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{kind}: {armed:?}");
     }
     let arms = FOREIGN.map(|(kind, _)| NewArm::new([kind], HOUR, String::new()));
     for armed in schedule.arm_many(&topic, arms).await.unwrap() {
-        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Foreign));
+        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Taken));
     }
     for (kind, _) in FOREIGN {
         let moved = schedule.reschedule(&topic, [kind], Duration::from_millis(50)).await.unwrap();

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(20);
 
 /// Arms a whole key of any shape on a topic of three segments; what it says.
 async fn refused(key: &[u8]) -> String {
-    let store = Store::new("redis://127.0.0.1:1/").unwrap();
+    let store = Store::at("redis://127.0.0.1:1/").unwrap();
     let schedule = Schedule::on_store(store.clone());
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let error = schedule.arm(&topic, Key(key), SOON, &1).await.unwrap_err();
@@ -34,7 +34,7 @@ async fn an_empty_key_or_segment_is_refused_naming_the_pattern() {
         let message = refused(key.as_bytes()).await;
         assert!(message.contains("app:order:{id}"), "{message}");
     }
-    let schedule = Schedule::on_store(Store::new("redis://127.0.0.1:1/").unwrap());
+    let schedule = Schedule::on_store(Store::at("redis://127.0.0.1:1/").unwrap());
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let error = schedule.arm(&topic, [""], SOON, &1).await.unwrap_err();
     assert!(error.to_string().contains("`{id}`"), "{error}");
@@ -172,7 +172,7 @@ async fn keys_of_our_own_namespace_are_refused_and_nothing_is_harmed() {
 #[tokio::test]
 async fn a_pattern_that_only_matches_our_own_names_is_refused_where_it_is_first_used() {
     let topic = Topic::<u32>::named("own", "keylapse:{rest..}").unwrap();
-    let store = Store::new("redis://127.0.0.1:1/").unwrap();
+    let store = Store::at("redis://127.0.0.1:1/").unwrap();
     let error = Schedule::on_store(store.clone()).cancel(&topic, Key("keylapse:x")).await.unwrap_err();
     assert!(error.to_string().contains("keylapse's own"), "{error}");
     let build = |namespace: &str| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Reason, Schedule, Topic};
+use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ async fn what_is_not_json_or_of_another_shape_dies_undecodable_and_holds_nobody_
     running.stop().await.unwrap();
     tally.assert_each_once(2);
     for letter in schedule.dead_letters(&topic, 0, 100).await.unwrap() {
-        assert_eq!((letter.reason, letter.attempts, letter.history.len()), (Reason::Undecodable, 1, 1));
+        assert_eq!((letter.reason, letter.attempts, letter.history.len()), (DeadReason::Undecodable, 1, 1));
         assert_eq!(letter.history[0].kind, "undecodable");
         let text = letter.last_error().unwrap();
         assert!(text.contains("the payload of") && !text.contains(SECRET), "{text}");

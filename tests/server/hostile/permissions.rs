@@ -47,7 +47,7 @@ async fn a_wrong_user_or_password_is_said_at_once_and_repeated_nowhere() {
 #[tokio::test]
 async fn no_debug_output_shows_the_password_of_the_url() {
     let url = format!("redis://someone:{WRONG}@127.0.0.1:1/");
-    let store = keylapse::internals::Store::new(&url).unwrap();
+    let store = keylapse::internals::Store::at(&url).unwrap();
     let schedule = Schedule::on_store(store.clone());
     let builder = Listener::builder(&url).on(orders(), Tally::default().handler());
     let shown = format!("{store:?} {schedule:?} {builder:?} {}", store.server());

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{RepairStep, Scan, Store};
-use keylapse::{ErrorKind, Phase, Reason, Replayed, Rescheduled};
+use keylapse::{DeadReason, ErrorKind, Replayed, Rescheduled, TimerPhase};
 use keylapse_support::eventually;
 use redis::Value;
 
@@ -48,7 +48,7 @@ impl Scene {
         self.cmd(&[b"SPUBLISH", self.names().wake.as_bytes(), b"w1"]).await;
     }
 
-    async fn phase(&self, id: &str) -> Option<Phase> {
+    async fn phase(&self, id: &str) -> Option<TimerPhase> {
         self.schedule.look_up(&self.topic, [id]).await.unwrap().map(|timer| timer.phase)
     }
 
@@ -59,9 +59,9 @@ impl Scene {
 
     /// One whole round of the slow repair; what it has repaired.
     async fn repair(&self, what: Scan) -> u64 {
-        let store = Store::new(&self.server.app_url()).unwrap();
+        let store = Store::at(&self.server.app_url()).unwrap();
         let step = RepairStep { what, cursor: 0, count: 1000, lease_ms: 30_000 };
-        store.tidy(&self.names(), step).await.unwrap().repaired
+        store.repair(&self.names(), step).await.unwrap().repaired
     }
 }
 
@@ -78,7 +78,7 @@ async fn a_record_cut_short_or_empty_ends_as_a_dead_letter_with_its_bytes() {
     scene.dead(lengths.len() as u64).await;
     let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
     for letter in &letters {
-        assert_eq!(letter.reason, Reason::Unreadable);
+        assert_eq!(letter.reason, DeadReason::Unreadable);
         let length: usize = std::str::from_utf8(&letter.key[10..]).unwrap().parse().unwrap();
         assert_eq!(letter.payload.len(), length, "all that was left is kept");
         assert_eq!(scene.schedule.replay(letter).await.unwrap(), Replayed::Unreadable);
@@ -101,7 +101,7 @@ async fn a_state_that_makes_no_sense_ends_as_a_dead_letter() {
     }
     scene.dead(states.len() as u64).await;
     let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == Reason::Unreadable));
+    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
     assert!(letters.iter().all(|letter| letter.deadline.is_some()), "the record could still be read");
     scene.proves_well("well").await;
     scene.stop().await;
@@ -168,7 +168,7 @@ async fn a_score_made_too_early_is_put_right_and_holds_no_place() {
     for score in scores {
         let right = async || {
             let phase = scene.phase(score).await;
-            matches!(phase, Some(Phase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
+            matches!(phase, Some(TimerPhase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
         };
         eventually(PATIENCE, "its index entry to be put right", right).await;
     }
@@ -203,7 +203,7 @@ async fn a_deadline_beyond_all_limits_is_unreadable() {
     }
     scene.dead(3).await;
     let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == Reason::Unreadable));
+    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
     scene.proves_well("well").await;
     scene.stop().await;
 }
@@ -232,12 +232,12 @@ async fn records_without_an_index_entry_are_found_by_the_slow_repair() {
     }
     scene.write_record("short", |record| record[..5].to_vec()).await;
     scene.cmd(&[b"DEL", scene.names().due.as_bytes()]).await;
-    assert_eq!(scene.phase("later").await, Some(Phase::Lost));
+    assert_eq!(scene.phase("later").await, Some(TimerPhase::Lost));
     assert_eq!(scene.repair(Scan::Records).await, 4);
     scene.tally.until(2).await;
     scene.dead(1).await;
     assert!(
-        matches!(scene.phase("later").await, Some(Phase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
+        matches!(scene.phase("later").await, Some(TimerPhase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
     );
     scene.tally.assert_each_once(2);
     scene.stop().await;
@@ -271,7 +271,7 @@ async fn dead_letters_that_cannot_be_read_are_listed_and_can_be_dropped() {
     let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
     assert_eq!(letters.len(), bytes.len());
     for (letter, bytes) in letters.iter().zip(bytes) {
-        assert_eq!((letter.reason, &letter.payload[..]), (Reason::Unreadable, bytes));
+        assert_eq!((letter.reason, &letter.payload[..]), (DeadReason::Unreadable, bytes));
         assert_eq!(scene.schedule.replay(letter).await.unwrap(), Replayed::Unreadable);
         assert!(scene.schedule.drop_dead_letter(letter).await.unwrap());
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -116,7 +116,7 @@ impl Scene {
     }
 
     /// The names of the topic's only partition.
-    pub(crate) fn names(&self) -> Partition {
+    pub(crate) fn names(&self) -> PartitionNames {
         names(&self.topic)
     }
 
@@ -130,8 +130,8 @@ impl Scene {
 }
 
 /// The names of a topic's only partition.
-pub(crate) fn names<T>(topic: &Topic<T>) -> Partition {
-    Partition::new("keylapse", topic.name(), 0, 1)
+pub(crate) fn names<T>(topic: &Topic<T>) -> PartitionNames {
+    PartitionNames::new("keylapse", topic.name(), 0, 1, false)
 }
 
 /// The bytes of an answer; none for nil.

@@ -36,7 +36,7 @@ async fn a_delay_of_zero_and_times_that_have_passed_mean_now() {
 
 #[tokio::test]
 async fn enormous_delays_and_times_are_refused_with_the_limit() {
-    let store = Store::new(NOBODY).unwrap();
+    let store = Store::at(NOBODY).unwrap();
     let schedule = Schedule::on_store(store.clone());
     let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
     let absurd = [
@@ -63,7 +63,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
     scene.arm("2125", MAX_DELAY).await;
     scene.proves_well("now").await;
     let timer = scene.schedule.look_up(&scene.topic, ["2125"]).await.unwrap().unwrap();
-    let keylapse::Phase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
+    let keylapse::TimerPhase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
     assert!(at > SystemTime::now() + MAX_DELAY - Duration::from_secs(60));
     scene.stop().await;
 }
@@ -72,7 +72,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
 /// that is built with it.
 #[tokio::test]
 async fn settings_that_can_never_work_are_refused_naming_the_topic() {
-    let schedule = Schedule::on_store(Store::new(NOBODY).unwrap());
+    let schedule = Schedule::new(Client::new(NOBODY).unwrap());
     let refused: [(&str, Topic<String>); 14] = [
         ("partitions", orders().partitions(0)),
         ("partitions", orders().partitions(1025)),
@@ -147,7 +147,7 @@ async fn the_largest_settings_work() {
 /// Retries and snoozes of a handler that knows no measure.
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_for_ever() {
-    use keylapse::{Failure, Lapse, Outcome, Phase, Reason};
+    use keylapse::{DeadReason, Failure, Lapse, Outcome, TimerPhase};
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().max_attempts(5).max_snoozes(5);
     let running = crate::support::Running::start(crate::support::listener(&server).on(
@@ -169,7 +169,7 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
     for kind in &kinds[..3] {
         let far = async || {
             let timer = schedule.look_up(&topic, [kind]).await.unwrap().unwrap();
-            matches!(timer.phase, Phase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
+            matches!(timer.phase, TimerPhase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
         };
         keylapse_support::eventually(crate::support::PATIENCE, "it waits for a century", far).await;
     }
@@ -178,7 +178,7 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
     let letters = schedule.dead_letters(&topic, 0, 10).await.unwrap();
     let mut reasons: Vec<_> = letters.iter().map(|letter| letter.reason).collect();
     reasons.sort_by_key(|reason| reason.as_str());
-    assert_eq!(reasons, [Reason::Exhausted, Reason::Snoozed]);
+    assert_eq!(reasons, [DeadReason::Exhausted, DeadReason::Snoozed]);
     running.stop().await.unwrap();
 }
 

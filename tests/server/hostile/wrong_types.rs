@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::internals::names::{Partition, partition_of};
+use keylapse::internals::names::{PartitionNames, partition_of};
 use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -56,7 +56,7 @@ async fn a_spoilt_name_parks(server: &Server, schedule: &keylapse::Schedule, at:
     let handlers = listener(server).on(topic.clone(), tally.handler()).on(other.clone(), tally.handler());
     let running = Running::start(handlers);
     let [spoilt, healthy] = keys();
-    let names = Partition::new("keylapse", topic.name(), 0, 2);
+    let names = PartitionNames::new("keylapse", topic.name(), 0, 2, false);
     let name = names.all()[at];
     let arm = async |key: &str, delay| schedule.arm(&topic, Key(key), delay, &String::new()).await;
     // Something lies in the index when its name is spoilt.

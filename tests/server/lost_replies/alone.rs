@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Scan, scripts};
+use keylapse::internals::{End, Scan, WireWhen, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
@@ -178,7 +177,7 @@ fn repairs() -> Vec<Row> {
         repaired("tidy held records", lost_lease.to_vec(), Scan::Records),
         repaired("tidy states", lost_record.to_vec(), Scan::States),
         repaired("tidy kept armings", only_next.concat(), Scan::Next),
-        repaired("tidy lanes", old_lane.to_vec(), Scan::Lanes),
+        repaired("tidy lanes", old_lane.to_vec(), Scan::Slots),
         Row::of("tidy where all is well", running(), Step::RepairStep(Scan::Records)),
     ]
 }

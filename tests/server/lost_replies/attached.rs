@@ -1,34 +1,32 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use keylapse::internals::attached::{
-    Capture, Deed, Enrolment, ForeignKeys, Judged, Note, Place, TakeChecks, Treatment, Watch,
-};
-use keylapse::{ServerTime, SlotId};
+use keylapse::internals::attached::{Deed, Enrolment, Judged, Note, Position, TakeChecks, Watch};
+use keylapse::internals::{Capture, Policy, ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
 use super::step::{Spot, Step, fire, note};
 
-const HOW: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
+const HOW: Policy = Policy { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
 const CAPTURE: Capture = Capture { cap: 100, dumps: true };
 /// When enrolled keys are to expire.
 const DEADLINE: u64 = START + 100;
 
 /// When something was read: later, the later its place.
-fn stamp(at: Place) -> ServerTime {
+fn stamp(at: Position) -> ServerTime {
     ServerTime::new(0, micros(at))
 }
 
-fn micros(at: Place) -> u64 {
+fn micros(at: Position) -> u64 {
     at.canary * 1000 + u64::from(at.count)
 }
 
-fn place(at: Spot) -> Option<Place> {
-    at.map(|(canary, count)| Place { canary: START + canary, count })
+fn place(at: Spot) -> Option<Position> {
+    at.map(|(canary, count)| Position { canary: START + canary, count })
 }
 
-fn watch(name: &str, at: Place) -> Watch {
+fn watch(name: &str, at: Position) -> Watch {
     let mut head = BytesMut::new();
     head.put_u64(DEADLINE);
     head.put_u64(at.canary);
@@ -59,24 +57,26 @@ impl Caller {
             }
             Step::DueChecks => {
                 let looks = store
-                    .looks(watched, TakeChecks { lane: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
+                    .checks(watched, TakeChecks { slot: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
                     .await?;
                 list(looks.watches.iter().map(|watch| watch.key.escape_ascii().to_string()))
             }
             Step::Judge(name, at, deed) => {
                 // What was looked at was enrolled at the first canary.
-                let watch = watch(name, Place { canary: START, count: 0 });
+                let watch = watch(name, Position { canary: START, count: 0 });
                 let at = place(*at).unwrap_or_default();
                 let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
                 format!("{:?}", store.judge(watched, HOW, &[judgement]).await?.value)
             }
-            Step::Keep(lane) => format!("{}", store.keep(watched, self::lane(*lane), 1000, false).await?),
-            Step::Leave(lane) => format!("{:?}", store.leave(watched, self::lane(*lane)).await?),
+            Step::Keep(slot) => {
+                format!("{}", store.hold_scanner(watched, self::lane(*slot), 1000, false).await?)
+            }
+            Step::Leave(slot) => format!("{:?}", store.leave(watched, self::lane(*slot)).await?),
             Step::Touch(name) => format!("{:?}", store.read(&[key(name)], CAPTURE).await?.1),
-            Step::Lend(name) => format!("{}", store.lend(watched, &key(name), DEADLINE).await?),
+            Step::Lend(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
             Step::Restore(name) => {
                 // By the server's own clock, decades from now.
-                format!("{:?}", store.restore(&key(name), DEADLINE, b"\x02value").await?)
+                format!("{:?}", store.write_back(&key(name), DEADLINE, b"\x02value").await?)
             }
             other => unreachable!("{other:?} is made elsewhere"),
         })
@@ -84,7 +84,7 @@ impl Caller {
 }
 
 fn lane(number: u8) -> SlotId {
-    SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes")
+    SlotId::from_bytes(&bytes(number)).expect("a slot has eight bytes")
 }
 
 pub(super) fn rows() -> Vec<Row> {

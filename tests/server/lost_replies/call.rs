@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, ArmReply, Cancel, Claim, Claimed, ClaimedTimer, End, Held, Index, Letters, NewTimer,
-    RepairStep, Scan, Settle, Store, TopicEntry, Trigger, scripts,
+    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
+    RepairStep, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
-use keylapse::{ArmingId, CancelId, SlotId, Token, WireWhen};
+use keylapse::{Arming, ArmingId};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;
@@ -20,7 +20,7 @@ use super::step::Step;
 pub(super) const START: u64 = 4_000_000_000_000;
 pub(super) const LEASE: u64 = 1000;
 
-const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -29,9 +29,9 @@ pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 pub(super) struct Caller {
     pub(super) store: Store,
     pub(super) url: String,
-    pub(super) at: Partition,
+    pub(super) at: PartitionNames,
     /// Of a topic whose keys others write.
-    pub(super) watched: Partition,
+    pub(super) watched: PartitionNames,
 }
 
 pub(super) fn bytes(number: u8) -> [u8; 8] {
@@ -67,7 +67,7 @@ impl Caller {
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
-            Step::RepairStep(scan) => self.tidy(*scan).await,
+            Step::RepairStep(scan) => self.repair(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
             Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => {
@@ -135,7 +135,7 @@ impl Caller {
         let call = Claim {
             index,
             // Each claim on behalf of another listener.
-            lane: SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes"),
+            slot: SlotId::from_bytes(&bytes(number)).expect("a slot has eight bytes"),
             token: token(number),
             repeat,
             limit: 10,
@@ -163,11 +163,11 @@ impl Caller {
 
     async fn tidy(&self, what: Scan) -> Said {
         let step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
-        Ok(format!("{:?}", self.store.tidy(&self.at, step).await?))
+        Ok(format!("{:?}", self.store.repair(&self.at, step).await?))
     }
 
     async fn init(&self) -> Said {
-        let both = [0, 1].map(|index| Partition::new("keylapse", "two", index, 2));
+        let both = [0, 1].map(|index| PartitionNames::new("keylapse", "two", index, 2, false));
         let entry = TopicEntry {
             name: "two".into(),
             pattern: "two:{id}".into(),
@@ -210,7 +210,7 @@ fn from_start(deadline: Option<u64>) -> String {
     deadline.map_or_else(|| "-".into(), |deadline| format!("at {}", deadline - START))
 }
 
-fn armed(reply: &ArmReply) -> String {
+fn armed(reply: &Arming) -> String {
     match reply.deadline {
         0 => format!("{:?}", reply.code),
         deadline => format!("{:?} at {}", reply.code, deadline - START),

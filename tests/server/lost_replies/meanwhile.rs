@@ -3,8 +3,7 @@
 //! A row's meanwhile must not be undone: what is in Redis after the repeat is
 //! what was there before it.
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Scan};
+use keylapse::internals::{End, Scan, WireWhen};
 
 use super::call::LEASE;
 use super::row::{Row, check};

@@ -1,10 +1,9 @@
 //! What somebody does, as data.
 
 use bytes::Bytes;
-use keylapse::WireWhen;
+use keylapse::DeadReason;
 use keylapse::internals::attached::Deed;
-use keylapse::internals::record::Reason;
-use keylapse::internals::{End, Index, Scan};
+use keylapse::internals::{End, Index, Scan, WireWhen};
 
 use super::call::id;
 
@@ -94,7 +93,7 @@ pub(super) fn claim(token: u8) -> Step {
 }
 
 pub(super) fn claim_alone(token: u8) -> Step {
-    Step::Claim { index: Index::Solo, token }
+    Step::Claim { index: Index::Quarantine, token }
 }
 
 pub(super) fn ack(key: &'static str, token: u8) -> Step {
@@ -118,7 +117,7 @@ pub(super) fn again(arming: u8) -> End {
 }
 
 pub(super) fn dead() -> End {
-    End::Dead { reason: Reason::Permanent, history: Bytes::from_static(b"[]") }
+    End::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[]") }
 }
 
 impl Step {

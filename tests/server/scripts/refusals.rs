@@ -1,6 +1,6 @@
 //! A call that is refused has written nothing.
 
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::scripts::{self, Script};
 use keylapse_support::Server;
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
@@ -12,7 +12,7 @@ const RECORD: &str = "\x01arming-1\0\0\0\0\0\0\0\x01payload";
 const STATE: &str = "\x01\x01token--1\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0";
 
 struct Scene {
-    at: Partition,
+    at: PartitionNames,
     line: MultiplexedConnection,
     _server: Server,
 }
@@ -21,17 +21,21 @@ impl Scene {
     /// An empty server.
     async fn new() -> Self {
         let server = Server::start().await;
-        Self { at: Partition::new("keylapse", "t", 0, 1), line: server.conn().await, _server: server }
+        Self {
+            at: PartitionNames::new("keylapse", "t", 0, 1, false),
+            line: server.conn().await,
+            _server: server,
+        }
     }
 
     /// With `a` waiting and `b` running.
     async fn with_timers() -> Self {
         let mut scene = Self::new().await;
         let at = scene.at.clone();
-        scene.say(&["HSET", &at.meta, "v", "1", "p", "1"]).await;
-        scene.say(&["ZADD", &at.due, "1", "a", "4e12", "b"]).await;
-        scene.say(&["HSET", &at.rec, "a", RECORD, "b", RECORD]).await;
-        scene.say(&["HSET", &at.run, "b", STATE]).await;
+        scene.say(&["HSET", at.key("meta"), "v", "1", "p", "1"]).await;
+        scene.say(&["ZADD", at.key("due"), "1", "a", "4e12", "b"]).await;
+        scene.say(&["HSET", at.key("rec"), "a", RECORD, "b", RECORD]).await;
+        scene.say(&["HSET", at.key("run"), "b", STATE]).await;
         scene
     }
 
@@ -141,7 +145,7 @@ async fn the_kind_of_a_topic_is_settled_once() {
 #[tokio::test]
 async fn no_timer_is_armed_where_others_write_the_keys() {
     let mut scene = Scene::with_timers().await;
-    let meta = scene.at.meta.clone();
+    let meta = scene.at.key("meta").clone();
     scene.say(&["HSET", &meta, "kind", "attached"]).await;
     let arm = ["replace", "0", "c", "1", &RECORD[..9], "x"];
     assert_eq!(scene.refusal(&scripts::ARM, 1, 1, &arm).await.as_deref(), Some("ATTACHED"));
