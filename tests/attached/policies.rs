@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{
-    Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule,
-    Topic, Unenrolled, Vanished, WriteBack,
-};
+use keylapse::{Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule, Topic, Unenrolled, Vanished, WriteBack};
 use keylapse_support::eventually;
 use tokio::sync::Semaphore;
 
@@ -470,7 +467,7 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
 
     let schedule = Schedule::connect(&stage.server.app_url()).await.unwrap();
     assert_eq!(schedule.dead_letter_counts(&orders_with_values()).await.unwrap(), (1, 0));
-    let letters = schedule.dead_letters(&orders_with_values(), 0, 10).await.unwrap();
+    let letters = schedule.dead_letters(&orders_with_values()).page(10).await.unwrap();
     let letter = &letters[0];
     assert_eq!((&letter.key[..], letter.reason), (order("1").as_bytes(), DeadReason::Exhausted));
     assert_eq!(letter.last_error(), Some("not yet"));

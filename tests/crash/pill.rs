@@ -35,7 +35,7 @@ async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_ru
         schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1
     };
     eventually(Duration::from_secs(60), "the pill is buried", buried).await;
-    let letter = schedule.dead_letters(&topic, 0, 10).await.expect("letters").remove(0);
+    let letter = schedule.dead_letters(&topic).page(10).await.expect("letters").remove(0);
     assert_eq!(
         (&letter.key[..], letter.reason, letter.lost_leases),
         (&b"app:pill:pill"[..], DeadReason::LostLeases, 4)

@@ -8,10 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use keylapse::handler::State;
 use keylapse::testing::{End, TestBed};
-use keylapse::{
-    Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder,
-    Outcome,
-};
+use keylapse::{Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder, Outcome};
 
 use crate::support::{arm, listen, reminders, secs, succeed};
 
@@ -24,7 +21,7 @@ async fn first_end(handler: impl Handler<String>) -> (End, Option<DeadReason>) {
     listen(&bed, handler).await;
     arm(&bed, "a", secs(1)).await;
     bed.pass(secs(2)).await;
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 1).await.expect("memory does not fail");
+    let letters = bed.schedule().dead_letters(&reminders()).page(1).await.expect("memory does not fail");
     let end = bed.all_runs()[0].end.clone().expect("it has ended");
     (end, letters.first().map(|letter| letter.reason))
 }

@@ -35,7 +35,7 @@ async fn a_retry_is_due_to_the_millisecond() {
     bed.pass(secs(10)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
     assert_eq!(began, [(1, secs(5)), (2, secs(15)), (3, secs(25))]);
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 10).await.unwrap();
+    let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
     assert_eq!((letters[0].reason, letters[0].last_error()), (DeadReason::Exhausted, Some("no 3")));
 }
 

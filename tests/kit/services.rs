@@ -37,7 +37,7 @@ async fn a_failure_is_found_through_a_layer_that_boxes_errors() {
     listen(&bed, ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(closed))).await;
     arm(&bed, "a", secs(1)).await;
     bed.until_finished().await;
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 10).await.unwrap();
+    let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
     assert_eq!((letters[0].reason, letters[0].last_error()), (DeadReason::Permanent, Some("closed")));
 }
 

@@ -167,7 +167,7 @@ async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
     }
     let all_dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 3;
     keylapse_support::eventually(crate::support::PATIENCE, "three dead letters", all_dead).await;
-    let mut labels: Vec<_> = (schedule.dead_letters(&topic, 0, 10).await.unwrap().iter())
+    let mut labels: Vec<_> = (schedule.dead_letters(&topic).page(10).await.unwrap().iter())
         .map(|letter| (letter.history[0].kind.clone(), letter.reason))
         .collect();
     labels.sort_by(|a, b| a.0.cmp(&b.0));
@@ -194,7 +194,7 @@ async fn snoozes_use_no_attempt_and_are_limited() {
     }
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
-    let letters = schedule.dead_letters(&topic, 0, 1).await.unwrap();
+    let letters = schedule.dead_letters(&topic).page(1).await.unwrap();
     assert_eq!(letters[0].reason, keylapse::DeadReason::Snoozed);
     running.stop().await.unwrap();
 }
@@ -242,12 +242,12 @@ async fn dead_letters_are_replayed_and_dropped() {
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     assert_eq!(reported.next().await, 1);
     keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Replayed);
     assert_eq!(reported.next().await, 1);
     keylapse_support::eventually(crate::support::PATIENCE, "another dead letter", dead).await;
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Gone);
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert!(schedule.drop_dead_letter(&letter).await.unwrap());
     assert!(!schedule.drop_dead_letter(&letter).await.unwrap());
     running.stop().await.unwrap();

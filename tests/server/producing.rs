@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylapse::{
-    Arming, Cancelled, Done, Durably, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, TimerPhase, Topic,
-    TriggerKey,
+    Arming, Cancelled, Client, Done, Durably, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, TimerPhase,
+    Topic, TriggerKey,
 };
 use keylapse_support::{Server, eventually};
 
@@ -240,11 +240,12 @@ async fn p10_an_arm_reports_how_far_it_has_travelled() {
 #[tokio::test]
 async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
     let (server, schedule) = server_and_schedule().await;
-    let other = Schedule::connect(&server.url()).await.unwrap().namespace("other").unwrap();
+    let client = Client::new(&server.url()).unwrap();
+    let other = Schedule::connect(client.clone().namespace("other").unwrap()).await.unwrap();
     let topic = topic().triggers(false);
     let _ = schedule.arm(&topic, ["1"], LATER, &"mine".to_owned()).await.unwrap();
     assert!(other.look_up(&topic, ["1"]).await.unwrap().is_none());
-    assert!(Schedule::connect(&server.url()).await.unwrap().namespace("bad{name").is_err());
+    assert!(client.namespace("bad{name").is_err());
 }
 
 /// Age counts from the deadline that a timer was moved to, not from one that it

@@ -78,7 +78,7 @@ async fn letters(url: &str, lease: Duration) -> Vec<Letter> {
     let schedule = Schedule::connect(url).await.expect("the server is back");
     let mut all = Vec::new();
     for kind in Kind::ALL {
-        let letters = schedule.dead_letters(&kind.topic(lease), 0, usize::MAX).await.expect("dead letters");
+        let letters = schedule.dead_letters(&kind.topic(lease)).page(usize::MAX).await.expect("dead letters");
         all.extend(letters.iter().map(|letter| {
             let job: Job = serde_json::from_slice(&letter.payload).expect("a job of ours");
             let by_lost_leases = letter.reason == DeadReason::LostLeases;

@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use harness::Harness;
 
-/// Enough for some ten seconds each; set `KEYLAPSE_CASES` for more.
+/// Enough for half a minute each; set `KEYLAPSE_CASES` for more.
 const CASES: u32 = 250;
 
 #[test]

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::Store;
-use keylapse::{Backoff, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
+use keylapse::internals::store_of;
+use keylapse::{Backoff, Client, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
@@ -36,8 +36,8 @@ async fn a_delay_of_zero_and_times_that_have_passed_mean_now() {
 
 #[tokio::test]
 async fn enormous_delays_and_times_are_refused_with_the_limit() {
-    let store = Store::at(NOBODY).unwrap();
-    let schedule = Schedule::on_store(store.clone());
+    let client = Client::new(NOBODY).unwrap();
+    let schedule = Schedule::new(client.clone());
     let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
     let absurd = [
         When::In(Duration::MAX),
@@ -54,7 +54,7 @@ async fn enormous_delays_and_times_are_refused_with_the_limit() {
         let moved = schedule.reschedule(&orders(), ["1"], when).await.unwrap_err();
         assert_eq!(moved.kind(), ErrorKind::Invalid);
     }
-    assert_eq!(store.requests(), 0, "nothing was sent");
+    assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,16 +102,20 @@ async fn settings_that_can_never_work_are_refused_naming_the_topic() {
 
 #[tokio::test]
 async fn a_listener_with_settings_that_can_never_work_is_not_built() {
-    let builder = || Listener::builder(NOBODY).on(orders(), Tally::default().handler());
-    for (word, builder) in [
-        ("at least one topic", Listener::builder(NOBODY)),
-        ("concurrency", builder().concurrency(0)),
-        ("answer_within", builder().answer_within(Duration::ZERO)),
-        ("namespace", builder().namespace("")),
-        ("namespace", builder().namespace("a:b")),
-        ("namespace", builder().namespace("{tag}")),
+    let builder = || Listener::builder(NOBODY);
+    let client = || Client::new(NOBODY).unwrap();
+    for (word, refused) in [
+        ("at least one topic", builder().build().map(|_| ())),
+        (
+            "concurrency",
+            builder().on(orders(), Tally::default().handler()).concurrency(0).build().map(|_| ()),
+        ),
+        ("answer_within", client().answer_within(Duration::ZERO).map(|_| ())),
+        ("namespace", client().namespace("").map(|_| ())),
+        ("namespace", client().namespace("a:b").map(|_| ())),
+        ("namespace", client().namespace("{tag}").map(|_| ())),
     ] {
-        let error = builder.build().unwrap_err();
+        let error = refused.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -130,13 +134,15 @@ async fn the_largest_settings_work() {
         .lookahead(Duration::from_secs(1))
         .concurrency(usize::MAX)
         .dead_letters(u64::MAX, Duration::MAX);
-    let scene = Scene::with(Server::start().await, topic, |builder| {
-        builder.concurrency(usize::MAX).grace(Duration::MAX).answer_within(Duration::MAX)
-    })
-    .await;
+    let server = Server::start().await;
+    let client = Client::new(&server.app_url()).unwrap().patience(Duration::MAX);
+    let client = client.answer_within(Duration::MAX).unwrap();
+    let schedule = Schedule::new(client.clone());
+    let scene =
+        Scene::at(server, topic, client, |builder| builder.concurrency(usize::MAX).grace(Duration::MAX))
+            .await;
     scene.proves_well("1").await;
-    let schedule = scene.schedule.clone().patience(Duration::MAX);
-    assert_eq!(schedule.dead_letters(&scene.topic, usize::MAX, usize::MAX).await.unwrap().len(), 0);
+    assert_eq!(schedule.dead_letters(&scene.topic).page(usize::MAX).await.unwrap().len(), 0);
     let ask = keylapse::Durably::replicas(u32::MAX).within(Duration::ZERO);
     let armed = schedule.arm(&scene.topic, ["2"], Duration::ZERO, &String::new()).durably(ask).await.unwrap();
     assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 0);
@@ -175,7 +181,7 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
     }
     let both = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 2;
     keylapse_support::eventually(crate::support::PATIENCE, "two dead letters", both).await;
-    let letters = schedule.dead_letters(&topic, 0, 10).await.unwrap();
+    let letters = schedule.dead_letters(&topic).page(10).await.unwrap();
     let mut reasons: Vec<_> = letters.iter().map(|letter| letter.reason).collect();
     reasons.sort_by_key(|reason| reason.as_str());
     assert_eq!(reasons, [DeadReason::Exhausted, DeadReason::Snoozed]);

@@ -25,7 +25,7 @@ async fn a4_an_error_of_ten_megabytes_is_cut_and_others_proceed() {
     arm(&schedule, &topic, "other", Duration::ZERO).await;
     let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
     eventually(PATIENCE, "the last attempt to fail", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.expect("letters").remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
     assert_eq!(letter.reason, DeadReason::Exhausted);
     let texts: Vec<_> = letter.history.iter().map(|failed| failed.error.len()).collect();
     assert!(texts.len() == 2 && texts.iter().all(|length| (1..=KEPT).contains(length)), "{texts:?}");
@@ -47,7 +47,7 @@ async fn a4_a_handler_that_never_returns_meets_its_timeout_and_others_proceed() 
     arm(&schedule, &topic, "other", Duration::ZERO).await;
     let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
     eventually(PATIENCE, "the last attempt to time out", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.expect("letters").remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
     let kinds: Vec<_> = letter.history.iter().map(|failed| failed.kind.as_str()).collect();
     assert_eq!((letter.reason, kinds), (DeadReason::Exhausted, vec!["timeout", "timeout"]));
     let stats = running.stop().await;
