@@ -1,9 +1,11 @@
 //! The calls themselves, in the words of the store.
 
 use bytes::Bytes;
-use keylapse::internals::record::{Reason, Record, State};
-use keylapse::internals::{self, Arm, Cancel, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store};
-use keylapse::{CancelId, Token, WireWhen};
+use keylapse::DeadReason;
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{
+    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store, Token, WireWhen,
+};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
@@ -89,7 +91,7 @@ impl Twin {
             End::Retry => store::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
             End::Snooze => store::End::Snooze { delay: FAR, attempt: now, snoozes, history },
             End::Again(id) => store::End::Again { delay: FAR, arming: arming(number, id) },
-            End::Dead => store::End::Dead { reason: Reason::Permanent, history },
+            End::Dead => store::End::Dead { reason: DeadReason::Permanent, history },
             End::Release => store::End::Release,
         };
         let (dies, released) = (matches!(end, store::End::Dead { .. }), end == store::End::Release);

@@ -1,8 +1,8 @@
 //! What is kept of each key, in the store and in the model.
 
-use keylapse::internals::Store;
+use keylapse::ArmingId;
 use keylapse::internals::record::{Record, State};
-use keylapse::{ArmingId, Token};
+use keylapse::internals::{Store, Token};
 use keylapse_protocol::model::{Index, KEYS, Run, Timer, World};
 
 use super::{Difference, Twin, arming, key};

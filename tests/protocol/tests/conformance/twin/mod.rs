@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, Partition};
-use keylapse::internals::{Clock, Held, Letters, MemoryStore, RescheduleReply, Store};
-use keylapse::{ArmingId, SlotId, Token, WireWhen};
+use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse::internals::{Held, LetterBounds, SlotId, Store, Token, WireWhen};
+use keylapse::{ArmingId, Rescheduled};
 use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
 
 /// Far beyond a walk, which takes a millisecond a step; and a lookahead that
@@ -17,7 +17,7 @@ use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WO
 const FAR: u64 = 1_000_000_000;
 const NEAR: u64 = 500_000;
 const LOOKAHEAD: u64 = 1_000_000;
-const LETTERS: Letters = Letters { count: 1000, age_ms: FAR, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 1000, age_ms: FAR, pause_when_full: false };
 
 /// What differs, in words.
 type Difference = String;
@@ -26,7 +26,7 @@ type Difference = String;
 pub(crate) struct Twin {
     store: MemoryStore,
     clock: Clock,
-    at: Partition,
+    at: PartitionNames,
     lanes: [SlotId; WORKERS],
     tokens: [Token; 16],
     ids: u64,
@@ -54,7 +54,7 @@ impl Twin {
         Self {
             store: MemoryStore::with_clock(clock.clone()),
             clock,
-            at: Partition::new(DEFAULT_NAMESPACE, "twin", 0, 1),
+            at: PartitionNames::new(DEFAULT_NAMESPACE, "twin", 0, 1, false),
             lanes: [lane(0), lane(1), lane(2)],
             tokens: [Token::from_bytes(&[0; 8]).expect("it has 8 bytes"); 16],
             ids: 0,
@@ -170,6 +170,6 @@ impl Twin {
     async fn reschedule(&self, number: usize, left: u64) {
         let reply = self.store.reschedule(&self.at, &key(number), WireWhen::In(left)).await;
         let reply = reply.expect("it can be moved");
-        assert!(matches!(reply, RescheduleReply::Rescheduled { .. }), "{reply:?}");
+        assert!(matches!(reply, Rescheduled::Rescheduled { .. }), "{reply:?}");
     }
 }
