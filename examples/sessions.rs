@@ -67,7 +67,7 @@ async fn log_out(lapse: Lapse<Expired<Session>>, books: Arc<Books>) -> Result<Do
     let expired = lapse.payload();
     let user = expired.value().map_or("somebody", |session| &session.user);
     match expired.expiry() {
-        Expiry::Decoded => println!("{user}: session {id} has ended ({:.0?} ago)", lapse.lateness()),
+        Expiry::Heard => println!("{user}: session {id} has ended ({:.0?} ago)", lapse.lateness()),
         // It has ended in any case: the key was gone. It may be that its visitor has logged out.
         other => println!("{user}: session {id} is gone ({other:?})"),
     }

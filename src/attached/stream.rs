@@ -26,7 +26,7 @@ pub(crate) struct Stream {
     number: u64,
     /// Counts all that is heard of keys.
     heard: u64,
-    keys: HashMap<Bytes, Decoded>,
+    keys: HashMap<Bytes, Heard>,
 }
 
 /// From where on everything was heard.
@@ -40,7 +40,7 @@ struct Anchor {
 
 /// What was heard of one key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Decoded {
+struct Heard {
     /// The last expiry.
     expired: Position,
     /// The last deletion.
@@ -122,7 +122,7 @@ impl Stream {
         }
     }
 
-    fn hear(&mut self, key: &Bytes) -> &mut Decoded {
+    fn hear(&mut self, key: &Bytes) -> &mut Heard {
         self.heard += 1;
         let (last, since) = (self.heard, self.number);
         let heard = self.keys.entry(key.clone()).or_default();

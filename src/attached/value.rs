@@ -13,7 +13,7 @@ use crate::wire::copy;
 #[non_exhaustive]
 pub enum Expiry {
     /// The server announced it, and it fires once for all listeners.
-    Decoded,
+    Heard,
     /// The server announced it to a listener that had just lost its position in the stream of events: it may
     /// have fired before.
     Ambiguous,
@@ -57,7 +57,7 @@ impl Expiry {
     pub(super) fn flags(self) -> u8 {
         DEADLINE_KNOWN
             | match self {
-                Self::Decoded => 0,
+                Self::Heard => 0,
                 Self::Ambiguous => AMBIGUOUS,
                 Self::Recovered => RECOVERED,
                 Self::Vanished => VANISHED,
@@ -69,7 +69,7 @@ impl Expiry {
             flags if flags & VANISHED != 0 => Self::Vanished,
             flags if flags & RECOVERED != 0 => Self::Recovered,
             flags if flags & AMBIGUOUS != 0 => Self::Ambiguous,
-            _ => Self::Decoded,
+            _ => Self::Heard,
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_handler_can_tell_what_is_known_of_the_end() {
-        for expiry in [Expiry::Decoded, Expiry::Ambiguous, Expiry::Recovered, Expiry::Vanished] {
+        for expiry in [Expiry::Heard, Expiry::Ambiguous, Expiry::Recovered, Expiry::Vanished] {
             assert_eq!(Expiry::of(expiry.flags()), expiry);
         }
         assert!(decoded(b"\x02\x00").deadline_known() && !decoded(b"\x00\x00").deadline_known());

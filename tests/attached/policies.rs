@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule, Topic, Unenrolled, Vanished, WriteBack};
+use keylapse::{
+    Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule,
+    Topic, Unenrolled, Vanished, WriteBack,
+};
 use keylapse_support::eventually;
 use tokio::sync::Semaphore;
 
@@ -214,7 +217,7 @@ async fn beyond_the_cap_keys_are_counted_and_fire_when_heard() {
     let mut with_value = 0;
     for id in ["1", "2", "3", "4"] {
         let run = stage.only(id).await;
-        assert_eq!(run.expiry, Expiry::Decoded, "{run:?}");
+        assert_eq!(run.expiry, Expiry::Heard, "{run:?}");
         assert_eq!(run.text().is_some(), run.deadline_known, "{run:?}");
         with_value += usize::from(run.deadline_known);
     }
@@ -478,7 +481,7 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
     assert_eq!(schedule.replay(letter).await.unwrap(), Replayed::Replayed);
     eventually(PATIENCE, "the replay", async || stage.of("1").len() == 2).await;
     let run = stage.of("1")[1].clone();
-    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Decoded), "{run:?}");
+    assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Heard), "{run:?}");
     stage.listener.stop().await;
 }
 

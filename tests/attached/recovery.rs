@@ -84,11 +84,8 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
         let of_key = &runs[&order(&n.to_string())];
         assert_eq!(of_key.len(), 1, "{of_key:?}");
         let run = &of_key[0];
-        let (deadline, expiry) = if EXTENDED.contains(&n) {
-            (later, Expiry::Decoded)
-        } else {
-            (from + n % 1000, Expiry::Recovered)
-        };
+        let (deadline, expiry) =
+            if EXTENDED.contains(&n) { (later, Expiry::Heard) } else { (from + n % 1000, Expiry::Recovered) };
         assert_eq!((run.deadline, run.text(), run.attempt), (deadline, Some(&*n.to_string()), 1), "{run:?}");
         assert!(run.at >= deadline && run.deadline_known, "{run:?}");
         // A key that was deleted while nobody listened cannot be told from one that has expired.
@@ -132,7 +129,7 @@ async fn a_listener_dies_and_the_other_goes_on() {
             assert!(runs.iter().all(|run| run.at >= run.deadline && run.attempt == 1), "{runs:?}");
             // What it was running when it died runs again under the same id: at least once.
             assert!(runs.iter().all(|run| run.id == first.id), "{flags}: {key} {runs:?}");
-            assert!(runs.iter().all(|run| run.expiry == Expiry::Decoded), "{flags}: {key} {runs:?}");
+            assert!(runs.iter().all(|run| run.expiry == Expiry::Heard), "{flags}: {key} {runs:?}");
         }
         other.stop().await;
     }
@@ -159,7 +156,7 @@ async fn what_one_has_enrolled_fires_in_another() {
         notes.until(1).await;
         let run = notes.runs()[0].clone();
         assert_eq!((run.text(), run.deadline), (Some("a sofa"), deadline), "{flags} {run:?}");
-        let expected = if flags.is_empty() { Expiry::Recovered } else { Expiry::Decoded };
+        let expected = if flags.is_empty() { Expiry::Recovered } else { Expiry::Heard };
         assert_eq!(run.expiry, expected, "{flags} {run:?}");
         assert!(run.at >= deadline);
         second.stop().await;
@@ -188,7 +185,7 @@ async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     stage.listener.until_mode(EventMode::Changes).await;
     let heard = stage.enrol("3", "a desk", 3000).await;
     let run = stage.fires_once("3", "a desk", heard).await;
-    assert_eq!(run.expiry, Expiry::Decoded);
+    assert_eq!(run.expiry, Expiry::Heard);
     assert_eq!((stage.of("1").len(), stage.of("2").len()), (1, 1));
     stage.listener.stop().await;
 }
@@ -227,7 +224,7 @@ async fn where_config_is_forbidden_canaries_decide() {
     let stage = with_rules(ALL_FLAGS, &["-config|get"]).await;
     stage.listener.until_mode(EventMode::Changes).await;
     let deadline = stage.enrol("1", "a sofa", 2000).await;
-    assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Decoded);
+    assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
     stage.listener.stop().await;
 }
 
@@ -242,7 +239,7 @@ async fn where_changes_may_not_be_heard_expiries_are() {
         let stage = with_rules(ALL_FLAGS, rules).await;
         stage.listener.until_mode(EventMode::Expired).await;
         let deadline = stage.enrol("1", "a sofa", 2000).await;
-        assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Decoded, "{rules:?}");
+        assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard, "{rules:?}");
         assert_eq!(stage.listener.stats.mode(), EventMode::Expired);
         stage.listener.stop().await;
     }

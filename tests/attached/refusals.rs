@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use keylapse::{Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic, WriteBack};
+use keylapse::{
+    Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule,
+    Topic, WriteBack,
+};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{

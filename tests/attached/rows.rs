@@ -87,7 +87,7 @@ async fn an_extended_key_fires_at_its_new_deadline_alone(stage: Stage) {
     stage.pass(first).await;
     assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
     let run = stage.fires_once("1", "a sofa", second).await;
-    assert_eq!(run.expiry, Expiry::Decoded);
+    assert_eq!(run.expiry, Expiry::Heard);
     stage.listener.stop().await;
 }
 
@@ -315,7 +315,7 @@ async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
         let runs = stage.of("1");
         assert_eq!(runs.len(), usize::from(expires), "{version}: {runs:?}");
         for run in runs {
-            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Decoded), "{version}: {run:?}");
+            assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Heard), "{version}: {run:?}");
             assert!(run.deadline < later && run.deadline <= run.at, "{version}: {run:?}");
         }
         stage.listener.stop().await;
@@ -335,7 +335,7 @@ async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
         stage.enrol("1", "a sofa", 60_000).await;
         stage.write_until("1", "a lamp", now() - 1000).await;
         let run = stage.only("1").await;
-        assert_eq!(run.expiry, Expiry::Decoded, "{version}: {run:?}");
+        assert_eq!(run.expiry, Expiry::Heard, "{version}: {run:?}");
         // The value that was remembered; the newer one was never there to be read.
         assert_eq!(run.text(), Some("a sofa"), "{version}: {run:?}");
 
@@ -396,7 +396,7 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
     stage.pass(now()).await;
     let runs = stage.of("1");
     assert_eq!(runs.iter().map(|run| run.text().unwrap()).collect::<Vec<_>>(), ["a sofa", "a lamp"]);
-    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Decoded), "{runs:?}");
+    assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Heard), "{runs:?}");
     assert!(runs[0].id != runs[1].id && runs[1].deadline == second, "{runs:?}");
     assert_eq!(most.load(Ordering::SeqCst), 1);
     stage.listener.stop().await;

@@ -17,7 +17,7 @@ async fn with_all_flags_a_key_is_enrolled_when_it_is_written_and_its_value_is_ha
     notes.until(1).await;
     let run = notes.runs()[0].clone();
     println!("{run:?}");
-    assert_eq!((run.key.as_str(), run.text(), run.expiry), ("app:order:1", Some("a sofa"), Expiry::Decoded));
+    assert_eq!((run.key.as_str(), run.text(), run.expiry), ("app:order:1", Some("a sofa"), Expiry::Heard));
     assert!(run.deadline_known && run.attempt == 1);
     assert!(run.late < Duration::from_secs(1), "{run:?}");
     listener.stop().await;

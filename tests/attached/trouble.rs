@@ -138,7 +138,7 @@ async fn nothing_enrolled_is_lost_and_what_fires_twice_was_heard_in_a_gap_or_rec
     assert_eq!(early, 0);
     let twice: Vec<_> = fired.iter().filter(|(_, expiries)| expiries.len() > 1).collect();
     let unexplained: Vec<_> =
-        twice.iter().filter(|(_, expiries)| expiries.iter().all(|one| *one == Expiry::Decoded)).collect();
+        twice.iter().filter(|(_, expiries)| expiries.iter().all(|one| *one == Expiry::Heard)).collect();
     let guesses: u64 = seats.iter().map(Seat::unsure_or_recovered).sum();
     println!(
         "{} enrolled, {} fired, {} more than once, {guesses} guesses",

@@ -1,10 +1,12 @@
 //! The test kit, tested: `keylapse::testing`.
 
+mod attached;
 mod determinism;
 mod faults;
 mod handlers;
 mod lives;
 mod server;
 mod services;
+mod serving;
 mod signals;
 mod support;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::internals::Store;
-use keylapse::testing::{FaultyStore, Server};
-use keylapse::{Listener, Schedule};
+use keylapse::testing::{Notifications, Server};
+use keylapse::{Client, Listener, Schedule};
 use tokio::sync::mpsc;
 
 use crate::support::{ms, reminders};
@@ -23,16 +22,17 @@ async fn a_server_answers_as_long_as_it_is_kept() {
 #[tokio::test]
 async fn the_notifications_of_a_real_server_can_be_lost() {
     let server = Server::start().await.expect("`make test` finds or fetches a server");
-    let store = FaultyStore::new(Store::at(&server.url()).unwrap());
+    let client = Client::new(&server.url()).unwrap();
+    let (client, notifications) = Notifications::of(client);
     let (ran, mut runs) = mpsc::unbounded_channel();
     let handler = move |lapse: keylapse::Lapse<String>| {
         let ran = ran.clone();
         async move { ran.send(lapse.source()) }
     };
-    let listener = Listener::builder_on(store.clone()).on(reminders(), handler).build().unwrap();
-    store.notifications().silence();
+    let listener = Listener::builder(client.clone()).on(reminders(), handler).build().unwrap();
+    notifications.silence();
 
-    let schedule = Schedule::on_store(store.clone());
+    let schedule = Schedule::new(client);
     let story = async {
         for id in ["a", "b"] {
             let armed = schedule.arm(&reminders(), [id], ms(100), &String::new()).await;
@@ -42,5 +42,5 @@ async fn the_notifications_of_a_real_server_can_be_lost() {
         }
     };
     listener.run_until(story).await.unwrap();
-    assert_eq!(store.notifications().heard(), 0);
+    assert_eq!(notifications.heard(), 0);
 }

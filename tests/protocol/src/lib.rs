@@ -16,8 +16,8 @@
 
 pub mod attach;
 pub mod damping;
-pub mod model;
 #[path = "../../../src/runtime/leadership.rs"]
 mod leadership;
+pub mod model;
 pub mod rules;
 pub mod simulation;
