@@ -23,7 +23,8 @@ from redis.exceptions import ConnectionError, NoScriptError, RedisError, Respons
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
-WIRE_VERSION = 1
+WIRE_VERSION = 2
+RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most
 
 ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exists", "superseded"]
@@ -77,7 +78,7 @@ class Topic:
         """Arms a timer. What became of it, and its deadline in ms since 1970."""
         arming = os.urandom(8)
         mode = "absent" if only_if_absent else "replace"
-        timer = [key, f"+{delay_ms}", bytes([WIRE_VERSION]) + arming, payload]
+        timer = [key, f"+{delay_ms}", RECORD_VERSION + arming, payload]
         reply = persist(lambda repeat: self.run("arm", key, mode, repeat, *timer))
         code, deadline = reply[2:4]
         if ARMED[code] in ("armed", "replaced") and self.triggers:

@@ -53,8 +53,12 @@ impl Client {
     }
 
     fn at(address: &Address) -> Self {
+        Self::over(Store::new(address, DEFAULT_ANSWER_WITHIN))
+    }
+
+    pub(crate) fn over(store: Store) -> Self {
         Self {
-            store: Store::new(address, DEFAULT_ANSWER_WITHIN),
+            store,
             answer_within: DEFAULT_ANSWER_WITHIN,
             namespace: DEFAULT_NAMESPACE.into(),
             patience: Duration::from_secs(5),

@@ -14,6 +14,29 @@ pub use crate::wire::calls::partition::TopicEntry;
 pub use crate::wire::calls::repair::{RepairStep, Repaired, Scan};
 pub use crate::wire::calls::settle::{AckReply, End, Followed, Held, Settle, SettleReply};
 pub use crate::wire::calls::triggers::{Trigger, TriggerReply};
+pub use crate::wire::calls::write_back::WrittenBack;
 pub use crate::wire::calls::{MAX_BATCH, attached};
-pub use crate::wire::store::Store;
+pub use crate::wire::store::{DEFAULT_ANSWER_WITHIN, Store};
 pub use crate::wire::{names, record, scripts};
+
+use tokio::sync::mpsc;
+
+use crate::client::Client;
+
+/// The store that a client speaks to.
+pub fn store_of(client: &Client) -> Store {
+    client.store().clone()
+}
+
+/// A client that speaks to this store, with the other defaults.
+pub fn client_of(store: Store) -> Client {
+    Client::over(store)
+}
+
+/// What is heard about these partitions, which there are.
+///
+/// # Panics
+/// Without any.
+pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
+    crate::events::open(store.address(), &partitions[0].namespace, partitions, &[]).events
+}

@@ -74,8 +74,6 @@ mod attached;
 mod backoff;
 mod client;
 mod connection;
-#[cfg(test)]
-mod defaults;
 mod error;
 mod escape;
 #[allow(unreachable_pub, reason = "as of `wire`")]

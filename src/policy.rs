@@ -72,7 +72,7 @@ pub struct Policy {
     pub cap: usize,
     pub scan_rate: u32,
     pub scan_every: Duration,
-    pub(crate) any_prefix: bool,
+    pub any_prefix: bool,
 }
 
 impl Default for Policy {

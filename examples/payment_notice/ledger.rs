@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use keylapse::{ArmingId, Lapse, Source};
+use keylapse::{ArmingId, Lapse, LapseSource};
 
 use crate::merchants::{Merchant, Notice};
 
@@ -57,7 +57,7 @@ struct Run {
     /// deadline, the start was.
     at: SystemTime,
     deadline: SystemTime,
-    source: Source,
+    source: LapseSource,
     recovered: bool,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Tally {
     /// Attempts that started although their arming was withdrawn.
     pub(crate) stale: usize,
     /// What brought each attempt, and how late it was.
-    pub(crate) starts: Vec<(Source, Duration)>,
+    pub(crate) starts: Vec<(LapseSource, Duration)>,
     /// What should not have happened, in words.
     pub(crate) complaints: Vec<String>,
 }
@@ -156,7 +156,7 @@ impl Tally {
         self.armed = self.handled + self.dead + self.open;
         for (place, run) in story.runs.iter().enumerate() {
             self.retried += usize::from(run.attempt > 1);
-            self.swept += usize::from(run.source == Source::Sweep);
+            self.swept += usize::from(run.source == LapseSource::Sweep);
             self.starts.push((run.source, run.at.duration_since(run.deadline).unwrap_or_default()));
             self.check(story, place, run);
         }

@@ -159,7 +159,7 @@ impl Stage {
                     continue;
                 }
             }
-            let letters = self.schedule.dead_letters(&self.topic, 0, LETTERS).await?;
+            let letters = self.schedule.dead_letters(&self.topic).page(LETTERS).await?;
             let tally = self.ledger.tally(|_| true, &ids(&letters));
             screen.progress(&tally);
             if give_up.is_some_and(|at| tally.open == 0 || Instant::now() > at) {

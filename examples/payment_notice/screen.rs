@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use keylapse::{ArmingId, DeadLetter, Reason, Source};
+use keylapse::{ArmingId, DeadLetter, DeadReason, LapseSource};
 use keylapse_support::Server;
 use tokio::time::Instant;
 
@@ -63,7 +63,7 @@ fn outcome(merchants: &str, tally: &Tally) {
 /// How late the attempts were, by what brought them.
 pub(crate) fn lateness(tally: &Tally) {
     println!("\nbrought by    attempts   late p50   late p99     latest");
-    for source in [Source::Timer, Source::Notification, Source::Sweep] {
+    for source in [LapseSource::Timer, LapseSource::Notification, LapseSource::Sweep] {
         let late = tally.starts.iter().filter(|(by, _)| *by == source);
         late_by(source.as_str(), late.map(|(_, late)| *late).collect());
     }
@@ -83,7 +83,7 @@ fn late_by(source: &str, mut late: Vec<Duration>) {
 /// Two of the dead letters, one of each kind.
 pub(crate) fn dead_letters(letters: &[DeadLetter]) {
     println!("\nTwo of the dead letters, which can be replayed:");
-    for reason in [Reason::Exhausted, Reason::Permanent] {
+    for reason in [DeadReason::Exhausted, DeadReason::Permanent] {
         let Some(letter) = letters.iter().find(|letter| letter.reason == reason) else { continue };
         let (key, reason) = (letter.key.escape_ascii(), letter.reason.as_str());
         let error = letter.last_error().unwrap_or_default();

@@ -20,7 +20,7 @@ mod shop;
 
 use std::time::Duration;
 
-use keylapse::{Attached, Expired, Failure, Lapse, Listener, Outcome, Topic, Value};
+use keylapse::{Attached, Expired, Failure, KeptValue, Lapse, Listener, Outcome, Topic};
 use serde::Deserialize;
 
 use books::{Books, State};
@@ -51,7 +51,7 @@ async fn close(lapse: Lapse<Expired<Order>>, books: Books) -> Result<Outcome, Fa
     }
     let late = lapse.lateness();
     match lapse.payload().captured() {
-        Value::Captured(Order { customer, cents }) => {
+        KeptValue::Captured(Order { customer, cents }) => {
             println!("{id}: closed, {customer} has not paid {cents} cents ({late:.0?} late)");
         }
         // It was never read while it lived. Whatever is needed of it has to come from the books.

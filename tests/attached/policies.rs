@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{
-    Attached, Backoff, Done, Expired, Expiry, Failure, Lapse, Reason, Replayed, Schedule, Topic, Unenrolled,
-    Value, Vanished, WriteBack,
-};
+use keylapse::{Attached, Backoff, DeadReason, Done, Expired, Expiry, Failure, KeptValue, Lapse, Replayed, Schedule, Topic, Unenrolled, Vanished, WriteBack};
 use keylapse_support::eventually;
 use tokio::sync::Semaphore;
 
@@ -103,7 +100,7 @@ async fn values_are_kept_up_to_the_cap() {
     }
     assert_eq!(stage.only("empty").await.text(), Some(""));
     assert_eq!(stage.only("fits").await.text(), Some("12345678"));
-    assert_eq!(stage.only("large").await.value, Value::TooLarge(Some(9)));
+    assert_eq!(stage.only("large").await.value, KeptValue::TooLarge(Some(9)));
     stage.listener.stop().await;
 }
 
@@ -112,7 +109,7 @@ async fn without_being_asked_no_values_are_kept() {
     let stage = Stage::with(ALL_FLAGS, Attached::new(orders()), Notes::handler).await;
     let deadline = stage.enrol("1", "a sofa", 1500).await;
     let run = stage.only("1").await;
-    assert_eq!((run.value, run.deadline, run.deadline_known), (Value::NotCaptured, deadline, true));
+    assert_eq!((run.value, run.deadline, run.deadline_known), (KeptValue::NotCaptured, deadline, true));
     stage.listener.stop().await;
 }
 
@@ -151,7 +148,7 @@ async fn dumps_can_be_restored_to_what_they_were() {
         let digests = write_kinds(&stage, now() + 4000).await;
         for ((kind, _), digest) in KINDS.iter().zip(digests) {
             let run = stage.only(kind).await;
-            let Value::Dumped(dump) = &run.value else { panic!("{kind}: {run:?}") };
+            let KeptValue::Dumped(dump) = &run.value else { panic!("{kind}: {run:?}") };
             stage.server.cmd(&[b"WRITE_BACK", kind.as_bytes(), b"0", dump]).await;
             assert_eq!(stage.cmd(&["DEBUG", "DIGEST-VALUE", kind]).await, digest, "{kind}");
         }
@@ -164,7 +161,7 @@ async fn without_dumps_other_types_fire_without_a_value() {
     let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
     write_kinds(&stage, now() + 3000).await;
     for (kind, _) in KINDS {
-        assert_eq!(stage.only(kind).await.value, Value::NotCaptured, "{kind}");
+        assert_eq!(stage.only(kind).await.value, KeptValue::NotCaptured, "{kind}");
     }
     stage.listener.stop().await;
 }
@@ -184,8 +181,8 @@ async fn large_dumps_are_not_kept() {
         stage.until_watched(id, deadline).await;
     }
     let wide = stage.only("wide").await.value;
-    assert!(matches!(wide, Value::TooLarge(Some(size)) if size > 64), "{wide:?}");
-    assert_eq!(stage.only("many").await.value, Value::TooLarge(None));
+    assert!(matches!(wide, KeptValue::TooLarge(Some(size)) if size > 64), "{wide:?}");
+    assert_eq!(stage.only("many").await.value, KeptValue::TooLarge(None));
     stage.listener.stop().await;
 }
 
@@ -281,7 +278,7 @@ async fn a_value_that_cannot_be_read_is_a_dead_letter_and_its_neighbour_fires() 
             std::future::ready(Ok::<_, Failure>(Done))
         })
     });
-    listener.until_mode(keylapse::Mode::Changes).await;
+    listener.until_mode(keylapse::EventMode::Changes).await;
     eventually(PATIENCE, "a scan", async || listener.attached().scans > 0).await;
     server.cmd(&["SET", &order("1"), "a sofa", "PX", "1500"]).await;
     server.cmd(&["SET", &order("2"), "1999", "PX", "2000"]).await;
@@ -470,9 +467,9 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
 
     let schedule = Schedule::connect(&stage.server.app_url()).await.unwrap();
     assert_eq!(schedule.dead_letter_counts(&orders_with_values()).await.unwrap(), (1, 0));
-    let letters = schedule.dead_letters(&orders_with_values(), 0, 10).await.unwrap();
+    let letters = schedule.dead_letters(&orders_with_values()).page(10).await.unwrap();
     let letter = &letters[0];
-    assert_eq!((&letter.key[..], letter.reason), (order("1").as_bytes(), Reason::Exhausted));
+    assert_eq!((&letter.key[..], letter.reason), (order("1").as_bytes(), DeadReason::Exhausted));
     assert_eq!(letter.last_error(), Some("not yet"));
     let died_for = letter.deadline.unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     assert_eq!(died_for, u128::from(deadline));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use keylapse::{Expiry, Mode};
+use keylapse::{EventMode, Expiry};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
@@ -170,10 +170,10 @@ async fn what_one_has_enrolled_fires_in_another() {
 async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     let topic = orders_with_values().scan_every(Duration::from_millis(300));
     let stage = Stage::with(ALL_FLAGS, topic, Notes::handler).await;
-    stage.listener.until_mode(Mode::Changes).await;
+    stage.listener.until_mode(EventMode::Changes).await;
     let deadline = stage.enrol("1", "a sofa", 12_000).await;
     stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    stage.listener.until_mode(Mode::Blind).await;
+    stage.listener.until_mode(EventMode::Blind).await;
     // Written, and found by a scan, while nothing is heard.
     let blind = stage.enrol("2", "a lamp", 4000).await;
     let run = stage.fires_once("2", "a lamp", blind).await;
@@ -185,7 +185,7 @@ async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     assert_eq!(run.expiry, Expiry::Recovered);
 
     stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ALL_FLAGS]).await;
-    stage.listener.until_mode(Mode::Changes).await;
+    stage.listener.until_mode(EventMode::Changes).await;
     let heard = stage.enrol("3", "a desk", 3000).await;
     let run = stage.fires_once("3", "a desk", heard).await;
     assert_eq!(run.expiry, Expiry::Decoded);
@@ -197,13 +197,13 @@ async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
 async fn the_mode_is_what_the_flags_say() {
     let stage = Stage::with("Ex", orders_with_values(), Notes::handler).await;
     for (flags, mode) in [
-        ("KExg$", Mode::Changes),
-        ("KExg", Mode::SomeChanges),
-        ("KEx$", Mode::SomeChanges),
-        ("KEA", Mode::Changes),
-        ("Exg$", Mode::Expired),
-        ("Kxg$", Mode::Blind),
-        ("Ex", Mode::Expired),
+        ("KExg$", EventMode::Changes),
+        ("KExg", EventMode::SomeChanges),
+        ("KEx$", EventMode::SomeChanges),
+        ("KEA", EventMode::Changes),
+        ("Exg$", EventMode::Expired),
+        ("Kxg$", EventMode::Blind),
+        ("Ex", EventMode::Expired),
     ] {
         stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", flags]).await;
         println!("{flags}");
@@ -225,7 +225,7 @@ async fn with_rules(flags: &str, rules: &[&str]) -> Stage {
 #[tokio::test]
 async fn where_config_is_forbidden_canaries_decide() {
     let stage = with_rules(ALL_FLAGS, &["-config|get"]).await;
-    stage.listener.until_mode(Mode::Changes).await;
+    stage.listener.until_mode(EventMode::Changes).await;
     let deadline = stage.enrol("1", "a sofa", 2000).await;
     assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Decoded);
     stage.listener.stop().await;
@@ -240,10 +240,10 @@ async fn where_changes_may_not_be_heard_expiries_are() {
         &["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:app:order:*"],
     ] {
         let stage = with_rules(ALL_FLAGS, rules).await;
-        stage.listener.until_mode(Mode::Expired).await;
+        stage.listener.until_mode(EventMode::Expired).await;
         let deadline = stage.enrol("1", "a sofa", 2000).await;
         assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Decoded, "{rules:?}");
-        assert_eq!(stage.listener.stats.mode(), Mode::Expired);
+        assert_eq!(stage.listener.stats.mode(), EventMode::Expired);
         stage.listener.stop().await;
     }
 }
@@ -254,7 +254,7 @@ async fn what_only_a_canary_may_prove_is_not_believed() {
     let rules =
         ["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{canary/0}:*"];
     let stage = with_rules(ALL_FLAGS, &rules).await;
-    stage.listener.until_mode(Mode::Expired).await;
+    stage.listener.until_mode(EventMode::Expired).await;
     stage.listener.stop().await;
 }
 
@@ -266,7 +266,7 @@ async fn an_expiry_that_is_heard_in_a_gap_fires_once() {
         // Everything goes on, but canaries cannot be made.
         let user = keylapse_support::APP_USER;
         stage.cmd(&["ACL", "SETUSER", user, "resetkeys", "~app:*", "~keylapse:{orders/0}:*"]).await;
-        stage.listener.until_mode(Mode::Blind).await;
+        stage.listener.until_mode(EventMode::Blind).await;
         assert!(now() < deadline, "too late for the test to mean anything");
         eventually(PATIENCE, "it to fire", async || !stage.of("1").is_empty()).await;
         stage.cmd(&["ACL", "SETUSER", user, "~keylapse:*"]).await;

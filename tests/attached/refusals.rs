@@ -4,11 +4,8 @@ use std::future::pending;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::MemoryStore;
-use keylapse::{
-    Attached, Done, Error, ErrorKind, Failure, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic,
-    Value, WriteBack,
-};
+
+use keylapse::{Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic, WriteBack};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
@@ -200,7 +197,7 @@ async fn keys_and_values_are_bytes() {
         stage.notes.until(1).await;
         let run = stage.notes.runs()[0].clone();
         assert_eq!(run.bytes, key, "{flags}");
-        assert_eq!(run.value, Value::Captured(Bytes::from_static(value)), "{flags}");
+        assert_eq!(run.value, KeptValue::Captured(Bytes::from_static(value)), "{flags}");
         stage.pass(now()).await;
         assert_eq!(stage.notes.count(), 2, "{:?}", stage.notes.runs());
         stage.listener.stop().await;

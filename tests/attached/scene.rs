@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::{
-    Attached, AttachedStats, Done, Expired, Expiry, Failure, Handler, Lapse, Listener, ListenerBuilder, Mode,
-    Stats, Topic, Value,
-};
+use keylapse::{Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, KeptValue, Lapse, Listener, ListenerBuilder, Stats, Topic};
 use keylapse_support::{Binary, Server, eventually};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -40,7 +37,7 @@ pub(crate) struct Run {
     pub(crate) key: String,
     pub(crate) bytes: Bytes,
     pub(crate) attempt: u32,
-    pub(crate) value: Value<Bytes>,
+    pub(crate) value: KeptValue<Bytes>,
     pub(crate) expiry: Expiry,
     pub(crate) deadline_known: bool,
     pub(crate) deadline: u64,
@@ -73,7 +70,7 @@ impl Run {
     /// The value, where it was captured as a string.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Captured(value) => std::str::from_utf8(value).ok(),
+            KeptValue::Captured(value) => std::str::from_utf8(value).ok(),
             _ => None,
         }
     }
@@ -152,7 +149,7 @@ impl Running {
 
     /// Waits until it is in this mode.
     #[track_caller]
-    pub(crate) fn until_mode(&self, mode: Mode) -> impl Future<Output = ()> + '_ {
+    pub(crate) fn until_mode(&self, mode: EventMode) -> impl Future<Output = ()> + '_ {
         eventually(PATIENCE, "the mode", async move || self.stats.mode() == mode)
     }
 
@@ -164,7 +161,7 @@ impl Running {
 
     /// Whether anything is heard at all.
     pub(crate) fn hears(&self) -> bool {
-        !matches!(self.stats.mode(), Mode::Starting | Mode::Blind)
+        !matches!(self.stats.mode(), EventMode::Starting | EventMode::Blind)
     }
 
     /// What was counted of the only attached topic.
@@ -230,7 +227,7 @@ impl Stage {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         let listener = Running::start(&server, |builder| builder.attach(topic, notes.handler()));
         let stage = Self { server, notes, listener };
-        stage.listener.until_mode(Mode::Blind).await;
+        stage.listener.until_mode(EventMode::Blind).await;
         stage.pass(now()).await;
         stage.notes.runs().clear();
         stage

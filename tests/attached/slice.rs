@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Expiry, Mode};
+use keylapse::{EventMode, Expiry};
 
 use crate::scene::{ALL_FLAGS, Notes, Running, orders_with_values, server};
 
@@ -11,7 +11,7 @@ async fn with_all_flags_a_key_is_enrolled_when_it_is_written_and_its_value_is_ha
     let server = server(ALL_FLAGS).await;
     let notes = Notes::default();
     let listener = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
-    listener.until_mode(Mode::Changes).await;
+    listener.until_mode(EventMode::Changes).await;
     server.cmd(&["SET", "app:order:1", "a sofa", "PX", "1000"]).await;
     listener.until_enrolled(1).await;
     notes.until(1).await;
@@ -29,7 +29,7 @@ async fn with_ex_alone_keys_are_found_by_scanning() {
     server.cmd(&["SET", "app:order:1", "a sofa", "PX", "3000"]).await;
     let notes = Notes::default();
     let listener = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
-    listener.until_mode(Mode::Expired).await;
+    listener.until_mode(EventMode::Expired).await;
     listener.until_enrolled(1).await;
     // Too late for the scan, and heard all the same.
     server.cmd(&["SET", "app:order:2", "a lamp", "PX", "100"]).await;
@@ -47,7 +47,7 @@ async fn without_notifications_keys_are_found_and_looked_at() {
     server.cmd(&["SET", "app:order:1", "a sofa", "PX", "3000"]).await;
     let notes = Notes::default();
     let listener = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
-    listener.until_mode(Mode::Blind).await;
+    listener.until_mode(EventMode::Blind).await;
     notes.until(1).await;
     let run = notes.runs()[0].clone();
     println!("{run:?}");

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keylapse::{AttachedStats, Expiry, Mode};
+use keylapse::{AttachedStats, EventMode, Expiry};
 use keylapse_support::{Direction, Proxy, Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Notes, PATIENCE, Running, orders_with_values, server};
@@ -118,7 +118,7 @@ async fn nothing_enrolled_is_lost_and_what_fires_twice_was_heard_in_a_gap_or_rec
     for _ in 0..LISTENERS {
         seats.push(Seat::taken(&server, &notes).await);
     }
-    seats[0].listener.as_ref().unwrap().until_mode(Mode::Changes).await;
+    seats[0].listener.as_ref().unwrap().until_mode(EventMode::Changes).await;
     let (enrolled, ()) = tokio::join!(write(&server), trouble(&server, &mut seats, &notes));
     for seat in &mut seats {
         if seat.listener.is_none() {
@@ -163,7 +163,7 @@ async fn where_events_are_switched_off_keys_are_read_by_the_clock_and_not_over_a
     let listener = Running::start(&server, |builder| builder.attach(attached(), notes.handler()));
     listener.until_enrolled(100).await;
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    listener.until_mode(Mode::Blind).await;
+    listener.until_mode(EventMode::Blind).await;
     server.cmd(&["SET", "app:order:1", "y", "PX", "20000"]).await;
     let calls = async || {
         let info: String = redis::from_redis_value(server.cmd(&["INFO", "commandstats"]).await).unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::{Reason, Schedule};
+use keylapse::{DeadReason, Schedule};
 use keylapse_support::{Server, eventually};
 
 use crate::child::{Listening, topic};
@@ -35,10 +35,10 @@ async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_ru
         schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1
     };
     eventually(Duration::from_secs(60), "the pill is buried", buried).await;
-    let letter = schedule.dead_letters(&topic, 0, 10).await.expect("letters").remove(0);
+    let letter = schedule.dead_letters(&topic).page(10).await.expect("letters").remove(0);
     assert_eq!(
         (&letter.key[..], letter.reason, letter.lost_leases),
-        (&b"app:pill:pill"[..], Reason::LostLeases, 4)
+        (&b"app:pill:pill"[..], DeadReason::LostLeases, 4)
     );
     assert_eq!(restarts, 4, "it took down four listeners, and no more");
     let all_done = async || {

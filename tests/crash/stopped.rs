@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Phase, Schedule};
+use keylapse::{Schedule, TimerPhase};
 use keylapse_support::{Server, eventually};
 use rustix::process::Signal;
 
@@ -53,7 +53,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     arm("0", Duration::ZERO).await;
     let claimed = async || {
         let timer = schedule.look_up(&topic, ["1"]).await.expect("a look");
-        timer.is_some_and(|timer| matches!(timer.phase, Phase::Running(_)))
+        timer.is_some_and(|timer| matches!(timer.phase, TimerPhase::Running(_)))
     };
     eventually(Duration::from_secs(10), "the timer is held", claimed).await;
     sleeper.signal(Signal::STOP);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::Source;
+use keylapse::LapseSource;
 use keylapse::testing::{Notifications, Run, TestBed};
 
 use crate::support::{arm, bed, listen, ms, reminders, secs, succeed};
@@ -51,7 +51,7 @@ async fn a_short_timer_that_nobody_hears_of_waits_for_the_sweep() {
     bed.notifications().lose();
     arm(&bed, "a", secs(1)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
-    assert_eq!(run.source, Source::Sweep);
+    assert_eq!(run.source, LapseSource::Sweep);
     assert!(run.lateness <= secs(4), "{run:?}");
 }
 
@@ -62,7 +62,7 @@ async fn an_expired_key_that_is_heard_makes_good_a_lost_wake_up() {
     bed.notifications().lose_next(1);
     arm(&bed, "a", secs(1)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
-    assert_eq!(run.source, Source::Notification);
+    assert_eq!(run.source, LapseSource::Notification);
     assert!(run.lateness < ms(150), "{run:?}");
 }
 
@@ -108,7 +108,7 @@ async fn silence_is_noticed_and_swept_through_every_second() {
 
     arm(&bed, "a", ms(100)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
-    assert_eq!(run.source, Source::Sweep);
+    assert_eq!(run.source, LapseSource::Sweep);
     assert!(run.lateness <= secs(1), "{run:?}");
 
     let (gaps, anchored) = (stats.listener().gaps, stats.listener().anchored);
@@ -117,7 +117,7 @@ async fn silence_is_noticed_and_swept_through_every_second() {
     assert_eq!((stats.listener().gaps, stats.listener().anchored), (gaps, anchored + 1));
     arm(&bed, "b", ms(100)).await;
     let run = bed.until_ran(&reminders(), ["b"]).await;
-    assert_eq!((run.source, run.lateness), (Source::Timer, Duration::ZERO));
+    assert_eq!((run.source, run.lateness), (LapseSource::Timer, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,10 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use keylapse::handler::State;
 use keylapse::testing::{End, TestBed};
-use keylapse::{
-    Attached, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder, Outcome,
-    Reason,
-};
+use keylapse::{Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder, Outcome};
 
 use crate::support::{arm, listen, reminders, secs, succeed};
 
@@ -19,22 +16,22 @@ type Boxed = Box<dyn Error + Send + Sync>;
 type Counter = Arc<AtomicUsize>;
 
 /// How the first attempt ended, and why its timer is among the dead letters, if it is.
-async fn first_end(handler: impl Handler<String>) -> (End, Option<Reason>) {
+async fn first_end(handler: impl Handler<String>) -> (End, Option<DeadReason>) {
     let bed = TestBed::new();
     listen(&bed, handler).await;
     arm(&bed, "a", secs(1)).await;
     bed.pass(secs(2)).await;
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 1).await.expect("memory does not fail");
+    let letters = bed.schedule().dead_letters(&reminders()).page(1).await.expect("memory does not fail");
     let end = bed.all_runs()[0].end.clone().expect("it has ended");
     (end, letters.first().map(|letter| letter.reason))
 }
 
-fn failed(text: &str) -> (End, Option<Reason>) {
+fn failed(text: &str) -> (End, Option<DeadReason>) {
     (End::Failed(text.to_owned()), None)
 }
 
-fn buried(text: &str) -> (End, Option<Reason>) {
-    (End::Failed(text.to_owned()), Some(Reason::Permanent))
+fn buried(text: &str) -> (End, Option<DeadReason>) {
+    (End::Failed(text.to_owned()), Some(DeadReason::Permanent))
 }
 
 #[tokio::test(start_paused = true)]

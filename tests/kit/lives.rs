@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylapse::testing::{End, TestBed};
-use keylapse::{Backoff, Cancelled, Done, Failure, Handler, Lapse, Outcome, Reason};
+use keylapse::{Backoff, Cancelled, DeadReason, Done, Failure, Handler, Lapse, Outcome};
 use tokio::sync::Semaphore;
 
 use crate::support::{arm, bed, fail, listen, ms, reminders, secs, succeed};
@@ -35,8 +35,8 @@ async fn a_retry_is_due_to_the_millisecond() {
     bed.pass(secs(10)).await;
     let began: Vec<_> = bed.all_runs().iter().map(|run| (run.attempt, run.began)).collect();
     assert_eq!(began, [(1, secs(5)), (2, secs(15)), (3, secs(25))]);
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 10).await.unwrap();
-    assert_eq!((letters[0].reason, letters[0].last_error()), (Reason::Exhausted, Some("no 3")));
+    let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
+    assert_eq!((letters[0].reason, letters[0].last_error()), (DeadReason::Exhausted, Some("no 3")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ async fn a_server_answers_as_long_as_it_is_kept() {
 #[tokio::test]
 async fn the_notifications_of_a_real_server_can_be_lost() {
     let server = Server::start().await.expect("`make test` finds or fetches a server");
-    let store = FaultyStore::new(Store::new(&server.url()).unwrap());
+    let store = FaultyStore::new(Store::at(&server.url()).unwrap());
     let (ran, mut runs) = mpsc::unbounded_channel();
     let handler = move |lapse: keylapse::Lapse<String>| {
         let ran = ran.clone();

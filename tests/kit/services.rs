@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keylapse::testing::{End, TestBed};
 use keylapse::tower::ServiceHandler;
-use keylapse::{Done, Failure, FailureError, Lapse, Outcome, Reason};
+use keylapse::{DeadReason, Done, Failure, FailureError, Lapse, Outcome};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 
@@ -37,8 +37,8 @@ async fn a_failure_is_found_through_a_layer_that_boxes_errors() {
     listen(&bed, ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(closed))).await;
     arm(&bed, "a", secs(1)).await;
     bed.until_finished().await;
-    let letters = bed.schedule().dead_letters(&reminders(), 0, 10).await.unwrap();
-    assert_eq!((letters[0].reason, letters[0].last_error()), (Reason::Permanent, Some("closed")));
+    let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
+    assert_eq!((letters[0].reason, letters[0].last_error()), (DeadReason::Permanent, Some("closed")));
 }
 
 #[tokio::test(start_paused = true)]

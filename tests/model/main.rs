@@ -1,9 +1,8 @@
-//! Holds both stores to one contract: the Lua scripts on a real server, and the
-//! store in memory.
+//! Holds the scripts to their contract, on a real server and on the one in the process:
 //!
-//! - `rules` are plain cases, one for each rule of the design, run on both;
-//! - `machine` drives both alike through random lives of timers, demands equal
-//!   answers, and checks them against promises that it keeps book of itself.
+//! - `rules` are plain cases, one for each rule of the design;
+//! - `machine` drives random lives of timers, checks every answer against an oracle that knows nothing but
+//!   promises, and demands that all servers answer alike.
 //!
 //! `KEYLAPSE_CASES=20000 cargo test --test model machine` runs for longer.
 

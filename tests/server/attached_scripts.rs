@@ -4,34 +4,37 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Capture, Deed, Enrolled, Enrolment, ForeignKeys, Found, Judged, Life, Note, Noted, Place, Restored,
-    TakeChecks, Treatment, Watch,
+    Deed, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch,
 };
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Claim, Claimed, End, Held, Index, Letters, Settle, SettleReply, Store, TopicEntry,
+    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
+    Store, Token, TopicEntry, WrittenBack,
 };
-use keylapse::{ArmingId, ServerTime, SlotId, Token};
+use keylapse::{ArmingId, Unenrolled, WriteBack};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 /// Fire whatever is heard, remember ten keys.
-pub(crate) const ON: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
+pub(crate) fn on() -> Policy {
+    Policy { cap: 10, ..Policy::default() }
+}
+
 /// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.
 const FIRST: u64 = 4_000_000_000_000;
 const CLOCK: &str = "app:clock";
-const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 /// Number of the last canary, and count since.
-pub(crate) fn place((canary, count): (u64, u32)) -> Place {
-    Place { canary, count }
+pub(crate) fn place((canary, count): (u64, u32)) -> Position {
+    Position { canary, count }
 }
 
 /// A server whose scripts go by a clock that the test sets, and an attached topic.
 pub(crate) struct Scene {
     store: Store,
-    at: Partition,
+    at: PartitionNames,
     line: MultiplexedConnection,
     _server: Server,
 }
@@ -39,8 +42,8 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) async fn start() -> Self {
         let server = Server::start().await;
-        let store = Store::with_clock_key(&server.app_url(), CLOCK).expect("a store");
-        let at = Partition::attached("keylapse", "w", 0, 1);
+        let store = Store::at(&server.app_url()).expect("a store").with_clock_key(CLOCK);
+        let at = PartitionNames::new("keylapse", "w", 0, 1, true);
         let mut scene = Self { store, at, line: server.conn().await, _server: server };
         scene.clock(FIRST).await;
         let entry = TopicEntry {
@@ -78,16 +81,16 @@ impl Scene {
         Note { key: Bytes::copy_from_slice(key.as_bytes()), at: None, arming: ArmingId::random() }
     }
 
-    pub(crate) async fn notes(&self, how: Treatment, notes: &[Note]) -> Vec<Noted> {
+    pub(crate) async fn notes(&self, how: &Policy, notes: &[Note]) -> Vec<Noted> {
         self.store.note(&self.at, how, notes).await.expect("an answer")
     }
 
     /// What becomes of an expiry at this place, given from the first canary on.
     async fn note(&self, key: &str, canary: u64, count: u32) -> Noted {
-        self.note_as(ON, key, canary, count).await
+        self.note_as(&on(), key, canary, count).await
     }
 
-    async fn note_as(&self, how: Treatment, key: &str, canary: u64, count: u32) -> Noted {
+    async fn note_as(&self, how: &Policy, key: &str, canary: u64, count: u32) -> Noted {
         let at = Some(place((FIRST + canary, count)));
         self.notes(how, &[Note { at, ..self.note_of(key) }]).await[0]
     }
@@ -100,12 +103,12 @@ impl Scene {
         stamp: ServerTime,
         copy: &[u8],
     ) -> Enrolled {
-        self.enrol_as(ON, key, deadline, at, stamp, copy).await
+        self.enrol_as(&on(), key, deadline, at, stamp, copy).await
     }
 
     async fn enrol_as(
         &self,
-        how: Treatment,
+        how: &Policy,
         key: &str,
         deadline: u64,
         at: (u64, u32),
@@ -128,28 +131,28 @@ impl Scene {
 
     /// The watch of a key, as somebody gets it who looks at it.
     pub(crate) async fn watch(&self, key: &str) -> Watch {
-        let looks = self.store.looks(&self.at, take(1000, 0)).await.expect("an answer");
+        let looks = self.store.checks(&self.at, take(1000, 0)).await.expect("an answer");
         looks.watches.into_iter().find(|watch| watch.key == key).expect("a look that is due")
     }
 
     pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
         let judgement = Judged { watch: watch.clone(), at: place(at), stamp, deed };
-        self.store.judge(&self.at, ON, &[judgement]).await.expect("an answer").value[0]
+        self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").value[0]
     }
 
-    async fn keep(&self, lane: &[u8; 8], patient: bool) -> bool {
+    async fn hold(&self, slot: &[u8; 8], patient: bool) -> bool {
         self.store
-            .keep(&self.at, SlotId::from_bytes(lane).expect("a lane"), 1000, patient)
+            .hold_scanner(&self.at, SlotId::from_bytes(slot).expect("a slot"), 1000, patient)
             .await
             .expect("an answer")
     }
 
     async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
-        let lane = SlotId::from_bytes(b"the-lane").expect("a lane");
+        let slot = SlotId::from_bytes(b"the-slot").expect("a slot");
         let token = Token::random();
         let claim = Claim {
             index: Index::Due,
-            lane,
+            slot,
             token,
             repeat: false,
             limit: 10,
@@ -334,7 +337,7 @@ async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
     assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
     let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
-    let past = scene.at.past.clone();
+    let past = scene.at.key("history").to_owned();
     scene.say(&["EVAL", fill, "1", &past]).await.expect("a full page");
     assert_eq!(scene.note("late", 10_000, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
@@ -364,14 +367,14 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
     let (again, mut held, attempt) = scene.claim().await.remove(0);
     assert_eq!((again, attempt), (first, 2));
     for left in (0..3).rev() {
-        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer").value;
+        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
         let (arming, next, attempt) = scene.claim().await.remove(0);
         assert_eq!((acked.followed[0].arming, attempt), (arming, 1));
         assert!(armings.insert(arming), "{arming} came before");
         assert_eq!(scene.length("next").await, u64::from(left > 0));
         held = next;
     }
-    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer").value;
+    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
     assert!(acked.followed.is_empty() && scene.claim().await.is_empty());
     assert_eq!(scene.length("rec").await + scene.length("run").await + scene.length("next").await, 0);
 }
@@ -379,15 +382,15 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
 #[tokio::test]
 async fn a_topic_may_ignore_keys_that_were_never_read() {
     let mut scene = Scene::start().await;
-    let how = Treatment { unenrolled: false, ..ON };
-    assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Ignored);
-    assert_eq!(scene.note_as(how, "a", 0, 1).await, Noted::Known);
+    let how = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Ignored);
+    assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Known);
     // What should still live may have been announced by anybody.
     assert_eq!(scene.read("a", 0, 1, 0).await, Enrolled::New);
-    assert_eq!(scene.note_as(how, "a", 0, 2).await, Noted::Ignored);
+    assert_eq!(scene.note_as(&how, "a", 0, 2).await, Noted::Ignored);
     assert_eq!(scene.length("watch").await, 1);
     scene.clock(FIRST + 1000).await;
-    assert_eq!(scene.note_as(how, "a", 0, 3).await, Noted::Lapse);
+    assert_eq!(scene.note_as(&how, "a", 0, 3).await, Noted::Lapse);
     assert_eq!((scene.length("watch").await, scene.length("rec").await), (0, 1));
 }
 
@@ -395,18 +398,18 @@ async fn a_topic_may_ignore_keys_that_were_never_read() {
 async fn an_unanchored_note_fires_each_time() {
     let mut scene = Scene::start().await;
     assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
-    assert_eq!(scene.notes(ON, &[scene.note_of("a")]).await, [Noted::Lapse]);
+    assert_eq!(scene.notes(&on(), &[scene.note_of("a")]).await, [Noted::Lapse]);
     assert_eq!(scene.length("watch").await, 1, "it is not the life that was read");
     assert_eq!(payload(&scene.get("rec", "a").await), &b"\x04\0"[..]);
     scene.clock(FIRST + 1000).await;
-    assert_eq!(scene.notes(ON, &[scene.note_of("a")]).await, [Noted::Lapse]);
+    assert_eq!(scene.notes(&on(), &[scene.note_of("a")]).await, [Noted::Lapse]);
     assert_eq!((scene.length("watch").await, scene.length("next").await), (0, 1));
 }
 
 #[tokio::test]
 async fn no_more_keys_are_enrolled_than_allowed() {
     let scene = Scene::start().await;
-    let how = Treatment { cap: 2, ..ON };
+    let how = Policy { cap: 2, ..on() };
     let table = [
         ("a", 1000, Enrolled::New),
         ("b", 1000, Enrolled::New),
@@ -417,7 +420,7 @@ async fn no_more_keys_are_enrolled_than_allowed() {
     ];
     for (row, (key, life, expected)) in table.into_iter().enumerate() {
         let deadline = if life == 0 { 0 } else { FIRST + life };
-        let enrolled = scene.enrol_as(how, key, deadline, (FIRST, 0), stamp(row as u64), b"").await;
+        let enrolled = scene.enrol_as(&how, key, deadline, (FIRST, 0), stamp(row as u64), b"").await;
         assert_eq!(enrolled, expected, "row {row}");
     }
 }
@@ -425,21 +428,22 @@ async fn no_more_keys_are_enrolled_than_allowed() {
 #[tokio::test]
 async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     let mut scene = Scene::start().await;
-    let how = Treatment { reread_ms: 100, ..ON };
+    let how = Policy { capture: Capture { cap: 100, dumps: false }, ..on() };
     let deadline = FIRST + 1000;
-    let enrol =
-        async |micros, copy: &[u8]| scene.enrol_as(how, "a", deadline, (FIRST, 0), stamp(micros), copy).await;
+    let enrol = async |micros, copy: &[u8]| {
+        scene.enrol_as(&how, "a", deadline, (FIRST, 0), stamp(micros), copy).await
+    };
     assert_eq!(enrol(0, b"").await, Enrolled::Wanted);
     assert_eq!(enrol(1, b"").await, Enrolled::Wanted);
     assert_eq!(enrol(2, b"\x02value").await, Enrolled::Known);
     assert_eq!(enrol(3, b"").await, Enrolled::Known);
     assert_eq!(scene.get("watch", "a").await.slice(28..), &b"\x02value"[..]);
     // It is read once more before its deadline, and not due before that.
-    scene.clock(FIRST + 899).await;
-    assert!(scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
-    scene.clock(FIRST + 900).await;
-    let looks = scene.store.looks(&scene.at, take(10, 5000)).await.expect("an answer");
-    assert_eq!((looks.watches.len(), looks.next), (1, Some(FIRST + 5900)));
+    scene.clock(FIRST + 749).await;
+    assert!(scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
+    scene.clock(FIRST + 750).await;
+    let looks = scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer");
+    assert_eq!((looks.watches.len(), looks.next), (1, Some(FIRST + 5750)));
 }
 
 #[tokio::test]
@@ -477,25 +481,25 @@ async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
 #[tokio::test]
 async fn one_listener_is_the_keeper() {
     let mut scene = Scene::start().await;
-    let (a, b) = (b"lane---a", b"lane---b");
-    assert!(scene.keep(a, false).await && scene.keep(a, false).await);
-    assert!(!scene.keep(b, false).await);
+    let (a, b) = (b"slot---a", b"slot---b");
+    assert!(scene.hold(a, false).await && scene.hold(a, false).await);
+    assert!(!scene.hold(b, false).await);
     scene.clock(FIRST + 500).await;
-    assert!(scene.keep(a, true).await, "patience is for others");
+    assert!(scene.hold(a, true).await, "patience is for others");
     scene.clock(FIRST + 1499).await;
-    assert!(!scene.keep(b, false).await);
+    assert!(!scene.hold(b, false).await);
     scene.clock(FIRST + 1500).await;
-    assert!(!scene.keep(b, true).await);
-    assert!(scene.keep(b, false).await && !scene.keep(a, false).await);
+    assert!(!scene.hold(b, true).await);
+    assert!(scene.hold(b, false).await && !scene.hold(a, false).await);
     scene.clock(FIRST + 3499).await;
-    assert!(!scene.keep(a, true).await);
+    assert!(!scene.hold(a, true).await);
     scene.clock(FIRST + 3500).await;
-    assert!(scene.keep(a, true).await);
+    assert!(scene.hold(a, true).await);
     // Only the scanner can leave, and then anybody may follow at once.
-    for (lane, follows) in [(b, false), (a, true)] {
-        let lane = SlotId::from_bytes(lane).expect("a lane");
-        scene.store.leave(&scene.at, lane).await.expect("an answer");
-        assert_eq!(scene.keep(b, true).await, follows);
+    for (slot, follows) in [(b, false), (a, true)] {
+        let slot = SlotId::from_bytes(slot).expect("a slot");
+        scene.store.hold_scanner(&scene.at, slot, 0, false).await.expect("an answer");
+        assert_eq!(scene.hold(b, true).await, follows);
     }
 }
 
@@ -547,16 +551,16 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     scene.say(&["DEL", "app:hash"]).await.expect("it is gone");
     let later = FIRST + 5;
     let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
-        scene.store.restore(key.as_bytes(), deadline, copy).await.expect("an answer")
+        scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
     };
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Written);
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Restored::Taken);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Written);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Taken);
     assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
 
-    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, Restored::Past);
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Written);
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, WrittenBack::Past);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Written);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Restored::Taken);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Taken);
     let (_, found) = scene
         .store
         .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })
@@ -569,43 +573,43 @@ async fn a_key_is_written_back_if_its_name_is_free() {
 #[tokio::test]
 async fn a_key_that_was_written_back_is_told_from_its_writers() {
     let mut scene = Scene::start().await;
-    let how = Treatment { restores: true, ..ON };
+    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
     let retry = || End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
     for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
         scene.clock(FIRST).await;
-        assert_eq!(scene.note_as(how, key, 0, 1).await, Noted::Lapse);
+        assert_eq!(scene.note_as(&how, key, 0, 1).await, Noted::Lapse);
         let (_, held, _) = scene.claim().await.remove(0);
         let settle = Settle { held, end: retry() };
         let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
         let SettleReply::Settled(Some((until, arming))) = settled[0] else { panic!("{settled:?}") };
-        let enrolled = scene.enrol_as(how, key, until + life, (FIRST, 1), stamp(9), b"").await;
+        let enrolled = scene.enrol_as(&how, key, until + life, (FIRST, 1), stamp(9), b"").await;
         let (says, waits) = match key {
             "ours" => (Enrolled::Ours, true),
             "theirs" => (Enrolled::New, false),
             // Decoded without having been read: at its deadline it is what was written back.
             "heard" => {
                 scene.clock(until).await;
-                assert_eq!(scene.note_as(how, key, 500, 1).await, Noted::Returned);
+                assert_eq!(scene.note_as(&how, key, 500, 1).await, Noted::Returned);
                 (enrolled, true)
             }
             _ => {
-                assert_eq!(scene.note_as(how, key, 500, 1).await, Noted::Superseding);
+                assert_eq!(scene.note_as(&how, key, 500, 1).await, Noted::Superseding);
                 let record = Record::decode(scene.get("rec", key).await).expect("a record");
                 assert_ne!(record.arming, arming);
                 (enrolled, true)
             }
         };
         assert_eq!(enrolled, says, "{key}");
-        let rec = scene.at.rec.clone();
+        let rec = scene.at.key("rec").to_owned();
         let there: bool =
             cmd("HEXISTS").arg(&rec).arg(key).query_async(&mut scene.line).await.expect("an answer");
         assert_eq!(there, waits, "{key}");
         scene.say(&["HDEL", &rec, key]).await.expect("it is gone");
-        let due = scene.at.due.clone();
+        let due = scene.at.key("due").to_owned();
         scene.say(&["ZREM", &due, key]).await.expect("it is gone");
     }
 }
 
 fn take(limit: usize, hold_ms: u64) -> TakeChecks {
-    TakeChecks { lane: SlotId::from_bytes(b"the-lane").expect("a lane"), limit, hold_ms, overdue_ms: 0 }
+    TakeChecks { slot: SlotId::from_bytes(b"the-slot").expect("a slot"), limit, hold_ms, overdue_ms: 0 }
 }

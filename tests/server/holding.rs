@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Phase, Rescheduled, Topic};
+use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Rescheduled, TimerPhase, Topic};
 use tokio::sync::Notify;
 
 use crate::support::{Running, listener, reports, server_and_schedule};
@@ -63,7 +63,7 @@ async fn p7_an_arming_over_a_running_attempt_follows_it() {
     assert!(matches!(absent, Arming::Exists), "{absent:?}");
     assert_eq!(schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap(), Rescheduled::InFlight);
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
-    assert!(matches!(timer.phase, Phase::Running(_)) && timer.next.is_some(), "{timer:?}");
+    assert!(matches!(timer.phase, TimerPhase::Running(_)) && timer.next.is_some(), "{timer:?}");
     go.notify_one();
     assert_eq!(reported.next().await, 2);
     running.stop().await.unwrap();
@@ -136,7 +136,10 @@ async fn p9_unfinished_work_is_handed_back_at_once_without_using_up_an_attempt()
     assert_eq!(reported.next().await, "started");
     stuck.stop().await.unwrap();
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
-    assert!(matches!(timer.phase, Phase::Waiting(at) if at <= std::time::SystemTime::now()), "{timer:?}");
+    assert!(
+        matches!(timer.phase, TimerPhase::Waiting(at) if at <= std::time::SystemTime::now()),
+        "{timer:?}"
+    );
     assert_eq!(timer.attempt, 1);
     let (report, mut reported) = reports();
     let next = Running::start(listener(&server).on(topic, move |lapse: Lapse<u32>| {
@@ -164,11 +167,11 @@ async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
     }
     let all_dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 3;
     keylapse_support::eventually(crate::support::PATIENCE, "three dead letters", all_dead).await;
-    let mut labels: Vec<_> = (schedule.dead_letters(&topic, 0, 10).await.unwrap().iter())
+    let mut labels: Vec<_> = (schedule.dead_letters(&topic).page(10).await.unwrap().iter())
         .map(|letter| (letter.history[0].kind.clone(), letter.reason))
         .collect();
     labels.sort_by(|a, b| a.0.cmp(&b.0));
-    use keylapse::Reason::{Exhausted, Permanent};
+    use keylapse::DeadReason::{Exhausted, Permanent};
     let expected = [("error", Permanent), ("panic", Exhausted), ("timeout", Exhausted)];
     assert_eq!(labels, expected.map(|(kind, reason)| (kind.to_owned(), reason)));
     let stats = running.stats.total();
@@ -191,8 +194,8 @@ async fn snoozes_use_no_attempt_and_are_limited() {
     }
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
-    let letters = schedule.dead_letters(&topic, 0, 1).await.unwrap();
-    assert_eq!(letters[0].reason, keylapse::Reason::Snoozed);
+    let letters = schedule.dead_letters(&topic).page(1).await.unwrap();
+    assert_eq!(letters[0].reason, keylapse::DeadReason::Snoozed);
     running.stop().await.unwrap();
 }
 
@@ -239,12 +242,12 @@ async fn dead_letters_are_replayed_and_dropped() {
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     assert_eq!(reported.next().await, 1);
     keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Replayed);
     assert_eq!(reported.next().await, 1);
     keylapse_support::eventually(crate::support::PATIENCE, "another dead letter", dead).await;
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Gone);
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert!(schedule.drop_dead_letter(&letter).await.unwrap());
     assert!(!schedule.drop_dead_letter(&letter).await.unwrap());
     running.stop().await.unwrap();

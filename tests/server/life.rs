@@ -47,11 +47,11 @@ async fn failures_are_retried_with_the_next_attempt_and_end_as_a_dead_letter() {
     assert_eq!(reported.next().await, (2, 1, false));
     assert_eq!(reported.next().await, (3, 2, true));
     running.stop().await.unwrap();
-    let letters = schedule.dead_letters(&topic, 0, 10).await.unwrap();
+    let letters = schedule.dead_letters(&topic).page(10).await.unwrap();
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].attempts, 3);
     assert_eq!(letters[0].last_error(), Some("the merchant does not answer"));
-    assert_eq!(&letters[0].payload[..], b"5");
+    assert_eq!(*letters[0].payload.as_ref().unwrap(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]

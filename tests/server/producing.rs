@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylapse::{
-    Arming, Cancelled, Done, Durably, Failure, Key, Lapse, NewArm, Phase, Rescheduled, Schedule, Topic,
-    TriggerKey,
+    Arming, Cancelled, Client, Done, Durably, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, TimerPhase,
+    Topic, TriggerKey,
 };
 use keylapse_support::{Server, eventually};
 
@@ -106,7 +106,7 @@ async fn a_trigger_key_that_was_left_behind_changes_nothing_for_the_next_timer()
     let (running, mut reported) = listening(&server, &topic);
     server.cmd(&["SET", "app:made:1", "1", "PX", "1000"]).await;
     let armed = schedule.arm(&topic, ["1"], Duration::from_millis(300), &String::new()).await.unwrap();
-    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Foreign), "{armed:?}");
+    assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{armed:?}");
     assert_eq!(reported.next().await, 1);
     let gone = async || server.cmd(&["EXISTS", "app:made:1"]).await == redis::Value::Int(0);
     eventually(PATIENCE, "it expires", gone).await;
@@ -142,7 +142,7 @@ async fn a_retry_brings_the_trigger_key_back_with_the_next_attempt() {
     };
     eventually(PATIENCE, "the key is back, with attempt 2", second).await;
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
-    assert!(matches!(timer.phase, Phase::Waiting(at) if at > SystemTime::now()));
+    assert!(matches!(timer.phase, TimerPhase::Waiting(at) if at > SystemTime::now()));
     assert_eq!((timer.attempt, timer.history[0].error.as_str()), (2, "not yet"));
     running.stop().await.unwrap();
 }
@@ -240,11 +240,12 @@ async fn p10_an_arm_reports_how_far_it_has_travelled() {
 #[tokio::test]
 async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
     let (server, schedule) = server_and_schedule().await;
-    let other = Schedule::connect(&server.url()).await.unwrap().namespace("other").unwrap();
+    let client = Client::new(&server.url()).unwrap();
+    let other = Schedule::connect(client.clone().namespace("other").unwrap()).await.unwrap();
     let topic = topic().triggers(false);
     let _ = schedule.arm(&topic, ["1"], LATER, &"mine".to_owned()).await.unwrap();
     assert!(other.look_up(&topic, ["1"]).await.unwrap().is_none());
-    assert!(Schedule::connect(&server.url()).await.unwrap().namespace("bad{name").is_err());
+    assert!(client.namespace("bad{name").is_err());
 }
 
 /// Age counts from the deadline that a timer was moved to, not from one that it

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{Deed, Note};
-use keylapse::internals::names::{Partition, WIRE_VERSION, partition_of};
-use keylapse::internals::record::{History, Letter, Reason, Record, State};
-use keylapse::internals::scripts;
-use keylapse::{ArmingId, Done, Expired, Failure, Lapse, ServerTime, Topic};
+use keylapse::internals::names::{PartitionNames, WIRE_VERSION, partition_of};
+use keylapse::internals::record::{History, Letter, Record, State};
+use keylapse::internals::{ServerTime, scripts};
+use keylapse::{ArmingId, DeadReason, Done, Expired, Failure, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
 
-use crate::attached_scripts::{ON, Scene, place};
+use crate::attached_scripts::{Scene, on, place};
 use crate::scripts::source::Source;
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
@@ -34,9 +34,8 @@ fn every_script_is_there_with_its_header() {
 
 #[test]
 fn every_name_of_a_partition_is_there() {
-    let at = Partition::new("keylapse", "<topic>", 0, 1);
-    let names: Vec<_> = at.all().into_iter().chain([at.wake.as_str()]).collect();
-    for name in &names {
+    let at = PartitionNames::new("keylapse", "<topic>", 0, 1, false);
+    for name in at.all().iter().chain([&at.wake]) {
         let (_, word) = name.split_once("}:").expect("a hash tag");
         assert!(PAGE.contains(&format!("\n| `{word}` | ")), "{word}");
     }
@@ -58,7 +57,8 @@ fn errors() -> BTreeSet<String> {
 
 #[test]
 fn every_reason_is_there() {
-    let reasons = (0..=u8::MAX).map(Reason::from_code).filter(|reason| !matches!(reason, Reason::Other(_)));
+    let reasons =
+        (0..=u8::MAX).map(DeadReason::from_code).filter(|reason| !matches!(reason, DeadReason::Other(_)));
     for reason in reasons {
         let row = format!("\n| `{}` | {}", char::from(reason.code()), reason.as_str());
         assert!(PAGE.contains(&row), "{row}");
@@ -78,8 +78,8 @@ fn keys_have_the_partitions_of_the_table() {
 
 /// The bytes of the page's examples, by what they are.
 fn examples() -> BTreeMap<String, Vec<Bytes>> {
-    let example =
-        Regex::new(r"(?m)^(record|state|letter|watch|memory|lives) +((?:[0-9a-f]+\s+)+)").expect("a pattern");
+    let example = Regex::new(r"(?m)^(record|state|letter|watch|history|lives) +((?:[0-9a-f]+\s+)+)")
+        .expect("a pattern");
     let mut examples = BTreeMap::<_, Vec<_>>::new();
     for found in example.captures_iter(PAGE) {
         let digits: Vec<u8> = found[2].bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
@@ -103,7 +103,7 @@ fn the_examples_of_bytes_are_what_they_are_said_to_be() {
     assert_eq!(History::decode(&second.history).0[0].error, "503");
     assert!(PAGE.contains(&*history), "{history}");
     let letter = Letter::decode(examples["letter"][0].clone()).expect("a letter");
-    assert_eq!((letter.reason, letter.died), (Reason::Permanent, 1_700_000_015_000));
+    assert_eq!((letter.reason, letter.died), (DeadReason::Permanent, 1_700_000_015_000));
     assert_eq!((&letter.state, letter.record), (&State::waiting(1).encode(), record.encode()));
 }
 
@@ -124,22 +124,22 @@ async fn the_examples_of_attached_topics_are_what_is_written() {
     scene.clock(deadline + 1).await;
     let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
     let notes = [note((deadline - 1000, 1), id(&recorded[1..9]))];
-    scene.notes(ON, &notes).await;
+    scene.notes(&on(), &notes).await;
     assert_eq!(scene.get("rec", "a").await, recorded);
-    assert_eq!(scene.get("past", "a").await, examples["memory"][0]);
+    assert_eq!(scene.get("history", "a").await, examples["history"][0]);
 
     scene.clock(end).await;
     let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
     let lives = &examples["lives"][0];
     let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&lives[6..14]))];
-    scene.notes(ON, &notes).await;
+    scene.notes(&on(), &notes).await;
     assert_eq!(scene.get("next", "a").await, lives);
 
     scene.enrol("b", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
     let watch = scene.watch("b").await;
     let deed = Deed::Fire { arming: id(&recorded[1..9]), flags: 3 };
     scene.judge(&watch, (deadline, 0), ServerTime::from_ms(deadline + 500), deed).await;
-    assert_eq!(scene.get("past", "b").await, examples["memory"][1]);
+    assert_eq!(scene.get("history", "b").await, examples["history"][1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn nothing_in_redis_has_another_name() {
     let _ = schedule.cancel(&topic, ["2"]).await.expect("an answer");
     reported.next().await;
     eventually(PATIENCE, "an expiry to be noted", async || {
-        line.clone().exists("keylapse:{app.watched/0}:past").await.expect("an answer")
+        line.clone().exists("keylapse:{app.watched/0}:history").await.expect("an answer")
     })
     .await;
     eventually(PATIENCE, "a key to be enrolled", async || {

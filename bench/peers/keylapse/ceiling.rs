@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::internals::names::Partition;
-use keylapse::internals::{Claim, Held, Index, Letters, MAX_BATCH, Store};
-use keylapse::{Schedule, SlotId, Token};
+use keylapse::Schedule;
+use keylapse::internals::names::PartitionNames;
+use keylapse::internals::{Claim, Held, Index, LetterBounds, MAX_BATCH, SlotId, Store, Token};
 use serde_json::json;
 
 use crate::orders::Orders;
@@ -13,14 +13,14 @@ use crate::{Outcome, jobs};
 
 /// What a listener asks for by default.
 const LEASE_MS: u64 = 30_000;
-const LETTERS: Letters = Letters { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false };
 
 /// `run throughput`
 pub(crate) async fn throughput(orders: &Orders) -> Outcome {
     let orders = Orders { triggers: false, ..orders.clone() };
     let (topic, schedule) = (jobs::topic(&orders)?, Schedule::connect(&orders.url).await?);
     jobs::offer_overdue(&schedule, &topic, &orders).await?;
-    let (store, at) = (Store::new(&orders.url)?, Partition::new("keylapse", topic.name(), 0, 1));
+    let (store, at) = (Store::at(&orders.url)?, PartitionNames::new("keylapse", topic.name(), 0, 1, false));
     // As large as those of a busy listener: when it claims, about half of its places are free.
     let (lane, limit) = (SlotId::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
     let mut cpu = ServerCpu::of(&orders).await?;

@@ -19,7 +19,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 pub(crate) async fn idle(orders: &Orders) -> Outcome {
     let (mut stores, mut running) = (Vec::new(), Vec::new());
     for _ in 0..orders.listeners {
-        let store = Store::new(&orders.url)?;
+        let store = Store::at(&orders.url)?;
         let mut builder = Listener::builder_on(store.clone());
         for topic in 0..orders.topics {
             let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use keylapse::Schedule;
-use keylapse::internals::names::Partition;
-use keylapse::internals::{Store};
+use keylapse::internals::Store;
+use keylapse::internals::names::PartitionNames;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::{Child, Command};
@@ -89,7 +89,7 @@ async fn end(mut process: Child) -> Result<Told, Fault> {
 
 /// Until no timer of the topic is left.
 async fn nothing_left(orders: &Orders, topic: &str) -> Result<(), Fault> {
-    let (store, at) = (Store::new(&orders.url)?, [Partition::new("keylapse", topic, 0, 1)]);
+    let (store, at) = (Store::at(&orders.url)?, [PartitionNames::new("keylapse", topic, 0, 1, false)]);
     loop {
         let heads = store.peek(&at).await?.value;
         if heads.iter().all(|heads| heads.due.is_none() && heads.solo.is_none()) {

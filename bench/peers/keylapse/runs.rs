@@ -122,7 +122,7 @@ impl Running {
             note(&lapse);
             std::future::ready(Ok::<_, Failure>(Done))
         };
-        let store = Store::new(orders.line.as_deref().unwrap_or(&orders.url))?;
+        let store = Store::at(orders.line.as_deref().unwrap_or(&orders.url))?;
         let builder = Listener::builder_on(store).concurrency(orders.concurrency);
         Ok(Self::of(builder.on(topic, handler).build()?))
     }

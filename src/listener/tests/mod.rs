@@ -2,6 +2,7 @@
 
 mod bounds;
 mod claiming;
+mod defaults;
 mod keeping;
 mod quarantine;
 mod repairing;

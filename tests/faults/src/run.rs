@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keylapse::{Reason, Schedule};
+use keylapse::{DeadReason, Schedule};
 use keylapse_support::{Builder, Fsync, Server};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -78,10 +78,10 @@ async fn letters(url: &str, lease: Duration) -> Vec<Letter> {
     let schedule = Schedule::connect(url).await.expect("the server is back");
     let mut all = Vec::new();
     for kind in Kind::ALL {
-        let letters = schedule.dead_letters(&kind.topic(lease), 0, usize::MAX).await.expect("dead letters");
+        let letters = schedule.dead_letters(&kind.topic(lease)).page(usize::MAX).await.expect("dead letters");
         all.extend(letters.iter().map(|letter| {
             let job: Job = serde_json::from_slice(&letter.payload).expect("a job of ours");
-            let by_lost_leases = letter.reason == Reason::LostLeases;
+            let by_lost_leases = letter.reason == DeadReason::LostLeases;
             Letter { n: job.n, by_lost_leases, died: micros_since_1970(letter.died) }
         }));
     }

@@ -1,13 +1,12 @@
 //! A call with everything filled in, and what a store answers to it.
 
+use crate::rig::{ArmReply, LEASE, Rig};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, Arm, ArmReply, Cancel, CancelReply, Claim, Claimed, Held, Letters, NewTimer, ReplayReply,
-    RescheduleReply, Scan, Settle, SettleReply, Stamped, RepairStep,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, RepairStep, Scan,
+    Settle, SettleReply, SlotId, WireWhen,
 };
-use keylapse::{ArmingId, ErrorKind, SlotId, Result, WireWhen};
-
-use crate::rig::{LEASE, Rig};
+use keylapse::{ArmingId, ErrorKind, Replayed, Rescheduled, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -22,23 +21,23 @@ pub(crate) enum Call {
     RepairStep(Scan),
     Replay(Bytes, ArmingId),
     DropLetter(Bytes),
-    CloseLane(SlotId),
+    CloseSlot(SlotId),
 }
 
 /// Answers are compared as they are shown.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    Armed(Stamped<Vec<ArmReply>>),
+    Armed(Vec<ArmReply>),
     Cancelled(Vec<CancelReply>),
-    Rescheduled(RescheduleReply),
+    Rescheduled((Rescheduled, u32)),
     Claimed(Box<Claimed>),
     Acked(AckReply),
     Settled(Vec<SettleReply>),
     Renewed(Vec<usize>),
     Paused(Option<String>),
     /// How many were put right in the end; cursors differ.
-    Tidied(u64),
-    Replayed(ReplayReply),
+    Repaired(u64),
+    Replayed(Replayed),
     Dropped(bool),
     Closed,
     Refused(ErrorKind),
@@ -57,41 +56,41 @@ impl Call {
         again
     }
 
-    /// Whether a client that has made `later` would not repeat this call: a lane
-    /// makes one claim at a time, and does not outlive its slot.
+    /// Whether a client that has made `later` would not repeat this call: a listener
+    /// makes one claim at a time, and not after its slot is closed.
     pub(crate) fn is_past_after(&self, later: &Self) -> bool {
-        let Self::Claim(Claim { lane, token, .. }) = self else { return false };
+        let Self::Claim(Claim { slot, token, .. }) = self else { return false };
         match later {
-            Self::Claim(later) => later.lane == *lane && later.token != *token,
-            Self::CloseLane(closed) => closed == lane,
-            Self::RepairStep(what) => *what == Scan::Lanes,
+            Self::Claim(later) => later.slot == *slot && later.token != *token,
+            Self::CloseSlot(closed) => closed == slot,
+            Self::RepairStep(what) => *what == Scan::Slots,
             _ => false,
         }
     }
 
-    pub(crate) async fn make(&self, rig: &Rig, letters: Letters) -> Answer {
+    pub(crate) async fn make(&self, rig: &Rig, letters: LetterBounds) -> Answer {
         self.try_make(rig, letters).await.unwrap_or_else(|error| Answer::Refused(error.kind()))
     }
 
-    async fn try_make(&self, rig: &Rig, letters: Letters) -> Result<Answer> {
+    async fn try_make(&self, rig: &Rig, letters: LetterBounds) -> Result<Answer> {
         let (store, at) = (&rig.store, &rig.at);
         Ok(match self {
             Self::Arm { timers, only_if_absent, repeat } => {
                 let call = Arm { timers, only_if_absent: *only_if_absent, repeat: *repeat };
-                Answer::Armed(store.arm(at, call).await?)
+                Answer::Armed(rig.arm(call).await?)
             }
             Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
             Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
-            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?.value),
+            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?),
             Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
-            Self::RepairStep(what) => Answer::Tidied(tidy(rig, *what).await?),
+            Self::RepairStep(what) => Answer::Repaired(repair(rig, *what).await?),
             Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
-            Self::CloseLane(lane) => {
-                store.close_lane(at, *lane).await?;
+            Self::CloseSlot(slot) => {
+                store.close_slot(at, *slot).await?;
                 Answer::Closed
             }
         })
@@ -109,9 +108,9 @@ impl Answer {
     /// Whether this is what the repeat of a call may answer after `first`.
     pub(crate) fn repeats(&self, first: &Self) -> bool {
         match (first, self) {
-            (Self::Armed(first), Self::Armed(second)) => first.value == second.value,
+            (Self::Armed(first), Self::Armed(second)) => first == second,
             (Self::Cancelled(first), Self::Cancelled(second)) => {
-                first.iter().zip(second).all(|(first, second)| first.code == second.code)
+                first.iter().zip(second).all(|(first, second)| first.result == second.result)
             }
             (Self::Claimed(first), Self::Claimed(second)) => {
                 let keys = |claimed: &Claimed| -> Vec<Bytes> {
@@ -131,11 +130,11 @@ impl Answer {
 }
 
 /// One whole scan.
-async fn tidy(rig: &Rig, what: Scan) -> Result<u64> {
+async fn repair(rig: &Rig, what: Scan) -> Result<u64> {
     let mut step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
     let mut repaired = 0;
     loop {
-        let reply = rig.store.tidy(&rig.at, step.clone()).await?;
+        let reply = rig.store.repair(&rig.at, step.clone()).await?;
         (step.cursor, repaired) = (reply.cursor, repaired + reply.repaired);
         if reply.cursor == 0 {
             return Ok(repaired);

@@ -1,30 +1,30 @@
-//! Both stores, driven alike through random lives of a few timers.
+//! All servers, driven alike through random lives of a few timers.
 
-mod book;
 mod call;
-mod cast;
+mod clients;
+mod driver;
+mod harness;
 mod op;
-mod player;
-mod stage;
+mod oracle;
 mod strategy;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use stage::Stage;
+use harness::Harness;
 
-/// Enough for some ten seconds each; set `KEYLAPSE_CASES` for more.
+/// Enough for half a minute each; set `KEYLAPSE_CASES` for more.
 const CASES: u32 = 250;
 
 #[test]
-fn both_stores_answer_alike_and_keep_their_promises() {
+fn servers_answer_alike_and_keep_their_promises() {
     play("machine", strategy::lives(), true);
 }
 
-/// Without promises: what broke cannot keep them. But neither store may fail
-/// or do otherwise than the other.
+/// Without promises: what broke cannot keep them. But no server may fail
+/// or do otherwise than another.
 #[test]
-fn both_stores_treat_broken_data_alike() {
+fn servers_treat_broken_data_alike() {
     play("broken", strategy::broken_lives(), false);
 }
 
@@ -37,9 +37,9 @@ fn play(name: &str, lives: impl Strategy<Value = Vec<op::Step>>, promises: bool)
         failure_persistence: None,
         ..Config::default()
     };
-    let stage = std::cell::RefCell::new(Stage::open(name));
+    let harness = std::cell::RefCell::new(Harness::open(name));
     let ran = TestRunner::new(config).run(&(strategy::letters(), lives), |(letters, steps)| {
-        stage.borrow_mut().play(letters, &steps, promises).map_err(TestCaseError::fail)
+        harness.borrow_mut().play(letters, &steps, promises).map_err(TestCaseError::fail)
     });
     if let Err(error) = ran {
         panic!("{error}");

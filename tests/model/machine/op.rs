@@ -29,7 +29,7 @@ pub(crate) enum Op {
     RepairStep(Scan),
     Replay(usize),
     DropLetter(usize),
-    CloseLane(u64),
+    CloseSlot(u64),
     /// A late repeat of a call made this many calls ago.
     Echo(usize),
     /// Data that breaks by itself.
@@ -57,7 +57,7 @@ pub(crate) enum When {
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) index: Index,
-    pub(crate) lane: u64,
+    pub(crate) slot: u64,
     pub(crate) limit: usize,
     pub(crate) bytes: usize,
     pub(crate) lookahead_ms: u64,

@@ -1,20 +1,20 @@
 //! Random lives of a few timers.
 
-use keylapse::internals::{Index, Letters, Scan};
+use keylapse::internals::{Index, LetterBounds, Scan};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::cast::KEYS;
+use super::clients::KEYS;
 use super::op::{Ahead, Ask, Broken, Ending, Op, Pass, Pick, Step, When};
 
 const DAY: u64 = 86_400_000;
 
 /// Bounds of the dead letters, mostly tight.
-pub(crate) fn letters() -> impl Strategy<Value = Letters> {
+pub(crate) fn letters() -> impl Strategy<Value = LetterBounds> {
     let counts = prop_oneof![1..4_u64, Just(100)];
     let ages = select(vec![1000, 60_000, DAY]);
-    (counts, ages, any::<bool>()).prop_map(|(count, age_ms, pause_when_full)| Letters {
+    (counts, ages, any::<bool>()).prop_map(|(count, age_ms, pause_when_full)| LetterBounds {
         count,
         age_ms,
         pause_when_full,
@@ -43,15 +43,15 @@ fn steps(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Step>> {
 fn crashes(times: usize) -> Vec<Step> {
     let claim = |index| {
         let (limit, bytes, lease_ms) = (1000, 1 << 20, 30_000);
-        Op::Claim(Ask { index, lane: 2, limit, bytes, lookahead_ms: 0, lease_ms })
+        Op::Claim(Ask { index, slot: 2, limit, bytes, lookahead_ms: 0, lease_ms })
     };
-    let one = [claim(Index::Due), claim(Index::Solo), Op::Pass(Pass::Ms(30_000))];
+    let one = [claim(Index::Due), claim(Index::Quarantine), Op::Pass(Pass::Ms(30_000))];
     let one = one.map(|op| Step { op, lost: false });
     std::iter::repeat_n(one, times).flatten().collect()
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let scans = select(vec![Scan::Records, Scan::States, Scan::Next, Scan::Lanes]);
+    let scans = select(vec![Scan::Records, Scan::States, Scan::Next, Scan::Slots]);
     prop_oneof![
         6 => (batch(ahead()), prop::bool::weighted(0.2))
             .prop_map(|(timers, absent)| Op::Arm { timers, absent }),
@@ -66,7 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => scans.prop_map(Op::RepairStep),
         1 => (0..4_usize).prop_map(Op::Replay),
         1 => (0..4_usize).prop_map(Op::DropLetter),
-        1 => (0..3_u64).prop_map(Op::CloseLane),
+        1 => (0..3_u64).prop_map(Op::CloseSlot),
         3 => (0..12_usize).prop_map(Op::Echo),
     ]
 }
@@ -92,15 +92,15 @@ fn when() -> impl Strategy<Value = When> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let indexes = prop_oneof![2 => Just(Index::Due), 1 => Just(Index::Solo)];
+    let indexes = prop_oneof![2 => Just(Index::Due), 1 => Just(Index::Quarantine)];
     let limits = prop_oneof![2 => Just(1000), 1 => 1..3_usize];
     let bytes = prop_oneof![4 => Just(1 << 20), 1 => 0..80_usize];
     let lookaheads = select(vec![0, 0, 10, 10, 1000]);
     let leases = prop_oneof![3 => Just(30_000), 2 => 1..30_u64];
     (indexes, 0..3_u64, limits, bytes, lookaheads, leases).prop_map(
-        |(index, lane, limit, bytes, lookahead_ms, lease_ms)| Ask {
+        |(index, slot, limit, bytes, lookahead_ms, lease_ms)| Ask {
             index,
-            lane,
+            slot,
             limit,
             bytes,
             // Nobody looks further ahead than a claim holds.

@@ -1,6 +1,7 @@
 //! Ids in the order in which they are asked for, so that failures read well.
 
-use keylapse::{ArmingId, CancelId, SlotId, Token};
+use keylapse::ArmingId;
+use keylapse::internals::{CancelId, SlotId, Token};
 
 /// Counts.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ impl Ids {
     }
 
     /// A listener has one for good.
-    pub(crate) fn lane(number: u64) -> SlotId {
+    pub(crate) fn slot(number: u64) -> SlotId {
         SlotId::from_bytes(&number.to_be_bytes()).expect("it has 8 bytes")
     }
 }

@@ -1,65 +1,90 @@
-//! A store under test, with a clock that the test moves.
+//! A server under test, with a clock that the test moves.
 
-mod hands;
-mod hearing;
+mod backdoor;
+mod events;
 mod ids;
 mod verbs;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::names::{DEFAULT_NAMESPACE, Partition};
-use keylapse::internals::{Clock, MemoryStore, Store, Store};
+use keylapse::Client;
+use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse::internals::{Store, store_of};
+use keylapse_support::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, cmd};
+use tokio::sync::Mutex;
 
-use hands::Hands;
-pub(crate) use hearing::EventLoop;
+pub(crate) use events::Events;
 pub(crate) use ids::Ids;
-pub(crate) use verbs::{LEASE, LETTERS, Taken, dead, ms, retry, snooze};
+pub(crate) use verbs::{
+    ArmCode, ArmReply, LEASE, LETTERS, Taken, dead, ms, retry, snooze, system_time, unix_ms,
+};
 
 /// What every clock shows of the millisecond that has begun. Not zero, so that
 /// deadlines have to be rounded up.
 const FRACTION: Duration = Duration::from_micros(250);
 
-/// A store, one partition of it, and its clock.
+/// A server, one partition of it, and the clock that the scripts read there.
 pub(crate) struct Rig {
-    pub store: Arc<dyn Store>,
-    pub at: Partition,
+    pub store: Store,
+    pub at: PartitionNames,
     pub ids: Ids,
-    hands: Hands,
+    admin: MultiplexedConnection,
+    clock_key: String,
     start: SystemTime,
     elapsed: Duration,
+    _server: Option<Arc<Server>>,
+}
+
+/// One server for all tests of the process that run at a time. Not a static of
+/// its own, as that would never be dropped and the server outlive the tests.
+async fn shared_server() -> Arc<Server> {
+    static SHARED: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
+    let mut shared = SHARED.lock().await;
+    if let Some(running) = shared.upgrade() {
+        return running;
+    }
+    let started = Arc::new(Server::start().await);
+    *shared = Arc::downgrade(&started);
+    started
 }
 
 impl Rig {
-    /// In memory.
-    pub(crate) fn memory() -> Self {
-        let start = start();
-        let clock = Clock::manual(start);
-        let store = MemoryStore::with_clock(clock.clone());
-        Self::new(store.clone(), "memory", start, Hands::Memory { store, clock })
-    }
-
     /// On a real server; tests with different names do not meet.
-    pub(crate) async fn redis(test: &str) -> Self {
-        let server = hands::shared_server().await;
-        let admin = server.conn().await;
-        let clock_key = format!("clock:{test}");
-        let store = Store::with_clock_key(&server.url(), &clock_key).expect("the URL is fine");
-        let start = start();
-        let mut rig = Self::new(store, test, start, Hands::Redis { _server: server, admin, clock_key });
-        rig.reset(start).await;
-        rig
+    pub(crate) async fn real(test: &str) -> Self {
+        let server = shared_server().await;
+        let store = Store::at(&server.url()).expect("the URL is fine");
+        Self::on(store, server.conn().await, test, Some(server)).await
     }
 
-    fn new(store: impl Store, topic: &str, start: SystemTime, hands: Hands) -> Self {
-        Self {
-            store: Arc::new(store),
-            at: Partition::new(DEFAULT_NAMESPACE, topic, 0, 1),
+    /// On a server of its own, in this process.
+    pub(crate) async fn in_process(test: &str) -> Self {
+        let server = keylapse_testserver::Server::builder().start(start()).build();
+        let (info, config) = (RedisConnectionInfo::default(), AsyncConnectionConfig::new());
+        let connection = MultiplexedConnection::new_with_config(&info, server.connect(), config).await;
+        let (admin, driver) = connection.expect("it accepts connections");
+        tokio::spawn(driver);
+        let client = Client::new("redis://in.this.process").expect("the URL is fine");
+        let client = client.streams(move || std::future::ready(Ok(server.connect())));
+        Self::on(store_of(&client), admin, test, None).await
+    }
+
+    async fn on(store: Store, admin: MultiplexedConnection, test: &str, server: Option<Arc<Server>>) -> Self {
+        let clock_key = format!("clock:{test}");
+        let mut rig = Self {
+            store: store.with_clock_key(&clock_key),
+            at: PartitionNames::new(DEFAULT_NAMESPACE, test, 0, 1, false),
             ids: Ids::default(),
-            hands,
-            start,
+            admin,
+            clock_key,
+            start: start(),
             elapsed: Duration::ZERO,
-        }
+            _server: server,
+        };
+        rig.reset(rig.start).await;
+        rig
     }
 
     /// Forgets everything and sets the clock back.
@@ -67,26 +92,14 @@ impl Rig {
         self.start = start;
         self.elapsed = Duration::ZERO;
         self.ids = Ids::default();
-        match &mut self.hands {
-            Hands::Memory { store, clock } => {
-                *clock = Clock::manual(start);
-                *store = MemoryStore::with_clock(clock.clone());
-                self.store = Arc::new(store.clone());
-            }
-            Hands::Redis { .. } => {
-                self.hands.forget(&self.at).await;
-                self.hands.set_clock(self.micros()).await;
-            }
-        }
+        self.ask::<()>(cmd("DEL").arg(self.at.all())).await;
+        self.pass(Duration::ZERO).await;
     }
 
     /// Moves the clock on.
     pub(crate) async fn pass(&mut self, by: Duration) {
         self.elapsed += by;
-        match &self.hands {
-            Hands::Memory { clock, .. } => clock.advance(by),
-            Hands::Redis { .. } => self.hands.set_clock(self.micros()).await,
-        }
+        self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await
     }
 
     /// What the clock shows, in microseconds since 1970.

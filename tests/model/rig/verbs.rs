@@ -1,14 +1,14 @@
 //! Calls in the few words that a readable case needs.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, Arm, ArmCode, ArmReply, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Held, Index,
-    Letters, Look, NewTimer, RawLetter, Settle, SettleReply,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, Look,
+    NewTimer, RawLetter, ServerTime, Settle, SettleReply, WireWhen,
 };
-use keylapse::{ArmingId, Reason, WireWhen};
+use keylapse::{Arming, ArmingId, DeadReason, Result};
 
 use super::{Ids, Rig};
 
@@ -16,7 +16,48 @@ use super::{Ids, Rig};
 pub(crate) const LEASE: u64 = 30_000;
 
 /// Room for more dead letters than most cases make.
-pub(crate) const LETTERS: Letters = Letters { count: 100, age_ms: 86_400_000, pause_when_full: false };
+pub(crate) const LETTERS: LetterBounds =
+    LetterBounds { count: 100, age_ms: 86_400_000, pause_when_full: false };
+
+/// The result of an arm, without the receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArmCode {
+    Armed,
+    Replaced,
+    AfterRunning,
+    Exists,
+    Superseded,
+}
+
+/// The result of an arm, and when what it armed is due; 0 where that is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArmReply {
+    pub code: ArmCode,
+    pub deadline: u64,
+}
+
+impl From<Arming> for ArmReply {
+    fn from(arming: Arming) -> Self {
+        let code = match arming {
+            Arming::Armed(_) => ArmCode::Armed,
+            Arming::Replaced(_) => ArmCode::Replaced,
+            Arming::AfterRunning(_) => ArmCode::AfterRunning,
+            Arming::Exists => ArmCode::Exists,
+            Arming::Superseded => ArmCode::Superseded,
+            other => panic!("nobody expects {other:?}"),
+        };
+        Self { code, deadline: arming.receipt().map_or(0, |receipt| unix_ms(receipt.deadline)) }
+    }
+}
+
+pub(crate) fn system_time(ms: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(ms)
+}
+
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).expect("it is after 1970");
+    u64::try_from(since.as_millis()).expect("it can be kept")
+}
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -63,11 +104,11 @@ pub(crate) fn keys(claimed: &Claimed) -> Vec<Bytes> {
     claimed.timers.iter().map(|timer| timer.key.clone()).collect()
 }
 
-/// An ordinary claim of the first lane.
+/// An ordinary claim of the first slot.
 pub(crate) fn ask(ids: &mut Ids) -> Claim {
     Claim {
         index: Index::Due,
-        lane: Ids::lane(1),
+        slot: Ids::slot(1),
         token: ids.token(),
         repeat: false,
         limit: 1000,
@@ -85,20 +126,23 @@ impl Rig {
         NewTimer { payload: key.clone(), key, when, arming: self.ids.arming() }
     }
 
+    pub(crate) async fn arm(&self, call: Arm<'_>) -> Result<Vec<ArmReply>> {
+        Ok(self.store.arm(&self.at, call).await?.into_iter().map(ArmReply::from).collect())
+    }
+
     pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
-        let call = Arm { timers, only_if_absent: false, repeat: false };
-        self.store.arm(&self.at, call).await.expect("it can be armed").value
+        self.arm(Arm { timers, only_if_absent: false, repeat: false }).await.expect("it can be armed")
     }
 
     pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
         let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false };
-        self.store.arm(&self.at, call).await.expect("it can be armed").value[0]
+        self.arm(call).await.expect("it can be armed")[0]
     }
 
     /// The arm of an unanswered call once more.
     pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
         let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true };
-        self.store.arm(&self.at, call).await.expect("it can be armed").value[0]
+        self.arm(call).await.expect("it can be armed")[0]
     }
 
     /// Arms one key this many milliseconds ahead.
@@ -121,8 +165,8 @@ impl Rig {
         self.claim_with(|_| {}).await
     }
 
-    pub(crate) async fn claim_solo(&mut self) -> Taken {
-        self.claim_with(|call| call.index = Index::Solo).await
+    pub(crate) async fn claim_quarantined(&mut self) -> Taken {
+        self.claim_with(|call| call.index = Index::Quarantine).await
     }
 
     /// A claim that differs from the ordinary one.
@@ -138,14 +182,15 @@ impl Rig {
     }
 
     pub(crate) async fn ack(&self, held: &[Held]) -> AckReply {
-        self.store.ack(&self.at, held).await.expect("it can be acked").value
+        let reply = self.store.ack(&self.at, held).await.expect("it can be acked");
+        AckReply { stamp: ServerTime::default(), ..reply }
     }
 
     pub(crate) async fn end(&self, held: &Held, end: End) -> SettleReply {
         self.end_bounded(LETTERS, held, end).await
     }
 
-    pub(crate) async fn end_bounded(&self, letters: Letters, held: &Held, end: End) -> SettleReply {
+    pub(crate) async fn end_bounded(&self, letters: LetterBounds, held: &Held, end: End) -> SettleReply {
         let settle = Settle { held: held.clone(), end };
         self.store.settle(&self.at, letters, &[settle]).await.expect("it can be settled")[0]
     }
@@ -180,7 +225,7 @@ impl Rig {
     }
 
     pub(crate) async fn letters(&self) -> Vec<RawLetter> {
-        self.store.letters(&self.at, 0, 1000).await.expect("letters can be read")
+        self.store.letters(&self.at, None, 1000).await.expect("letters can be read").0
     }
 
     /// Lets the lease of everything that is held run out.
@@ -198,10 +243,10 @@ impl Rig {
         }
     }
 
-    /// Claims whatever has come due, alone if it is a suspect.
+    /// Claims whatever has come due, from the quarantine if it is there.
     pub(crate) async fn claim_next(&mut self) -> Taken {
         let taken = self.claim().await;
-        if taken.is_empty() { self.claim_solo().await } else { taken }
+        if taken.is_empty() { self.claim_quarantined().await } else { taken }
     }
 }
 
@@ -217,5 +262,5 @@ pub(crate) fn snooze(delay: u64) -> End {
 
 /// Never again.
 pub(crate) fn dead() -> End {
-    End::Dead { reason: Reason::Permanent, history: Bytes::from_static(b"[2]") }
+    End::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[2]") }
 }

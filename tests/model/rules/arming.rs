@@ -1,13 +1,12 @@
 //! When timers come due, and what becomes of those that are armed over.
 
+use crate::rig::{ArmCode, Rig, ms, system_time};
 use bytes::Bytes;
 use keylapse::internals::record::Record;
-use keylapse::internals::{Arm, ArmCode, RescheduleReply};
-use keylapse::{ErrorKind, MAX_DEADLINE_MS, WireWhen};
+use keylapse::internals::{Arm, MAX_DEADLINE_MS, WireWhen};
+use keylapse::{ErrorKind, Rescheduled};
 
-use crate::rig::{Rig, ms};
-
-on_both_stores! {
+on_each_server! {
     a_delay_counts_from_the_next_whole_millisecond,
     a_timer_is_not_claimed_before_its_deadline,
     a_claim_may_look_ahead,
@@ -107,7 +106,8 @@ async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
     rig.end(&held, crate::rig::retry(1000)).await;
     let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await.expect("it waits");
     let deadline = rig.ceil() + 5;
-    assert_eq!(moved, RescheduleReply::Rescheduled { deadline, arming: timer.arming, attempt: 2 });
+    assert_eq!(moved, (Rescheduled::Rescheduled(system_time(deadline)), 2));
+    assert_eq!(rig.armed("a").await, Some(timer.arming));
     rig.pass(ms(6)).await;
     let taken = rig.claim().await;
     assert_eq!((taken.state().attempt, taken.state().deadline), (2, deadline));
@@ -116,7 +116,7 @@ async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
 
 async fn rescheduling_what_was_never_tried_is_as_arming_it_for_then(rig: &mut Rig) {
     let (timer, _) = rig.arm_in("a", 10).await;
-    rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
+    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
     let deadline = rig.ceil() + 500;
     let look = rig.look("a").await.expect("it waits");
     let record = Record { arming: timer.arming, deadline, payload: timer.payload };
@@ -132,10 +132,10 @@ async fn rescheduling_to_a_time_too_far_is_refused(rig: &mut Rig) {
 async fn a_running_attempt_is_not_rescheduled(rig: &mut Rig) {
     rig.run("a").await;
     let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await;
-    assert_eq!(moved.expect("it answers"), RescheduleReply::InFlight);
+    assert_eq!(moved.expect("it answers").0, Rescheduled::InFlight);
 }
 
 async fn what_is_not_there_is_not_rescheduled(rig: &mut Rig) {
     let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await;
-    assert_eq!(moved.expect("it answers"), RescheduleReply::NotArmed);
+    assert_eq!(moved.expect("it answers").0, Rescheduled::NotArmed);
 }

@@ -1,12 +1,12 @@
 //! Records and states that are not as they should be.
 
-use keylapse::Reason;
+use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, State};
 use keylapse::internals::{Claim, End, Scan, SettleReply};
 
 use crate::rig::{LETTERS, Rig, ms};
 
-on_both_stores! {
+on_each_server! {
     a_record_of_a_newer_version_is_parked_for_a_minute,
     a_state_of_a_newer_version_is_parked_too,
     a_record_cut_short_is_buried_as_unreadable,
@@ -16,7 +16,7 @@ on_both_stores! {
     broken_records_do_not_stop_the_healthy_behind_them,
     a_record_cut_short_while_it_runs_can_still_be_released,
     a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim,
-    a_suspect_whose_state_is_lost_is_one_of_the_others,
+    what_loses_its_state_leaves_the_quarantine,
 }
 
 async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
@@ -56,7 +56,7 @@ async fn a_record_cut_short_is_buried_as_unreadable(rig: &mut Rig) {
     rig.put_raw(Scan::Records, b"a", Some(&cut)).await;
     let (id, letter) = letter_of_a_claim(rig).await;
     assert_eq!(id, [timer.arming.as_bytes(), &b"a"[..]].concat());
-    assert_eq!((letter.reason, letter.died), (Reason::Unreadable, rig.now()));
+    assert_eq!((letter.reason, letter.died), (DeadReason::Unreadable, rig.now()));
     assert_eq!((&letter.record[..], &letter.state[..]), (&cut[..], &b""[..]), "its bytes are kept");
 }
 
@@ -64,14 +64,14 @@ async fn an_empty_record_is_buried_as_unreadable(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.put_raw(Scan::Records, b"a", Some(b"")).await;
     let (id, letter) = letter_of_a_claim(rig).await;
-    assert_eq!((&id[..], letter.reason), (&b"\0\0\0\0\0\0\0\0a"[..], Reason::Unreadable));
+    assert_eq!((&id[..], letter.reason), (&b"\0\0\0\0\0\0\0\0a"[..], DeadReason::Unreadable));
 }
 
 async fn a_state_cut_short_is_buried_with_its_record(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.put_raw(Scan::States, b"a", Some(b"\x01short")).await;
     let (_, letter) = letter_of_a_claim(rig).await;
-    assert_eq!((letter.reason, &letter.state[..]), (Reason::Unreadable, &b"\x01short"[..]));
+    assert_eq!((letter.reason, &letter.state[..]), (DeadReason::Unreadable, &b"\x01short"[..]));
 }
 
 async fn an_index_entry_without_a_record_is_removed(rig: &mut Rig) {
@@ -118,15 +118,15 @@ async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &m
     assert_eq!(rig.claim().await.claimed.buried, 1);
 }
 
-async fn a_suspect_whose_state_is_lost_is_one_of_the_others(rig: &mut Rig) {
+async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
     rig.put_raw(Scan::States, b"a", None).await;
-    let taken = rig.claim_solo().await;
+    let taken = rig.claim_quarantined().await;
     assert!(taken.is_empty());
-    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.solo), (Some(rig.now()), None));
+    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.quarantine), (Some(rig.now()), None));
     let taken = rig.claim().await;
     assert_eq!(taken.state().lost, 0);
     rig.ack(&taken.held()).await;
-    assert_eq!(rig.claim_solo().await.claimed.orphans, 0, "it is in one index only");
+    assert_eq!(rig.claim_quarantined().await.claimed.orphans, 0, "it is in one index only");
 }

@@ -1,11 +1,10 @@
 //! After a cancel nothing of that arming runs.
 
-use keylapse::WireWhen;
-use keylapse::internals::{ArmCode, Cancel, CancelCode, CancelReply, Scan, SettleReply};
+use crate::rig::{ArmCode, Rig, ms, retry};
+use keylapse::Cancelled;
+use keylapse::internals::{Cancel, CancelReply, Scan, SettleReply, WireWhen};
 
-use crate::rig::{Rig, ms, retry};
-
-on_both_stores! {
+on_each_server! {
     a_waiting_timer_is_cancelled,
     what_is_not_there_is_not_armed,
     a_running_attempt_is_fenced,
@@ -21,7 +20,7 @@ on_both_stores! {
 async fn a_waiting_timer_is_cancelled(rig: &mut Rig) {
     let (_, armed) = rig.arm_in("a", 10).await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(armed.deadline) });
+    assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: Some(armed.deadline) });
     rig.pass(ms(11)).await;
     let taken = rig.claim().await;
     assert_eq!((taken.is_empty(), taken.claimed.orphans), (true, 0));
@@ -29,14 +28,14 @@ async fn a_waiting_timer_is_cancelled(rig: &mut Rig) {
 
 async fn what_is_not_there_is_not_armed(rig: &mut Rig) {
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::NotArmed, deadline: None });
+    assert_eq!(reply, CancelReply { result: Cancelled::NotArmed, deadline: None });
 }
 
 async fn a_running_attempt_is_fenced(rig: &mut Rig) {
     let deadline = rig.ceil();
     let (_, held) = rig.run("a").await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::InFlight, deadline: Some(deadline) });
+    assert_eq!(reply, CancelReply { result: Cancelled::InFlight, deadline: Some(deadline) });
     assert!(!rig.renew(&held).await);
     assert_eq!(rig.end(&held, retry(0)).await, SettleReply::Gone);
     rig.lose_leases().await;
@@ -48,7 +47,7 @@ async fn a_waiting_retry_is_cancelled(rig: &mut Rig) {
     let deadline = rig.ceil() + 10;
     rig.end(&held, retry(10)).await;
     let reply = rig.cancel("a").await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(deadline) });
+    assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: Some(deadline) });
     rig.pass(ms(11)).await;
     assert!(rig.claim().await.is_empty());
 }
@@ -56,10 +55,10 @@ async fn a_waiting_retry_is_cancelled(rig: &mut Rig) {
 async fn a_repeated_cancel_gives_the_first_answer(rig: &mut Rig) {
     rig.arm_in("waiting", 10).await;
     rig.run("running").await;
-    for (key, code) in [("waiting", CancelCode::Cancelled), ("running", CancelCode::InFlight)] {
+    for (key, code) in [("waiting", Cancelled::Cancelled), ("running", Cancelled::InFlight)] {
         let cancel = rig.cancelling(key);
-        assert_eq!(rig.cancel_as(&cancel, false).await.code, code);
-        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { code, deadline: None });
+        assert_eq!(rig.cancel_as(&cancel, false).await.result, code);
+        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { result: code, deadline: None });
     }
 }
 
@@ -77,14 +76,14 @@ async fn a_repeated_cancel_that_never_arrived_cancels(rig: &mut Rig) {
     let (_, armed) = rig.arm_in("a", 10).await;
     let cancel = rig.cancelling("a");
     let reply = rig.cancel_as(&cancel, true).await;
-    assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: Some(armed.deadline) });
+    assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: Some(armed.deadline) });
 }
 
 /// By which its trigger key is known.
 async fn a_cancel_tells_the_deadline_that_was_to_come(rig: &mut Rig) {
     let at = rig.now() + 500;
     rig.arm_in("a", 10).await;
-    rig.store.reschedule(&rig.at, b"a", WireWhen::At(at)).await.expect("it can be moved");
+    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::At(at)).await.expect("it can be moved");
     assert_eq!(rig.cancel("a").await.deadline, Some(at), "it was moved");
 
     let (_, first) = rig.arm_in("a", 10).await;
@@ -104,7 +103,7 @@ async fn a_cancel_of_broken_data_tells_no_deadline(rig: &mut Rig) {
         rig.arm_in("a", 10).await;
         rig.put_raw(Scan::Records, b"a", Some(record)).await;
         let reply = rig.cancel("a").await;
-        assert_eq!(reply, CancelReply { code: CancelCode::Cancelled, deadline: None }, "{record:?}");
+        assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: None }, "{record:?}");
     }
     for (state, told) in [(&b""[..], true), (b"\x01", true), (&[0xfe; 24], true), (&[0xfe; 25], false)] {
         let (_, armed) = rig.arm_in("a", 10).await;
@@ -119,8 +118,8 @@ async fn several_are_cancelled_in_one_call(rig: &mut Rig) {
     rig.arm_all(&timers).await;
     let cancels: Vec<Cancel> = ["c", "x", "a"].map(|key| rig.cancelling(key)).into();
     let replies = rig.store.cancel(&rig.at, &cancels, false).await.expect("it answers");
-    let codes: Vec<CancelCode> = replies.iter().map(|reply| reply.code).collect();
-    assert_eq!(codes, [CancelCode::Cancelled, CancelCode::NotArmed, CancelCode::Cancelled]);
+    let codes: Vec<Cancelled> = replies.iter().map(|reply| reply.result).collect();
+    assert_eq!(codes, [Cancelled::Cancelled, Cancelled::NotArmed, Cancelled::Cancelled]);
     rig.pass(ms(11)).await;
     assert_eq!(rig.claim().await.keys(), ["b"]);
 }

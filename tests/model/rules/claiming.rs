@@ -1,11 +1,10 @@
 //! What a claim takes, and on whose behalf.
 
-use keylapse::WireWhen;
-use keylapse::internals::Heads;
+use keylapse::internals::{Heads, WireWhen};
 
 use crate::rig::{Ids, LEASE, Rig, ms, retry};
 
-on_both_stores! {
+on_each_server! {
     a_claim_takes_no_more_than_its_limit,
     a_claim_stops_at_its_bytes_but_takes_at_least_one,
     a_claim_says_what_is_due_next,
@@ -13,7 +12,7 @@ on_both_stores! {
     a_live_lease_is_not_taken_within_the_lookahead,
     a_paused_partition_gives_nothing_out_and_takes_timers,
     a_resumed_partition_gives_out_what_has_come_due,
-    an_empty_claim_says_whether_another_lane_took_the_last,
+    an_empty_claim_says_whether_another_slot_took_the_last,
     peek_reads_the_heads_of_several_partitions,
 }
 
@@ -40,7 +39,7 @@ async fn a_claim_stops_at_its_bytes_but_takes_at_least_one(rig: &mut Rig) {
 async fn a_claim_says_what_is_due_next(rig: &mut Rig) {
     let (_, far) = rig.arm_in("far", 500).await;
     arm_three(rig).await;
-    assert_eq!(rig.claim().await.claimed.heads, Heads { due: Some(far.deadline), solo: None });
+    assert_eq!(rig.claim().await.claimed.heads, Heads { due: Some(far.deadline), quarantine: None });
 }
 
 async fn what_is_claimed_is_not_claimed_again(rig: &mut Rig) {
@@ -80,10 +79,10 @@ async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
     assert_eq!(rig.claim().await.keys(), ["a", "b", "c"]);
 }
 
-async fn an_empty_claim_says_whether_another_lane_took_the_last(rig: &mut Rig) {
+async fn an_empty_claim_says_whether_another_slot_took_the_last(rig: &mut Rig) {
     assert!(!rig.claim().await.claimed.rival, "nobody has taken anything");
     arm_three(rig).await;
-    let other = |call: &mut keylapse::internals::Claim| call.lane = Ids::lane(2);
+    let other = |call: &mut keylapse::internals::Claim| call.slot = Ids::slot(2);
     assert!(!rig.claim_with(other).await.claimed.rival, "it took something itself");
     assert!(rig.claim().await.claimed.rival);
     assert!(!rig.claim_with(other).await.claimed.rival, "it is the one");
@@ -91,7 +90,7 @@ async fn an_empty_claim_says_whether_another_lane_took_the_last(rig: &mut Rig) {
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {
     let (_, reply) = rig.arm_in("a", 10).await;
-    let unknown = keylapse::internals::names::Partition::new("keylapse", "unknown", 0, 1);
-    let heads = rig.store.peek(&[unknown, rig.at.clone()]).await.expect("it can be read").value;
-    assert_eq!(heads, [Heads::default(), Heads { due: Some(reply.deadline), solo: None }]);
+    let unknown = keylapse::internals::names::PartitionNames::new("keylapse", "unknown", 0, 1, false);
+    let heads = rig.store.peek(&[unknown, rig.at.clone()]).await.expect("it can be read").1;
+    assert_eq!(heads, [Heads::default(), Heads { due: Some(reply.deadline), quarantine: None }]);
 }

@@ -1,28 +1,27 @@
 //! One live attempt: tokens, leases, and what becomes of those that are lost.
 
+use crate::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
+use keylapse::DeadReason;
 use keylapse::internals::record::Letter;
-use keylapse::internals::{AckReply, ArmCode, End, Index, SettleReply};
-use keylapse::{Reason, WireWhen};
+use keylapse::internals::{AckReply, End, Index, SettleReply, WireWhen};
 
-use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
-
-on_both_stores! {
+on_each_server! {
     a_lease_that_runs_out_makes_the_timer_due_again,
     a_renewed_lease_lasts_from_now_on,
     a_stale_token_changes_nothing,
     a_late_ack_counts_until_the_next_claim,
     a_late_settlement_counts_until_the_next_claim,
     one_lost_lease_is_bad_luck,
-    the_second_lost_lease_makes_a_suspect,
-    a_suspect_is_claimed_from_solo_only,
-    the_old_holder_of_a_suspect_may_settle_until_it_is_claimed,
+    the_second_lost_lease_puts_a_timer_in_quarantine,
+    what_is_in_quarantine_is_claimed_from_the_quarantine_only,
+    its_old_holder_may_settle_until_it_is_claimed_from_quarantine,
     four_lost_leases_make_a_dead_letter,
-    a_suspect_stays_one_while_its_lease_is_renewed,
-    a_suspect_stays_one_when_it_is_rescheduled,
+    what_is_in_quarantine_stays_there_while_its_lease_is_renewed,
+    what_is_in_quarantine_stays_there_when_it_is_rescheduled,
     a_live_settlement_clears_lost_leases,
     a_release_keeps_lost_leases,
-    arming_over_a_waiting_suspect_keeps_lost_leases,
+    arming_over_what_waits_in_quarantine_keeps_lost_leases,
     a_cancel_forgets_lost_leases,
 }
 
@@ -81,27 +80,27 @@ async fn one_lost_lease_is_bad_luck(rig: &mut Rig) {
     assert_eq!(rig.claim().await.keys(), ["a", "b"], "it runs with the others");
 }
 
-async fn the_second_lost_lease_makes_a_suspect(rig: &mut Rig) {
+async fn the_second_lost_lease_puts_a_timer_in_quarantine(rig: &mut Rig) {
     rig.lose("a", 2).await;
     let taken = rig.claim().await;
     assert!(taken.is_empty());
-    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.solo), (None, Some(rig.now())));
+    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.quarantine), (None, Some(rig.now())));
     let look = rig.look("a").await.expect("it waits");
-    assert!(look.suspect);
-    assert_eq!(rig.claim_solo().await.state().lost, 2);
+    assert!(look.quarantined);
+    assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
-async fn a_suspect_is_claimed_from_solo_only(rig: &mut Rig) {
+async fn what_is_in_quarantine_is_claimed_from_the_quarantine_only(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
     assert!(rig.claim().await.is_empty());
-    let taken = rig.claim_with(|call| (call.index, call.limit) = (Index::Solo, 1)).await;
+    let taken = rig.claim_with(|call| (call.index, call.limit) = (Index::Quarantine, 1)).await;
     rig.ack(&[taken.one()]).await;
     assert_eq!(rig.look("a").await, None);
-    assert_eq!(rig.claim_solo().await.claimed.orphans, 0, "it has left its index");
+    assert_eq!(rig.claim_quarantined().await.claimed.orphans, 0, "it has left its index");
 }
 
-async fn the_old_holder_of_a_suspect_may_settle_until_it_is_claimed(rig: &mut Rig) {
+async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.pass(ms(1)).await;
     rig.claim().await;
@@ -109,10 +108,10 @@ async fn the_old_holder_of_a_suspect_may_settle_until_it_is_claimed(rig: &mut Ri
     let second = rig.claim().await.one();
     rig.lose_leases().await;
     rig.claim().await;
-    assert!(rig.look("a").await.expect("it waits").suspect);
+    assert!(rig.look("a").await.expect("it waits").quarantined);
     assert!(!rig.renew(&second).await, "its handler is told to stop");
     assert_eq!(rig.ack(&[second]).await, AckReply::default());
-    assert!(rig.claim_solo().await.is_empty());
+    assert!(rig.claim_quarantined().await.is_empty());
 }
 
 async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
@@ -125,41 +124,41 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
         last = Some(taken.call.token);
         rig.lose_leases().await;
     }
-    let burial = rig.claim_solo().await;
+    let burial = rig.claim_quarantined().await;
     assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
     assert_eq!(rig.look("a").await, None);
 
     let letters = rig.letters().await;
     assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
-    assert_eq!((letter.reason, letter.died), (Reason::LostLeases, rig.now()));
+    assert_eq!((letter.reason, letter.died), (DeadReason::LostLeases, rig.now()));
     let state = keylapse::internals::record::State::decode(letter.state).expect("it can be read");
     assert_eq!((state.lost, Some(state.token)), (4, last));
     assert_eq!(letter.record.slice(17..), timer.payload);
 }
 
-async fn a_suspect_stays_one_while_its_lease_is_renewed(rig: &mut Rig) {
+async fn what_is_in_quarantine_stays_there_while_its_lease_is_renewed(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    let held = rig.claim_solo().await.one();
+    let held = rig.claim_quarantined().await.one();
     rig.pass(ms(LEASE - 1)).await;
     assert!(rig.renew(&held).await);
     let look = rig.look("a").await.expect("it runs");
-    assert_eq!((look.suspect, look.score), (true, Some(rig.now() + LEASE)));
+    assert_eq!((look.quarantined, look.score), (true, Some(rig.now() + LEASE)));
 }
 
-async fn a_suspect_stays_one_when_it_is_rescheduled(rig: &mut Rig) {
+async fn what_is_in_quarantine_stays_there_when_it_is_rescheduled(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
-    rig.store.reschedule(&rig.at, b"a", WireWhen::In(10)).await.expect("it waits");
+    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(10)).await.expect("it waits");
     rig.pass(ms(11)).await;
     assert!(rig.claim().await.is_empty());
-    assert_eq!(rig.claim_solo().await.state().lost, 2);
+    assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
 async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
     for end in [retry(0), snooze(0)] {
         rig.lose("a", 3).await;
-        let held = rig.claim_solo().await.one();
+        let held = rig.claim_quarantined().await.one();
         rig.end(&held, end).await;
         rig.pass(ms(1)).await;
         let taken = rig.claim().await;
@@ -170,20 +169,20 @@ async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
 
 async fn a_release_keeps_lost_leases(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    let held = rig.claim_solo().await.one();
+    let held = rig.claim_quarantined().await.one();
     rig.end(&held, End::Release).await;
     assert!(rig.claim().await.is_empty());
-    assert_eq!(rig.claim_solo().await.state().lost, 3);
+    assert_eq!(rig.claim_quarantined().await.state().lost, 3);
 }
 
-async fn arming_over_a_waiting_suspect_keeps_lost_leases(rig: &mut Rig) {
+async fn arming_over_what_waits_in_quarantine_keeps_lost_leases(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
     let (timer, reply) = rig.arm_in("a", 0).await;
     assert_eq!(reply.code, ArmCode::Replaced);
     rig.pass(ms(1)).await;
     assert!(rig.claim().await.is_empty());
-    let taken = rig.claim_solo().await;
+    let taken = rig.claim_quarantined().await;
     assert_eq!((taken.state().lost, rig.armed("a").await), (2, Some(timer.arming)));
     assert_eq!(taken.state().history, Bytes::new());
 }
@@ -193,5 +192,5 @@ async fn a_cancel_forgets_lost_leases(rig: &mut Rig) {
     rig.claim().await;
     rig.cancel("a").await;
     rig.run("a").await;
-    assert!(!rig.look("a").await.expect("it runs").suspect);
+    assert!(!rig.look("a").await.expect("it runs").quarantined);
 }

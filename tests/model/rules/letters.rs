@@ -1,12 +1,11 @@
 //! Dead letters, their bounds, and their way back.
 
-use keylapse::WireWhen;
+use crate::rig::{ArmCode, LETTERS, Rig, dead, ms};
 use keylapse::internals::record::{Letter, Record};
-use keylapse::internals::{ArmCode, CancelCode, Letters, ReplayReply, Settle};
+use keylapse::internals::{LetterBounds, LetterPosition, Settle, WireWhen};
+use keylapse::{Cancelled, Replayed};
 
-use crate::rig::{LETTERS, Rig, dead, ms};
-
-on_both_stores! {
+on_each_server! {
     the_oldest_letters_make_room,
     every_letter_that_makes_room_is_counted_once,
     letters_that_lost_their_leases_make_room_too,
@@ -23,15 +22,18 @@ on_both_stores! {
 }
 
 /// Ends each of these keys for good, one after the other in time.
-async fn kill(rig: &mut Rig, letters: Letters, keys: &[&str]) {
+async fn kill(rig: &mut Rig, letters: LetterBounds, keys: &[&str]) {
     for key in keys {
         let (_, held) = rig.run(key).await;
         rig.end_bounded(letters, &held, dead()).await;
     }
 }
 
+fn key(id: &[u8]) -> String {
+    String::from_utf8_lossy(&id[8..]).into_owned()
+}
+
 async fn dead_keys(rig: &Rig) -> Vec<String> {
-    let key = |id: &[u8]| String::from_utf8_lossy(&id[8..]).into_owned();
     rig.letters().await.iter().map(|letter| key(&letter.id)).collect()
 }
 
@@ -40,7 +42,7 @@ async fn counts(rig: &Rig) -> (u64, u64) {
 }
 
 async fn the_oldest_letters_make_room(rig: &mut Rig) {
-    kill(rig, Letters { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
+    kill(rig, LetterBounds { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
     assert_eq!(dead_keys(rig).await, ["c", "d"]);
     assert_eq!(counts(rig).await, (2, 2));
 }
@@ -51,7 +53,7 @@ async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     let held = rig.claim().await.held();
     let ends: Vec<Settle> = held.into_iter().map(|held| Settle { held, end: dead() }).collect();
-    let letters = Letters { count: 1, ..LETTERS };
+    let letters = LetterBounds { count: 1, ..LETTERS };
     rig.store.settle(&rig.at, letters, &ends).await.expect("they can be settled");
     assert_eq!(counts(rig).await, (1, 3));
 }
@@ -65,7 +67,7 @@ async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
         rig.lose_leases().await;
     }
     let burial = rig.claim_with(|call| {
-        (call.index, call.letters.count) = (keylapse::internals::Index::Solo, 1);
+        (call.index, call.letters.count) = (keylapse::internals::Index::Quarantine, 1);
     });
     let burial = burial.await.claimed;
     assert_eq!((burial.buried, burial.trimmed), (4, 3));
@@ -73,7 +75,7 @@ async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
 }
 
 async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
-    let letters = Letters { age_ms: 1000, ..LETTERS };
+    let letters = LetterBounds { age_ms: 1000, ..LETTERS };
     kill(rig, letters, &["old"]).await;
     rig.pass(ms(900)).await;
     kill(rig, letters, &["young"]).await;
@@ -85,7 +87,7 @@ async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
 }
 
 async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
-    let letters = Letters { count: 2, pause_when_full: true, ..LETTERS };
+    let letters = LetterBounds { count: 2, pause_when_full: true, ..LETTERS };
     kill(rig, letters, &["a", "b"]).await;
     rig.arm_in("c", 0).await;
     rig.pass(ms(1)).await;
@@ -98,18 +100,26 @@ async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
 async fn a_pause_of_an_operator_keeps_its_reason(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
-    let letters = Letters { count: 1, pause_when_full: true, ..LETTERS };
+    let letters = LetterBounds { count: 1, pause_when_full: true, ..LETTERS };
     rig.end_bounded(letters, &held, dead()).await;
     assert_eq!(rig.claim().await.claimed.paused.as_deref(), Some("maintenance"));
 }
 
 async fn letters_are_read_page_by_page(rig: &mut Rig) {
     kill(rig, LETTERS, &["a", "b", "c"]).await;
-    let page = rig.store.letters(&rig.at, 1, 2).await.expect("they can be read");
-    let keys: Vec<&[u8]> = page.iter().map(|letter| &letter.id[8..]).collect();
-    assert_eq!(keys, [b"b", b"c"]);
-    assert_eq!(rig.store.letters(&rig.at, 3, 2).await.expect("they can be read"), []);
-    assert_eq!(rig.store.letters(&rig.at, 0, 0).await.expect("they can be read"), []);
+    let page = async |after: Option<&LetterPosition>, count| {
+        let (letters, more) = rig.store.letters(&rig.at, after, count).await.expect("they can be read");
+        (letters.iter().map(|letter| key(&letter.id)).collect::<Vec<_>>(), more)
+    };
+    assert_eq!(page(None, 0).await, (vec![], None));
+    assert_eq!(page(None, 4).await, (vec!["a".into(), "b".into(), "c".into()], None));
+    let (first, after) = page(None, 2).await;
+    assert_eq!(first, ["a", "b"]);
+    assert_eq!(page(after.as_ref(), 2).await, (vec!["c".into()], None));
+    // What was read goes, and the rest is read all the same.
+    let id = after.as_ref().expect("there are more").id.clone();
+    rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped");
+    assert_eq!(page(after.as_ref(), 2).await, (vec!["c".into()], None));
 }
 
 async fn a_letter_is_dropped_once(rig: &mut Rig) {
@@ -136,14 +146,15 @@ async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
     let raw = rig.letters().await.remove(0);
     let arming = rig.ids.arming();
     let replayed = rig.store.replay(&rig.at, &raw.id, arming).await.expect("it can be replayed");
-    assert_eq!(replayed, ReplayReply::Replayed(rig.ceil()));
+    assert_eq!(replayed, Replayed::Replayed);
+    let now = rig.ceil();
     assert_eq!(counts(rig).await, (0, 0));
     rig.pass(ms(1)).await;
     let taken = rig.claim().await;
     let letter = Letter::decode(raw.letter).expect("it can be read");
     let payload = Record::decode(letter.record).expect("it can be read").payload;
     let record = Record::decode(taken.claimed.timers[0].record.clone()).expect("it can be read");
-    assert_eq!((record.arming, record.payload), (arming, payload));
+    assert_eq!((record.arming, record.deadline, record.payload), (arming, now, payload));
     assert_eq!(taken.state().attempt, 1);
 }
 
@@ -153,13 +164,13 @@ async fn a_key_with_a_timer_is_not_replayed(rig: &mut Rig) {
     assert_eq!(reply.code, ArmCode::Armed);
     let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
     let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it answers");
-    assert_eq!((replayed, rig.armed("a").await), (ReplayReply::Exists, Some(timer.arming)));
+    assert_eq!((replayed, rig.armed("a").await), (Replayed::Exists, Some(timer.arming)));
     assert_eq!(counts(rig).await, (1, 0));
 }
 
 async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
     let replayed = rig.store.replay(&rig.at, b"12345678a", rig.ids.arming()).await;
-    assert_eq!(replayed.expect("it answers"), ReplayReply::NoLetter);
+    assert_eq!(replayed.expect("it answers"), Replayed::Gone);
 }
 
 async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
@@ -169,6 +180,6 @@ async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     assert_eq!(rig.claim().await.claimed.buried, 1);
     let id = rig.letters().await[0].id.clone();
     let replayed = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it answers");
-    assert_eq!((replayed, counts(rig).await), (ReplayReply::Unreadable, (1, 0)));
-    assert_eq!(rig.cancel("a").await.code, CancelCode::NotArmed);
+    assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
+    assert_eq!(rig.cancel("a").await.result, Cancelled::NotArmed);
 }

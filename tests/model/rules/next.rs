@@ -1,11 +1,11 @@
 //! An arming over a running attempt is kept, and takes effect when that ends.
 
+use crate::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
+use keylapse::Cancelled;
 use keylapse::internals::record::State;
-use keylapse::internals::{ArmCode, ArmReply, CancelCode, End, Followed, NewTimer, SettleReply};
+use keylapse::internals::{End, Followed, NewTimer, SettleReply};
 
-use crate::rig::{LEASE, Rig, dead, ms, retry, snooze};
-
-on_both_stores! {
+on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
     a_later_arming_takes_the_place_of_a_kept_one,
     a_later_arming_over_what_was_handed_back_withdraws_a_kept_one,
@@ -126,24 +126,24 @@ async fn it_waits_through_lost_leases(rig: &mut Rig) {
 
 async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    let pill = rig.claim_solo().await;
+    let pill = rig.claim_quarantined().await;
     assert_eq!(pill.state().lost, 3);
     let (kept, _) = rig.arm_in("a", 0).await;
     rig.lose_leases().await;
-    let burial = rig.claim_solo().await;
+    let burial = rig.claim_quarantined().await;
     assert_eq!((burial.claimed.buried, burial.is_empty()), (1, true));
 
     let alone = rig.claim_next().await;
-    assert_eq!(alone.call.index, keylapse::internals::Index::Solo);
+    assert_eq!(alone.call.index, keylapse::internals::Index::Quarantine);
     assert_eq!(alone.state(), State { lost: 4, ..State::first(alone.call.token) });
     assert_eq!(rig.armed("a").await, Some(kept.arming));
     rig.lose_leases().await;
-    assert_eq!(rig.claim_solo().await.claimed.buried, 1, "one lease lost is enough now");
+    assert_eq!(rig.claim_quarantined().await.claimed.buried, 1, "one lease lost is enough now");
 }
 
 async fn it_inherits_nothing_from_a_live_holder(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    let held = rig.claim_solo().await.one();
+    let held = rig.claim_quarantined().await.one();
     rig.arm_in("a", 0).await;
     rig.ack(&[held]).await;
     rig.pass(ms(1)).await;
@@ -152,7 +152,7 @@ async fn it_inherits_nothing_from_a_live_holder(rig: &mut Rig) {
 
 async fn a_cancel_withdraws_it_too(rig: &mut Rig) {
     let (held, kept, _) = run_and_keep(rig).await;
-    assert_eq!(rig.cancel("a").await.code, CancelCode::InFlight);
+    assert_eq!(rig.cancel("a").await.result, Cancelled::InFlight);
     assert_eq!(rig.ack(&[held]).await.gone, [0]);
     assert_eq!(rig.look("a").await, None);
     assert_eq!(rig.arm_again(&kept).await.code, ArmCode::Superseded);

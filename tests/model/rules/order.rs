@@ -1,12 +1,11 @@
 //! In which order timers come out.
 
 use bytes::Bytes;
-use keylapse::WireWhen;
-use keylapse::internals::NewTimer;
+use keylapse::internals::{NewTimer, WireWhen};
 
 use crate::rig::{Rig, ms};
 
-on_both_stores! {
+on_each_server! {
     earlier_deadlines_come_first,
     one_call_keeps_its_order_within_a_millisecond,
     calls_of_one_millisecond_keep_their_order,

@@ -1,12 +1,12 @@
 //! All programs agree on how a topic is divided.
 
-use keylapse::internals::names::Partition;
-use keylapse::internals::{Arm, Store, TopicEntry};
-use keylapse::{ErrorKind, WireWhen};
+use keylapse::ErrorKind;
+use keylapse::internals::names::PartitionNames;
+use keylapse::internals::{Arm, Store, TopicEntry, WireWhen};
 
 use crate::rig::Rig;
 
-on_both_stores! {
+on_each_server! {
     another_number_of_partitions_is_refused,
     partition_0_speaks_for_all,
     a_registration_creates_the_partitions,
@@ -14,17 +14,17 @@ on_both_stores! {
     namespaces_do_not_meet,
 }
 
-fn partition(rig: &Rig, index: u32, of: u32) -> Partition {
-    Partition::new("keylapse", &format!("{}.divided", rig.at.topic), index, of)
+fn partition(rig: &Rig, index: u32, of: u32) -> PartitionNames {
+    PartitionNames::new("keylapse", &format!("{}.divided", rig.at.topic), index, of, false)
 }
 
-async fn refusal(store: &dyn Store, at: &Partition) -> Option<ErrorKind> {
+async fn refusal(store: &Store, at: &PartitionNames) -> Option<ErrorKind> {
     store.look(at, b"a").await.err().map(|error| error.kind())
 }
 
 async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
-    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 2)).await, None, "the first to come decides");
-    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 4)).await, Some(ErrorKind::Partitions));
+    assert_eq!(refusal(&rig.store, &partition(rig, 0, 2)).await, None, "the first to come decides");
+    assert_eq!(refusal(&rig.store, &partition(rig, 0, 4)).await, Some(ErrorKind::Partitions));
     let timer = rig.timer("a", WireWhen::In(0));
     let call = Arm { timers: &[timer], only_if_absent: false, repeat: false };
     let refused = rig.store.arm(&partition(rig, 0, 1), call).await.expect_err("it says one");
@@ -32,9 +32,9 @@ async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
 }
 
 async fn partition_0_speaks_for_all(rig: &mut Rig) {
-    assert_eq!(refusal(&*rig.store, &partition(rig, 1, 2)).await, None);
-    assert_eq!(refusal(&*rig.store, &partition(rig, 3, 4)).await, Some(ErrorKind::Partitions));
-    assert_eq!(refusal(&*rig.store, &partition(rig, 0, 2)).await, None);
+    assert_eq!(refusal(&rig.store, &partition(rig, 1, 2)).await, None);
+    assert_eq!(refusal(&rig.store, &partition(rig, 3, 4)).await, Some(ErrorKind::Partitions));
+    assert_eq!(refusal(&rig.store, &partition(rig, 0, 2)).await, None);
 }
 
 async fn a_registration_creates_the_partitions(rig: &mut Rig) {
@@ -62,7 +62,7 @@ async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {
 }
 
 async fn namespaces_do_not_meet(rig: &mut Rig) {
-    let other = Partition::new("other", &rig.at.topic, 0, 8);
-    assert_eq!(refusal(&*rig.store, &rig.at).await, None);
-    assert_eq!(refusal(&*rig.store, &other).await, None);
+    let other = PartitionNames::new("other", &rig.at.topic, 0, 8, false);
+    assert_eq!(refusal(&rig.store, &rig.at).await, None);
+    assert_eq!(refusal(&rig.store, &other).await, None);
 }

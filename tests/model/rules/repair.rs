@@ -1,22 +1,20 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
+use crate::rig::{ArmCode, LEASE, Rig, ms, retry};
 use keylapse::internals::record::State;
-use keylapse::internals::{ArmCode, End, Held, Scan, RepairStep};
-use keylapse::{Token, WireWhen};
+use keylapse::internals::{End, Held, RepairStep, Scan, Token, WireWhen};
 
-use crate::rig::{LEASE, Rig, ms, retry};
-
-on_both_stores! {
+on_each_server! {
     a_waiting_record_without_an_index_entry_comes_back_at_its_deadline,
     a_retry_without_an_index_entry_comes_back_at_its_own_deadline,
     a_held_record_without_an_index_entry_gets_a_lease,
-    a_suspect_without_an_index_entry_stays_one,
+    what_is_in_quarantine_stays_there_without_an_index_entry,
     a_lease_without_an_end_in_sight_is_cut_short,
     a_broken_record_without_an_index_entry_is_due_now,
     a_state_without_a_record_is_removed,
     a_kept_arming_without_a_timer_takes_its_place,
     a_state_left_behind_does_not_speak_for_a_kept_arming,
-    a_slot_of_a_lane_is_removed_after_a_day,
+    a_claim_slot_is_removed_after_a_day,
     what_is_in_order_is_left_alone,
     arming_over_a_lost_index_entry_starts_afresh,
 }
@@ -26,7 +24,7 @@ async fn tidy(rig: &Rig, what: Scan) -> u64 {
     let (mut cursor, mut repaired) = (0, 0);
     loop {
         let step = RepairStep { what, cursor, count: 100, lease_ms: LEASE };
-        let reply = rig.store.tidy(&rig.at, step).await.expect("it can be tidied");
+        let reply = rig.store.repair(&rig.at, step).await.expect("it can be tidied");
         (cursor, repaired) = (reply.cursor, repaired + reply.repaired);
         if cursor == 0 {
             return repaired;
@@ -58,11 +56,11 @@ async fn a_held_record_without_an_index_entry_gets_a_lease(rig: &mut Rig) {
     assert_eq!(rig.ack(&[held]).await.gone, [0; 0], "its holder may be alive");
 }
 
-async fn a_suspect_without_an_index_entry_stays_one(rig: &mut Rig) {
+async fn what_is_in_quarantine_stays_there_without_an_index_entry(rig: &mut Rig) {
     rig.lose("a", 3).await;
     rig.unindex(b"a").await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
-    assert!(rig.look("a").await.expect("it waits").suspect);
+    assert!(rig.look("a").await.expect("it waits").quarantined);
 }
 
 async fn a_lease_without_an_end_in_sight_is_cut_short(rig: &mut Rig) {
@@ -108,12 +106,12 @@ async fn a_state_left_behind_does_not_speak_for_a_kept_arming(rig: &mut Rig) {
     assert_eq!(rig.armed("a").await, Some(kept.arming));
 }
 
-async fn a_slot_of_a_lane_is_removed_after_a_day(rig: &mut Rig) {
+async fn a_claim_slot_is_removed_after_a_day(rig: &mut Rig) {
     rig.run("a").await;
     rig.pass(ms(86_400_000 - 1)).await;
-    assert_eq!(tidy(rig, Scan::Lanes).await, 0);
+    assert_eq!(tidy(rig, Scan::Slots).await, 0);
     rig.pass(ms(1)).await;
-    assert_eq!((tidy(rig, Scan::Lanes).await, tidy(rig, Scan::Lanes).await), (1, 0));
+    assert_eq!((tidy(rig, Scan::Slots).await, tidy(rig, Scan::Slots).await), (1, 0));
 }
 
 async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
@@ -121,7 +119,7 @@ async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
     rig.arm_all(&timers).await;
     rig.run("running").await;
     rig.arm_in("running", 10).await;
-    for what in [Scan::Records, Scan::States, Scan::Next, Scan::Lanes] {
+    for what in [Scan::Records, Scan::States, Scan::Next, Scan::Slots] {
         assert_eq!(tidy(rig, what).await, 0, "{what:?}");
     }
 }

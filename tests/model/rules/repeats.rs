@@ -1,11 +1,9 @@
 //! Calls whose answers were lost, made once more.
 
-use keylapse::WireWhen;
-use keylapse::internals::{ArmCode, Cancel, Claim, End};
+use crate::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
+use keylapse::internals::{Cancel, Claim, End, WireWhen};
 
-use crate::rig::{Ids, LEASE, Rig, Taken, dead, ms};
-
-on_both_stores! {
+on_each_server! {
     a_repeated_arm_answers_as_the_first,
     a_repeated_arm_that_never_arrived_arms,
     a_repeated_arm_finds_what_was_kept,
@@ -26,10 +24,10 @@ on_both_stores! {
     a_repeated_claim_leaves_out_what_has_ended,
     a_repeated_claim_leaves_out_what_was_claimed_since,
     a_repeated_claim_is_answered_although_the_partition_is_paused,
-    a_repeated_claim_of_a_suspect_renews_it_in_solo,
-    the_next_claim_of_a_lane_overwrites_its_slot,
-    lanes_do_not_share_a_slot,
-    a_closed_lane_has_no_slot,
+    a_repeated_claim_renews_what_is_in_quarantine,
+    the_next_claim_overwrites_its_slot,
+    listeners_do_not_share_a_slot,
+    a_closed_slot_is_gone,
     a_repeated_replay_answers_as_the_first,
 }
 
@@ -208,7 +206,7 @@ async fn a_repeated_claim_leaves_out_what_was_claimed_since(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     let first = rig.claim().await;
     rig.lose_leases().await;
-    let other = rig.claim_with(|call| call.lane = Ids::lane(2)).await;
+    let other = rig.claim_with(|call| call.slot = Ids::slot(2)).await;
     assert!(repeat(rig, &first).await.is_empty());
     assert_eq!(rig.ack(&other.held()).await.gone, [0; 0]);
 }
@@ -223,17 +221,17 @@ async fn a_repeated_claim_is_answered_although_the_partition_is_paused(rig: &mut
     assert_eq!(second.claimed.paused.as_deref(), Some("maintenance"));
 }
 
-async fn a_repeated_claim_of_a_suspect_renews_it_in_solo(rig: &mut Rig) {
+async fn a_repeated_claim_renews_what_is_in_quarantine(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
-    let first = rig.claim_solo().await;
+    let first = rig.claim_quarantined().await;
     rig.pass(ms(LEASE - 1)).await;
     assert_eq!(repeat(rig, &first).await.state(), first.state());
     let look = rig.look("a").await.expect("it runs");
-    assert_eq!((look.suspect, look.score), (true, Some(rig.now() + LEASE)));
+    assert_eq!((look.quarantined, look.score), (true, Some(rig.now() + LEASE)));
 }
 
-async fn the_next_claim_of_a_lane_overwrites_its_slot(rig: &mut Rig) {
+async fn the_next_claim_overwrites_its_slot(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.arm_in("b", 0).await;
     rig.pass(ms(1)).await;
@@ -243,20 +241,20 @@ async fn the_next_claim_of_a_lane_overwrites_its_slot(rig: &mut Rig) {
     assert_eq!(repeat(rig, &second).await.keys(), ["b"]);
 }
 
-async fn lanes_do_not_share_a_slot(rig: &mut Rig) {
+async fn listeners_do_not_share_a_slot(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.arm_in("b", 0).await;
     rig.pass(ms(1)).await;
     let first = rig.claim_with(|call| call.limit = 1).await;
-    rig.claim_with(|call| call.lane = Ids::lane(2)).await;
+    rig.claim_with(|call| call.slot = Ids::slot(2)).await;
     assert_eq!(repeat(rig, &first).await.keys(), ["a"]);
 }
 
-async fn a_closed_lane_has_no_slot(rig: &mut Rig) {
+async fn a_closed_slot_is_gone(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.pass(ms(1)).await;
     let first = rig.claim().await;
-    rig.store.close_lane(&rig.at, first.call.lane).await.expect("it closes");
+    rig.store.close_slot(&rig.at, first.call.slot).await.expect("it closes");
     assert!(repeat(rig, &first).await.is_empty());
 }
 

@@ -1,13 +1,13 @@
 //! The ends of attempts.
 
 use bytes::Bytes;
+use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{AckReply, End, Held, Settle, SettleReply};
-use keylapse::{Reason, Token, WireWhen};
+use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token, WireWhen};
 
 use crate::rig::{LETTERS, Rig, dead, ms, retry};
 
-on_both_stores! {
+on_each_server! {
     an_ack_removes_the_timer,
     acks_are_judged_one_by_one,
     a_retry_waits_from_the_next_whole_millisecond,
@@ -80,7 +80,7 @@ async fn a_death_keeps_record_state_and_history(rig: &mut Rig) {
     let letters = rig.letters().await;
     assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
-    assert_eq!((letter.reason, letter.died), (Reason::Permanent, rig.now()));
+    assert_eq!((letter.reason, letter.died), (DeadReason::Permanent, rig.now()));
     assert_eq!(letter.record, taken.claimed.timers[0].record);
     let nobody = Token::from_bytes(&[0; 8]).expect("it has 8 bytes");
     let last = State { claimed: false, token: nobody, history: Bytes::from_static(b"[2]"), ..taken.state() };

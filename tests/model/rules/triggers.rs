@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::{Durability, Event, Trigger, TriggerReply};
+use keylapse::internals::event::Event;
+use keylapse::internals::{Trigger, TriggerReply, events};
+use keylapse::{Durably, Reached};
 use keylapse_support::eventually;
 
-use crate::rig::{Rig, ms};
+use crate::rig::{Rig, ms, unix_ms};
 
-on_both_stores! {
+on_each_server! {
     a_trigger_tells_of_the_attempt,
     a_replacement_moves_our_trigger,
     a_repeat_finds_its_own_trigger,
@@ -52,8 +54,8 @@ async fn value(rig: &Rig) -> Option<String> {
 }
 
 /// What somebody else has written, and that it expires then.
-async fn put_foreign_until(rig: &Rig, value: &str, deadline: u64) {
-    rig.put_foreign(&key(rig), value).await;
+async fn put_until(rig: &Rig, value: &str, deadline: u64) {
+    rig.put_taken(&key(rig), value).await;
     rig.expire_at(&key(rig), deadline).await;
 }
 
@@ -70,7 +72,7 @@ async fn a_trigger_tells_of_the_attempt(rig: &mut Rig) {
 async fn a_replacement_moves_our_trigger(rig: &mut Rig) {
     let (first, second) = (rig.now() + 60_000, rig.now() + 90_000);
     set(rig, first, 1).await;
-    assert_eq!(set(rig, second, 2).await, TriggerReply::Foreign, "nobody has said that there was one");
+    assert_eq!(set(rig, second, 2).await, TriggerReply::Taken, "nobody has said that there was one");
     assert_eq!(value(rig).await.as_deref(), Some("1"));
     assert_eq!(moved(rig, second, 2).await, TriggerReply::Set);
     assert_eq!(value(rig).await.as_deref(), Some("2"));
@@ -89,7 +91,7 @@ async fn a_retry_takes_the_name_in_the_last_millisecond_of_the_old_key(rig: &mut
     let deadline = rig.now() + 60_000;
     set(rig, deadline, 1).await;
     rig.pass(ms(59_999)).await;
-    assert_eq!(set(rig, deadline + 1000, 2).await, TriggerReply::Foreign, "a millisecond is left");
+    assert_eq!(set(rig, deadline + 1000, 2).await, TriggerReply::Taken, "a millisecond is left");
     rig.pass(ms(1)).await;
     assert_eq!(rig.now(), deadline);
     assert_eq!(value(rig).await.as_deref(), Some("1"), "it is still there");
@@ -100,9 +102,9 @@ async fn a_retry_takes_the_name_in_the_last_millisecond_of_the_old_key(rig: &mut
 async fn a_first_arm_leaves_a_strangers_counter_alone(rig: &mut Rig) {
     let (theirs, later) = (rig.now() + 90_000, rig.now() + 60_000);
     for number in ["1", "42", "9999"] {
-        put_foreign_until(rig, number, theirs).await;
-        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign);
-        assert_eq!(set(rig, rig.now(), 1).await, TriggerReply::Foreign);
+        put_until(rig, number, theirs).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Taken);
+        assert_eq!(set(rig, rig.now(), 1).await, TriggerReply::Taken);
         assert!(!drop_of(rig, later).await);
         assert_eq!(value(rig).await.as_deref(), Some(number));
     }
@@ -116,17 +118,17 @@ async fn what_does_not_look_like_ours_is_left_alone_even_by_a_replacement(rig: &
     for theirs in
         ["precious", "", "0", "01", "-1", "+1", "1.0", " 1", "1\n", "1x", "x1", "10000", "١", "1\0", &big]
     {
-        put_foreign_until(rig, theirs, later).await;
-        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign, "{theirs:?}");
-        assert_eq!(moved(rig, later, 1).await, TriggerReply::Foreign, "{theirs:?}");
-        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Foreign, "{theirs:?}");
+        put_until(rig, theirs, later).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Taken, "{theirs:?}");
+        assert_eq!(moved(rig, later, 1).await, TriggerReply::Taken, "{theirs:?}");
+        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Taken, "{theirs:?}");
         assert_eq!(value(rig).await.as_deref(), Some(theirs));
     }
     for without_an_expiry in ["1", "9999"] {
-        rig.put_foreign(&key(rig), without_an_expiry).await;
-        assert_eq!(set(rig, later, 1).await, TriggerReply::Foreign);
-        assert_eq!(moved(rig, later, 1).await, TriggerReply::Foreign);
-        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Foreign);
+        rig.put_taken(&key(rig), without_an_expiry).await;
+        assert_eq!(set(rig, later, 1).await, TriggerReply::Taken);
+        assert_eq!(moved(rig, later, 1).await, TriggerReply::Taken);
+        assert_eq!(moved(rig, rig.now(), 1).await, TriggerReply::Taken);
         assert_eq!(value(rig).await.as_deref(), Some(without_an_expiry));
     }
 }
@@ -144,8 +146,8 @@ async fn a_past_deadline_sets_nothing_and_clears_our_own(rig: &mut Rig) {
 }
 
 async fn a_past_deadline_clears_nothing_of_others(rig: &mut Rig) {
-    put_foreign_until(rig, "1", rig.now() + 60_000).await;
-    assert_eq!(set(rig, rig.now() - 1, 1).await, TriggerReply::Foreign);
+    put_until(rig, "1", rig.now() + 60_000).await;
+    assert_eq!(set(rig, rig.now() - 1, 1).await, TriggerReply::Taken);
     assert_eq!(value(rig).await.as_deref(), Some("1"));
 }
 
@@ -164,17 +166,17 @@ async fn a_trigger_is_dropped_by_its_deadline_only(rig: &mut Rig) {
 async fn only_what_looks_like_ours_is_dropped(rig: &mut Rig) {
     let deadline = rig.now() + 60_000;
     for theirs in ["precious", "01", "10000", "0", ""] {
-        put_foreign_until(rig, theirs, deadline).await;
+        put_until(rig, theirs, deadline).await;
         assert!(!drop_of(rig, deadline).await);
         assert_eq!(value(rig).await.as_deref(), Some(theirs));
     }
-    rig.put_foreign(&key(rig), "1").await;
+    rig.put_taken(&key(rig), "1").await;
     assert!(!drop_of(rig, deadline).await, "it does not expire");
     assert_eq!(value(rig).await.as_deref(), Some("1"));
 }
 
 async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
-    let mut events = rig.store.events(std::slice::from_ref(&rig.at));
+    let mut events = events(&rig.store, std::slice::from_ref(&rig.at));
     // Where canaries are numbered, the first is told before what it proves.
     let mut first = events.recv().await;
     if matches!(first, Some(Event::Canary(_))) {
@@ -199,10 +201,11 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 }
 
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
-    let timer = rig.timer("a", keylapse::WireWhen::In(10));
+    let timer = rig.timer("a", keylapse::internals::WireWhen::In(10));
     let call = keylapse::internals::Arm { timers: &[timer], only_if_absent: false, repeat: false };
-    let ask = Durability { replicas: 1, local_fsync: false, within_ms: 1 };
-    let (armed, reached) = rig.store.arm_durably(&rig.at, call, ask).await.expect("it is armed");
-    assert_eq!(armed.value[0].deadline, rig.ceil() + 10);
-    assert_eq!((reached.replicas, reached.local_fsync), (0, false), "there is no replica");
+    let ask = Durably::replicas(1).within(ms(1));
+    let armed = rig.store.arm_durably(&rig.at, call, ask).await.expect("it is armed");
+    let receipt = armed[0].receipt().expect("it is armed");
+    assert_eq!(unix_ms(receipt.deadline), rig.ceil() + 10);
+    assert_eq!(receipt.reached, Some(Reached { replicas: 0, local_fsync: false }), "there is no replica");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use stateright::{Model, Property};
 use tokio::time::Instant;
 
-use crate::pace::Pace;
+use crate::leadership::Leadership;
 
 /// The most listeners.
 pub const LISTENERS: usize = 3;
@@ -53,8 +53,8 @@ pub enum Event {
 }
 
 /// The pace of one who was beaten so often.
-fn pace(beaten: u8) -> Pace {
-    let mut pace = Pace::default();
+fn pace(beaten: u8) -> Leadership {
+    let mut pace = Leadership::default();
     (0..beaten).for_each(|_| pace.lost());
     pace
 }

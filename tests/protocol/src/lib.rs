@@ -10,15 +10,14 @@
 //!   network, and shows how late they are and how often they come in vain.
 //!
 //! A model proves nothing about code that it does not resemble. So the same
-//! random walks that the model takes are replayed, call by call, against the
-//! store in memory, which one suite holds to the scripts; and every rule of the
-//! model can be switched off, upon which the checker has to find the promise
-//! that breaks.
+//! random walks that the model takes are replayed, call by call, on the scripts
+//! themselves; and every rule of the model can be switched off, upon which the
+//! checker has to find the promise that breaks.
 
 pub mod attach;
 pub mod damping;
 pub mod model;
-#[path = "../../../src/claim/pace.rs"]
-mod pace;
+#[path = "../../../src/runtime/leadership.rs"]
+mod leadership;
 pub mod rules;
 pub mod simulation;

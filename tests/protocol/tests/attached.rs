@@ -2,7 +2,7 @@
 
 mod explore;
 
-use keylapse_protocol::attach::decide::Verdict;
+use keylapse_protocol::attach::decision::Verdict;
 use keylapse_protocol::attach::{Attached, Scope, Seen};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -87,7 +87,7 @@ fn flags_are_cleared() {
 
 #[test]
 fn hints_are_dropped() {
-    explore("dropped events", Scope::crowded(), 50_000, &[Seen::UnsureFired]);
+    explore("dropped hints", Scope::crowded(), 50_000, &[Seen::UnsureFired]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_deadline_that_was_brought_forward_can_be_lost_in_a_gap() {
 /// until the next canary shows it. We never do; a proxy might.
 #[test]
 fn a_connection_that_is_mended_in_silence_can_lose() {
-    loses(Scope::repaired());
+    loses(Scope::mended());
 }
 
 /// Millions of states, for whoever sets `KEYLAPSE_MODEL=wide`.

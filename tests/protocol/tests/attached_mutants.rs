@@ -125,11 +125,10 @@ fn enrolments_ordered() {
 /// new one before, at the same place, and enrols it: it is recovered again.
 #[test]
 fn forgotten_by_stamp() {
-    use Step::{Act, EndCanary, Gap, Hear, Judge, KeyState, MakeCanary, Mute, Tick, Unmute};
-    let enrolled = [Act(Deed::Write), MakeCanary, KeyState(0), Act(Deed::Extend), Tick, Gap(0), EndCanary];
-    let read_before =
-        [MakeCanary, Mute, EndCanary, Judge(1), KeyState(1), Tick, MakeCanary, Hear(0), KeyState(1)];
-    let recovered_twice = [Unmute, EndCanary, Judge(1), Judge(0), Hear(0), KeyState(1), Judge(1)];
+    use Step::{Act, EndCanary, Gap, Hear, Judge, MakeCanary, Mute, Tick, Touch, Unmute};
+    let enrolled = [Act(Deed::Write), MakeCanary, Touch(0), Act(Deed::Extend), Tick, Gap(0), EndCanary];
+    let read_before = [MakeCanary, Mute, EndCanary, Judge(1), Touch(1), Tick, MakeCanary, Hear(0), Touch(1)];
+    let recovered_twice = [Unmute, EndCanary, Judge(1), Judge(0), Hear(0), Touch(1), Judge(1)];
     let path = [&enrolled[..], &read_before, &recovered_twice].concat();
     breaks_on(&path, Rule::ForgottenByStamp, Scope::overtaken(), DOUBLE);
 }

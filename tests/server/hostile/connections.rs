@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::{ErrorKind, Listener, Schedule};
+use keylapse::{Client, ErrorKind, Listener, Schedule};
 use keylapse_support::{Direction, Proxy, Server, eventually};
 use redis::Value;
 
@@ -12,16 +12,16 @@ use crate::support::{PATIENCE, Running, listener, show_log};
 
 const SOON: Duration = Duration::from_millis(300);
 
+fn client(url: &str, answer_within: Duration) -> Client {
+    Client::new(url).unwrap().answer_within(answer_within).unwrap()
+}
+
 /// A listener behind a proxy, and a producer that is not.
 async fn behind_a_proxy(answer_within: Duration) -> (Scene, Proxy) {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    show_log();
-    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
-    let tally = Tally::default();
-    let builder = Listener::builder(proxy.app_url()).answer_within(answer_within).grace(SOON);
-    let running = Running::start(builder.on(orders(), tally.handler()));
-    (Scene { server, schedule, topic: orders(), tally, running }, proxy)
+    let client = client(&proxy.app_url(), answer_within);
+    (Scene::at(server, orders(), client, |builder| builder.grace(SOON)).await, proxy)
 }
 
 /// Starts with nobody there, and loses the server once more.
@@ -74,7 +74,10 @@ async fn a_line_that_goes_dead_without_a_sign_is_given_up_and_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
     let server = Server::start().await;
-    let scene = Scene::with(server, orders(), |builder| builder.answer_within(SOON)).await;
+    let scene = {
+        let client = client(&server.app_url(), SOON);
+        Scene::at(server, orders(), client, |builder| builder).await
+    };
     for n in 0..20 {
         scene.arm(n.to_string(), Duration::from_secs(1)).await;
     }

@@ -78,11 +78,11 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
     }));
     for (kind, _) in FOREIGN {
         let armed = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
-        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Foreign), "{kind}: {armed:?}");
+        assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{kind}: {armed:?}");
     }
     let arms = FOREIGN.map(|(kind, _)| NewArm::new([kind], HOUR, String::new()));
     for armed in schedule.arm_many(&topic, arms).await.unwrap() {
-        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Foreign));
+        assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Taken));
     }
     for (kind, _) in FOREIGN {
         let moved = schedule.reschedule(&topic, [kind], Duration::from_millis(50)).await.unwrap();
@@ -181,20 +181,26 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
 async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     let (server, schedule) = server_and_schedule().await;
     let names = super::scene::names(&orders());
-    server.cmd(&["HSET", &names.meta, "v", "2", "p", "1"]).await;
-    let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
-    let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
-    let refused = listened.run_until(std::future::pending::<()>()).await.unwrap_err();
-    for error in [armed, refused] {
-        assert_eq!(error.kind(), ErrorKind::WireVersion);
-        assert!(error.to_string().contains("wire version 2"), "{error}");
+    for theirs in ["1", "3"] {
+        server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
+        let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
+        let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
+        let refused = listened.run_until(std::future::pending::<()>()).await.unwrap_err();
+        for error in [armed, refused] {
+            assert_eq!(error.kind(), ErrorKind::WireVersion);
+            let text = error.to_string();
+            assert!(
+                text.contains(names.key("meta")) && text.contains(&format!("wire version {theirs}")),
+                "{text}"
+            );
+        }
     }
 }
 
 /// An upgrade, or a hand, behind our back: the partition parks, and heals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_meta_that_changes_while_we_run_parks_the_partition_until_it_is_put_right() {
-    let changes = [("v", "2", "1"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "1"), ("p", "", "1")];
+    let changes = [("v", "1", "2"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "2"), ("p", "", "1")];
     join_all(changes.map(|(field, wrong, right)| a_changed_meta_parks(field, wrong, right))).await;
 }
 
@@ -202,7 +208,7 @@ async fn a_changed_meta_parks(field: &str, wrong: &str, right: &str) {
     let scene = Scene::new().await;
     scene.proves_well("before").await;
     scene.arm("later", Duration::from_secs(1)).await;
-    let meta = scene.names().meta.clone();
+    let meta = scene.names().key("meta").to_owned();
     scene.server.cmd(&["HSET", &meta, field, wrong]).await;
     let parked = async || scene.stats().claim_errors > 0;
     eventually(PATIENCE, "the partition to be parked", parked).await;
@@ -234,7 +240,7 @@ async fn a_meta_that_is_deleted_is_made_again_and_nothing_else_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_fields_of_a_meta_can_hold_anything() {
     let scene = Scene::new().await;
-    let meta = scene.names().meta.clone();
+    let meta = scene.names().key("meta").to_owned();
     scene.server.cmd(&["HSET", &meta, "ms", "nan", "n", "inf", "unknown", "field"]).await;
     scene.proves_well("1").await;
     scene.server.cmd(&["HSET", &meta, "ms", "", "n", "x"]).await;

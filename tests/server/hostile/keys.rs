@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::Store;
+use keylapse::internals::store_of;
 use keylapse::{
-    Arming, Backoff, Cancelled, Done, ErrorKind, Failure, Key, Lapse, Listener, MAX_KEY, NewArm, Schedule,
-    Topic, TriggerKey,
+    Arming, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, MAX_KEY, NewArm,
+    Schedule, Topic, TriggerKey,
 };
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -15,16 +15,18 @@ use redis::Value;
 use super::scene::Tally;
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule, show_log};
 
+/// Nobody listens there.
+const NOBODY: &str = "redis://127.0.0.1:1/";
 const SOON: Duration = Duration::from_millis(20);
 
 /// Arms a whole key of any shape on a topic of three segments; what it says.
 async fn refused(key: &[u8]) -> String {
-    let store = Store::new("redis://127.0.0.1:1/").unwrap();
-    let schedule = Schedule::on_store(store.clone());
+    let client = Client::new(NOBODY).unwrap();
+    let schedule = Schedule::new(client.clone());
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let error = schedule.arm(&topic, Key(key), SOON, &1).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge), "{error:?}");
-    assert_eq!(store.requests(), 0, "nothing was sent");
+    assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
     error.to_string()
 }
 
@@ -34,7 +36,7 @@ async fn an_empty_key_or_segment_is_refused_naming_the_pattern() {
         let message = refused(key.as_bytes()).await;
         assert!(message.contains("app:order:{id}"), "{message}");
     }
-    let schedule = Schedule::on_store(Store::new("redis://127.0.0.1:1/").unwrap());
+    let schedule = Schedule::new(Client::new(NOBODY).unwrap());
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let error = schedule.arm(&topic, [""], SOON, &1).await.unwrap_err();
     assert!(error.to_string().contains("`{id}`"), "{error}");
@@ -133,7 +135,7 @@ async fn a_key_of_just_the_limit_works_from_end_to_end() {
     eventually(PATIENCE, "a dead letter", dead).await;
     eventually(PATIENCE, "both expiries to be heard", async || running.stats.total().heard == 2).await;
     running.stop().await.unwrap();
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(letter.key.len(), MAX_KEY);
     let _ = schedule.replay(&letter).await.unwrap();
     assert_eq!(schedule.cancel(&topic, [&id]).await.unwrap(), Cancelled::Cancelled);
@@ -150,7 +152,7 @@ async fn keys_of_our_own_namespace_are_refused_and_nothing_is_harmed() {
     let tally = Tally::default();
     let running =
         Running::start(Listener::builder(server.url()).on(topic.clone(), tally.handler::<String>()));
-    let mut names: Vec<_> = super::scene::names(&topic).all().map(str::to_owned).into();
+    let mut names = super::scene::names(&topic).all().to_vec();
     names.extend(["keylapse:topics", "keylapse:{canary/0}", "keylapse:x"].map(str::to_owned));
     for name in &names {
         let error = schedule.arm(&topic, Key(name), SOON, &String::new()).await.unwrap_err();
@@ -172,11 +174,11 @@ async fn keys_of_our_own_namespace_are_refused_and_nothing_is_harmed() {
 #[tokio::test]
 async fn a_pattern_that_only_matches_our_own_names_is_refused_where_it_is_first_used() {
     let topic = Topic::<u32>::named("own", "keylapse:{rest..}").unwrap();
-    let store = Store::new("redis://127.0.0.1:1/").unwrap();
-    let error = Schedule::on_store(store.clone()).cancel(&topic, Key("keylapse:x")).await.unwrap_err();
+    let client = Client::new(NOBODY).unwrap();
+    let error = Schedule::new(client.clone()).cancel(&topic, Key("keylapse:x")).await.unwrap_err();
     assert!(error.to_string().contains("keylapse's own"), "{error}");
     let build = |namespace: &str| {
-        let builder = Listener::builder_on(store.clone()).namespace(namespace);
+        let builder = Listener::builder(client.clone().namespace(namespace).unwrap());
         builder.on(topic.clone(), Tally::default().handler::<u32>()).build()
     };
     let error = build("keylapse").unwrap_err();

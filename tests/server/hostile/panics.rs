@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Done, Failure, Lapse, Reason, Schedule, Topic};
+use keylapse::{Backoff, DeadReason, Done, Failure, Lapse, Schedule, Topic};
 use keylapse_support::eventually;
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +38,8 @@ async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
     let _ = schedule.arm(&text, ["1"], Duration::ZERO, &SECRET.to_owned()).await.unwrap();
     until_dead(&schedule, &text, 1).await;
     running.stop().await.unwrap();
-    let letter = schedule.dead_letters(&text, 0, 1).await.unwrap().remove(0);
-    assert_eq!(letter.reason, Reason::Undecodable);
+    let letter = schedule.dead_letters(&text).page(1).await.unwrap().remove(0);
+    assert_eq!(letter.reason, DeadReason::Undecodable);
     assert!(letter.last_error().unwrap().contains("panicked"), "{letter:?}");
     assert!(!letter.last_error().unwrap().contains(SECRET), "{letter:?}");
 }
@@ -61,7 +61,7 @@ async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
         assert_eq!(reported.next().await, 1);
     }
     until_dead(&schedule, &topic, 1).await;
-    assert_eq!(schedule.dead_letters(&topic, 0, 1).await.unwrap()[0].reason, Reason::LostLeases);
+    assert_eq!(schedule.dead_letters(&topic).page(1).await.unwrap()[0].reason, DeadReason::LostLeases);
     assert_eq!(running.stats.total().panics, 4);
     running.stop().await.unwrap();
 }

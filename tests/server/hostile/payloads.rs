@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Reason, Schedule, Topic};
+use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +65,8 @@ async fn what_is_not_json_or_of_another_shape_dies_undecodable_and_holds_nobody_
     tally.until(2).await;
     running.stop().await.unwrap();
     tally.assert_each_once(2);
-    for letter in schedule.dead_letters(&topic, 0, 100).await.unwrap() {
-        assert_eq!((letter.reason, letter.attempts, letter.history.len()), (Reason::Undecodable, 1, 1));
+    for letter in schedule.dead_letters(&topic).page(100).await.unwrap() {
+        assert_eq!((letter.reason, letter.attempts, letter.history.len()), (DeadReason::Undecodable, 1, 1));
         assert_eq!(letter.history[0].kind, "undecodable");
         let text = letter.last_error().unwrap();
         assert!(text.contains("the payload of") && !text.contains(SECRET), "{text}");
@@ -87,8 +87,8 @@ async fn an_undecodable_payload_is_kept_to_the_byte_and_can_be_replayed() {
     let _ = schedule.arm(&raw, ["1"], Duration::ZERO, &bytes).await.unwrap();
     until_dead(&schedule, &topic, 1).await;
     running.stop().await.unwrap();
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
-    assert_eq!(letter.payload, bytes);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
+    assert_eq!(letter.payload.as_ref().unwrap_err().bytes, bytes);
     let _ = schedule.replay(&letter).await.unwrap();
     let (report, mut reported) = reports();
     let running = Running::start(listener(&server).on(raw, move |lapse: Lapse<Bytes>| {

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Backoff, Error, ErrorKind, Listener, Schedule, Topic};
+use keylapse::internals::store_of;
+use keylapse::{Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use redis::Value;
 
@@ -47,10 +48,10 @@ async fn a_wrong_user_or_password_is_said_at_once_and_repeated_nowhere() {
 #[tokio::test]
 async fn no_debug_output_shows_the_password_of_the_url() {
     let url = format!("redis://someone:{WRONG}@127.0.0.1:1/");
-    let store = keylapse::internals::Store::new(&url).unwrap();
-    let schedule = Schedule::on_store(store.clone());
+    let client = Client::new(&url).unwrap();
+    let schedule = Schedule::new(client.clone());
     let builder = Listener::builder(&url).on(orders(), Tally::default().handler());
-    let shown = format!("{store:?} {schedule:?} {builder:?} {}", store.server());
+    let shown = format!("{client:?} {:?} {schedule:?} {builder:?}", store_of(&client));
     let shown = format!("{shown} {:?}", builder.build().unwrap());
     assert!(!shown.contains(WRONG) && !shown.contains("someone"), "{shown}");
     let topic = Topic::<String>::new("app:order:{id}").unwrap();
@@ -134,7 +135,8 @@ async fn a_missing_right_parks(server: &Server, right: &str) {
     handled(6).await;
     let _ = arm("after", Duration::ZERO).await;
     handled(7).await;
-    let settled = async || server.cmd(&["HLEN", &super::scene::names(&topic).rec]).await == Value::Int(0);
+    let settled =
+        async || server.cmd(&["HLEN", super::scene::names(&topic).key("rec")]).await == Value::Int(0);
     eventually(PATIENCE, &format!("everything to be settled without {right}"), settled).await;
     running.stop().await.unwrap();
     tally.assert_each(7, 2);

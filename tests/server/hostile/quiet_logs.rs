@@ -114,7 +114,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "\x1b[31m\n"]).await;
     let error = schedule.arm(&topic, ["4"], Duration::ZERO, &4).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WireVersion);
-    server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "1"]).await;
+    server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "2"]).await;
     server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     Schedule::connect(&server.url_for("keylapse", "hunter2wrong")).await.unwrap_err();
     let _ = schedule.arm(&topic, ["5"], Duration::ZERO, &5).await.unwrap();
@@ -189,12 +189,12 @@ async fn a_parked_partition_is_an_error_that_names_the_key_and_an_end() {
     let running = Running::start(listener(&server).on(orders(), tally.handler()));
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
     let _ = schedule.arm(&orders(), ["1"], Duration::from_secs(1), &String::new()).await.unwrap();
-    server.cmd(&["SET", "keylapse:{orders/0}:lanes", "theirs"]).await;
+    server.cmd(&["SET", "keylapse:{orders/0}:slots", "theirs"]).await;
     let parked = async || log.loud("parked") > 0;
     eventually(PATIENCE, "it to be reported", parked).await;
     tokio::time::sleep(Duration::from_millis(300)).await; // several tries more
-    assert_eq!(log.loud(r#"(key "keylapse:{orders/0}:lanes")"#), 1, "{:#?}", log.lines());
-    server.cmd(&["DEL", "keylapse:{orders/0}:lanes"]).await;
+    assert_eq!(log.loud(r#"(key "keylapse:{orders/0}:slots")"#), 1, "{:#?}", log.lines());
+    server.cmd(&["DEL", "keylapse:{orders/0}:slots"]).await;
     tally.until(1).await;
     running.stop().await.unwrap();
     assert!(log.lines().iter().any(|line| line.contains("no longer parked")), "{:#?}", log.lines());

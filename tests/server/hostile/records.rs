@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{RepairStep, Scan, Store};
-use keylapse::{ErrorKind, Phase, Reason, Replayed, Rescheduled};
+use keylapse::{DeadReason, ErrorKind, Replayed, Rescheduled, TimerPhase};
 use keylapse_support::eventually;
 use redis::Value;
 
@@ -22,19 +22,19 @@ impl Scene {
     /// Writes the record of a timer anew.
     async fn write_record(&self, id: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let (names, key) = (self.names(), format!("app:order:{id}"));
-        let record = self.cmd(&[b"HGET", names.rec.as_bytes(), key.as_bytes()]).await;
+        let record = self.cmd(&[b"HGET", names.key("rec").as_bytes(), key.as_bytes()]).await;
         let record: Vec<u8> = redis::from_redis_value(record).unwrap();
-        self.cmd(&[b"HSET", names.rec.as_bytes(), key.as_bytes(), &change(record)]).await;
+        self.cmd(&[b"HSET", names.key("rec").as_bytes(), key.as_bytes(), &change(record)]).await;
     }
 
     async fn write_state(&self, id: &str, state: &[u8]) {
         let key = format!("app:order:{id}");
-        self.cmd(&[b"HSET", self.names().run.as_bytes(), key.as_bytes(), state]).await;
+        self.cmd(&[b"HSET", self.names().key("run").as_bytes(), key.as_bytes(), state]).await;
     }
 
     async fn write_score(&self, id: &str, score: &str) {
         let key = format!("app:order:{id}");
-        self.cmd(&[b"ZADD", self.names().due.as_bytes(), score.as_bytes(), key.as_bytes()]).await;
+        self.cmd(&[b"ZADD", self.names().key("due").as_bytes(), score.as_bytes(), key.as_bytes()]).await;
     }
 
     /// Makes a timer due now, whatever stands in its record.
@@ -48,7 +48,7 @@ impl Scene {
         self.cmd(&[b"SPUBLISH", self.names().wake.as_bytes(), b"w1"]).await;
     }
 
-    async fn phase(&self, id: &str) -> Option<Phase> {
+    async fn phase(&self, id: &str) -> Option<TimerPhase> {
         self.schedule.look_up(&self.topic, [id]).await.unwrap().map(|timer| timer.phase)
     }
 
@@ -59,9 +59,9 @@ impl Scene {
 
     /// One whole round of the slow repair; what it has repaired.
     async fn repair(&self, what: Scan) -> u64 {
-        let store = Store::new(&self.server.app_url()).unwrap();
+        let store = Store::at(&self.server.app_url()).unwrap();
         let step = RepairStep { what, cursor: 0, count: 1000, lease_ms: 30_000 };
-        store.tidy(&self.names(), step).await.unwrap().repaired
+        store.repair(&self.names(), step).await.unwrap().repaired
     }
 }
 
@@ -76,11 +76,12 @@ async fn a_record_cut_short_or_empty_ends_as_a_dead_letter_with_its_bytes() {
         scene.make_due(&id).await;
     }
     scene.dead(lengths.len() as u64).await;
-    let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
+    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
     for letter in &letters {
-        assert_eq!(letter.reason, Reason::Unreadable);
+        assert_eq!(letter.reason, DeadReason::Unreadable);
         let length: usize = std::str::from_utf8(&letter.key[10..]).unwrap().parse().unwrap();
-        assert_eq!(letter.payload.len(), length, "all that was left is kept");
+        let left = letter.payload.as_ref().unwrap_err();
+        assert_eq!(left.bytes.len(), length, "all that was left is kept");
         assert_eq!(scene.schedule.replay(letter).await.unwrap(), Replayed::Unreadable);
     }
     assert_eq!(scene.stats().dead, 5);
@@ -100,8 +101,8 @@ async fn a_state_that_makes_no_sense_ends_as_a_dead_letter() {
         scene.make_due(&id).await;
     }
     scene.dead(states.len() as u64).await;
-    let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == Reason::Unreadable));
+    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
+    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
     assert!(letters.iter().all(|letter| letter.deadline.is_some()), "the record could still be read");
     scene.proves_well("well").await;
     scene.stop().await;
@@ -142,7 +143,7 @@ async fn a_record_or_state_of_a_newer_version_is_parked_and_runs_once_it_is_repa
     scene.proves_well("well").await;
     assert_eq!((scene.stats().parked, scene.stats().dead), (2, 0), "put off, not looked at over and over");
     scene.write_record("record", |record| [&[1], &record[1..]].concat()).await;
-    scene.cmd(&[b"HDEL", scene.names().run.as_bytes(), b"app:order:state"]).await;
+    scene.cmd(&[b"HDEL", scene.names().key("run").as_bytes(), b"app:order:state"]).await;
     for id in ["record", "state"] {
         let moved = scene.schedule.reschedule(&scene.topic, [id], Duration::ZERO).await.unwrap();
         assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
@@ -168,7 +169,7 @@ async fn a_score_made_too_early_is_put_right_and_holds_no_place() {
     for score in scores {
         let right = async || {
             let phase = scene.phase(score).await;
-            matches!(phase, Some(Phase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
+            matches!(phase, Some(TimerPhase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
         };
         eventually(PATIENCE, "its index entry to be put right", right).await;
     }
@@ -202,8 +203,8 @@ async fn a_deadline_beyond_all_limits_is_unreadable() {
         scene.make_due(id).await;
     }
     scene.dead(3).await;
-    let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == Reason::Unreadable));
+    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
+    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
     scene.proves_well("well").await;
     scene.stop().await;
 }
@@ -216,7 +217,7 @@ async fn index_entries_without_a_record_are_removed_and_counted() {
     }
     scene.look().await;
     eventually(PATIENCE, "the orphans to be counted", async || scene.stats().orphans == 5).await;
-    assert_eq!(scene.cmd(&[b"ZCARD", scene.names().due.as_bytes()]).await, Value::Int(0));
+    assert_eq!(scene.cmd(&[b"ZCARD", scene.names().key("due").as_bytes()]).await, Value::Int(0));
     scene.proves_well("well").await;
     scene.stop().await;
 }
@@ -231,13 +232,13 @@ async fn records_without_an_index_entry_are_found_by_the_slow_repair() {
         scene.write_record(id, |record| with_deadline(record, 1)).await;
     }
     scene.write_record("short", |record| record[..5].to_vec()).await;
-    scene.cmd(&[b"DEL", scene.names().due.as_bytes()]).await;
-    assert_eq!(scene.phase("later").await, Some(Phase::Lost));
+    scene.cmd(&[b"DEL", scene.names().key("due").as_bytes()]).await;
+    assert_eq!(scene.phase("later").await, Some(TimerPhase::Lost));
     assert_eq!(scene.repair(Scan::Records).await, 4);
     scene.tally.until(2).await;
     scene.dead(1).await;
     assert!(
-        matches!(scene.phase("later").await, Some(Phase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
+        matches!(scene.phase("later").await, Some(TimerPhase::Waiting(at)) if at > SystemTime::now() + HOUR / 2)
     );
     scene.tally.assert_each_once(2);
     scene.stop().await;
@@ -265,13 +266,16 @@ async fn dead_letters_that_cannot_be_read_are_listed_and_can_be_dropped() {
         [b"", b"\x01", b"\x01u\0\0\0\0\0\0\0\0\xff\xff\xff\xffabc", b"\x09newer than we are"];
     for (n, letter) in bytes.iter().enumerate() {
         let member = format!("{n:08}app:order:{n}");
-        scene.cmd(&[b"ZADD", names.dead.as_bytes(), b"1", member.as_bytes()]).await;
-        scene.cmd(&[b"HSET", names.grave.as_bytes(), member.as_bytes(), letter]).await;
+        scene.cmd(&[b"ZADD", names.key("dead").as_bytes(), b"1", member.as_bytes()]).await;
+        scene.cmd(&[b"HSET", names.key("letters").as_bytes(), member.as_bytes(), letter]).await;
     }
-    let letters = scene.schedule.dead_letters(&scene.topic, 0, 10).await.unwrap();
+    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
     assert_eq!(letters.len(), bytes.len());
     for (letter, bytes) in letters.iter().zip(bytes) {
-        assert_eq!((letter.reason, &letter.payload[..]), (Reason::Unreadable, bytes));
+        assert_eq!(
+            (letter.reason, &letter.payload.as_ref().unwrap_err().bytes[..]),
+            (DeadReason::Unreadable, bytes)
+        );
         assert_eq!(scene.schedule.replay(letter).await.unwrap(), Replayed::Unreadable);
         assert!(scene.schedule.drop_dead_letter(letter).await.unwrap());
     }

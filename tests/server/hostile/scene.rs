@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse::internals::names::Partition;
-use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Schedule, Topic, TopicStats};
+use keylapse::internals::names::PartitionNames;
+use keylapse::{
+    Client, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
+};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
-use crate::support::{PATIENCE, Running, listener, show_log};
+use crate::support::{PATIENCE, Running, show_log};
 
 /// How often each key was handled.
 #[derive(Clone, Default)]
@@ -95,10 +97,21 @@ impl Scene {
         topic: Topic<String>,
         change: impl FnOnce(ListenerBuilder) -> ListenerBuilder,
     ) -> Self {
+        let client = Client::new(&server.app_url()).expect("a client");
+        Self::at(server, topic, client, change).await
+    }
+
+    /// With a listener that has this client.
+    pub(crate) async fn at(
+        server: Server,
+        topic: Topic<String>,
+        client: Client,
+        change: impl FnOnce(ListenerBuilder) -> ListenerBuilder,
+    ) -> Self {
         show_log();
         let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
         let tally = Tally::default();
-        let builder = listener(&server).on(topic.clone(), tally.handler());
+        let builder = Listener::builder(client).on(topic.clone(), tally.handler());
         Self { server, schedule, topic, tally, running: Running::start(change(builder)) }
     }
 
@@ -116,7 +129,7 @@ impl Scene {
     }
 
     /// The names of the topic's only partition.
-    pub(crate) fn names(&self) -> Partition {
+    pub(crate) fn names(&self) -> PartitionNames {
         names(&self.topic)
     }
 
@@ -130,8 +143,8 @@ impl Scene {
 }
 
 /// The names of a topic's only partition.
-pub(crate) fn names<T>(topic: &Topic<T>) -> Partition {
-    Partition::new("keylapse", topic.name(), 0, 1)
+pub(crate) fn names<T>(topic: &Topic<T>) -> PartitionNames {
+    PartitionNames::new("keylapse", topic.name(), 0, 1, false)
 }
 
 /// The bytes of an answer; none for nil.

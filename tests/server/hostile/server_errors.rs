@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Cancelled, Done, Error, ErrorKind, Failure, Lapse, Outcome, Schedule};
+use keylapse::{Backoff, Cancelled, Client, Done, Error, ErrorKind, Failure, Lapse, Outcome, Schedule};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
@@ -13,10 +13,15 @@ use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule, 
 /// Time enough to change the server before it is over.
 const SOON: Duration = Duration::from_secs(1);
 
+/// A producer who does not wait.
+fn hasty(url: &str) -> Schedule {
+    Schedule::new(Client::new(url).unwrap().patience(Duration::ZERO))
+}
+
 impl Scene {
     /// What a producer is told who does not wait.
     async fn refusal(&self) -> Error {
-        let schedule = self.schedule.clone().patience(Duration::ZERO);
+        let schedule = hasty(&self.server.app_url());
         schedule.arm(&self.topic, ["refused"], SOON, &String::new()).await.unwrap_err()
     }
 
@@ -72,7 +77,7 @@ async fn oom_refuses_arms_and_lets_everything_drain() {
     assert_eq!(schedule.cancel(&topic, ["cancelled"]).await.unwrap(), Cancelled::Cancelled);
     let elsewhere = Schedule::connect(&server.app_url()).await.unwrap();
     assert_eq!(elsewhere.cancel(&topic, ["later"]).await.unwrap(), Cancelled::Cancelled, "by a new producer");
-    assert_eq!(letter.dead_letters(&topic, 0, 10).await.unwrap().len(), 1);
+    assert_eq!(letter.dead_letters(&topic).page(10).await.unwrap().len(), 1);
     assert_eq!(running.stats.total().unsettled, 0);
     running.stop().await.unwrap();
 }
@@ -187,7 +192,7 @@ async fn loading_is_waited_for_by_producers_and_listeners() {
     server.cmd(&["DEBUG", "POPULATE", "4000"]).await;
     server.shutdown().await;
     let producing = async {
-        let hasty = schedule.clone().patience(Duration::ZERO);
+        let hasty = hasty(&url);
         let loading = async || {
             let tried = hasty.look_up(&orders(), ["due"]).await;
             tried.is_err_and(|error| error.kind() == ErrorKind::Unavailable && error.is_transient())
@@ -262,6 +267,6 @@ async fn noscript_over_and_over_loses_and_doubles_nothing() {
     stop.send(()).unwrap();
     assert!(flushing.await.unwrap() > 200);
     tally.assert_each_once(200);
-    let left = server.cmd(&["HLEN", &super::scene::names(&topic).rec]).await;
+    let left = server.cmd(&["HLEN", super::scene::names(&topic).key("rec")]).await;
     assert_eq!(left, Value::Int(0));
 }

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::internals::Store;
-use keylapse::{Backoff, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
+use keylapse::internals::store_of;
+use keylapse::{Backoff, Client, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
@@ -36,8 +36,8 @@ async fn a_delay_of_zero_and_times_that_have_passed_mean_now() {
 
 #[tokio::test]
 async fn enormous_delays_and_times_are_refused_with_the_limit() {
-    let store = Store::new(NOBODY).unwrap();
-    let schedule = Schedule::on_store(store.clone());
+    let client = Client::new(NOBODY).unwrap();
+    let schedule = Schedule::new(client.clone());
     let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
     let absurd = [
         When::In(Duration::MAX),
@@ -54,7 +54,7 @@ async fn enormous_delays_and_times_are_refused_with_the_limit() {
         let moved = schedule.reschedule(&orders(), ["1"], when).await.unwrap_err();
         assert_eq!(moved.kind(), ErrorKind::Invalid);
     }
-    assert_eq!(store.requests(), 0, "nothing was sent");
+    assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
     scene.arm("2125", MAX_DELAY).await;
     scene.proves_well("now").await;
     let timer = scene.schedule.look_up(&scene.topic, ["2125"]).await.unwrap().unwrap();
-    let keylapse::Phase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
+    let keylapse::TimerPhase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
     assert!(at > SystemTime::now() + MAX_DELAY - Duration::from_secs(60));
     scene.stop().await;
 }
@@ -72,7 +72,7 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
 /// that is built with it.
 #[tokio::test]
 async fn settings_that_can_never_work_are_refused_naming_the_topic() {
-    let schedule = Schedule::on_store(Store::new(NOBODY).unwrap());
+    let schedule = Schedule::new(Client::new(NOBODY).unwrap());
     let refused: [(&str, Topic<String>); 14] = [
         ("partitions", orders().partitions(0)),
         ("partitions", orders().partitions(1025)),
@@ -102,16 +102,20 @@ async fn settings_that_can_never_work_are_refused_naming_the_topic() {
 
 #[tokio::test]
 async fn a_listener_with_settings_that_can_never_work_is_not_built() {
-    let builder = || Listener::builder(NOBODY).on(orders(), Tally::default().handler());
-    for (word, builder) in [
-        ("at least one topic", Listener::builder(NOBODY)),
-        ("concurrency", builder().concurrency(0)),
-        ("answer_within", builder().answer_within(Duration::ZERO)),
-        ("namespace", builder().namespace("")),
-        ("namespace", builder().namespace("a:b")),
-        ("namespace", builder().namespace("{tag}")),
+    let builder = || Listener::builder(NOBODY);
+    let client = || Client::new(NOBODY).unwrap();
+    for (word, refused) in [
+        ("at least one topic", builder().build().map(|_| ())),
+        (
+            "concurrency",
+            builder().on(orders(), Tally::default().handler()).concurrency(0).build().map(|_| ()),
+        ),
+        ("answer_within", client().answer_within(Duration::ZERO).map(|_| ())),
+        ("namespace", client().namespace("").map(|_| ())),
+        ("namespace", client().namespace("a:b").map(|_| ())),
+        ("namespace", client().namespace("{tag}").map(|_| ())),
     ] {
-        let error = builder.build().unwrap_err();
+        let error = refused.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -130,13 +134,15 @@ async fn the_largest_settings_work() {
         .lookahead(Duration::from_secs(1))
         .concurrency(usize::MAX)
         .dead_letters(u64::MAX, Duration::MAX);
-    let scene = Scene::with(Server::start().await, topic, |builder| {
-        builder.concurrency(usize::MAX).grace(Duration::MAX).answer_within(Duration::MAX)
-    })
-    .await;
+    let server = Server::start().await;
+    let client = Client::new(&server.app_url()).unwrap().patience(Duration::MAX);
+    let client = client.answer_within(Duration::MAX).unwrap();
+    let schedule = Schedule::new(client.clone());
+    let scene =
+        Scene::at(server, topic, client, |builder| builder.concurrency(usize::MAX).grace(Duration::MAX))
+            .await;
     scene.proves_well("1").await;
-    let schedule = scene.schedule.clone().patience(Duration::MAX);
-    assert_eq!(schedule.dead_letters(&scene.topic, usize::MAX, usize::MAX).await.unwrap().len(), 0);
+    assert_eq!(schedule.dead_letters(&scene.topic).page(usize::MAX).await.unwrap().len(), 0);
     let ask = keylapse::Durably::replicas(u32::MAX).within(Duration::ZERO);
     let armed = schedule.arm(&scene.topic, ["2"], Duration::ZERO, &String::new()).durably(ask).await.unwrap();
     assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 0);
@@ -147,7 +153,7 @@ async fn the_largest_settings_work() {
 /// Retries and snoozes of a handler that knows no measure.
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_for_ever() {
-    use keylapse::{Failure, Lapse, Outcome, Phase, Reason};
+    use keylapse::{DeadReason, Failure, Lapse, Outcome, TimerPhase};
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().max_attempts(5).max_snoozes(5);
     let running = crate::support::Running::start(crate::support::listener(&server).on(
@@ -169,16 +175,16 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
     for kind in &kinds[..3] {
         let far = async || {
             let timer = schedule.look_up(&topic, [kind]).await.unwrap().unwrap();
-            matches!(timer.phase, Phase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
+            matches!(timer.phase, TimerPhase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
         };
         keylapse_support::eventually(crate::support::PATIENCE, "it waits for a century", far).await;
     }
     let both = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 2;
     keylapse_support::eventually(crate::support::PATIENCE, "two dead letters", both).await;
-    let letters = schedule.dead_letters(&topic, 0, 10).await.unwrap();
+    let letters = schedule.dead_letters(&topic).page(10).await.unwrap();
     let mut reasons: Vec<_> = letters.iter().map(|letter| letter.reason).collect();
     reasons.sort_by_key(|reason| reason.as_str());
-    assert_eq!(reasons, [Reason::Exhausted, Reason::Snoozed]);
+    assert_eq!(reasons, [DeadReason::Exhausted, DeadReason::Snoozed]);
     running.stop().await.unwrap();
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylapse::internals::names::{Partition, partition_of};
+use keylapse::internals::names::{PartitionNames, partition_of};
 use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
@@ -56,8 +56,8 @@ async fn a_spoilt_name_parks(server: &Server, schedule: &keylapse::Schedule, at:
     let handlers = listener(server).on(topic.clone(), tally.handler()).on(other.clone(), tally.handler());
     let running = Running::start(handlers);
     let [spoilt, healthy] = keys();
-    let names = Partition::new("keylapse", topic.name(), 0, 2);
-    let name = names.all()[at];
+    let names = PartitionNames::new("keylapse", topic.name(), 0, 2, false);
+    let name = &names.all()[at];
     let arm = async |key: &str, delay| schedule.arm(&topic, Key(key), delay, &String::new()).await;
     // Something lies in the index when its name is spoilt.
     let _ = arm(&spoilt, Duration::from_secs(1)).await.unwrap();
@@ -83,7 +83,9 @@ async fn a_producer_is_told_which_name_holds_what() {
     let topic = orders();
     let names = super::scene::names(&topic);
     let _ = schedule.arm(&topic, ["1"], Duration::from_secs(60), &String::new()).await.unwrap();
-    for name in [&names.meta, &names.due, &names.solo, &names.rec, &names.run] {
+    for name in
+        [names.key("meta"), names.key("due"), names.key("quarantine"), names.key("rec"), names.key("run")]
+    {
         spoil(&server, name).await;
         let errors = [
             schedule.arm(&topic, ["2"], Duration::ZERO, &String::new()).await.map(|_| ()),
@@ -111,12 +113,12 @@ async fn whoever_reads_dead_letters_is_told_which_name_holds_what() {
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     eventually(PATIENCE, "a dead letter", dead).await;
     running.stop().await.unwrap();
-    let letter = schedule.dead_letters(&topic, 0, 1).await.unwrap().remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     let names = super::scene::names(&topic);
-    for name in [&names.meta, &names.dead, &names.grave] {
+    for name in [names.key("meta"), names.key("dead"), names.key("letters")] {
         spoil(&server, name).await;
         let errors = [
-            schedule.dead_letters(&topic, 0, 10).await.map(|_| ()),
+            schedule.dead_letters(&topic).page(10).await.map(|_| ()),
             schedule.dead_letter_counts(&topic).await.map(|_| ()),
             schedule.replay(&letter).await.map(|_| ()),
             schedule.drop_dead_letter(&letter).await.map(|_| ()),
@@ -137,7 +139,7 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let names = super::scene::names(&topic);
-    for name in [&names.next, &names.rec, &names.run] {
+    for name in [names.key("next"), names.key("rec"), names.key("run")] {
         let (report, mut reported) = reports();
         let go = std::sync::Arc::new(tokio::sync::Notify::new());
         let gate = go.clone();
@@ -169,7 +171,7 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
 /// Quarantine of all topics wait in one line; one that cannot be asked for must
 /// not stand in it for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn suspects_of_a_spoilt_partition_do_not_hold_up_those_of_others() {
+async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     use keylapse::internals::record::State;
     let (server, schedule) = server_and_schedule().await;
     let spoilt = Topic::<String>::named("a", "app:a:{id}").unwrap();
@@ -182,16 +184,16 @@ async fn suspects_of_a_spoilt_partition_do_not_hold_up_those_of_others() {
     let hidden = async |topic: &Topic<String>, key: &str| {
         let (names, hour) = (super::scene::names(topic), Duration::from_secs(3600));
         let _ = schedule.arm(topic, Key(key), hour, &String::new()).await.unwrap();
-        server.cmd(&[b"HSET", names.run.as_bytes(), key.as_bytes(), &state]).await;
-        server.cmd(&["ZREM", &names.due, key]).await;
+        server.cmd(&[b"HSET", names.key("run").as_bytes(), key.as_bytes(), &state]).await;
+        server.cmd(&["ZREM", names.key("due"), key]).await;
     };
     let suspect = async |topic: &Topic<String>, key: &str| {
-        server.cmd(&["ZADD", &super::scene::names(topic).solo, "1", key]).await;
+        server.cmd(&["ZADD", super::scene::names(topic).key("quarantine"), "1", key]).await;
     };
     // Any look tells of suspects, too.
     let look = async |topic| server.cmd(&["SPUBLISH", &super::scene::names(topic).wake, "w1"]).await;
     hidden(&spoilt, "app:a:1").await;
-    spoil(&server, &super::scene::names(&spoilt).rec).await;
+    spoil(&server, super::scene::names(&spoilt).key("rec")).await;
     suspect(&spoilt, "app:a:1").await;
     look(&spoilt).await;
     eventually(PATIENCE, "the throttle", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
@@ -200,7 +202,7 @@ async fn suspects_of_a_spoilt_partition_do_not_hold_up_those_of_others() {
     look(&healthy).await;
     tally.until(1).await;
     assert_eq!(tally.runs_of("app:b:1"), 1);
-    heal(&server, &super::scene::names(&spoilt).rec).await;
+    heal(&server, super::scene::names(&spoilt).key("rec")).await;
     tally.until(2).await;
     running.stop().await.unwrap();
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Scan, scripts};
+use keylapse::internals::{End, Scan, WireWhen, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_alone, dead, retry, settle,
-    snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, retry,
+    settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +35,7 @@ fn running_with_next() -> [Step; 3] {
 }
 
 /// Two leases are lost, and the timer has just been found to be a suspect.
-fn suspect() -> [Step; 6] {
+fn quarantined() -> [Step; 6] {
     let wait = || Step::Wait(LEASE);
     [arm_now("a", 1), claim(1), wait(), claim(2), wait(), claim(3)]
 }
@@ -53,7 +52,7 @@ fn arms() -> Vec<Row> {
         Row::of("arm over a running attempt and a kept arming", running_with_next(), arm("a", 3)),
         Row::of("replace", waiting(), arm("a", 2)),
         Row::of("replace a retry", [&running()[..], &[settle("a", 1, retry())]].concat(), arm("a", 2)),
-        Row::of("replace a suspect", suspect(), arm("a", 2)),
+        Row::of("replace what is in quarantine", quarantined(), arm("a", 2)),
         Row::of("replace some of many", waiting(), arm_all(&[("b", 2), ("a", 3)])),
     ]
 }
@@ -64,7 +63,7 @@ fn cancels() -> Vec<Row> {
         Row::of("cancel", waiting(), cancel("a", 1)).repeat_says("Cancelled -"),
         Row::of("cancel a running attempt", running(), cancel("a", 1)).repeat_says("InFlight -"),
         Row::of("cancel what is kept, too", running_with_next(), cancel("a", 1)).repeat_says("InFlight -"),
-        Row::of("cancel a suspect", suspect(), cancel("a", 1)).repeat_says("Cancelled -"),
+        Row::of("cancel what is in quarantine", quarantined(), cancel("a", 1)).repeat_says("Cancelled -"),
         Row::of("cancel what is not armed", [], cancel("a", 1)),
         Row::of("cancel some of many", waiting(), Step::Cancel(vec![("b", 1), ("a", 2)]))
             .repeat_says("NotArmed -, Cancelled -"),
@@ -75,16 +74,20 @@ fn claims() -> Vec<Row> {
     // A repeat renews the leases of what it returns, as from the moment of the
     // repeat, and tells nothing of what the first call did besides.
     let retried = [&running()[..], &[settle("a", 1, retry()), Step::Wait(60)]].concat();
-    let poison =
-        [&suspect()[..], &[claim_alone(4), Step::Wait(LEASE), claim_alone(5), Step::Wait(LEASE)]].concat();
+    let poison = [
+        &quarantined()[..],
+        &[claim_quarantined(4), Step::Wait(LEASE), claim_quarantined(5), Step::Wait(LEASE)],
+    ]
+    .concat();
     vec![
         Row::of("claim", [arm_now("a", 1)], claim(1)).repeat_acts_as(renew("a", 1)),
         Row::of("claim a retry", retried, claim(2)).repeat_acts_as(renew("a", 2)),
         Row::of("claim what lost a lease", [&running()[..], &[Step::Wait(LEASE)]].concat(), claim(2))
             .repeat_acts_as(renew("a", 2)),
-        Row::of("claim a suspect", suspect(), claim_alone(4)).repeat_acts_as(renew("a", 4)),
-        Row::of("claim what turns out to be a suspect", suspect()[..5].to_vec(), claim(3)),
-        Row::of("claim what turns out to be poison", poison, claim_alone(6)).repeat_says("[]"),
+        Row::of("claim what is in quarantine", quarantined(), claim_quarantined(4))
+            .repeat_acts_as(renew("a", 4)),
+        Row::of("claim what goes into quarantine", quarantined()[..5].to_vec(), claim(3)),
+        Row::of("claim what turns out to be poison", poison, claim_quarantined(6)).repeat_says("[]"),
         Row::of("claim when nothing is due", waiting(), claim(1)),
         Row::of("claim while paused", [arm_now("a", 1), Step::Pause(Some("why"))], claim(1)),
     ]
@@ -98,8 +101,12 @@ fn acks() -> Vec<Row> {
     // What an ack has ended is gone; the repeat reads this as done.
     vec![
         Row::of("ack", running(), ack("a", 1)).repeat_says("gone: [0], followed: "),
-        Row::of("ack a suspect", [&suspect()[..], &[claim_alone(4)]].concat(), ack("a", 4))
-            .repeat_says("gone: [0], followed: "),
+        Row::of(
+            "ack what is in quarantine",
+            [&quarantined()[..], &[claim_quarantined(4)]].concat(),
+            ack("a", 4),
+        )
+        .repeat_says("gone: [0], followed: "),
         Row::of("ack with an arming kept", running_with_next(), ack("a", 1))
             .repeat_says("gone: [0], followed: "),
         Row::of("ack many", [arm_now("a", 1), arm_now("b", 2), claim(1)], Step::Ack(vec!["b", "a"], 1))
@@ -134,7 +141,7 @@ fn others() -> Vec<Row> {
         Row::of("reschedule", waiting(), Step::Reschedule("a", WireWhen::At(START + 500))),
         // It is said when a timer is to be, not by whom: a delay counts from the repeat.
         Row::of("reschedule by a delay", waiting(), in_100.clone())
-            .repeat_says("Rescheduled { deadline: 4000000000140, arming: 232d2d2d2d2d2d31, attempt: 1 }")
+            .repeat_says("at 140, attempt 1")
             .repeat_acts_as(in_100.clone()),
         Row::of("reschedule a running attempt", running(), in_100.clone()),
         Row::of("reschedule what is not armed", [], in_100),
@@ -169,16 +176,16 @@ fn repairs() -> Vec<Row> {
     let lost_record = [arm_now("a", 1), claim(1), Step::Raw(&["DEL", "keylapse:{t/0}:rec"])];
     let only_next =
         [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
-    let old_lane = [Step::Raw(&["HSET", "keylapse:{t/0}:lanes", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
+    let old_slot = [Step::Raw(&["HSET", "keylapse:{t/0}:slots", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
     let repaired = |name, given: Vec<Step>, scan| {
         Row::of(name, given, Step::RepairStep(scan)).repeat_says("Repaired { cursor: 0, repaired: 0 }")
     };
     vec![
-        repaired("tidy records", lost_entry.to_vec(), Scan::Records),
-        repaired("tidy held records", lost_lease.to_vec(), Scan::Records),
-        repaired("tidy states", lost_record.to_vec(), Scan::States),
-        repaired("tidy kept armings", only_next.concat(), Scan::Next),
-        repaired("tidy lanes", old_lane.to_vec(), Scan::Lanes),
-        Row::of("tidy where all is well", running(), Step::RepairStep(Scan::Records)),
+        repaired("repair records", lost_entry.to_vec(), Scan::Records),
+        repaired("repair held records", lost_lease.to_vec(), Scan::Records),
+        repaired("repair states", lost_record.to_vec(), Scan::States),
+        repaired("repair kept armings", only_next.concat(), Scan::Next),
+        repaired("repair claim slots", old_slot.to_vec(), Scan::Slots),
+        Row::of("repair where all is well", running(), Step::RepairStep(Scan::Records)),
     ]
 }

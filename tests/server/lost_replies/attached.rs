@@ -1,34 +1,33 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use keylapse::internals::attached::{
-    Capture, Deed, Enrolment, ForeignKeys, Judged, Note, Place, TakeChecks, Treatment, Watch,
-};
-use keylapse::{ServerTime, SlotId};
+use keylapse::internals::attached::{Deed, Enrolment, Judged, Note, Position, TakeChecks, Watch};
+use keylapse::internals::{Capture, ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
+use crate::attached_scripts::on;
+
 use super::step::{Spot, Step, fire, note};
 
-const HOW: Treatment = Treatment { unenrolled: true, restores: false, cap: 10, reread_ms: 0 };
 const CAPTURE: Capture = Capture { cap: 100, dumps: true };
 /// When enrolled keys are to expire.
 const DEADLINE: u64 = START + 100;
 
 /// When something was read: later, the later its place.
-fn stamp(at: Place) -> ServerTime {
+fn stamp(at: Position) -> ServerTime {
     ServerTime::new(0, micros(at))
 }
 
-fn micros(at: Place) -> u64 {
+fn micros(at: Position) -> u64 {
     at.canary * 1000 + u64::from(at.count)
 }
 
-fn place(at: Spot) -> Option<Place> {
-    at.map(|(canary, count)| Place { canary: START + canary, count })
+fn place(at: Spot) -> Option<Position> {
+    at.map(|(canary, count)| Position { canary: START + canary, count })
 }
 
-fn watch(name: &str, at: Place) -> Watch {
+fn watch(name: &str, at: Position) -> Watch {
     let mut head = BytesMut::new();
     head.put_u64(DEADLINE);
     head.put_u64(at.canary);
@@ -48,43 +47,47 @@ impl Caller {
                     arming: id(*arming),
                 };
                 let notes: Vec<_> = all.iter().map(note).collect();
-                format!("{:?}", store.note(watched, HOW, &notes).await?)
+                format!("{:?}", store.note(watched, &on(), &notes).await?)
             }
             Step::Enrol(name, at) => {
                 let at = place(*at).unwrap_or_default();
                 let copy = Bytes::from_static(b"\x02value");
                 let read = Enrolment { key: key(name), deadline: DEADLINE, at, stamp: stamp(at), copy };
-                let reply = store.enrol(watched, HOW, &[read]).await?;
+                let reply = store.enrol(watched, &on(), &[read]).await?;
                 format!("{:?}, next {:?}", reply.value, reply.next.map(|at| at - START))
             }
             Step::DueChecks => {
                 let looks = store
-                    .looks(watched, TakeChecks { lane: lane(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
+                    .checks(watched, TakeChecks { slot: slot(1), limit: 10, hold_ms: 5000, overdue_ms: 0 })
                     .await?;
                 list(looks.watches.iter().map(|watch| watch.key.escape_ascii().to_string()))
             }
             Step::Judge(name, at, deed) => {
                 // What was looked at was enrolled at the first canary.
-                let watch = watch(name, Place { canary: START, count: 0 });
+                let watch = watch(name, Position { canary: START, count: 0 });
                 let at = place(*at).unwrap_or_default();
                 let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
-                format!("{:?}", store.judge(watched, HOW, &[judgement]).await?.value)
+                format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.value)
             }
-            Step::Keep(lane) => format!("{}", store.keep(watched, self::lane(*lane), 1000, false).await?),
-            Step::Leave(lane) => format!("{:?}", store.leave(watched, self::lane(*lane)).await?),
+            Step::HoldScanner(slot) => {
+                format!("{}", store.hold_scanner(watched, self::slot(*slot), 1000, false).await?)
+            }
+            Step::ReleaseScanner(slot) => {
+                format!("{:?}", store.hold_scanner(watched, self::slot(*slot), 0, false).await?)
+            }
             Step::Touch(name) => format!("{:?}", store.read(&[key(name)], CAPTURE).await?.1),
-            Step::Lend(name) => format!("{}", store.lend(watched, &key(name), DEADLINE).await?),
-            Step::Restore(name) => {
+            Step::Returned(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
+            Step::WriteBack(name) => {
                 // By the server's own clock, decades from now.
-                format!("{:?}", store.restore(&key(name), DEADLINE, b"\x02value").await?)
+                format!("{:?}", store.write_back(&key(name), DEADLINE, b"\x02value").await?)
             }
             other => unreachable!("{other:?} is made elsewhere"),
         })
     }
 }
 
-fn lane(number: u8) -> SlotId {
-    SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes")
+fn slot(number: u8) -> SlotId {
+    SlotId::from_bytes(&bytes(number)).expect("a slot has eight bytes")
 }
 
 pub(super) fn rows() -> Vec<Row> {
@@ -161,10 +164,11 @@ fn looks_and_verdicts() -> Vec<Row> {
 fn scanners() -> Vec<Row> {
     vec![
         // It holds from the repeat on.
-        Row::of("become the scanner", [], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
-        Row::of("stay the scanner", [Step::Keep(1)], Step::Keep(1)).repeat_acts_as(Step::Keep(1)),
-        Row::of("another is the scanner", [Step::Keep(2)], Step::Keep(1)),
-        Row::of("leave", [Step::Keep(1)], Step::Leave(1)),
+        Row::of("become the scanner", [], Step::HoldScanner(1)).repeat_acts_as(Step::HoldScanner(1)),
+        Row::of("stay the scanner", [Step::HoldScanner(1)], Step::HoldScanner(1))
+            .repeat_acts_as(Step::HoldScanner(1)),
+        Row::of("another is the scanner", [Step::HoldScanner(2)], Step::HoldScanner(1)),
+        Row::of("leave", [Step::HoldScanner(1)], Step::ReleaseScanner(1)),
     ]
 }
 
@@ -173,9 +177,9 @@ fn keys() -> Vec<Row> {
     vec![
         Row::of("touch", key(&["SET", "app:t:a", "x", "PXAT", "4000000000100"]), Step::Touch("a")),
         Row::of("touch nothing", [], Step::Touch("a")),
-        Row::of("lend", [], Step::Lend("a")).repeat_says("false"),
-        Row::of("restore", [], Step::Restore("a")).repeat_says("Taken"),
-        Row::of("restore over its writer's", key(&["SET", "app:t:a", "x"]), Step::Restore("a")),
-        Row::of("restore too late", [Step::Wait(200)], Step::Restore("a")),
+        Row::of("returned", [], Step::Returned("a")).repeat_says("false"),
+        Row::of("write back", [], Step::WriteBack("a")).repeat_says("Taken"),
+        Row::of("write back over its writer's", key(&["SET", "app:t:a", "x"]), Step::WriteBack("a")),
+        Row::of("write back too late", [Step::Wait(200)], Step::WriteBack("a")),
     ]
 }

@@ -1,15 +1,16 @@
 //! Makes the calls that steps stand for, and puts the answers into words.
 
 use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, ArmReply, Cancel, Claim, Claimed, ClaimedTimer, End, Held, Index, Letters, NewTimer,
-    RepairStep, Scan, Settle, Store, TopicEntry, Trigger, scripts,
+    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
+    RepairStep, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
-use keylapse::{ArmingId, CancelId, SlotId, Token, WireWhen};
+use keylapse::{Arming, ArmingId, Rescheduled};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;
@@ -20,7 +21,7 @@ use super::step::Step;
 pub(super) const START: u64 = 4_000_000_000_000;
 pub(super) const LEASE: u64 = 1000;
 
-const LETTERS: Letters = Letters { count: 10, age_ms: 86_400_000, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
 pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -29,9 +30,9 @@ pub(super) type Said = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 pub(super) struct Caller {
     pub(super) store: Store,
     pub(super) url: String,
-    pub(super) at: Partition,
+    pub(super) at: PartitionNames,
     /// Of a topic whose keys others write.
-    pub(super) watched: Partition,
+    pub(super) watched: PartitionNames,
 }
 
 pub(super) fn bytes(number: u8) -> [u8; 8] {
@@ -67,15 +68,17 @@ impl Caller {
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
-            Step::RepairStep(scan) => self.tidy(*scan).await,
+            Step::RepairStep(scan) => self.repair(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
             Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => {
                 self.make_attached(step).await
             }
-            Step::Keep(_) | Step::Leave(_) | Step::Touch(_) | Step::Lend(_) | Step::Restore(_) => {
-                self.make_attached(step).await
-            }
+            Step::HoldScanner(_)
+            | Step::ReleaseScanner(_)
+            | Step::Touch(_)
+            | Step::Returned(_)
+            | Step::WriteBack(_) => self.make_attached(step).await,
             simple => self.make_simple(simple).await,
         }
     }
@@ -83,12 +86,17 @@ impl Caller {
     async fn make_simple(&self, step: &Step) -> Said {
         let Self { store, at, .. } = self;
         Ok(match step {
-            Step::Reschedule(name, when) => format!("{:?}", store.reschedule(at, &key(name), *when).await?),
+            Step::Reschedule(name, when) => match store.reschedule(at, &key(name), *when).await? {
+                (Rescheduled::Rescheduled(to), attempt) => {
+                    format!("at {}, attempt {attempt}", since_start(to))
+                }
+                (other, _) => format!("{other:?}"),
+            },
             Step::Look(name) => match store.look(at, &key(name)).await? {
                 Some(look) => format!("{:?} {:?} {:?}", look.score, look.record, look.state),
                 None => "nothing".into(),
             },
-            Step::Peek => format!("{:?}", store.peek(std::slice::from_ref(at)).await?.value),
+            Step::Peek => format!("{:?}", store.peek(std::slice::from_ref(at)).await?.1),
             Step::Renew(name, number) => {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }
@@ -118,7 +126,7 @@ impl Caller {
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
         let call = Arm { timers: &timers, only_if_absent: absent, repeat };
-        Ok(list(self.store.arm(&self.at, call).await?.value.iter().map(armed)))
+        Ok(list(self.store.arm(&self.at, call).await?.iter().map(armed)))
     }
 
     async fn cancel(&self, timers: &[(&str, u8)], repeat: bool) -> Said {
@@ -128,14 +136,14 @@ impl Caller {
         };
         let timers: Vec<_> = timers.iter().map(cancel).collect();
         let replies = self.store.cancel(&self.at, &timers, repeat).await?;
-        Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.code, from_start(reply.deadline)))))
+        Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.result, from_start(reply.deadline)))))
     }
 
     async fn claim(&self, index: Index, number: u8, repeat: bool) -> Said {
         let call = Claim {
             index,
             // Each claim on behalf of another listener.
-            lane: SlotId::from_bytes(&bytes(number)).expect("a lane has eight bytes"),
+            slot: SlotId::from_bytes(&bytes(number)).expect("a slot has eight bytes"),
             token: token(number),
             repeat,
             limit: 10,
@@ -149,7 +157,7 @@ impl Caller {
 
     async fn ack(&self, names: &[&str], number: u8) -> Said {
         let acks: Vec<_> = names.iter().map(|name| held(name, number)).collect();
-        let AckReply { gone, followed } = self.store.ack(&self.at, &acks).await?.value;
+        let AckReply { gone, followed, .. } = self.store.ack(&self.at, &acks).await?;
         let followed = followed.iter().map(|next| format!("{} {}", next.place, named(Some(next.arming))));
         Ok(format!("gone: {gone:?}, followed: {}", list(followed)))
     }
@@ -161,13 +169,13 @@ impl Caller {
         ))
     }
 
-    async fn tidy(&self, what: Scan) -> Said {
+    async fn repair(&self, what: Scan) -> Said {
         let step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
-        Ok(format!("{:?}", self.store.tidy(&self.at, step).await?))
+        Ok(format!("{:?}", self.store.repair(&self.at, step).await?))
     }
 
     async fn init(&self) -> Said {
-        let both = [0, 1].map(|index| Partition::new("keylapse", "two", index, 2));
+        let both = [0, 1].map(|index| PartitionNames::new("keylapse", "two", index, 2, false));
         let entry = TopicEntry {
             name: "two".into(),
             pattern: "two:{id}".into(),
@@ -210,10 +218,17 @@ fn from_start(deadline: Option<u64>) -> String {
     deadline.map_or_else(|| "-".into(), |deadline| format!("at {}", deadline - START))
 }
 
-fn armed(reply: &ArmReply) -> String {
-    match reply.deadline {
-        0 => format!("{:?}", reply.code),
-        deadline => format!("{:?} at {}", reply.code, deadline - START),
+/// A time that is told, in ms.
+fn since_start(at: SystemTime) -> u128 {
+    at.duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() - u128::from(START)
+}
+
+fn armed(reply: &Arming) -> String {
+    let shown = format!("{reply:?}");
+    let name = shown.split('(').next().unwrap_or_default();
+    match reply.receipt() {
+        Some(receipt) => format!("{name} at {}", since_start(receipt.deadline)),
+        None => shown,
     }
 }
 

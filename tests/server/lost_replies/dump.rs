@@ -78,19 +78,19 @@ impl Dump {
         let is_record = |record: &&&str| record.starts_with(&format!("\\x01{id}"));
         let kept = [self.entries("rec"), self.entries("next")];
         kept.iter().any(|records| records.values().any(|record| is_record(&record)))
-            || self.entries("tomb").contains_key(&*format!("a{id}"))
+            || self.entries("tombstones").contains_key(&*format!("a{id}"))
     }
 
     /// A timer has a record, and one place in one index; nothing is kept behind
     /// nothing, and no arming is in two places.
     pub(super) fn assert_sound(&self, story: &impl Fn() -> String) {
-        let (due, solo, rec) = (self.entries("due"), self.entries("solo"), self.entries("rec"));
+        let (due, quarantine, rec) = (self.entries("due"), self.entries("quarantine"), self.entries("rec"));
         let (run, next) = (self.entries("run"), self.entries("next"));
-        for key in due.keys().chain(solo.keys()).chain(run.keys()).chain(next.keys()) {
+        for key in due.keys().chain(quarantine.keys()).chain(run.keys()).chain(next.keys()) {
             assert!(rec.contains_key(key), "{key} has no record\n{}\n{self:#?}", story());
         }
         for (key, record) in &rec {
-            let places = u8::from(due.contains_key(key)) + u8::from(solo.contains_key(key));
+            let places = u8::from(due.contains_key(key)) + u8::from(quarantine.contains_key(key));
             assert_eq!(places, 1, "{key} in the indexes\n{}\n{self:#?}", story());
             let twice = next.get(key).is_some_and(|kept| kept[..12] == record[..12]);
             assert!(!twice, "{key} is kept behind itself\n{}\n{self:#?}", story());
@@ -101,7 +101,7 @@ impl Dump {
     pub(super) fn but_for_leases(&self, call: &Step) -> Self {
         let mut dump = self.0.clone();
         if matches!(call, Step::Claim { .. } | Step::Renew(..)) {
-            for name in ["keylapse:{t/0}:due", "keylapse:{t/0}:solo"] {
+            for name in ["keylapse:{t/0}:due", "keylapse:{t/0}:quarantine"] {
                 let keys = self.0.get(name).into_iter().flatten();
                 let keys =
                     keys.map(|entry| entry.split(" = ").next().unwrap_or_default().to_owned()).collect();

@@ -3,14 +3,13 @@
 //! A row's meanwhile must not be undone: what is in Redis after the repeat is
 //! what was there before it.
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Scan};
+use keylapse::internals::{End, Scan, WireWhen};
 
 use super::call::LEASE;
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_alone, dead, retry, settle,
-    snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, retry,
+    settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,8 +62,8 @@ fn kept_armings() -> Vec<Row> {
     vec![
         kept("kept, then released", &[settle("a", 1, End::Release)]),
         kept("kept, then snoozed", &[settle("a", 1, snooze())]),
-        kept("kept, then a suspect", &lease_is_over()),
-        kept("kept, then a suspect that runs", &[&lease_is_over()[..], &[claim_alone(4)]].concat()),
+        kept("kept, then in quarantine", &lease_is_over()),
+        kept("kept, then running from quarantine", &[&lease_is_over()[..], &[claim_quarantined(4)]].concat()),
         kept("kept, then acked", &[ack("a", 1)]).repeat_says("Armed at 100"),
         kept("kept, then retried", &[settle("a", 1, retry())]).repeat_says("Armed at 100"),
         kept("kept, then dead", &[settle("a", 1, dead())]).repeat_says("Armed at 100"),
@@ -165,9 +164,9 @@ fn others() -> Vec<Row> {
     let (pause, resume) = (Step::Pause(Some("why")), Step::Pause(None));
     vec![
         replayed("replayed, then claimed", &[claim(2)]),
-        replayed("replayed, then cancelled", &[cancel("a", 3)]).repeat_says("NoLetter"),
+        replayed("replayed, then cancelled", &[cancel("a", 3)]).repeat_says("Gone"),
         replayed("replayed, then replaced", &[arm("a", 3)]).repeat_says("Exists"),
-        replayed("replayed, then done", &[claim(2), ack("a", 2)]).repeat_says("NoLetter"),
+        replayed("replayed, then done", &[claim(2), ack("a", 2)]).repeat_says("Gone"),
         Row::of("rescheduled, then claimed", [arm("a", 1)], reschedule())
             .meanwhile([Step::Wait(100), claim(1)])
             .repeat_says("InFlight"),
@@ -177,14 +176,14 @@ fn others() -> Vec<Row> {
         Row::of("renewed, then claimed by another", [arm_now("a", 1), claim(1)], Step::Renew("a", 1))
             .meanwhile([Step::Wait(LEASE), claim(2)])
             .repeat_says("gone: [0]"),
-        Row::of("triggered, then foreign", [], Step::Trigger("a", 1))
+        Row::of("triggered, then taken", [], Step::Trigger("a", 1))
             .meanwhile([Step::Raw(&["SET", "app:t:a", "x"])])
-            .repeat_says("[Foreign]"),
+            .repeat_says("[Taken]"),
         Row::of("untriggered, then triggered by another", [Step::Trigger("a", 1)], Step::Untrigger("a", 1))
             .meanwhile([Step::Trigger("a", 2)])
             .repeat_says("false"),
         Row::of(
-            "tidied, then claimed",
+            "repaired, then claimed",
             [arm_now("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])],
             Step::RepairStep(Scan::Records),
         )
@@ -194,7 +193,7 @@ fn others() -> Vec<Row> {
         // to be, whatever it was.
         Row::of("rescheduled, then replaced", [arm("a", 1)], reschedule())
             .meanwhile([arm("a", 2)])
-            .repeat_says("Rescheduled { deadline: 4000000000140, arming: 232d2d2d2d2d2d32, attempt: 1 }")
+            .repeat_says("at 140, attempt 1")
             .repeat_acts_as(reschedule()),
         Row::of("paused, then resumed", [], pause.clone())
             .meanwhile([resume.clone()])

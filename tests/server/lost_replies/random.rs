@@ -1,8 +1,7 @@
 //! The same, with chance in place of a table: whatever came before a call, and
 //! whatever others do before its repeat, the repeat changes nothing.
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Index, Scan};
+use keylapse::internals::{End, Index, Scan, WireWhen};
 use keylapse_support::Binary;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -139,7 +138,7 @@ impl Chance {
     fn claim(&mut self) -> Step {
         let token = self.id();
         self.tokens.push(token);
-        Step::Claim { index: self.one_of(&[Index::Due, Index::Due, Index::Solo]), token }
+        Step::Claim { index: self.one_of(&[Index::Due, Index::Due, Index::Quarantine]), token }
     }
 
     /// Mostly the last one.

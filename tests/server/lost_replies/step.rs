@@ -1,10 +1,9 @@
 //! What somebody does, as data.
 
 use bytes::Bytes;
-use keylapse::WireWhen;
+use keylapse::DeadReason;
 use keylapse::internals::attached::Deed;
-use keylapse::internals::record::Reason;
-use keylapse::internals::{End, Index, Scan};
+use keylapse::internals::{End, Index, Scan, WireWhen};
 
 use super::call::id;
 
@@ -45,11 +44,11 @@ pub(super) enum Step {
     Enrol(&'static str, Spot),
     DueChecks,
     Judge(&'static str, Spot, Deed),
-    Keep(u8),
-    Leave(u8),
+    HoldScanner(u8),
+    ReleaseScanner(u8),
     Touch(&'static str),
-    Lend(&'static str),
-    Restore(&'static str),
+    Returned(&'static str),
+    WriteBack(&'static str),
     /// Time passes, in ms.
     Wait(u64),
     /// Another program talks to the server.
@@ -93,8 +92,8 @@ pub(super) fn claim(token: u8) -> Step {
     Step::Claim { index: Index::Due, token }
 }
 
-pub(super) fn claim_alone(token: u8) -> Step {
-    Step::Claim { index: Index::Solo, token }
+pub(super) fn claim_quarantined(token: u8) -> Step {
+    Step::Claim { index: Index::Quarantine, token }
 }
 
 pub(super) fn ack(key: &'static str, token: u8) -> Step {
@@ -118,7 +117,7 @@ pub(super) fn again(arming: u8) -> End {
 }
 
 pub(super) fn dead() -> End {
-    End::Dead { reason: Reason::Permanent, history: Bytes::from_static(b"[]") }
+    End::Dead { reason: DeadReason::Permanent, history: Bytes::from_static(b"[]") }
 }
 
 impl Step {
@@ -136,19 +135,19 @@ impl Step {
             Self::Renew(..) => "renew",
             Self::Pause(_) => "pause",
             Self::Replay { .. } => "replay",
-            Self::RepairStep(_) => "tidy",
+            Self::RepairStep(_) => "repair",
             Self::Init => "init",
             Self::Trigger(..) => "trigger",
             Self::Untrigger(..) => "untrigger",
             Self::Canary => "canary",
             Self::Note(_) => "note",
             Self::Enrol(..) => "enrol",
-            Self::DueChecks => "looks",
+            Self::DueChecks => "checks",
             Self::Judge(..) => "judge",
-            Self::Keep(_) | Self::Leave(_) => "scanner",
+            Self::HoldScanner(_) | Self::ReleaseScanner(_) => "scanner",
             Self::Touch(_) => "touch",
-            Self::Lend(_) => "lend",
-            Self::Restore(_) => "restore",
+            Self::Returned(_) => "returned",
+            Self::WriteBack(_) => "write_back",
             Self::Wait(_) | Self::Raw(_) => return None,
         })
     }

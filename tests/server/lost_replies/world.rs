@@ -1,6 +1,6 @@
 //! A server, with a clock of its own, and two ways to it.
 
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{Store, TopicEntry};
 use keylapse_support::{Binary, Proxy, Server};
 use redis::{aio::MultiplexedConnection, cmd};
@@ -68,9 +68,9 @@ impl World {
 
 impl Caller {
     fn at(url: String) -> Self {
-        let store = Store::with_clock_key(&url, CLOCK).expect("a store");
-        let watched = Partition::attached("keylapse", "w", 0, 1);
-        Self { store, url, at: Partition::new("keylapse", "t", 0, 1), watched }
+        let store = Store::at(&url).expect("a store").with_clock_key(CLOCK);
+        let watched = PartitionNames::new("keylapse", "w", 0, 1, true);
+        Self { store, url, at: PartitionNames::new("keylapse", "t", 0, 1, false), watched }
     }
 
     async fn register(&self) {

@@ -12,21 +12,21 @@ const DRAIN: [&str; 15] = [
     "ack",
     "canary",
     "cancel",
+    "checks",
     "claim",
     "init",
     "judge",
-    "scanner",
-    "lend",
-    "looks",
     "note",
     "pause",
     "renew",
+    "repair",
+    "returned",
+    "scanner",
     "settle",
-    "tidy",
     "untrigger",
 ];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "restore", "trigger"];
+const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "write_back", "trigger"];
 const READ: [&str; 3] = ["look", "peek", "touch"];
 
 #[test]

@@ -38,7 +38,7 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "prelude" => &["zset"],
         "claim" => &["index", "zset"],
         "settle" => &["index"],
-        "tidy" => &["hashes[which]"],
+        "repair" => &["hashes[which]"],
         "peek" | "touch" | "trigger" => &["key"],
         _ => &[],
     };
@@ -106,8 +106,8 @@ fn choices(expression: &str) -> Vec<&str> {
 #[test]
 fn arguments_are_split_at_their_own_level() {
     assert_eq!(
-        arguments("'ZADD', lost >= 2 and solo or due, f(a, b), ',')) x"),
-        ["'ZADD'", "lost >= 2 and solo or due", "f(a, b)", "','"]
+        arguments("'ZADD', lost >= 2 and quarantine or due, f(a, b), ',')) x"),
+        ["'ZADD'", "lost >= 2 and quarantine or due", "f(a, b)", "','"]
     );
-    assert_eq!(choices("lost >= 2 and solo or due"), ["solo", "due"]);
+    assert_eq!(choices("lost >= 2 and quarantine or due"), ["quarantine", "due"]);
 }

@@ -1,6 +1,6 @@
 //! A call that is refused has written nothing.
 
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::{PartitionNames, WIRE_VERSION};
 use keylapse::internals::scripts::{self, Script};
 use keylapse_support::Server;
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
@@ -12,7 +12,7 @@ const RECORD: &str = "\x01arming-1\0\0\0\0\0\0\0\x01payload";
 const STATE: &str = "\x01\x01token--1\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0";
 
 struct Scene {
-    at: Partition,
+    at: PartitionNames,
     line: MultiplexedConnection,
     _server: Server,
 }
@@ -21,17 +21,21 @@ impl Scene {
     /// An empty server.
     async fn new() -> Self {
         let server = Server::start().await;
-        Self { at: Partition::new("keylapse", "t", 0, 1), line: server.conn().await, _server: server }
+        Self {
+            at: PartitionNames::new("keylapse", "t", 0, 1, false),
+            line: server.conn().await,
+            _server: server,
+        }
     }
 
     /// With `a` waiting and `b` running.
     async fn with_timers() -> Self {
         let mut scene = Self::new().await;
         let at = scene.at.clone();
-        scene.say(&["HSET", &at.meta, "v", "1", "p", "1"]).await;
-        scene.say(&["ZADD", &at.due, "1", "a", "4e12", "b"]).await;
-        scene.say(&["HSET", &at.rec, "a", RECORD, "b", RECORD]).await;
-        scene.say(&["HSET", &at.run, "b", STATE]).await;
+        scene.say(&["HSET", at.key("meta"), "v", "2", "p", "1"]).await;
+        scene.say(&["ZADD", at.key("due"), "1", "a", "4e12", "b"]).await;
+        scene.say(&["HSET", at.key("rec"), "a", RECORD, "b", RECORD]).await;
+        scene.say(&["HSET", at.key("run"), "b", STATE]).await;
         scene
     }
 
@@ -68,7 +72,12 @@ fn partition_scripts() -> impl Iterator<Item = &'static Script> {
 async fn a_partition_that_is_not_there_is_not_made_by_the_way() {
     let mut scene = Scene::new().await;
     for script in partition_scripts() {
-        assert_eq!(scene.refusal(script, 1, 1, &[]).await.as_deref(), Some("NOMETA"), "{}", script.name);
+        assert_eq!(
+            scene.refusal(script, WIRE_VERSION, 1, &[]).await.as_deref(),
+            Some("NOMETA"),
+            "{}",
+            script.name
+        );
     }
     assert_eq!(scene.say(&["DBSIZE"]).await, Value::Int(0));
 }
@@ -77,11 +86,30 @@ async fn a_partition_that_is_not_there_is_not_made_by_the_way() {
 async fn callers_with_another_version_or_number_of_partitions_are_refused() {
     let mut scene = Scene::with_timers().await;
     for script in partition_scripts() {
-        let older = scene.refusal(script, 0, 1, &[]).await;
+        let older = scene.refusal(script, WIRE_VERSION - 1, 1, &[]).await;
         assert_eq!(older.as_deref(), Some("WIREVERSION"), "{}", script.name);
-        let other = scene.refusal(script, 1, 2, &[]).await;
+        let other = scene.refusal(script, WIRE_VERSION, 2, &[]).await;
         assert_eq!(other.as_deref(), Some("PARTITIONS"), "{}", script.name);
     }
+}
+
+/// What every partition script of wire version 1 began with, as it was released.
+const PRELUDE_1: &str = "local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n', 'kind')
+if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
+if meta[1] ~= ARGV[1] then
+  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
+end
+return redis.call('SET', KEYS[1], 'broken')";
+
+#[tokio::test]
+async fn scripts_of_wire_version_1_refuse_a_partition_of_ours() {
+    let mut scene = Scene::with_timers().await;
+    let meta = scene.at.key("meta").to_owned();
+    let mut call = cmd("EVAL");
+    call.arg(PRELUDE_1).arg(1).arg(&meta).arg(1).arg(1).arg(&scene.at.wake);
+    let refused = call.query_async::<Value>(&mut scene.line).await.expect_err("another version");
+    assert_eq!(refused.code(), Some("WIREVERSION"));
+    assert_eq!(refused.detail(), Some(&*format!("{meta} says 2, the caller 1")));
 }
 
 #[tokio::test]
@@ -92,11 +120,11 @@ async fn what_is_no_deadline_is_refused() {
         let head = &RECORD[..9];
         let arm = ["replace", "0", "c", "1", head, "x", "a", when, head, "x"];
         assert_eq!(
-            scene.refusal(&scripts::ARM, 1, 1, &arm).await.as_deref(),
+            scene.refusal(&scripts::ARM, WIRE_VERSION, 1, &arm).await.as_deref(),
             Some("BADDEADLINE"),
             "{when:?}"
         );
-        let moved = scene.refusal(&scripts::RESCHEDULE, 1, 1, &["a", when]).await;
+        let moved = scene.refusal(&scripts::RESCHEDULE, WIRE_VERSION, 1, &["a", when]).await;
         assert_eq!(moved.as_deref(), Some("BADDEADLINE"), "{when:?}");
     }
 }
@@ -107,20 +135,23 @@ async fn what_is_no_end_is_refused_with_all_that_came_with_it() {
     let letters = ["10", "1000", "trim"];
     let (good, bad) = (["release", "b", "token--1", "0", ""], ["vanish", "b", "token--1", "0", ""]);
     let ends = [&letters[..], &good, &bad].concat();
-    assert_eq!(scene.refusal(&scripts::SETTLE, 1, 1, &ends).await.as_deref(), Some("BADEND"));
+    assert_eq!(scene.refusal(&scripts::SETTLE, WIRE_VERSION, 1, &ends).await.as_deref(), Some("BADEND"));
 }
 
 #[tokio::test]
 async fn what_is_no_verdict_is_refused_with_all_that_came_with_it() {
     let mut scene = Scene::with_timers().await;
     let watch = "a watch that was looked at, ";
-    let (watches, looks) = (scene.name("watch"), scene.name("looks"));
+    let (watches, checks) = (scene.name("watch"), scene.name("checks"));
     scene.say(&["HSET", &watches, "a", watch]).await;
-    scene.say(&["ZADD", &looks, "1", "a"]).await;
+    scene.say(&["ZADD", &checks, "1", "a"]).await;
     let good = ["forget", "a", watch, "7", "0", "7", "", "0"];
     let bad = ["perish", "a", watch, "7", "0", "7", "", "0"];
     let verdicts = [&["7", "0"][..], &good, &bad].concat();
-    assert_eq!(scene.refusal(&scripts::JUDGE, 1, 1, &verdicts).await.as_deref(), Some("BADVERDICT"));
+    assert_eq!(
+        scene.refusal(&scripts::JUDGE, WIRE_VERSION, 1, &verdicts).await.as_deref(),
+        Some("BADVERDICT")
+    );
 }
 
 /// Whoever knows nothing of kinds makes a managed topic, and changes no other.
@@ -141,8 +172,8 @@ async fn the_kind_of_a_topic_is_settled_once() {
 #[tokio::test]
 async fn no_timer_is_armed_where_others_write_the_keys() {
     let mut scene = Scene::with_timers().await;
-    let meta = scene.at.meta.clone();
+    let meta = scene.at.key("meta").to_owned();
     scene.say(&["HSET", &meta, "kind", "attached"]).await;
     let arm = ["replace", "0", "c", "1", &RECORD[..9], "x"];
-    assert_eq!(scene.refusal(&scripts::ARM, 1, 1, &arm).await.as_deref(), Some("ATTACHED"));
+    assert_eq!(scene.refusal(&scripts::ARM, WIRE_VERSION, 1, &arm).await.as_deref(), Some("ATTACHED"));
 }

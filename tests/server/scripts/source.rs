@@ -8,7 +8,7 @@ const FIELDS: [&str; 8] = ["Purpose", "Parts", "Flags", "KEYS", "ARGV", "Returns
 
 /// The orders in which parts follow each other; each needs those before it.
 pub(crate) const CHAINS: [[&str; 3]; 2] =
-    [["prelude", "afterlife", "grave"], ["prelude", "afterlife", "memory"]];
+    [["prelude", "succession", "letters"], ["prelude", "succession", "history"]];
 
 /// One file.
 #[derive(Debug)]
@@ -117,8 +117,8 @@ fn without_comment(line: &str) -> &str {
 fn a_header_is_read_field_by_field() {
     let claim = &Source::all()["claim"];
     assert!(!claim.is_part() && Source::all()["prelude"].is_part());
-    assert_eq!(claim.words("Parts"), ["prelude", "afterlife", "grave"]);
-    assert_eq!(claim.numbered("KEYS")[&10], "lanes");
+    assert_eq!(claim.words("Parts"), ["prelude", "succession", "letters"]);
+    assert_eq!(claim.numbered("KEYS")[&10], "slots");
     assert_eq!(claim.numbered("ARGV")[&8], "how many at most (1,000)");
     assert_eq!(claim.numbered("ARGV").len(), 14);
     assert!(claim.code.contains("meta[3]") && !claim.code.contains("--"));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use keylapse::internals::{Claim, Claimed, Held, Index, Letters, Store, TopicEntry};
-use keylapse::{Schedule, SlotId, Token};
+use keylapse::Schedule;
+use keylapse::internals::{Claim, Claimed, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry};
 use keylapse_support::Server;
 
 use crate::scene::{names, topic};
@@ -24,7 +24,7 @@ struct Scene {
 impl Scene {
     async fn open() -> Self {
         let server = Server::start().await;
-        let store = Store::with_clock_key(&server.url(), CLOCK).expect("a store");
+        let store = Store::at(&server.url()).expect("a store").with_clock_key(CLOCK);
         let schedule = Schedule::on_store(store.clone());
         let scene = Self { server, store, schedule };
         scene.set(NOON_MS).await;
@@ -60,7 +60,7 @@ impl Scene {
             bytes: 1 << 20,
             lookahead_ms: 0,
             lease_ms: LEASE_MS,
-            letters: Letters { count: 100, age_ms: HOUR_MS, pause_when_full: false },
+            letters: LetterBounds { count: 100, age_ms: HOUR_MS, pause_when_full: false },
         };
         (self.store.claim(&names(), claim).await.expect("an answer"), token)
     }

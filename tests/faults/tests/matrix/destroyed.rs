@@ -100,7 +100,7 @@ async fn c11_states_that_are_gone_under_a_running_attempt_cost_a_repetition() {
 async fn c11_all_other_names_can_go_and_what_waits_runs() {
     let scene = Scene::open().await;
     let names = names();
-    for name in names.all().into_iter().filter(|name| ![&*names.due, &*names.rec].contains(name)) {
+    for name in names.all().into_iter().filter(|name| ![&*names.key("due"), &*names.key("rec")].contains(name)) {
         scene.unlink(name).await;
     }
     scene.tally.until(TIMERS as usize).await;

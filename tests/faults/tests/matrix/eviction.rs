@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::internals::{Store};
+use keylapse::internals::Store;
 use keylapse_support::{Server, eventually};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -60,7 +60,7 @@ async fn set_policy(server: &Server, policy: &str) {
 async fn c6_each_change_to_a_policy_that_evicts_is_complained_of_once() {
     let (complaints, _guard) = Complaints::hear();
     let server = Server::start().await;
-    let store = Store::new(&server.app_url()).expect("a store");
+    let store = Store::at(&server.app_url()).expect("a store");
     let said_at = [
         ("noeviction", vec![]),
         ("allkeys-lru", vec![Level::ERROR]),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Done, Failure, Lapse, Reason};
+use keylapse::{Backoff, DeadReason, Done, Failure, Lapse};
 use keylapse_support::eventually;
 
 use crate::scene::{PATIENCE, Running, arm, listener, server_and_schedule, topic};
@@ -25,8 +25,8 @@ async fn a4_an_error_of_ten_megabytes_is_cut_and_others_proceed() {
     arm(&schedule, &topic, "other", Duration::ZERO).await;
     let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
     eventually(PATIENCE, "the last attempt to fail", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.expect("letters").remove(0);
-    assert_eq!(letter.reason, Reason::Exhausted);
+    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
+    assert_eq!(letter.reason, DeadReason::Exhausted);
     let texts: Vec<_> = letter.history.iter().map(|failed| failed.error.len()).collect();
     assert!(texts.len() == 2 && texts.iter().all(|length| (1..=KEPT).contains(length)), "{texts:?}");
     assert_eq!(running.stop().await.handled, 1);
@@ -47,9 +47,9 @@ async fn a4_a_handler_that_never_returns_meets_its_timeout_and_others_proceed() 
     arm(&schedule, &topic, "other", Duration::ZERO).await;
     let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
     eventually(PATIENCE, "the last attempt to time out", dead).await;
-    let letter = schedule.dead_letters(&topic, 0, 1).await.expect("letters").remove(0);
+    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
     let kinds: Vec<_> = letter.history.iter().map(|failed| failed.kind.as_str()).collect();
-    assert_eq!((letter.reason, kinds), (Reason::Exhausted, vec!["timeout", "timeout"]));
+    assert_eq!((letter.reason, kinds), (DeadReason::Exhausted, vec!["timeout", "timeout"]));
     let stats = running.stop().await;
     assert_eq!((stats.handled, stats.timeouts), (1, 2));
 }

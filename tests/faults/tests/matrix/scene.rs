@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keylapse::internals::names::Partition;
+use keylapse::internals::names::PartitionNames;
 use keylapse::internals::scripts;
 use keylapse::{
     Done, Failure, Handler, Lapse, Listener, ListenerBuilder, NewArm, Schedule, Stats, Topic, TopicStats,
@@ -23,8 +23,8 @@ pub(crate) fn topic(lease: Duration) -> Topic<u32> {
 }
 
 /// The names of its only partition.
-pub(crate) fn names() -> Partition {
-    Partition::new("keylapse", "row", 0, 1)
+pub(crate) fn names() -> PartitionNames {
+    PartitionNames::new("keylapse", "row", 0, 1, false)
 }
 
 /// What each key's handler was called with, in order.

@@ -50,11 +50,11 @@ impl Attached {
             .or((mute || needs.is_some()).then_some(canary))
             .or(judged)
             .or(time)
-            .or_else(|| each(&reason).map(Step::KeyState))
+            .or_else(|| each(&reason).map(Step::Touch))
     }
 
     fn needs_canary(&self, world: &World, who: usize) -> bool {
-        let unproven = self.verdict(world, who) == Some(super::decide::Verdict::Unproven);
+        let unproven = self.verdict(world, who) == Some(super::decision::Verdict::Unproven);
         world.listeners[who].anchor.is_none() || unproven
     }
 }

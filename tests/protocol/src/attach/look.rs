@@ -1,7 +1,7 @@
 //! A look at the key: the touch, what the stream says, the table, the script.
 
 use super::Attached;
-use super::decide::{Stream, KeyState, Verdict, decide};
+use super::decision::{KeyState, StreamSays, Verdict, decide};
 use super::rules::Rule;
 use super::seen::Seen;
 use super::world::{Anchor, Key, Look, Moment, Place, Watch, World};
@@ -59,10 +59,10 @@ impl Attached {
         world.now < watch.deadline && self.rules.has(Rule::NotBeforeDeadline)
     }
 
-    fn stream(&self, world: &World, who: usize, watch: Watch) -> Stream {
+    fn stream(&self, world: &World, who: usize, watch: Watch) -> StreamSays {
         let listener = &world.listeners[who];
-        let Some(look) = listener.look else { return Stream::Broken };
-        let Some(anchor) = listener.anchor else { return Stream::Broken };
+        let Some(look) = listener.look else { return StreamSays::Broken };
+        let Some(anchor) = listener.anchor else { return StreamSays::Broken };
         let from = Place { canary: anchor.number, count: 0 };
         let enrolled = watch.read.at;
         let later = listener.place.canary > look.read.at.canary;
@@ -71,15 +71,15 @@ impl Attached {
             place > enrolled || (place == enrolled && (later || !self.rules.has(Rule::DeletionProven)))
         };
         if look.expired {
-            Stream::Expired
+            StreamSays::Expired
         } else if listener.deleted.is_some_and(deleted) {
-            Stream::Deleted
+            StreamSays::Deleted
         } else if from > enrolled && self.anchored_at(anchor) > watch.deadline {
-            Stream::Broken
+            StreamSays::Broken
         } else if later || !self.rules.has(Rule::CanaryAfterTouch) {
-            Stream::Nothing
+            StreamSays::Nothing
         } else {
-            Stream::NothingYet
+            StreamSays::NothingYet
         }
     }
 

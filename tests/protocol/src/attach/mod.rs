@@ -2,13 +2,13 @@
 //!
 //! One key that others write, the stream of its server, and listeners that
 //! hear it each at its own pace. `server` does what servers do, `listener` and
-//! `look` are keylapse's part, [`decide`] is the table of its decisions, and
+//! `look` are keylapse's part, [`decision`] is the table of its decisions, and
 //! `judge` knows what really happened. Time is a few ticks, and everything may
 //! take any number of them.
 
 mod calm;
-#[path = "../../../../src/attach/decide.rs"]
-pub mod decide;
+#[path = "../../../../src/attached/decision.rs"]
+pub mod decision;
 mod index;
 mod judge;
 mod listener;

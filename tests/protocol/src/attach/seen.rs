@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::decide::Verdict;
+use super::decision::Verdict;
 
 /// Something that has to be met with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -33,7 +33,7 @@ pub enum Step {
     Hear(usize),
     HearReplica(usize),
     /// A look at what is remembered.
-    KeyState(usize),
+    Touch(usize),
     /// A scan, or an event, has it touched, whatever is remembered.
     Scan(usize),
     Judge(usize),
@@ -104,7 +104,7 @@ impl Attached {
         let choices = [
             (!unread.is_empty(), Step::Hear(who)),
             (listener.replica, Step::HearReplica(who)),
-            (self.may_touch(world, who), Step::KeyState(who)),
+            (self.may_touch(world, who), Step::Touch(who)),
             (self.may_touch(world, who) && world.index.watch.is_some(), Step::Scan(who)),
             (listener.look.is_some(), Step::Judge(who)),
             (world.index.lapses[0].is_some() && world.index.running.is_none(), Step::Run(who)),
@@ -136,7 +136,7 @@ impl Attached {
             Step::EndCanary => world.end_canary(),
             Step::Hear(who) => self.hear(&mut world, who),
             Step::HearReplica(who) => self.hear_replica(&mut world, who),
-            Step::KeyState(who) => {
+            Step::Touch(who) => {
                 let watch = world.index.watch;
                 self.touch(&mut world, who, watch);
             }

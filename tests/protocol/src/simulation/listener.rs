@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::server::{Claimed, LOOKAHEAD_MS};
-use crate::pace::Pace;
+use crate::leadership::Leadership;
 
 /// The least time between looks that come away empty, in microseconds.
 const EMPTY_PAUSE: u64 = 5_000;
@@ -13,7 +13,7 @@ const EMPTY_PAUSE: u64 = 5_000;
 /// One listener's claimer. All times are microseconds of the simulation.
 #[derive(Debug)]
 pub(super) struct Listener {
-    pace: Pace,
+    pace: Leadership,
     head: Option<Head>,
     /// The first look of all, for what was due before.
     planned: Option<u64>,
@@ -39,7 +39,7 @@ struct Head {
 }
 
 /// The pace speaks of instants; all that counts is how far they are apart.
-fn wake(pace: Pace, head: Head) -> u64 {
+fn wake(pace: Leadership, head: Head) -> u64 {
     let base = Instant::now();
     let ahead = Duration::from_secs(3600);
     let lookahead = Duration::from_millis(LOOKAHEAD_MS);
@@ -51,7 +51,7 @@ fn wake(pace: Pace, head: Head) -> u64 {
 impl Listener {
     pub(super) fn new(now: u64) -> Self {
         Self {
-            pace: Pace::default(),
+            pace: Leadership::default(),
             head: None,
             planned: Some(now),
             rested: now,
@@ -74,7 +74,7 @@ impl Listener {
 
     /// Whether nobody has beaten it.
     pub(super) fn leads(&self) -> bool {
-        self.pace == Pace::default()
+        self.pace == Leadership::default()
     }
 
     pub(super) fn hear(&mut self, ms: u64) {

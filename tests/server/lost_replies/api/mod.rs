@@ -7,10 +7,9 @@ mod producers;
 
 use std::time::Duration;
 
-use keylapse::internals::Store;
 use keylapse::internals::scripts::{self, Script};
 use keylapse::{
-    Backoff, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
+    Backoff, Client, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
 };
 use keylapse_support::{Proxy, Server, Then};
 use redis::cmd;
@@ -43,16 +42,17 @@ impl Line {
         Self { server, proxy, direct }
     }
 
-    fn store(&self) -> Store {
-        Store::with_options(&self.proxy.app_url(), ANSWER_WITHIN).expect("a store")
+    fn client(&self) -> Client {
+        let client = Client::new(&self.proxy.app_url()).expect("a client").answer_within(ANSWER_WITHIN);
+        client.expect("a client").patience(Duration::from_secs(20))
     }
 
     fn schedule(&self) -> Schedule {
-        Schedule::on_store(self.store()).patience(Duration::from_secs(20))
+        Schedule::new(self.client())
     }
 
     fn listener(&self) -> ListenerBuilder {
-        Listener::builder_on(self.store())
+        Listener::builder(self.client())
     }
 
     /// Loses the reply to the next run of a script.

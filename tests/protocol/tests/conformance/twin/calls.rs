@@ -1,9 +1,11 @@
-//! The calls themselves, in the words of the store.
+//! The calls themselves, in the words of the scripts.
 
 use bytes::Bytes;
-use keylapse::internals::record::{Reason, Record, State};
-use keylapse::internals::{self, Arm, Cancel, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Store};
-use keylapse::{CancelId, Token, WireWhen};
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{
+    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Token, WireWhen,
+};
+use keylapse::{Arming, Cancelled, DeadReason};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
@@ -23,13 +25,14 @@ impl Twin {
                     payload: Bytes::new(),
                 };
                 let call = Arm { timers: &[timer], only_if_absent: absent, repeat };
-                let reply = self.store.arm(&self.at, call).await.expect("it can be armed").value[0];
-                told(match reply.code {
-                    store::ArmCode::Armed => Told::Armed,
-                    store::ArmCode::Replaced => Told::Replaced,
-                    store::ArmCode::AfterRunning => Told::AfterRunning,
-                    store::ArmCode::Exists => Told::Exists,
-                    store::ArmCode::Superseded => Told::Superseded,
+                let reply = self.store.arm(&self.at, call).await.expect("it can be armed").remove(0);
+                told(match reply {
+                    Arming::Armed(_) => Told::Armed,
+                    Arming::Replaced(_) => Told::Replaced,
+                    Arming::AfterRunning(_) => Told::AfterRunning,
+                    Arming::Exists => Told::Exists,
+                    Arming::Superseded => Told::Superseded,
+                    other => panic!("nobody expects {other:?}"),
                 })
             }
             Deed::Cancel { id: cancel } => {
@@ -37,10 +40,11 @@ impl Twin {
                 let cancel = Cancel { key: key(number), id };
                 let reply =
                     self.store.cancel(&self.at, &[cancel], repeat).await.expect("it can be cancelled")[0];
-                told(match reply.code {
-                    store::CancelCode::NotArmed => Told::NotArmed,
-                    store::CancelCode::Cancelled => Told::Cancelled,
-                    store::CancelCode::InFlight => Told::InFlight,
+                told(match reply.result {
+                    Cancelled::NotArmed => Told::NotArmed,
+                    Cancelled::Cancelled => Told::Cancelled,
+                    Cancelled::InFlight => Told::InFlight,
+                    other => panic!("nobody expects {other:?}"),
                 })
             }
         }
@@ -56,8 +60,8 @@ impl Twin {
     ) -> Option<Answer> {
         let solo = index == Index::Solo;
         let call = Claim {
-            index: if solo { store::Index::Solo } else { store::Index::Due },
-            lane: self.lanes[worker],
+            index: if solo { internals::Index::Quarantine } else { internals::Index::Due },
+            slot: self.slots[worker],
             token: self.tokens[usize::from(token)],
             repeat,
             limit: if solo { 1 } else { 1000 },
@@ -83,16 +87,16 @@ impl Twin {
         let (snoozes, now) = (0, u32::from(attempt.attempt));
         let end = match end {
             End::Ack => {
-                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked").value;
+                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked");
                 return Some(Answer::Settled(reply.gone.is_empty()));
             }
-            End::Retry => store::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
-            End::Snooze => store::End::Snooze { delay: FAR, attempt: now, snoozes, history },
-            End::Again(id) => store::End::Again { delay: FAR, arming: arming(number, id) },
-            End::Dead => store::End::Dead { reason: Reason::Permanent, history },
-            End::Release => store::End::Release,
+            End::Retry => internals::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
+            End::Snooze => internals::End::Snooze { delay: FAR, attempt: now, snoozes, history },
+            End::Again(id) => internals::End::Again { delay: FAR, arming: arming(number, id) },
+            End::Dead => internals::End::Dead { reason: DeadReason::Permanent, history },
+            End::Release => internals::End::Release,
         };
-        let (dies, released) = (matches!(end, store::End::Dead { .. }), end == store::End::Release);
+        let (dies, released) = (matches!(end, internals::End::Dead { .. }), end == internals::End::Release);
         let replies = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
         let done = replies.expect("it can be settled")[0] != SettleReply::Gone;
         if dies && done {

@@ -1,17 +1,23 @@
-//! What is kept of each key, in the store and in the model.
+//! What is kept of each key, on the server and in the model.
 
-use keylapse::internals::Store;
+use keylapse::ArmingId;
+use keylapse::internals::Token;
 use keylapse::internals::record::{Record, State};
-use keylapse::{ArmingId, Token};
-use keylapse_protocol::model::{Index, KEYS, Run, Timer, World};
+use keylapse_protocol::model::{Index, Run, Timer, World};
 
 use super::{Difference, Twin, arming, key};
 
 impl Twin {
     /// All that is kept of each key.
     pub(super) async fn compare(&self, world: &World) -> Result<(), Difference> {
-        for number in 0..KEYS {
-            let look = self.store.look(&self.at, &key(number)).await.map_err(|error| error.to_string())?;
+        let keys = [0, 1].map(key);
+        let (first, second, letters) = tokio::join!(
+            self.store.look(&self.at, &keys[0]),
+            self.store.look(&self.at, &keys[1]),
+            self.store.letter_counts(&self.at)
+        );
+        for (number, look) in [first, second].into_iter().enumerate() {
+            let look = look.map_err(|error| error.to_string())?;
             let kept = look.map(|look| {
                 let record = |bytes| Record::decode(bytes).expect("it can be read").arming;
                 let state = look.state.map(|bytes| State::decode(bytes).expect("it can be read"));
@@ -19,17 +25,17 @@ impl Twin {
                     record(look.record),
                     state.as_ref().map_or((false, None, 1, 0), seen),
                     look.next.map(record),
-                    look.suspect,
+                    look.quarantined,
                 )
             });
             let expected = self.expected(number, &world.timers[number]);
             if kept != expected {
-                return Err(format!("key {number} is {kept:?} in the store, {expected:?} in the model"));
+                return Err(format!("key {number} is {kept:?} on the server, {expected:?} in the model"));
             }
         }
-        let (letters, _) = self.store.letter_counts(&self.at).await.map_err(|error| error.to_string())?;
+        let (letters, _) = letters.map_err(|error| error.to_string())?;
         if letters != self.buried.len() as u64 {
-            return Err(format!("{letters} dead letters in the store, {} in the model", self.buried.len()));
+            return Err(format!("{letters} dead letters on the server, {} in the model", self.buried.len()));
         }
         Ok(())
     }

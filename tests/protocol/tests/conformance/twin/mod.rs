@@ -1,33 +1,42 @@
-//! A real store beside the model, taken through the same steps.
+//! A real server beside the model, taken through the same steps.
 
 mod calls;
 mod kept;
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::internals::names::{DEFAULT_NAMESPACE, Partition};
-use keylapse::internals::{Clock, Held, Letters, MemoryStore, RescheduleReply, Store};
-use keylapse::{ArmingId, SlotId, Token, WireWhen};
+use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse::internals::{Held, LetterBounds, SlotId, Store, Token, WireWhen};
+use keylapse::{ArmingId, Rescheduled};
 use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
+use keylapse_support::Server;
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
 
 /// Far beyond a walk, which takes a millisecond a step; and a lookahead that
 /// reaches beyond what is near, but not that far.
 const FAR: u64 = 1_000_000_000;
 const NEAR: u64 = 500_000;
 const LOOKAHEAD: u64 = 1_000_000;
-const LETTERS: Letters = Letters { count: 1000, age_ms: FAR, pause_when_full: false };
+const LETTERS: LetterBounds = LetterBounds { count: 1000, age_ms: FAR, pause_when_full: false };
 
 /// What differs, in words.
 type Difference = String;
 
-/// The store, and what the model's small numbers stand for in it.
+/// When a walk begins, in ms since 1970, and the key from which the scripts read what time it is.
+const DAWN: u64 = 1_700_000_000_000;
+const CLOCK: &str = "clock";
+
+/// The server, and what the model's small numbers stand for in it.
 pub(crate) struct Twin {
-    store: MemoryStore,
-    clock: Clock,
-    at: Partition,
-    lanes: [SlotId; WORKERS],
+    store: Store,
+    line: MultiplexedConnection,
+    /// In ms since 1970.
+    now: u64,
+    _server: Server,
+    at: PartitionNames,
+    slots: [SlotId; WORKERS],
     tokens: [Token; 16],
     ids: u64,
     /// Keys and armings that have become dead letters. One that is armed again
@@ -48,18 +57,32 @@ fn arming(key: usize, number: u8) -> ArmingId {
 }
 
 impl Twin {
-    pub(crate) fn new() -> Self {
-        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-        let lane = |number: u8| SlotId::from_bytes(&id(b'L', 0, number)).expect("it has 8 bytes");
+    pub(crate) async fn start() -> Self {
+        let server = Server::start().await;
+        let slot = |number: u8| SlotId::from_bytes(&id(b'L', 0, number)).expect("it has 8 bytes");
         Self {
-            store: MemoryStore::with_clock(clock.clone()),
-            clock,
-            at: Partition::new(DEFAULT_NAMESPACE, "twin", 0, 1),
-            lanes: [lane(0), lane(1), lane(2)],
+            store: Store::at(&server.url()).expect("a store").with_clock_key(CLOCK),
+            line: server.conn().await,
+            now: DAWN,
+            _server: server,
+            at: PartitionNames::new(DEFAULT_NAMESPACE, "twin", 0, 1, false),
+            slots: [0, 1, 2].map(slot),
             tokens: [Token::from_bytes(&[0; 8]).expect("it has 8 bytes"); 16],
             ids: 0,
             buried: HashSet::new(),
         }
+    }
+
+    /// Forgets all of the walk before.
+    pub(crate) async fn begin(&mut self) {
+        cmd("DEL").arg(self.at.all()).exec_async(&mut self.line).await.expect("DEL");
+        self.set_clock(DAWN).await;
+        self.buried.clear();
+    }
+
+    async fn set_clock(&mut self, now: u64) {
+        self.now = now;
+        cmd("SET").arg(CLOCK).arg(now * 1000).exec_async(&mut self.line).await.expect("SET");
     }
 
     /// Takes the step too, and compares answers and what is kept.
@@ -70,11 +93,11 @@ impl Twin {
         expected: Option<Answer>,
         after: &World,
     ) -> Result<(), Difference> {
-        self.clock.advance(Duration::from_millis(1));
+        self.set_clock(self.now + 1).await;
         if expected.is_some() {
             let answer = self.call(before, step, after).await;
             if answer != expected {
-                return Err(format!("the store answered {answer:?}, the model {expected:?}"));
+                return Err(format!("the scripts answered {answer:?}, the model {expected:?}"));
             }
         } else {
             self.happen(before, step, after).await;
@@ -142,13 +165,13 @@ impl Twin {
             Step::Pass { key } => self.pass(key, &before.timers[key], &after.timers[key]).await,
             Step::Crash { worker } => {
                 self.ids += 1;
-                self.lanes[worker] = SlotId::from_bytes(&self.ids.to_be_bytes()).expect("it has 8 bytes");
+                self.slots[worker] = SlotId::from_bytes(&self.ids.to_be_bytes()).expect("it has 8 bytes");
             }
             _ => {}
         }
     }
 
-    /// The store's clock is one for all keys, the model's time is not. So a
+    /// The server's clock is one for all keys, the model's time is not. So a
     /// deadline is brought near by moving it, and a lease by renewing it for
     /// less.
     async fn pass(&self, number: usize, before: &Timer, after: &Timer) {
@@ -169,7 +192,7 @@ impl Twin {
 
     async fn reschedule(&self, number: usize, left: u64) {
         let reply = self.store.reschedule(&self.at, &key(number), WireWhen::In(left)).await;
-        let reply = reply.expect("it can be moved");
-        assert!(matches!(reply, RescheduleReply::Rescheduled { .. }), "{reply:?}");
+        let (reply, _) = reply.expect("it can be moved");
+        assert!(matches!(reply, Rescheduled::Rescheduled(_)), "{reply:?}");
     }
 }

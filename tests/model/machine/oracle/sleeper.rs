@@ -1,9 +1,10 @@
 //! A listener that sleeps until the head it knows of.
 
-use keylapse::internals::{Heads, Held, Event};
+use keylapse::internals::event::Event;
+use keylapse::internals::{Heads, Held};
 
-use super::{Book, promise};
-use crate::machine::player::{Sight, Verdict};
+use super::{Oracle, promise};
+use crate::machine::driver::{Sight, Verdict};
 
 /// It makes no claims of its own, hears what everybody hears, and looks when
 /// its time has come.
@@ -13,7 +14,7 @@ pub(super) struct Sleeper {
     heads: Heads,
 }
 
-impl Book {
+impl Oracle {
     /// Judges what was told after a call.
     pub(crate) fn hears(&mut self, events: &[Event], sight: &Sight) -> Verdict {
         let mut fences = Vec::<&Held>::new();
@@ -40,14 +41,14 @@ impl Sleeper {
 
     fn sleeps_well(&mut self, now: u64, heads: Heads) -> Verdict {
         if self.until.is_some_and(|until| until <= now) {
-            self.until = heads.due.into_iter().chain(heads.solo).min();
+            self.until = heads.due.into_iter().chain(heads.quarantine).min();
         }
         promise!(self.is_up_for(heads.due), "P3: {:?} is slept through: {self:?}", heads.due);
-        // A claim that finds a suspect runs it itself; nobody else is woken.
-        if heads.solo == Some(now) && heads.solo != self.heads.solo {
+        // A claim that puts a timer in quarantine runs it itself; nobody else is woken.
+        if heads.quarantine == Some(now) && heads.quarantine != self.heads.quarantine {
             self.wake(now);
         }
-        promise!(self.is_up_for(heads.solo), "P3: {:?} is slept through: {self:?}", heads.solo);
+        promise!(self.is_up_for(heads.quarantine), "P3: {:?} is slept through: {self:?}", heads.quarantine);
         self.heads = heads;
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! From a step to a call: fills in keys, times, ids and tokens.
 
 use bytes::Bytes;
+use keylapse::DeadReason;
 use keylapse::internals::record::State;
-use keylapse::internals::{Cancel, Claim, Claimed, End, Held, Letters, NewTimer, Settle};
-use keylapse::{Reason, WireWhen};
+use keylapse::internals::{Cancel, Claim, Claimed, End, Held, LetterBounds, NewTimer, Settle, WireWhen};
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
@@ -13,8 +13,8 @@ use crate::rig::Ids;
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];
 
 /// Those who make the calls, and what they remember.
-pub(crate) struct Cast {
-    letters: Letters,
+pub(crate) struct Clients {
+    letters: LetterBounds,
     ids: Ids,
     /// Everything that was ever claimed, and its attempt.
     taken: Vec<(Held, u32)>,
@@ -27,8 +27,8 @@ pub(crate) struct Scene {
     pub(crate) letters: Vec<Bytes>,
 }
 
-impl Cast {
-    pub(crate) fn new(letters: Letters) -> Self {
+impl Clients {
+    pub(crate) fn new(letters: LetterBounds) -> Self {
         Self { letters, ids: Ids::default(), taken: Vec::new(), calls: Vec::new() }
     }
 
@@ -50,7 +50,7 @@ impl Cast {
             Op::RepairStep(what) => Call::RepairStep(*what),
             Op::Replay(letter) => Call::Replay(scene.letter(*letter)?, self.ids.arming()),
             Op::DropLetter(letter) => Call::DropLetter(scene.letter(*letter)?),
-            Op::CloseLane(lane) => Call::CloseLane(Ids::lane(*lane)),
+            Op::CloseSlot(slot) => Call::CloseSlot(Ids::slot(*slot)),
             Op::Echo(ago) => self.echo(*ago)?,
             Op::Pass(_) | Op::Break { .. } => return None,
         })
@@ -90,7 +90,7 @@ impl Cast {
     pub(crate) fn claim(&mut self, ask: &Ask) -> Claim {
         Claim {
             index: ask.index,
-            lane: Ids::lane(ask.lane),
+            slot: Ids::slot(ask.slot),
             token: self.ids.token(),
             repeat: false,
             limit: ask.limit,
@@ -125,7 +125,7 @@ impl Cast {
             Ending::Retry(delay) => End::Retry { delay, attempt: attempt + 1, snoozes: 0, history },
             Ending::Snooze(delay) => End::Snooze { delay, attempt, snoozes: 1, history },
             Ending::Again(delay) => End::Again { delay, arming: self.ids.arming() },
-            Ending::Dead => End::Dead { reason: Reason::Exhausted, history },
+            Ending::Dead => End::Dead { reason: DeadReason::Exhausted, history },
             Ending::Release => End::Release,
         }
     }

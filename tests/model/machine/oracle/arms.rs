@@ -1,30 +1,29 @@
 //! Armings and their withdrawal.
 
+use crate::rig::{ArmCode, ArmReply, system_time};
 use bytes::Bytes;
-use keylapse::internals::{
-    ArmCode, ArmReply, Cancel, CancelCode, CancelReply, Held, NewTimer, ReplayReply, RescheduleReply,
-};
-use keylapse::{ArmingId, ErrorKind, MAX_DEADLINE_MS, WireWhen};
+use keylapse::internals::{Cancel, CancelReply, Held, MAX_DEADLINE_MS, NewTimer, WireWhen};
+use keylapse::{ArmingId, Cancelled, ErrorKind, Replayed, Rescheduled};
 
-use super::{Book, Holder, Life, MEMORY, Slot, promise};
+use super::{Entry, Holder, Life, MEMORY, Oracle, promise};
 use crate::machine::call::Call;
-use crate::machine::player::Verdict;
+use crate::machine::driver::Verdict;
 
 const SUPERSEDED: ArmReply = ArmReply { code: ArmCode::Superseded, deadline: 0 };
 const EXISTS: ArmReply = ArmReply { code: ArmCode::Exists, deadline: 0 };
 
-impl Book {
+impl Oracle {
     pub(super) fn arm(&mut self, timer: &NewTimer, absent: bool, repeat: bool, reply: ArmReply) -> Verdict {
         let remembered = match reply.code {
             ArmCode::Superseded => self.withdrawn.contains_key(&timer.arming),
             _ => self.was_just_withdrawn(timer.arming),
         };
         let since = self.moment.now.saturating_sub(MEMORY);
-        let slot = self.slot(&timer.key);
-        let expected = match slot.found(timer.arming, since, reply.code) {
+        let entry = self.entry(&timer.key);
+        let expected = match entry.found(timer.arming, since, reply.code) {
             Some(found) => found,
             None if repeat && remembered => SUPERSEDED,
-            None if absent && slot.life.is_some() => EXISTS,
+            None if absent && entry.life.is_some() => EXISTS,
             None => self.install(timer),
         };
         promise!(reply == expected, "P1: {expected:?} was promised to {timer:?}");
@@ -33,12 +32,12 @@ impl Book {
 
     fn install(&mut self, timer: &NewTimer) -> ArmReply {
         let (now, deadline) = (self.moment.now, self.moment.deadline(timer.when));
-        let slot = self.slot(&timer.key);
+        let entry = self.entry(&timer.key);
         // The latest arming stands, whatever was kept before it.
-        let kept = slot.next.take().map(|(arming, _)| arming);
-        let (code, replaced) = match &mut slot.life {
+        let kept = entry.next.take().map(|(arming, _)| arming);
+        let (code, replaced) = match &mut entry.life {
             Some(life) if life.runs() => {
-                slot.next = Some((timer.arming, deadline));
+                entry.next = Some((timer.arming, deadline));
                 (ArmCode::AfterRunning, None)
             }
             Some(life) => {
@@ -58,24 +57,27 @@ impl Book {
     pub(super) fn cancel(&mut self, cancel: &Cancel, repeat: bool, reply: CancelReply) -> Verdict {
         let now = self.moment.now;
         if let Some((code, at)) = self.cancels.get(&cancel.id).filter(|_| repeat) {
-            let same = reply == CancelReply { code: *code, deadline: None };
+            let same = reply == CancelReply { result: *code, deadline: None };
             promise!(same || now >= at + MEMORY, "P7: a repeat has another answer");
             if same {
                 return Ok(());
             }
         }
-        let slot = self.slot(&cancel.key);
-        let Some(life) = slot.life.take() else {
-            promise!(reply == CancelReply { code: CancelCode::NotArmed, deadline: None }, "there is nothing");
+        let entry = self.entry(&cancel.key);
+        let Some(life) = entry.life.take() else {
+            promise!(
+                reply == CancelReply { result: Cancelled::NotArmed, deadline: None },
+                "there is nothing"
+            );
             return Ok(());
         };
-        let kept = slot.next.take();
+        let kept = entry.next.take();
         let running = life.holder.filter(|holder| !holder.found_lost);
-        let code = if running.is_some() { CancelCode::InFlight } else { CancelCode::Cancelled };
+        let code = if running.is_some() { Cancelled::InFlight } else { Cancelled::Cancelled };
         if let Some(Holder { token, .. }) = running {
             self.fenced.push(Held { key: cancel.key.clone(), token });
         }
-        let promised = CancelReply { code, deadline: Some(life.deadline) };
+        let promised = CancelReply { result: code, deadline: Some(life.deadline) };
         promise!(reply == promised, "P7: {promised:?} was promised");
         self.withdraw(life.arming);
         if let Some((arming, _)) = kept {
@@ -85,34 +87,34 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn reschedule(&mut self, key: &Bytes, when: WireWhen, reply: RescheduleReply) -> Verdict {
+    pub(super) fn reschedule(&mut self, key: &Bytes, when: WireWhen, reply: (Rescheduled, u32)) -> Verdict {
         let deadline = self.moment.deadline(when);
-        let expected = match &mut self.slot(key).life {
-            None => RescheduleReply::NotArmed,
-            Some(life) if life.runs() => RescheduleReply::InFlight,
+        let expected = match &mut self.entry(key).life {
+            None => (Rescheduled::NotArmed, 0),
+            Some(life) if life.runs() => (Rescheduled::InFlight, 0),
             Some(life) => {
                 life.deadline = deadline;
                 if !life.tried && life.lost == 0 {
                     life.first_deadline = deadline;
                 }
-                RescheduleReply::Rescheduled { deadline, arming: life.arming, attempt: life.attempt }
+                (Rescheduled::Rescheduled(system_time(deadline)), life.attempt)
             }
         };
         promise!(reply == expected, "P2: {expected:?} was promised");
         Ok(())
     }
 
-    pub(super) fn replay(&mut self, letter: &Bytes, arming: ArmingId, reply: ReplayReply) -> Verdict {
+    pub(super) fn replay(&mut self, letter: &Bytes, arming: ArmingId, reply: Replayed) -> Verdict {
         let (key, now) = (letter.slice(8..), self.moment.ceil);
-        let present = self.slot(&key).life;
+        let present = self.entry(&key).life;
         let expected = match present {
-            Some(life) if life.arming == arming => ReplayReply::Replayed(life.first_deadline),
-            Some(_) => ReplayReply::Exists,
+            Some(life) if life.arming == arming => Replayed::Replayed,
+            Some(_) => Replayed::Exists,
             None if self.letters.remove(letter) => {
-                self.slot(&key).life = Some(Life::new((arming, now), 0));
-                ReplayReply::Replayed(now)
+                self.entry(&key).life = Some(Life::new((arming, now), 0));
+                Replayed::Replayed
             }
-            None => ReplayReply::NoLetter,
+            None => Replayed::Gone,
         };
         promise!(reply == expected, "P1: {expected:?} was promised");
         Ok(())
@@ -131,7 +133,7 @@ impl Book {
     }
 }
 
-impl Slot {
+impl Entry {
     /// What an arm call says of an arming that it finds here; that it has replaced another is
     /// remembered for a while, and may be for longer.
     fn found(&self, arming: ArmingId, since: u64, said: ArmCode) -> Option<ArmReply> {

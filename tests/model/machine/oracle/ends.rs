@@ -3,21 +3,21 @@
 use bytes::Bytes;
 use keylapse::internals::{AckReply, End, Followed, Held, Settle, SettleReply};
 
-use super::{Book, Life, promise};
-use crate::machine::player::Verdict;
+use super::{Life, Oracle, promise};
+use crate::machine::driver::Verdict;
 
-impl Book {
+impl Oracle {
     pub(super) fn ack(&mut self, held: &[Held], reply: &AckReply) -> Verdict {
         let mut live = Vec::with_capacity(held.len());
         for one in held {
-            live.push(self.slot(&one.key).held_by(one.token).is_some());
+            live.push(self.entry(&one.key).held_by(one.token).is_some());
         }
         let gone: Vec<usize> = (0..held.len()).filter(|place| !live[*place]).collect();
         promise!(reply.gone == gone, "P4: {gone:?} hold nothing");
         let mut followed = Vec::new();
         for (place, one) in held.iter().enumerate() {
             // The same one may be named twice in a call.
-            if self.slot(&one.key).held_by(one.token).is_some()
+            if self.entry(&one.key).held_by(one.token).is_some()
                 && let Some((arming, deadline)) = self.end(&one.key, 0)
             {
                 followed.push(Followed { place, deadline, arming });
@@ -29,7 +29,7 @@ impl Book {
 
     pub(super) fn settle(&mut self, settle: &Settle, reply: SettleReply) -> Verdict {
         let Settle { held, end } = settle;
-        let Some(life) = self.slot(&held.key).held_by(held.token) else {
+        let Some(life) = self.entry(&held.key).held_by(held.token) else {
             promise!(reply == SettleReply::Gone, "P4: a stale token settled {settle:?}");
             return Ok(());
         };
@@ -40,7 +40,7 @@ impl Book {
     }
 
     fn ended_by(&mut self, key: &Bytes, life: Life, end: &End) -> SettleReply {
-        let kept = self.slot(key).next.is_some();
+        let kept = self.entry(key).next.is_some();
         let next = match end {
             End::Snooze { delay, attempt, .. } => self.later(life, *delay, *attempt),
             End::Release => Life { holder: None, ..life },
@@ -58,7 +58,7 @@ impl Book {
             }
         };
         let settled = SettleReply::Settled(Some((next.deadline, next.arming)));
-        self.slot(key).life = Some(next);
+        self.entry(key).life = Some(next);
         settled
     }
 

@@ -1,11 +1,11 @@
 //! What listeners are told: new heads and fences.
 
-use keylapse::WireWhen;
-use keylapse::internals::{End, Held, Event};
+use keylapse::internals::event::Event;
+use keylapse::internals::{End, Held, WireWhen};
 
-use crate::rig::{EventLoop, Rig, ms, retry};
+use crate::rig::{Events, Rig, ms, retry};
 
-on_both_stores! {
+on_each_server! {
     a_lower_head_wakes,
     a_head_that_stays_does_not_wake,
     a_cancel_fences_the_claim_that_holds,
@@ -23,86 +23,86 @@ fn wake(at: u64) -> Event {
 }
 
 async fn a_lower_head_wakes(rig: &mut Rig) {
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     let (_, far) = rig.arm_in("far", 100).await;
     let (_, near) = rig.arm_in("near", 50).await;
     let moved = rig.store.reschedule(&rig.at, b"far", WireWhen::In(20)).await;
     moved.expect("it waits");
     let all = [wake(far.deadline), wake(near.deadline), wake(rig.ceil() + 20)];
-    assert_eq!(hearing.so_far(rig).await, all);
+    assert_eq!(events.so_far(rig).await, all);
 }
 
 async fn a_head_that_stays_does_not_wake(rig: &mut Rig) {
     let (_, near) = rig.arm_in("near", 50).await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.arm_in("far", 100).await;
     let same = rig.timer("same", WireWhen::At(near.deadline));
     rig.arm_all(&[same]).await;
-    assert_eq!(hearing.so_far(rig).await, []);
+    assert_eq!(events.so_far(rig).await, []);
 }
 
 async fn a_cancel_fences_the_claim_that_holds(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.cancel("a").await;
     let Held { key, token } = held;
-    assert_eq!(hearing.so_far(rig).await, [Event::Fence { partition: 0, held: Held { key, token } }]);
+    assert_eq!(events.so_far(rig).await, [Event::Fence { partition: 0, held: Held { key, token } }]);
 }
 
 async fn a_cancel_of_a_waiting_timer_says_nothing(rig: &mut Rig) {
     rig.arm_in("a", 10).await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.cancel("a").await;
-    assert_eq!(hearing.so_far(rig).await, []);
+    assert_eq!(events.so_far(rig).await, []);
 }
 
 async fn a_retry_wakes_only_if_it_is_next(rig: &mut Rig) {
     let (_, a) = rig.run("a").await;
     let (_, b) = rig.run("b").await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.end(&a, retry(10)).await;
     rig.end(&b, retry(20)).await;
-    assert_eq!(hearing.so_far(rig).await, [wake(rig.ceil() + 10)]);
+    assert_eq!(events.so_far(rig).await, [wake(rig.ceil() + 10)]);
 }
 
 async fn a_release_wakes_those_who_stay(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.end(&held, End::Release).await;
-    assert_eq!(hearing.so_far(rig).await, [wake(rig.now())]);
+    assert_eq!(events.so_far(rig).await, [wake(rig.now())]);
 }
 
 async fn what_follows_an_ack_wakes(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     let (_, kept) = rig.arm_in("a", 10).await;
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.ack(&[held]).await;
-    assert_eq!(hearing.so_far(rig).await, [wake(kept.deadline)]);
+    assert_eq!(events.so_far(rig).await, [wake(kept.deadline)]);
 }
 
 async fn what_follows_a_burial_wakes(rig: &mut Rig) {
     rig.lose("a", 3).await;
-    rig.claim_solo().await;
+    rig.claim_quarantined().await;
     let (_, kept) = rig.arm_in("a", 10).await;
     rig.lose_leases().await;
-    let mut hearing = EventLoop::open(rig).await;
-    assert_eq!(rig.claim_solo().await.claimed.buried, 1);
-    assert_eq!(hearing.so_far(rig).await, [wake(kept.deadline)]);
+    let mut events = Events::open(rig).await;
+    assert_eq!(rig.claim_quarantined().await.claimed.buried, 1);
+    assert_eq!(events.so_far(rig).await, [wake(kept.deadline)]);
 }
 
 async fn a_resume_wakes(rig: &mut Rig) {
-    let mut hearing = EventLoop::open(rig).await;
+    let mut events = Events::open(rig).await;
     rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
     rig.pass(ms(1)).await;
     rig.store.pause(&rig.at, None).await.expect("it resumes");
-    assert_eq!(hearing.so_far(rig).await, [wake(0)]);
+    assert_eq!(events.so_far(rig).await, [wake(0)]);
 }
 
 async fn a_replay_wakes(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.end(&held, crate::rig::dead()).await;
     let id = rig.letters().await[0].id.clone();
-    let mut hearing = EventLoop::open(rig).await;
-    rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it can be replayed");
-    assert_eq!(hearing.so_far(rig).await, [wake(rig.ceil())]);
+    let mut events = Events::open(rig).await;
+    let _ = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it can be replayed");
+    assert_eq!(events.so_far(rig).await, [wake(rig.ceil())]);
 }

@@ -1,29 +1,29 @@
-//! Plays steps on both stores at a time.
+//! Plays steps on all servers at a time.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::{Heads, Held, Event, Index, Letters, Look, RawLetter, Scan};
+use keylapse::internals::event::Event;
+use keylapse::internals::{Heads, Held, Index, LetterBounds, Look, RawLetter, Scan};
 
-use super::book::{Book, Moment};
 use super::call::{Answer, Call};
-use super::cast::{Cast, KEYS, Scene};
+use super::clients::{Clients, KEYS, Scene};
+use super::harness::Served;
 use super::op::{Ask, Broken, Op, Pass, Step};
-use crate::rig::{EventLoop, Rig, ms};
+use super::oracle::{Moment, Oracle};
+use crate::rig::{Rig, ms};
 
 pub(crate) type Verdict<T = ()> = Result<T, String>;
 
-pub(crate) struct Player<'a> {
-    memory: &'a mut Rig,
-    redis: &'a mut Rig,
-    letters: Letters,
-    cast: Cast,
-    hearing: EventLoop,
-    /// All that listeners to the store in memory were told.
-    pub(crate) heard: Vec<Event>,
+pub(crate) struct Driver<'a> {
+    servers: &'a mut [Served],
+    letters: LetterBounds,
+    clients: Clients,
+    /// All that listeners to the first server were told.
+    heard: Vec<Event>,
     /// Keeps the promises in mind; not where data breaks by itself.
-    book: Option<Book>,
+    oracle: Option<Oracle>,
 }
 
 /// All that can be seen of a partition.
@@ -35,16 +35,10 @@ pub(crate) struct Sight {
     pub(crate) heads: Heads,
 }
 
-impl<'a> Player<'a> {
-    pub(crate) async fn new(
-        memory: &'a mut Rig,
-        redis: &'a mut Rig,
-        letters: Letters,
-        promises: bool,
-    ) -> Self {
-        let hearing = EventLoop::open(memory).await;
-        let book = promises.then(|| Book::new(letters));
-        Self { memory, redis, letters, cast: Cast::new(letters), hearing, heard: Vec::new(), book }
+impl<'a> Driver<'a> {
+    pub(crate) fn new(servers: &'a mut [Served], letters: LetterBounds, promises: bool) -> Self {
+        let oracle = promises.then(|| Oracle::new(letters));
+        Self { servers, letters, clients: Clients::new(letters), heard: Vec::new(), oracle }
     }
 
     pub(crate) async fn play(&mut self, step: &Step) -> Verdict {
@@ -53,43 +47,61 @@ impl<'a> Player<'a> {
             Op::Break { key, how } => return self.break_key(KEYS[*key], *how).await,
             _ => {}
         }
-        let letters = self.memory.letters().await.into_iter().map(|letter| letter.id).collect();
-        let scene = Scene { now: self.memory.now(), letters };
-        let Some(call) = self.cast.call(&step.op, &scene) else { return Ok(()) };
+        let letters = self.first().letters().await.into_iter().map(|letter| letter.id).collect();
+        let scene = Scene { now: self.first().now(), letters };
+        let Some(call) = self.clients.call(&step.op, &scene) else { return Ok(()) };
         let first = self.make(call.clone()).await?;
         // A late repeat may fall where the first call is being forgotten.
         let is_late = matches!(step.op, Op::Echo(_));
         if step.lost && !is_late { self.repeat(&call, &first).await } else { Ok(()) }
     }
 
-    /// Makes a call on both stores and demands the same answer.
+    fn first(&self) -> &Rig {
+        &self.servers[0].rig
+    }
+
+    async fn sight(&self) -> Sight {
+        Sight::of(self.first()).await
+    }
+
+    /// Makes a call on all servers and demands the same answer.
     async fn make(&mut self, call: Call) -> Verdict<Answer> {
-        let answer = call.make(self.memory, self.letters).await;
-        same(&call, &answer, &call.make(self.redis, self.letters).await)?;
-        let heard = self.hearing.so_far(self.memory).await;
-        if let Some(book) = &mut self.book {
-            let moment = Moment { now: self.memory.now(), ceil: self.memory.ceil() };
-            let sight = Sight::of(self.memory).await;
-            book.note(moment, &call, &answer, &sight)
-                .and_then(|()| book.agrees(&sight))
-                .and_then(|()| book.hears(&heard, &sight))
-                .map_err(|why| format!("{why}\n  after {call:?}\n  answered by {answer:?}"))?;
+        let answer = call.make(self.first(), self.letters).await;
+        for other in &self.servers[1..] {
+            same(&call, &answer, &call.make(&other.rig, self.letters).await)?;
         }
-        self.heard.extend(heard);
-        self.cast.remember(call, answer.claimed());
+        if self.oracle.is_some() {
+            self.judge(&call, &answer).await?;
+        }
+        self.clients.remember(call, answer.claimed());
         Ok(answer)
+    }
+
+    async fn judge(&mut self, call: &Call, answer: &Answer) -> Verdict {
+        let Served { rig, events } = &mut self.servers[0];
+        let heard = events.so_far(rig).await;
+        let moment = Moment { now: rig.now(), ceil: rig.ceil() };
+        let sight = Sight::of(rig).await;
+        let oracle = self.oracle.as_mut().expect("promises are kept");
+        oracle
+            .note(moment, call, answer, &sight)
+            .and_then(|()| oracle.agrees(&sight))
+            .and_then(|()| oracle.hears(&heard, &sight))
+            .map_err(|why| format!("{why}\n  after {call:?}\n  answered by {answer:?}"))?;
+        self.heard.extend(heard);
+        Ok(())
     }
 
     /// Makes a call again whose answer was lost: that must change nothing, and
     /// say what the first one did.
     async fn repeat(&mut self, call: &Call, first: &Answer) -> Verdict {
-        let before = Sight::of(self.memory).await;
+        let before = self.sight().await;
         let second = self.make(call.repeated()).await?;
         // A claim that took nothing has left nothing to be found.
         if first.claimed().is_some_and(|claimed| claimed.timers.is_empty()) {
             return Ok(());
         }
-        same(&format!("a repeat of {call:?}, before and after"), &before, &Sight::of(self.memory).await)?;
+        same(&format!("a repeat of {call:?}, before and after"), &before, &self.sight().await)?;
         if second.repeats(first) {
             return Ok(());
         }
@@ -101,19 +113,20 @@ impl<'a> Player<'a> {
             Pass::Micros(micros) => Duration::from_micros(micros),
             Pass::Ms(passed) => ms(passed),
             Pass::Head(beyond) => {
-                let Heads { due, solo } = Sight::of(self.memory).await.heads;
-                let Some(head) = due.into_iter().chain(solo).min() else { return Ok(()) };
+                let Heads { due, quarantine } = self.sight().await.heads;
+                let Some(head) = due.into_iter().chain(quarantine).min() else { return Ok(()) };
                 let moment = (head * 1000).saturating_add_signed(beyond);
-                Duration::from_micros(moment.saturating_sub(self.memory.micros()))
+                Duration::from_micros(moment.saturating_sub(self.first().micros()))
             }
         };
-        self.memory.pass(by).await;
-        self.redis.pass(by).await;
+        for one in &mut *self.servers {
+            one.rig.pass(by).await;
+        }
         Ok(())
     }
 
     async fn break_key(&mut self, key: &[u8], how: Broken) -> Verdict {
-        for rig in [&*self.memory, &*self.redis] {
+        for Served { rig, .. } in &*self.servers {
             let look = rig.store.look(&rig.at, key).await.map_err(|error| error.to_string())?;
             if let Some(look) = look {
                 break_one(rig, key, &look, how).await;
@@ -122,9 +135,23 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Demands that all that can be seen is the same in both stores.
+    /// Demands that all that can be seen is the same on all servers.
     pub(crate) async fn compare(&self) -> Verdict {
-        same(&"all that can be seen", &Sight::of(self.memory).await, &Sight::of(self.redis).await)
+        let first = self.sight().await;
+        for other in &self.servers[1..] {
+            same(&"all that can be seen", &first, &Sight::of(&other.rig).await)?;
+        }
+        Ok(())
+    }
+
+    /// Demands that all that was heard in this life is the same on all servers.
+    pub(crate) async fn compare_events(&mut self) -> Verdict {
+        let mut all = Vec::new();
+        for (place, Served { rig, events }) in self.servers.iter_mut().enumerate() {
+            let earlier = if place == 0 { std::mem::take(&mut self.heard) } else { Vec::new() };
+            all.push([earlier, events.so_far(rig).await].concat());
+        }
+        all.windows(2).try_for_each(|two| same(&"what listeners were told", &two[0], &two[1]))
     }
 
     /// Lets everything come due and run well: nothing that was armed may be
@@ -135,17 +162,17 @@ impl<'a> Player<'a> {
         for _ in 0..12 {
             self.make(Call::Pause(None)).await?;
             self.pass(Pass::Ms(2 * 86_400_000)).await?;
-            for index in [Index::Due, Index::Solo] {
+            for index in [Index::Due, Index::Quarantine] {
                 self.run_all(index).await?;
             }
         }
-        let heads = Sight::of(self.memory).await.heads;
+        let heads = self.sight().await.heads;
         if heads == Heads::default() { Ok(()) } else { Err(format!("P1: something is left: {heads:?}")) }
     }
 
     async fn run_all(&mut self, index: Index) -> Verdict {
-        let ask = Ask { index, lane: 0, limit: 1000, bytes: 1 << 20, lookahead_ms: 0, lease_ms: 30_000 };
-        let claim = self.cast.claim(&ask);
+        let ask = Ask { index, slot: 0, limit: 1000, bytes: 1 << 20, lookahead_ms: 0, lease_ms: 30_000 };
+        let claim = self.clients.claim(&ask);
         let answer = self.make(Call::Claim(claim)).await?;
         let taken = answer.claimed().map(|claimed| &claimed.timers[..]).unwrap_or_default();
         let held = |key: &Bytes| Held { key: key.clone(), token: claim.token };
@@ -159,15 +186,17 @@ impl<'a> Player<'a> {
 
 impl Sight {
     async fn of(rig: &Rig) -> Self {
-        let mut looks = Vec::with_capacity(KEYS.len());
-        for key in KEYS {
-            looks.push(rig.store.look(&rig.at, key).await.expect("it can be looked at"));
-        }
-        let letters = rig.letters().await;
-        let (count, trimmed) = rig.store.letter_counts(&rig.at).await.expect("they can be counted");
-        let heads = rig.store.peek(std::slice::from_ref(&rig.at)).await.expect("it can be read").value[0];
+        let looks = futures::future::join_all(KEYS.map(|key| rig.store.look(&rig.at, key)));
+        let (looks, letters, counts, heads) = tokio::join!(
+            looks,
+            rig.letters(),
+            rig.store.letter_counts(&rig.at),
+            rig.store.peek(std::slice::from_ref(&rig.at))
+        );
+        let looks = looks.into_iter().map(|look| look.expect("it can be looked at")).collect();
+        let (count, trimmed) = counts.expect("they can be counted");
         assert_eq!(letters.len() as u64, count, "some letters have lost their names");
-        Self { looks, letters, trimmed, heads }
+        Self { looks, letters, trimmed, heads: heads.expect("it can be read").1[0] }
     }
 }
 
@@ -187,8 +216,7 @@ async fn break_one(rig: &Rig, key: &[u8], look: &Look, how: Broken) {
     rig.put_raw(hash, key, value.as_deref()).await;
 }
 
-/// Compares what is of the store in memory and of the real server, or of
-/// before and after, as it is shown.
+/// Compares what is of one server and of another, or of before and after, as it is shown.
 fn same(what: &impl Debug, one: &impl Debug, other: &impl Debug) -> Verdict {
     let (one, other) = (format!("{one:?}"), format!("{other:?}"));
     if one == other {

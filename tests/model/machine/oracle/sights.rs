@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{Look, QUARANTINE_AT};
 
-use super::{Book, Life, Slot, promise};
-use crate::machine::cast::KEYS;
-use crate::machine::player::{Sight, Verdict};
+use super::{Entry, Life, Oracle, promise};
+use crate::machine::clients::KEYS;
+use crate::machine::driver::{Sight, Verdict};
 
-impl Book {
+impl Oracle {
     pub(crate) fn agrees(&mut self, sight: &Sight) -> Verdict {
         for (key, look) in KEYS.iter().zip(&sight.looks) {
-            let slot = &self.keys[*key];
-            slot.agrees(look.as_ref()).map_err(|why| format!("{why}\n  {slot:?}\n  {look:?}"))?;
+            let entry = &self.keys[*key];
+            entry.agrees(look.as_ref()).map_err(|why| format!("{why}\n  {entry:?}\n  {look:?}"))?;
         }
         self.letters_are(sight)
     }
@@ -34,7 +34,7 @@ impl Book {
     }
 }
 
-impl Slot {
+impl Entry {
     fn agrees(&self, look: Option<&Look>) -> Verdict {
         let (life, look) = match (&self.life, look) {
             (Some(life), Some(look)) => (life, look),
@@ -58,7 +58,7 @@ impl Life {
         promise!(deadline == self.deadline, "P2: another deadline is there");
         promise!(record.deadline == self.first_deadline, "its age is counted otherwise");
         promise!((state.attempt, state.lost) == (self.attempt, self.lost), "P6: it was counted otherwise");
-        promise!(look.suspect == (self.lost >= QUARANTINE_AT), "P6: it is in the wrong index");
+        promise!(look.quarantined == (self.lost >= QUARANTINE_AT), "P6: it is in the wrong index");
         promise!(state.claimed == self.runs(), "P4: it is not clear whether it runs");
         match self.holder {
             Some(holder) if !holder.found_lost => {

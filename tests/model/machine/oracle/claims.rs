@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
-use keylapse::internals::{Claim, Claimed, ClaimedTimer, Held, Index, Look, DEAD_AT, QUARANTINE_AT};
+use keylapse::internals::{Claim, Claimed, ClaimedTimer, DEAD_AT, Held, Index, Look, QUARANTINE_AT};
 
-use super::{Book, Holder, promise};
-use crate::machine::cast::KEYS;
-use crate::machine::player::Verdict;
+use super::{Holder, Oracle, promise};
+use crate::machine::clients::KEYS;
+use crate::machine::driver::Verdict;
 use crate::rig::LEASE;
 
-impl Book {
+impl Oracle {
     pub(super) fn claim(&mut self, call: &Claim, claimed: &Claimed, looks: &[Option<Look>]) -> Verdict {
         promise!(claimed.orphans == 0 && claimed.parked == 0, "nothing was broken");
         promise!(claimed.paused.is_some() || !self.paused, "it was paused");
@@ -31,7 +31,7 @@ impl Book {
     fn take(&mut self, call: &Claim, timer: &ClaimedTimer) -> Verdict {
         let now = self.moment.now;
         let record = Record::decode(timer.record.clone()).map_err(|_| "a broken record was given out")?;
-        let Some(life) = &mut self.slot(&timer.key).life else {
+        let Some(life) = &mut self.entry(&timer.key).life else {
             return Err("P7: a timer came out that is not there".to_owned());
         };
         promise!(record.arming == life.arming, "P7: another arming came out than {:?}", life.arming);
@@ -45,8 +45,8 @@ impl Book {
             None => promise!(life.deadline <= now + call.lookahead_ms, "P2: early by the clock"),
         }
         let alone = life.lost >= QUARANTINE_AT;
-        let from = if alone { Index::Solo } else { Index::Due };
-        promise!(from == call.index || life.is_held_by(call.token), "P6: suspects run alone");
+        let from = if alone { Index::Quarantine } else { Index::Due };
+        promise!(from == call.index || life.is_held_by(call.token), "P6: those in quarantine run alone");
         let told = timer.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
         let told = told.unwrap_or(State::first(call.token));
         promise!(
@@ -61,7 +61,7 @@ impl Book {
     /// timers out again. Answers how many it has buried.
     fn lose(&mut self, call: &Claim, key: &Bytes, look: Option<&Look>) -> Verdict<u64> {
         let now = self.moment.now;
-        let Some(life) = &mut self.slot(key).life else { return Ok(0) };
+        let Some(life) = &mut self.entry(key).life else { return Ok(0) };
         let Some(holder) = &mut life.holder else { return Ok(0) };
         if holder.found_lost || holder.until > now || holder.token == call.token {
             return Ok(0);
@@ -69,7 +69,7 @@ impl Book {
         let still = look.filter(|look| look.record.get(1..9) == Some(life.arming.as_bytes()));
         let Some(look) = still else {
             promise!(life.lost + 1 >= DEAD_AT, "P6: buried after {} lost leases", life.lost + 1);
-            promise!(call.index == Index::Solo, "P6: buried without having run alone");
+            promise!(call.index == Index::Quarantine, "P6: buried without having run alone");
             let (arming, lost) = (life.arming, life.lost + 1);
             self.end(key, lost);
             self.died(key, arming);
@@ -77,7 +77,10 @@ impl Book {
         };
         let waits = look.state.as_ref().is_some_and(|state| state.get(1) == Some(&0));
         if waits {
-            promise!(call.index == Index::Due && life.lost + 1 == QUARANTINE_AT, "P6: a suspect too soon");
+            promise!(
+                call.index == Index::Due && life.lost + 1 == QUARANTINE_AT,
+                "P6: in quarantine too soon"
+            );
             holder.found_lost = true;
             life.lost += 1;
         }
@@ -87,7 +90,7 @@ impl Book {
     pub(super) fn renew(&mut self, held: &[Held], lost: &[usize]) -> Verdict {
         let until = self.moment.now + LEASE;
         for (place, one) in held.iter().enumerate() {
-            let held = self.slot(&one.key).held_by(one.token);
+            let held = self.entry(&one.key).held_by(one.token);
             let holder = held.and_then(|life| life.holder.as_mut()).filter(|holder| !holder.found_lost);
             promise!(holder.is_none() == lost.contains(&place), "P4: a lease was kept or lost wrongly");
             if let Some(holder) = holder {

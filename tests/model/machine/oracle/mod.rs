@@ -15,19 +15,19 @@
 mod arms;
 mod claims;
 mod ends;
-mod looks;
+mod sights;
 mod sleeper;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use keylapse::internals::{CancelCode, Held, Letters, Scan};
-use keylapse::{ArmingId, CancelId, Token, WireWhen};
+use keylapse::internals::{CancelId, Held, LetterBounds, Scan, Token, WireWhen};
+use keylapse::{ArmingId, Cancelled};
 
 use self::sleeper::Sleeper;
 use super::call::{Answer, Call};
-use super::cast::KEYS;
-use super::player::{Sight, Verdict};
+use super::clients::KEYS;
+use super::driver::{Sight, Verdict};
 
 /// For how long a repeat is recognised, in ms.
 const MEMORY: u64 = 600_000;
@@ -59,13 +59,13 @@ impl Moment {
 }
 
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Oracle {
     moment: Moment,
-    bounds: Letters,
-    keys: BTreeMap<Bytes, Slot>,
+    bounds: LetterBounds,
+    keys: BTreeMap<Bytes, Entry>,
     /// Armings that were withdrawn or followed by another, and when.
     withdrawn: HashMap<ArmingId, u64>,
-    cancels: HashMap<CancelId, (CancelCode, u64)>,
+    cancels: HashMap<CancelId, (Cancelled, u64)>,
     letters: BTreeSet<Bytes>,
     trimmed: u64,
     /// How many of the last call's deaths replaced a letter of the same arming:
@@ -78,7 +78,7 @@ pub(crate) struct Book {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct Entry {
     life: Option<Life>,
     /// What is kept for later, and its deadline.
     next: Option<(ArmingId, u64)>,
@@ -130,15 +130,15 @@ impl Life {
     }
 }
 
-impl Slot {
+impl Entry {
     fn held_by(&mut self, token: Token) -> Option<&mut Life> {
         self.life.as_mut().filter(|life| life.is_held_by(token))
     }
 }
 
-impl Book {
-    pub(crate) fn new(bounds: Letters) -> Self {
-        let keys = KEYS.iter().map(|key| (Bytes::from_static(key), Slot::default())).collect();
+impl Oracle {
+    pub(crate) fn new(bounds: LetterBounds) -> Self {
+        let keys = KEYS.iter().map(|key| (Bytes::from_static(key), Entry::default())).collect();
         Self {
             moment: Moment::default(),
             bounds,
@@ -161,8 +161,8 @@ impl Book {
         self.died_again = 0;
         match (call, answer) {
             (Call::Arm { timers, only_if_absent, repeat }, Answer::Armed(replies)) => {
-                promise!(replies.value.len() == timers.len(), "not an answer for each timer");
-                let mut pairs = timers.iter().zip(&replies.value);
+                promise!(replies.len() == timers.len(), "not an answer for each timer");
+                let mut pairs = timers.iter().zip(replies);
                 pairs.try_for_each(|(timer, reply)| self.arm(timer, *only_if_absent, *repeat, *reply))
             }
             (Call::Cancel { timers, repeat }, Answer::Cancelled(replies)) => {
@@ -183,11 +183,11 @@ impl Book {
                 self.paused = reason.is_some();
                 Ok(())
             }
-            (Call::RepairStep(what), Answer::Tidied(repaired)) => {
-                promise!(*what == Scan::Lanes || *repaired == 0, "P1: {repaired} entries were lost");
+            (Call::RepairStep(what), Answer::Repaired(repaired)) => {
+                promise!(*what == Scan::Slots || *repaired == 0, "P1: {repaired} entries were lost");
                 Ok(())
             }
-            (Call::CloseLane(_), Answer::Closed) => Ok(()),
+            (Call::CloseSlot(_), Answer::Closed) => Ok(()),
             (Call::Replay(letter, arming), Answer::Replayed(reply)) => self.replay(letter, *arming, *reply),
             (Call::DropLetter(letter), Answer::Dropped(done)) => {
                 promise!(self.letters.remove(letter) == *done, "it is not clear which letters there are");
@@ -198,7 +198,7 @@ impl Book {
         }
     }
 
-    fn slot(&mut self, key: &Bytes) -> &mut Slot {
+    fn entry(&mut self, key: &Bytes) -> &mut Entry {
         self.keys.entry(key.clone()).or_default()
     }
 
@@ -215,9 +215,9 @@ impl Book {
     /// Ends the life of a key. Answers the arming that was kept behind it, and
     /// now takes its place, with its deadline.
     fn end(&mut self, key: &Bytes, lost: u8) -> Option<(ArmingId, u64)> {
-        let slot = self.slot(key);
-        let next = slot.next.take();
-        let ended = std::mem::replace(&mut slot.life, next.map(|next| Life::new(next, lost)));
+        let entry = self.entry(key);
+        let next = entry.next.take();
+        let ended = std::mem::replace(&mut entry.life, next.map(|next| Life::new(next, lost)));
         if let Some(ended) = ended.filter(|_| next.is_some()) {
             self.withdraw(ended.arming);
         }

@@ -1,0 +1,71 @@
+//! Where lives are played: servers that begin anew each time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keylapse::internals::LetterBounds;
+use tokio::runtime::{Builder, Runtime};
+
+use super::driver::{Driver, Verdict};
+use super::op::Step;
+use crate::rig::{Events, Rig};
+
+/// Whether the server in the process plays, too: as soon as the real one stands in testserver/.
+const IN_PROCESS: bool = false;
+
+/// A server, and what its listeners hear.
+pub(crate) struct Served {
+    pub(super) rig: Rig,
+    pub(super) events: Events,
+}
+
+impl Served {
+    async fn new(rig: Rig) -> Self {
+        Self { events: Events::open(&rig).await, rig }
+    }
+}
+
+pub(crate) struct Harness {
+    runtime: Runtime,
+    /// The oracle watches the first.
+    servers: Vec<Served>,
+}
+
+impl Harness {
+    pub(crate) fn open(name: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+        let servers = runtime.block_on(async {
+            let mut servers = Vec::new();
+            if IN_PROCESS {
+                servers.push(Served::new(Rig::in_process(name).await).await);
+            }
+            servers.push(Served::new(Rig::real(name).await).await);
+            servers
+        });
+        Self { runtime, servers }
+    }
+
+    /// Plays one life to its end, and says what was wrong with it.
+    pub(crate) fn play(&mut self, letters: LetterBounds, steps: &[Step], promises: bool) -> Verdict {
+        self.runtime.block_on(async {
+            for Served { rig, events } in &mut self.servers {
+                rig.reset(start()).await;
+                events.so_far(rig).await;
+            }
+            let mut driver = Driver::new(&mut self.servers, letters, promises);
+            for (place, step) in steps.iter().enumerate() {
+                driver.play(step).await.map_err(|why| format!("at step {place}, {step:?}:\n{why}"))?;
+            }
+            driver.compare().await?;
+            if promises {
+                driver.drain().await.map_err(|why| format!("at the end: {why}"))?;
+                driver.compare().await?;
+            }
+            driver.compare_events().await
+        })
+    }
+}
+
+/// The same for every life, so that failures repeat.
+fn start() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(250)
+}

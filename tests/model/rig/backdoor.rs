@@ -1,0 +1,49 @@
+//! What a test does to a server past the library's calls: broken data, other programs' keys.
+
+use keylapse::internals::Scan;
+use redis::{Cmd, FromRedisValue, cmd};
+
+use super::Rig;
+
+impl Rig {
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let answer = command.query_async(&mut self.admin.clone()).await;
+        answer.unwrap_or_else(|error| panic!("the server refused: {error}"))
+    }
+
+    /// Writes a record, a state or a kept arming, or deletes it, and nothing else.
+    pub(crate) async fn put_raw(&self, hash: Scan, key: &[u8], value: Option<&[u8]>) {
+        let name = self.at.key(hash.as_str());
+        match value {
+            Some(value) => self.ask(cmd("HSET").arg(name).arg(key).arg(value)).await,
+            None => self.ask(cmd("HDEL").arg(name).arg(key)).await,
+        }
+    }
+
+    /// Loses the index entry of a timer.
+    pub(crate) async fn unindex(&self, key: &[u8]) {
+        for index in ["due", "quarantine"] {
+            self.ask::<()>(cmd("ZREM").arg(self.at.key(index)).arg(key)).await;
+        }
+    }
+
+    /// Puts another program's value where a trigger key might go.
+    pub(crate) async fn put_taken(&self, key: &str, value: &str) {
+        self.ask(cmd("SET").arg(key).arg(value)).await
+    }
+
+    /// Lets a key expire then, whoever has written it.
+    pub(crate) async fn expire_at(&self, key: &str, deadline: u64) {
+        self.ask(cmd("PEXPIREAT").arg(key).arg(deadline)).await
+    }
+
+    /// What stands in a trigger key.
+    pub(crate) async fn trigger(&self, key: &str) -> Option<String> {
+        self.ask(cmd("GET").arg(key)).await
+    }
+
+    /// Publishes on the partition's channel, as another program might.
+    pub(crate) async fn publish(&self, message: &[u8]) {
+        self.ask(cmd("SPUBLISH").arg(&self.at.wake).arg(message)).await
+    }
+}
