@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::runtime::{EventMode, Runtime};
 use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 
-/// Hears keys lapse and runs their handlers.
+/// Claims timers when they are due, and runs their handlers.
 ///
 /// ```no_run
 /// use keylapse::{Done, Lapse, Listener, Topic, shutdown_signal};
@@ -62,8 +62,8 @@ impl Listener {
     ///
     /// # Errors
     /// Only at the start, and only for what an operator has to change: a
-    /// refused password, a missing permission, another number of partitions,
-    /// a server that is too old.
+    /// refused password, a missing permission, another number of partitions or
+    /// wire version, a server that is too old.
     pub async fn run_until(self, shutdown: impl Future) -> Result<()> {
         run::run(&self.runtime, self.manage_notifications, self.grace, shutdown).await
     }
