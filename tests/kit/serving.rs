@@ -19,7 +19,8 @@ async fn clients_of_any_kind_find_a_bed_in_real_time_on_a_port() {
     assert!(armed.expect("it answers").is_armed());
     assert!(bed.until_ran(&reminders(), "1").await.is_done());
 
-    let mut other = redis::Client::open(url).unwrap().get_connection().expect("it answers");
-    let pong: String = redis::cmd("PING").query(&mut other).unwrap();
+    let other = redis::Client::open(url).unwrap();
+    let mut other = other.get_multiplexed_async_connection().await.expect("it answers");
+    let pong: String = redis::cmd("PING").query_async(&mut other).await.unwrap();
     assert_eq!(pong, "PONG");
 }
