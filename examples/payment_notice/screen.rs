@@ -81,7 +81,7 @@ fn late_by(source: &str, mut late: Vec<Duration>) {
 }
 
 /// Two of the dead letters, one of each kind.
-pub(crate) fn dead_letters(letters: &[DeadLetter]) {
+pub(crate) fn dead_letters<T>(letters: &[DeadLetter<T>]) {
     println!("\nTwo of the dead letters, which can be replayed:");
     for reason in [DeadReason::Exhausted, DeadReason::Permanent] {
         let Some(letter) = letters.iter().find(|letter| letter.reason == reason) else { continue };

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use keylapse::{Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule, Topic, WriteBack};
+use keylapse::{
+    Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule,
+    Topic, WriteBack,
+};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
@@ -73,14 +76,6 @@ fn settings_that_cannot_work_are_refused() {
         says(&error, &words);
         says(&error, &["orders"]);
     }
-}
-
-#[test]
-fn a_memory_store_has_no_keys_to_attach_to() {
-    let builder = Listener::builder_on(MemoryStore::new());
-    let error = builder.attach(orders(), Notes::default().handler()).build().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    says(&error, &["orders", "on a server"]);
 }
 
 #[tokio::test]

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::{Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, KeptValue, Lapse, Listener, ListenerBuilder, Stats, Topic};
+use keylapse::{
+    Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, KeptValue, Lapse, Listener,
+    ListenerBuilder, Stats, Topic,
+};
 use keylapse_support::{Binary, Server, eventually};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

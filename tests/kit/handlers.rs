@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use keylapse::handler::State;
 use keylapse::testing::{End, TestBed};
-use keylapse::{Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder, Outcome};
+use keylapse::{
+    Attached, DeadReason, Done, Expired, Failure, FailureError, Handler, Lapse, Listener, ListenerBuilder,
+    Outcome,
+};
 
 use crate::support::{arm, listen, reminders, secs, succeed};
 
