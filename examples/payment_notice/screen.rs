@@ -106,8 +106,8 @@ late      the server's clock, read by the running handler, less the deadline
 
 /// What should not have happened.
 pub(crate) fn complaints(tally: &Tally) {
-    for throttle in tally.complaints.iter().take(COMPLAINTS) {
-        println!("! {throttle}");
+    for complaint in tally.complaints.iter().take(COMPLAINTS) {
+        println!("! {complaint}");
     }
     if let Some(more) = tally.complaints.len().checked_sub(COMPLAINTS).filter(|more| *more > 0) {
         println!("! and {more} more");

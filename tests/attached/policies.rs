@@ -152,7 +152,7 @@ async fn dumps_can_be_restored_to_what_they_were() {
         for ((kind, _), digest) in KINDS.iter().zip(digests) {
             let run = stage.only(kind).await;
             let KeptValue::Dumped(dump) = &run.value else { panic!("{kind}: {run:?}") };
-            stage.server.cmd(&[b"WRITE_BACK", kind.as_bytes(), b"0", dump]).await;
+            stage.server.cmd(&[b"RESTORE", kind.as_bytes(), b"0", dump]).await;
             assert_eq!(stage.cmd(&["DEBUG", "DIGEST-VALUE", kind]).await, digest, "{kind}");
         }
         stage.listener.stop().await;
