@@ -33,6 +33,14 @@ pub fn client_of(store: Store) -> Client {
     Client::over(store)
 }
 
+/// Looks at a server's settings, as a listener does.
+///
+/// # Errors
+/// When the server cannot be reached.
+pub async fn check_settings(store: &Store) -> crate::Result<()> {
+    store.check_settings(false).await
+}
+
 /// What is heard about these partitions, which there are.
 ///
 /// # Panics

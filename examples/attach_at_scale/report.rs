@@ -8,7 +8,7 @@ use keylapse_support::Server;
 use crate::Stage;
 use crate::ledger::{Tally, percentile};
 use crate::settings::Settings;
-use crate::station::Decoded;
+use crate::station::Heard;
 use crate::writer::Orders;
 
 /// What keylapse cost its server, beyond what the other server spent on the same keys.
@@ -84,7 +84,7 @@ pub(crate) fn ending(
     tally.is_clean()
 }
 
-fn lines(stats: &Stats, tally: &Tally, costs: &Costs, ours: &Decoded) {
+fn lines(stats: &Stats, tally: &Tally, costs: &Costs, ours: &Heard) {
     let Costs { enrolment: (cpu, memory, dataset), firing, scanned, enrolled } = costs;
     let per_key = |bytes: i64| bytes as f64 / (*enrolled).max(1) as f64;
     let of = stats.attached(crate::TOPIC).unwrap_or_default();
@@ -118,7 +118,7 @@ What else was counted:
 }
 
 /// What should not have happened.
-fn complaints(stats: &Stats, tally: &Tally, orders: &Orders, expired: u64, ours: &Decoded) -> Vec<String> {
+fn complaints(stats: &Stats, tally: &Tally, orders: &Orders, expired: u64, ours: &Heard) -> Vec<String> {
     let of = stats.attached(crate::TOPIC).unwrap_or_default();
     let heard = ours.orders.len() as u64;
     [
@@ -143,7 +143,7 @@ fn complaints(stats: &Stats, tally: &Tally, orders: &Orders, expired: u64, ours:
 }
 
 /// How late the plain subscriber heard of orders, sorted; of those that it heard at all.
-fn plain_lateness(orders: &Orders, heard: &Decoded) -> Vec<Duration> {
+fn plain_lateness(orders: &Orders, heard: &Heard) -> Vec<Duration> {
     let deadline = |order| SystemTime::UNIX_EPOCH + Duration::from_millis(orders.deadline(order));
     let mut late: Vec<_> = (heard.orders.iter())
         .map(|(order, at)| at.duration_since(deadline(*order)).unwrap_or_default())

@@ -18,12 +18,12 @@ pub(crate) struct Station {
     pub(crate) server: Server,
     /// Subscribed. What is asked on it is answered behind everything that was published before.
     subscriber: MultiplexedConnection,
-    heard: Arc<Mutex<Decoded>>,
+    heard: Arc<Mutex<Heard>>,
 }
 
 /// What a plain subscriber has heard.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Decoded {
+pub(crate) struct Heard {
     /// When each order was first announced.
     pub(crate) orders: HashMap<u64, SystemTime>,
     /// keylapse's own keys of a millisecond.
@@ -53,12 +53,12 @@ impl Station {
             .config("client-output-buffer-limit", "pubsub 0 0 0")
             .try_start()
             .await?;
-        let heard = Arc::<Mutex<Decoded>>::default();
+        let heard = Arc::<Mutex<Heard>>::default();
         let subscriber = subscribe(&server, heard.clone()).await?;
         Ok(Self { server, subscriber, heard })
     }
 
-    pub(crate) fn heard(&self) -> Decoded {
+    pub(crate) fn heard(&self) -> Heard {
         lock(&self.heard).clone()
     }
 
@@ -75,7 +75,7 @@ impl Station {
     }
 }
 
-async fn subscribe(server: &Server, heard: Arc<Mutex<Decoded>>) -> RedisResult<MultiplexedConnection> {
+async fn subscribe(server: &Server, heard: Arc<Mutex<Heard>>) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(Some(Duration::from_secs(60)))
         .set_push_sender(move |push: PushInfo| -> std::result::Result<(), redis::aio::SendError> {
@@ -88,7 +88,7 @@ async fn subscribe(server: &Server, heard: Arc<Mutex<Decoded>>) -> RedisResult<M
     Ok(connection)
 }
 
-impl Decoded {
+impl Heard {
     fn hear(&mut self, push: &PushInfo) {
         let (PushKind::Message, [_, Value::BulkString(key)]) = (&push.kind, &push.data[..]) else { return };
         if let Some(order) = Orders::number(key) {
@@ -114,6 +114,6 @@ impl Reading {
     }
 }
 
-fn lock(heard: &Mutex<Decoded>) -> MutexGuard<'_, Decoded> {
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }

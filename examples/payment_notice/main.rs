@@ -139,7 +139,7 @@ impl Stage {
 
     /// Lets notices be armed and things go wrong, and shows the progress until every notice was
     /// taken or is dead, or that takes too long. Returns the dead letters.
-    async fn watch(&self, screen: &Screen) -> Result<Vec<DeadLetter>> {
+    async fn watch(&self, screen: &Screen) -> Result<Vec<DeadLetter<Notice>>> {
         let mut producer = self.producer();
         let acts = async {
             let (armed, ()) = tokio::join!(producer.run(), faults::play(&self.server, screen));
@@ -169,7 +169,7 @@ impl Stage {
     }
 
     /// Prints how it ended; whether every promise was kept.
-    async fn report(&self, letters: &[DeadLetter]) -> Result<bool> {
+    async fn report(&self, letters: &[DeadLetter<Notice>]) -> Result<bool> {
         let dead = ids(letters);
         let all = self.ledger.tally(|_| true, &dead);
         screen::outcomes(&self.ledger, &dead);
@@ -200,6 +200,6 @@ impl Stage {
     }
 }
 
-fn ids(letters: &[DeadLetter]) -> HashSet<ArmingId> {
+fn ids(letters: &[DeadLetter<Notice>]) -> HashSet<ArmingId> {
     letters.iter().map(|letter| letter.arming).collect()
 }

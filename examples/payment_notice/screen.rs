@@ -81,7 +81,7 @@ fn late_by(source: &str, mut late: Vec<Duration>) {
 }
 
 /// Two of the dead letters, one of each kind.
-pub(crate) fn dead_letters(letters: &[DeadLetter]) {
+pub(crate) fn dead_letters<T>(letters: &[DeadLetter<T>]) {
     println!("\nTwo of the dead letters, which can be replayed:");
     for reason in [DeadReason::Exhausted, DeadReason::Permanent] {
         let Some(letter) = letters.iter().find(|letter| letter.reason == reason) else { continue };
@@ -106,8 +106,8 @@ late      the server's clock, read by the running handler, less the deadline
 
 /// What should not have happened.
 pub(crate) fn complaints(tally: &Tally) {
-    for throttle in tally.complaints.iter().take(COMPLAINTS) {
-        println!("! {throttle}");
+    for complaint in tally.complaints.iter().take(COMPLAINTS) {
+        println!("! {complaint}");
     }
     if let Some(more) = tally.complaints.len().checked_sub(COMPLAINTS).filter(|more| *more > 0) {
         println!("! and {more} more");

@@ -19,7 +19,7 @@ pub(crate) struct Placed {
     pub(crate) pays: bool,
 }
 
-/// Permits six orders, has two of them paid, and waits until the others are closed.
+/// Places six orders, has two of them paid, and waits until the others are closed.
 pub(crate) async fn play(url: &str, books: &Books) -> RedisResult<Vec<Placed>> {
     let mut redis = Client::open(url)?.get_multiplexed_async_connection().await?;
     // Order numbers are used once.

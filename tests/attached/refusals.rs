@@ -78,14 +78,6 @@ fn settings_that_cannot_work_are_refused() {
     }
 }
 
-#[test]
-fn a_memory_store_has_no_keys_to_attach_to() {
-    let builder = Listener::builder_on(MemoryStore::new());
-    let error = builder.attach(orders(), Notes::default().handler()).build().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    says(&error, &["orders", "on a server"]);
-}
-
 #[tokio::test]
 async fn a_timer_cannot_be_armed_on_an_attached_topic() {
     let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;

@@ -219,7 +219,7 @@ async fn a_restored_key_fires(stage: Stage) {
     let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
     let (key, deadline) = (order("1"), now() + WHILE);
     let until = deadline.to_string();
-    stage.server.cmd(&[b"WRITE_BACK", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
     stage.until_watched("1", deadline).await;
     stage.fires_once("1", "a sofa", deadline).await;
     stage.listener.stop().await;

@@ -1,12 +1,7 @@
 //! The server to throw away.
 
-use std::time::Duration;
-
-use keylapse::testing::{Notifications, Server};
-use keylapse::{Client, Listener, Schedule};
-use tokio::sync::mpsc;
-
-use crate::support::{ms, reminders};
+use keylapse::Schedule;
+use keylapse::testing::Server;
 
 #[tokio::test]
 async fn a_server_answers_as_long_as_it_is_kept() {
@@ -17,30 +12,4 @@ async fn a_server_answers_as_long_as_it_is_kept() {
     Schedule::connect(&url).await.expect("it answers");
     drop(server);
     Schedule::connect(&url).await.expect_err("it is gone");
-}
-
-#[tokio::test]
-async fn the_notifications_of_a_real_server_can_be_lost() {
-    let server = Server::start().await.expect("`make test` finds or fetches a server");
-    let client = Client::new(&server.url()).unwrap();
-    let (client, notifications) = Notifications::of(client);
-    let (ran, mut runs) = mpsc::unbounded_channel();
-    let handler = move |lapse: keylapse::Lapse<String>| {
-        let ran = ran.clone();
-        async move { ran.send(lapse.source()) }
-    };
-    let listener = Listener::builder(client.clone()).on(reminders(), handler).build().unwrap();
-    notifications.silence();
-
-    let schedule = Schedule::new(client);
-    let story = async {
-        for id in ["a", "b"] {
-            let armed = schedule.arm(&reminders(), [id], ms(100), &String::new()).await;
-            assert!(armed.expect("the server answers").is_armed());
-            let run = tokio::time::timeout(Duration::from_secs(30), runs.recv()).await;
-            assert!(run.expect("a sweep finds it").is_some());
-        }
-    };
-    listener.run_until(story).await.unwrap();
-    assert_eq!(notifications.heard(), 0);
 }

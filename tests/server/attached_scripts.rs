@@ -586,7 +586,7 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
         let (says, waits) = match key {
             "ours" => (Enrolled::Ours, true),
             "theirs" => (Enrolled::New, false),
-            // Decoded without having been read: at its deadline it is what was written back.
+            // Heard without having been read: at its deadline it is what was written back.
             "heard" => {
                 scene.clock(until).await;
                 assert_eq!(scene.note_as(&how, key, 500, 1).await, Noted::Returned);

@@ -22,7 +22,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
     jobs::offer_overdue(&schedule, &topic, &orders).await?;
     let (store, at) = (Store::at(&orders.url)?, PartitionNames::new("keylapse", topic.name(), 0, 1, false));
     // As large as those of a busy listener: when it claims, about half of its places are free.
-    let (lane, limit) = (SlotId::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
+    let (slot, limit) = (SlotId::random(), (orders.concurrency / 2).clamp(1, MAX_BATCH));
     let mut cpu = ServerCpu::of(&orders).await?;
     let used = cpu.seconds().await?;
     let mut handled = 0;
@@ -33,7 +33,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
     loop {
         let claim = Claim {
             index: Index::Due,
-            lane,
+            slot,
             token: Token::random(),
             repeat: false,
             limit,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::Store;
-use keylapse::{Done, Failure, Lapse, Listener, Topic};
+use keylapse::internals::{Store, store_of};
+use keylapse::{Client, Done, Failure, Lapse, Listener, Topic};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -19,13 +19,13 @@ const SETTLING: Duration = Duration::from_secs(3);
 pub(crate) async fn idle(orders: &Orders) -> Outcome {
     let (mut stores, mut running) = (Vec::new(), Vec::new());
     for _ in 0..orders.listeners {
-        let store = Store::at(&orders.url)?;
-        let mut builder = Listener::builder_on(store.clone());
+        let client = Client::new(&orders.url)?;
+        let mut builder = Listener::builder(client.clone());
         for topic in 0..orders.topics {
             let topic = Topic::raw(&format!("app:idle{topic}:notice:{{id}}"))?.triggers(orders.triggers);
             builder = builder.on(topic, |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done)));
         }
-        stores.push(store);
+        stores.push(store_of(&client));
         running.push(Running::of(builder.build()?));
     }
     sleep(SETTLING).await;

@@ -91,8 +91,8 @@ async fn end(mut process: Child) -> Result<Told, Fault> {
 async fn nothing_left(orders: &Orders, topic: &str) -> Result<(), Fault> {
     let (store, at) = (Store::at(&orders.url)?, [PartitionNames::new("keylapse", topic, 0, 1, false)]);
     loop {
-        let heads = store.peek(&at).await?.value;
-        if heads.iter().all(|heads| heads.due.is_none() && heads.solo.is_none()) {
+        let heads = store.peek(&at).await?.1;
+        if heads.iter().all(|heads| heads.due.is_none() && heads.quarantine.is_none()) {
             return Ok(());
         }
         sleep(Duration::from_millis(100)).await;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use keylapse::internals::Store;
 use keylapse::{Done, Failure, Lapse, Listener, Stats, Topic};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -122,8 +121,8 @@ impl Running {
             note(&lapse);
             std::future::ready(Ok::<_, Failure>(Done))
         };
-        let store = Store::at(orders.line.as_deref().unwrap_or(&orders.url))?;
-        let builder = Listener::builder_on(store).concurrency(orders.concurrency);
+        let url = orders.line.as_deref().unwrap_or(&orders.url);
+        let builder = Listener::builder(url).concurrency(orders.concurrency);
         Ok(Self::of(builder.on(topic, handler).build()?))
     }
 

@@ -8,7 +8,7 @@ use crate::clock::{Micros, now};
 use crate::ledger::{Entry, Ledger};
 
 const STEP: Duration = Duration::from_millis(20);
-/// StreamState still for less than this loses nobody a lease.
+/// Standing still for less than this loses nobody a lease.
 const WORTH_NOTING: Micros = 200_000;
 
 /// Watches from a thread of its own, which says so often whether it is still wanted.

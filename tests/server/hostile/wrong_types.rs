@@ -157,8 +157,8 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
         go.notify_one();
         eventually(PATIENCE, "the attempt to end", async || running.stats.total().handled == 1).await;
         // Until it has been tried, and refused.
-        let throttle = async || running.stats.total().settle_errors > 0;
-        eventually(PATIENCE, "its end to be refused", throttle).await;
+        let refused = async || running.stats.total().settle_errors > 0;
+        eventually(PATIENCE, "its end to be refused", refused).await;
         heal(&server, name).await;
         let gone = async || schedule.look_up(&topic, ["1"]).await.is_ok_and(|timer| timer.is_none());
         eventually(PATIENCE, "its end to be settled", gone).await;
@@ -168,7 +168,7 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
     }
 }
 
-/// Quarantine of all topics wait in one line; one that cannot be asked for must
+/// Timers in quarantine wait in one line, of all topics; one that cannot be asked for must
 /// not stand in it for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
@@ -196,7 +196,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     spoil(&server, super::scene::names(&spoilt).key("rec")).await;
     suspect(&spoilt, "app:a:1").await;
     look(&spoilt).await;
-    eventually(PATIENCE, "the throttle", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
+    eventually(PATIENCE, "the complaint", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
     hidden(&healthy, "app:b:1").await;
     suspect(&healthy, "app:b:1").await;
     look(&healthy).await;

@@ -41,7 +41,7 @@ const ALLOWED: &[&str] = &[
     "PEXPIRETIME app:unpaid:1",
     "GETRANGE app:unpaid:1 0 99",
     "DUMP app:cart:1",
-    "WRITE_BACK app:cart:1 0 dump",
+    "RESTORE app:cart:1 0 dump",
     "RENAME keylapse:{topic/0}:past keylapse:{topic/0}:elder",
     "UNLINK keylapse:{topic/0}:elder",
     "ZADD keylapse:{topic/0}:due 1 member",

@@ -17,8 +17,7 @@ const CONCURRENCY: usize = 64;
 pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let builder =
-        Listener::builder(&orders.url).concurrency(CONCURRENCY).answer_within(orders.answer_within());
+    let builder = Listener::builder(orders.client()?).concurrency(CONCURRENCY);
     let on = |builder: ListenerBuilder, kind: Kind| {
         let ledger = ledger.clone();
         builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))

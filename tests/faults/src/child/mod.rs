@@ -6,6 +6,7 @@ mod producer;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use keylapse::Client;
 use rustix::process::getppid;
 
 use crate::ledger::Ledger;
@@ -33,10 +34,10 @@ impl Orders {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// How long the server may take to answer one call: short against the lease, so that a lost reply
-    /// is asked for again before the lease is over.
-    pub fn answer_within(&self) -> Duration {
-        self.lease() / 4
+    /// A client whose calls have a short time to be answered, against the lease: a lost reply is asked for
+    /// again before the lease is over.
+    pub fn client(&self) -> keylapse::Result<Client> {
+        Client::new(&self.url)?.answer_within(self.lease() / 4)
     }
 }
 

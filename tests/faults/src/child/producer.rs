@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::internals::Store;
 use keylapse::{Arming, Cancelled, Error, Key, Schedule, Topic};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -47,8 +46,7 @@ pub struct Produce {
 pub async fn produce(orders: &Orders, produce: &Produce) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let store = Store::with_options(&orders.url, orders.answer_within())?;
-    let schedule = Schedule::on_store(store).patience(PATIENCE);
+    let schedule = Schedule::new(orders.client()?.patience(PATIENCE));
     let mut random = StdRng::seed_from_u64(produce.seed);
     let places = Arc::new(Semaphore::new(STORIES as usize));
     let mut pace =

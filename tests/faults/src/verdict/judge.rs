@@ -150,7 +150,7 @@ impl Case<'_> {
             Told::Replaced if !later.is_empty() => find("it began after it was replaced"),
             Told::Armed | Told::NotArmed if !later.is_empty() => find("it began after it had ended"),
             // One that was claimed before and had not begun.
-            Told::InFlight if later.len() > 1 => find("it began twice after it was cancelled in lease"),
+            Told::InFlight if later.len() > 1 => find("it began twice after it was cancelled in flight"),
             _ => {}
         }
     }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use keylapse::Schedule;
-use keylapse::internals::{Claim, Claimed, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry};
+use keylapse::internals::{
+    Claim, Claimed, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry, client_of,
+};
 use keylapse_support::Server;
 
 use crate::scene::{names, topic};
@@ -25,7 +27,7 @@ impl Scene {
     async fn open() -> Self {
         let server = Server::start().await;
         let store = Store::at(&server.url()).expect("a store").with_clock_key(CLOCK);
-        let schedule = Schedule::on_store(store.clone());
+        let schedule = Schedule::new(client_of(store.clone()));
         let scene = Self { server, store, schedule };
         scene.set(NOON_MS).await;
         let entry = TopicEntry {
@@ -53,7 +55,7 @@ impl Scene {
         let token = Token::random();
         let claim = Claim {
             index: Index::Due,
-            lane: SlotId::random(),
+            slot: SlotId::random(),
             token,
             repeat: false,
             limit: 10,

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keylapse::internals::Store;
+use keylapse::internals::{Store, check_settings};
 use keylapse_support::{Server, eventually};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -71,7 +71,7 @@ async fn c6_each_change_to_a_policy_that_evicts_is_complained_of_once() {
     for (policy, said) in said_at {
         set_policy(&server, policy).await;
         for _ in 0..2 {
-            store.check_settings(false).await.expect("settings can be read");
+            check_settings(&store).await.expect("settings can be read");
             assert_eq!(complaints.levels(), said, "{policy}");
         }
     }

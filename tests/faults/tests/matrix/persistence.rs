@@ -58,7 +58,7 @@ async fn lost_with(row: &str, server: Builder, snapshot: bool) -> u32 {
     assert!(tally.runs().is_empty(), "none was due before the kill");
     server.kill().await;
     server.restart().await;
-    let Value::Int(left) = server.cmd(&["HLEN", &names().rec]).await else { panic!("a number") };
+    let Value::Int(left) = server.cmd(&["HLEN", names().key("rec")]).await else { panic!("a number") };
     let left = u32::try_from(left).expect("as many as were armed, at most");
     arm_all(&schedule, &topic, ALL..ALL + 1, |_| Duration::from_secs(5)).await;
     tally.until(left as usize + 1).await;

@@ -90,7 +90,7 @@ async fn a3_a_starved_listener_that_is_alone_goes_on_where_it_was() {
     tokio::time::sleep(LEASE * 2).await; // the fault
     blocking.released.store(true, Ordering::SeqCst);
     let all_gone = async || {
-        let left = server.cmd(&["HLEN", &crate::scene::names().rec]).await;
+        let left = server.cmd(&["HLEN", crate::scene::names().key("rec")]).await;
         left == redis::Value::Int(0)
     };
     eventually(PATIENCE, "everything to be done", all_gone).await;

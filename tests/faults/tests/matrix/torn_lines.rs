@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use keylapse::internals::{Store, scripts};
-use keylapse::{Listener, Schedule};
+use keylapse::internals::scripts;
+use keylapse::{Client, Listener, Schedule};
 use keylapse_faults::fault::Plan;
 use keylapse_support::{Direction, Proxy, Then};
 use redis::Value;
@@ -40,14 +40,13 @@ async fn b1_the_reply_to_a_claim_torn_at_each_byte_loses_and_doubles_nothing() {
 async fn b1_the_reply_to_an_arm_torn_at_each_byte_arms_once() {
     let (server, _) = server_and_schedule().await;
     let (line, topic) = (Proxy::before(&server).await, topic(LONG).triggers(false));
-    let store = Store::with_options(&line.app_url(), Duration::from_secs(5)).expect("a store");
-    let schedule = Schedule::on_store(store).patience(LONG);
+    let schedule = Schedule::new(Client::new(&line.app_url()).expect("a client").patience(LONG));
     for after in 0..BYTES {
         line.lose_reply(runs_of(&scripts::ARM, topic.name()), Then::Tear(after));
         arm(&schedule, &topic, &after.to_string(), HOUR).await;
         line.until_lost(after + 1).await;
     }
-    for name in [("HLEN", &names().rec), ("ZCARD", &names().due)] {
+    for name in [("HLEN", names().key("rec")), ("ZCARD", names().key("due"))] {
         let left = server.cmd(&[name.0, name.1]).await;
         assert_eq!(left, Value::Int(i64::try_from(BYTES).expect("a number")), "{name:?}");
     }
