@@ -17,7 +17,8 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// One line for each crate of a build, with its features.
 fn crates(features: &[&str]) -> Vec<String> {
-    let tree = ["tree", "-p", "keylapse", "-e", "normal,build", "--prefix", "none", "-f", "{p} {f}", "--offline"];
+    let tree =
+        ["tree", "-p", "keylapse", "-e", "normal,build", "--prefix", "none", "-f", "{p} {f}", "--offline"];
     let tree = cargo(&[&tree, features].concat()).unwrap();
     tree.lines().map(str::to_owned).collect()
 }
