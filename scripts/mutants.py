@@ -10,8 +10,9 @@ moved to its edge, `and` and `or` swapped, booleans flipped, `not` and options s
 one up and one down, booleans, `!` dropped, guards that return dropped.
 
 A changed script needs no compiler: test binaries read scripts from the folder that
-KEYLAPSE_SCRIPTS names. Rust is changed in a copy of the tree below target/. Where a tree
-has no such variable (--tree, for a commit before it), scripts are changed in a copy, too.
+KEYLAPSE_SCRIPTS names. Rust is changed in a copy of the tree below target/, and costs a
+build for each change. Where a tree has no such variable (--tree, for a commit before it),
+scripts are changed in a copy, too.
 
 In plain Python, so that it runs where nothing but a toolchain is installed, and is not
 compiled together with what it changes.
@@ -35,14 +36,17 @@ import time
 
 # Who judges a mutant, fastest first: a name, the target that cargo builds, and the tests to run of it.
 LUA_JUDGES = [
+    ("rules", ["--test", "model"], ["rules::", "--skip", "hundred_thousand"]),
     ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::", "testing::"]),
+    ("attached scripts", ["--test", "server"], ["attached_scripts"]),
     ("listener", ["--lib"], ["listener::"]),
+    ("producing", ["--test", "server"], ["producing::", "holding::", "wire::", "scripts::"]),
     ("kit", ["--test", "kit"], []),
-    ("model", ["--test", "model"], []),
-    ("server", ["--test", "server"], []),
+    ("machine", ["--test", "model"], ["machine::"]),
+    ("server", ["--test", "server"], ["lost_replies::", "hostile::", "life::", "on_time::", "python::", "subscription::"]),
     ("attached", ["--test", "attached"], ["--test-threads=12"]),
 ]
-RUST_JUDGES = [("lib", ["--lib"], [])] + LUA_JUDGES[2:]
+RUST_JUDGES = [("lib", ["--lib"], [])] + [judge for judge in LUA_JUDGES if judge[1] != ["--lib"]]
 # A judge that needs this many times its usual time, and some seconds, hangs: the mutant is caught.
 PATIENCE, GRACE = 4, 10
 EXPECTED = "scripts/mutants.expected"
@@ -386,6 +390,8 @@ def options():
     parser.add_argument("--sample", type=int, help="how many of each language; default: all Lua, 60 of Rust")
     parser.add_argument("--only", choices=["lua", "rust"])
     parser.add_argument("--files", nargs="*", help="only files whose paths contain one of these")
+    parser.add_argument("--survivors", type=pathlib.Path, metavar="JSONL",
+                        help="only those that survived an earlier run, by a copy of its target/mutants.jsonl")  # fmt: skip
     parser.add_argument("--kinds", nargs="*", help="only these kinds, such as drop-call")
     parser.add_argument("--judges", nargs="*", help="only these judges")
     parser.add_argument("--jobs", type=int, default=1, help="how many scripts at a time (%(default)s)")
@@ -401,6 +407,10 @@ def main():
     tree = args.tree.resolve()
     found = all_mutants(tree, args.only, args.files)
     found = [mutant for mutant in found if not args.kinds or mutant.kind in args.kinds]
+    if args.survivors:
+        earlier = [json.loads(line) for line in args.survivors.read_text().splitlines()]
+        survivors = {entry["change"] for entry in earlier if entry["outcome"] == "SURVIVED"}
+        found = [mutant for mutant in found if mutant.key in survivors]
     lua = [mutant for mutant in found if mutant.file.endswith(".lua")]
     rust = [mutant for mutant in found if mutant.file.endswith(".rs")]
     chosen = []
@@ -462,7 +472,8 @@ def main():
         scripts = sorted(tree.glob("src/**/*.lua"))
         each(chosen[0], args.jobs, lambda mutant: judge_scripts(mutant, tree, judges, scripts))
     if in_copy:
-        copy, target = work / "tree", work / "build"
+        # One target for both: what does not depend on keylapse is built already.
+        copy, target = work / "tree", tree / "target"
         copy_tree(tree, copy)
         judges = ready(wanted(RUST_JUDGES), copy, target, 1) or sys.exit("no judge is left")
         each(in_copy, 1, lambda mutant: judge_copy(mutant, copy, target, judges))

@@ -1,5 +1,7 @@
 //! What a program gets that depends on keylapse: nothing that only tests need.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::process::Command;
 

@@ -48,12 +48,13 @@ impl Exports {
                         );
                     }
                 }
-            } else if let Some((name, _)) = names::of_item(item).filter(|(_, vis)| names::is_public(vis)) {
-                if attributes::is_seen(attributes_of(item)) {
-                    let found = names::find(modules, module, &[name.to_string()]);
-                    let feature = attributes::feature(attributes_of(item));
-                    self.add(modules, at.with(&format!("::{name}"), feature), found, &[]);
-                }
+            } else if let Some((name, visibility)) = names::of_item(item)
+                && names::is_public(visibility)
+                && attributes::is_seen(attributes_of(item))
+            {
+                let found = names::find(modules, module, &[name.to_string()]);
+                let feature = attributes::feature(attributes_of(item));
+                self.add(modules, at.with(&format!("::{name}"), feature), found, &[]);
             }
         }
     }

@@ -169,7 +169,7 @@ impl<'a> Mentioned<'a> {
             }
             Item::Trait(one) => one.items.iter().for_each(|item| match item {
                 TraitItem::Fn(method) if attributes::is_seen(&method.attrs) => {
-                    self.visit_signature(&method.sig)
+                    self.visit_signature(&method.sig);
                 }
                 _ => {}
             }),
@@ -197,7 +197,7 @@ impl Visit<'_> for Mentioned<'_> {
         match found.as_ref().map(|found| (found, self.listing.exports.of_items.get(found))) {
             Some((_, Some(public))) => self.public.push(&public[0]),
             Some((Found::Item(module, name), None)) => {
-                self.nameless.insert([module.as_slice(), &[name.clone()]].concat().join("::"));
+                self.nameless.insert(format!("{}::{name}", module.join("::")));
             }
             _ => {}
         }

@@ -90,10 +90,10 @@ fn take_often(group: &Group, separator: Option<&TokenTree>, input: &mut Input) -
     let mut turns = Vec::new();
     loop {
         let mut ahead = input.clone();
-        if let Some(separator) = separator.filter(|_| !turns.is_empty()) {
-            if ahead.next().is_none_or(|token| token.to_string() != separator.to_string()) {
-                return turns;
-            }
+        let between = separator.filter(|_| !turns.is_empty());
+        if between.is_some_and(|sign| ahead.next().is_none_or(|token| token.to_string() != sign.to_string()))
+        {
+            return turns;
         }
         if ahead.peek().is_none() {
             return turns;

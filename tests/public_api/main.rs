@@ -4,6 +4,8 @@
 //! crate's own `macro_rules` are followed as the compiler does; types stand as the source spells
 //! them, and what is inherited from the compiler (`Send`, blanket implementations) is not listed.
 
+#![allow(clippy::unwrap_used)]
+
 mod attributes;
 mod difference;
 mod exports;

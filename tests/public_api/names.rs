@@ -39,7 +39,7 @@ pub(crate) fn brought(import: &ItemUse) -> Vec<(String, Vec<String>)> {
         match tree {
             UseTree::Path(part) => walk(&part.tree, &with(&part.ident), out),
             UseTree::Name(part) if part.ident == "self" => {
-                out.push((path[path.len() - 1].clone(), path.to_vec()))
+                out.push((path[path.len() - 1].clone(), path.to_vec()));
             }
             UseTree::Name(part) => out.push((part.ident.to_string(), with(&part.ident))),
             UseTree::Rename(part) => out.push((part.rename.to_string(), with(&part.ident))),
