@@ -78,8 +78,9 @@ impl Supervisor {
     async fn run(self, mut touches: mpsc::Receiver<Touch>) {
         let closed = self.events.clone();
         tokio::select! {
-            () = self.keep_open(&mut touches) => {}
+            biased;
             () = closed.closed() => {}
+            () = self.keep_open(&mut touches) => {}
         }
     }
 

@@ -130,8 +130,9 @@ async fn in_resp2(
         loop {
             // A session that has ended is told from an idle one by its queue.
             let message = tokio::select! {
-                message = messages.next() => message,
+                biased;
                 () = sender.queue.closed() => return,
+                message = messages.next() => message,
             };
             let Some(message) = message else { break };
             sender.message(&decoder, message.get_channel_name().as_bytes(), message.get_payload_bytes());

@@ -38,6 +38,7 @@ pub(super) async fn refuse<T>(
     let mut until = pin!(until);
     loop {
         tokio::select! {
+            biased;
             done = &mut until => return Ok(done),
             Some(asked) = touches.recv() => {
                 pass(events, Event::Touched(Touched { id: asked.id, answer: None })).await?;

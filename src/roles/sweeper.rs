@@ -53,8 +53,9 @@ impl Sweeper {
         loop {
             let calm = if self.alert.load(Ordering::Relaxed) { ALERT } else { CALM };
             tokio::select! {
-                () = tokio::time::sleep(calm) => {}
+                biased;
                 () = self.now.notified() => {}
+                () = tokio::time::sleep(calm) => {}
             }
             if let Err(error) = self.tick().await {
                 self.runtime.stats.sweep_errors.add(1);

@@ -56,6 +56,7 @@ async fn converse(
         std::future::pending::<()>().await;
     };
     tokio::select! {
+        biased;
         () = reading => {}
         _ = write(&outbox, &mut writer) => {}
     }

@@ -15,6 +15,7 @@ pub(crate) async fn run(server: Weak<Shared>, changed: Arc<Notify>) {
         match next {
             None => news.await,
             Some(at) => tokio::select! {
+                biased;
                 () = tokio::time::sleep_until(at) => {}
                 () = news => {}
             },

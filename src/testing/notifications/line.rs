@@ -144,9 +144,9 @@ impl Line {
     }
 }
 
-/// Whether this is a message, not news of the stream.
+/// Whether this is a notification, not a canary or other news of the stream itself.
 fn is_notification(event: &Event) -> bool {
-    !matches!(event, Event::Gap(_) | Event::Anchored)
+    matches!(event, Event::Wake { .. } | Event::Fence { .. } | Event::Expired(_) | Event::Changed(..))
 }
 
 async fn sleep_until(at: Option<Instant>) {
