@@ -120,16 +120,21 @@ impl Flights {
         flights.iter().filter(|(_, flight)| flight.extended < when).map(|(held, _)| held.clone()).collect()
     }
 
-    /// Notes extended leases.
-    pub(crate) fn extended<'a>(&self, held: impl Iterator<Item = &'a Held>, since: Instant) {
+    /// The answer to a renewal of `batch`: gives up what is `lost`, and notes that the others are
+    /// extended; how many of the lost were ours. In this order and in one step: whoever waits to be
+    /// [`trusted`](Self::trusted) must not be told in between that what is lost was extended.
+    pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], since: Instant) -> usize {
         let mut flights = self.lock();
-        for one in held {
+        let given_up: Vec<_> = lost.iter().filter_map(|held| flights.remove(*held)).collect();
+        for one in batch {
             if let Some(flight) = flights.get_mut(one) {
                 flight.extended = since;
             }
         }
         drop(flights);
+        given_up.iter().for_each(|flight| flight.watch.lose());
         self.changed.notify_waiters();
+        given_up.len()
     }
 
     /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
@@ -174,6 +179,9 @@ impl Flights {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod renewal_tests;
 
 #[cfg(test)]
 mod tests {
@@ -233,7 +241,7 @@ mod tests {
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
             if ours {
-                flights.extended([held.clone()].iter(), Instant::now());
+                flights.renewed(&[held.clone()], &[], Instant::now());
             } else {
                 flights.lose(&held);
             }
@@ -246,7 +254,7 @@ mod tests {
         let flights = Flights::default();
         let (lost, kept) = (boarded(&flights, "lost"), boarded(&flights, "kept"));
         tokio::time::advance(Duration::from_secs(2)).await;
-        flights.extended([held("kept")].iter(), Instant::now());
+        flights.renewed(&[held("kept")], &[], Instant::now());
         assert_eq!(flights.distrust(Duration::from_secs(1)), 1);
         assert!(lost.is_lost() && !kept.is_lost());
         assert!(flights.holds(&held("kept")));

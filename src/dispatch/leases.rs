@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 
 use crate::error::Result;
 use crate::listener::Desk;
-use crate::store::{MAX_BATCH, Store};
+use crate::store::{Held, MAX_BATCH, Store};
 use crate::time::ms_ceil;
 
 /// Extends, every sixth of the lease, what was last extended more than a sixth
@@ -35,16 +35,22 @@ pub(crate) async fn keep_leases(store: Arc<dyn Store>, desk: Arc<Desk>) {
     }
 }
 
-async fn extend(store: &dyn Store, desk: &Desk, batch: &[crate::store::Held]) -> Result<()> {
+async fn extend(store: &dyn Store, desk: &Desk, batch: &[Held]) -> Result<()> {
     let since = Instant::now();
-    let lost = store.renew(&desk.at, ms_ceil(desk.topic.shape.lease), batch).await?;
-    desk.flights.extended(batch.iter(), since);
-    for place in lost {
-        // What was settled while the call was on its way is no loss.
-        if batch.get(place).is_some_and(|held| desk.outbox.is_not_settling(held) && desk.flights.lose(held)) {
-            desk.topic.stats.lost_leases.add(1);
-            warn!(topic = %desk.topic.shape.name, "lease lost: another listener has the timer, or it was cancelled");
-        }
+    let gone = store.renew(&desk.at, ms_ceil(desk.topic.shape.lease), batch).await?;
+    // What was settled while the call was on its way is no loss.
+    let lost: Vec<_> = gone
+        .into_iter()
+        .filter_map(|place| batch.get(place))
+        .filter(|held| desk.outbox.is_not_settling(held))
+        .collect();
+    let ours = desk.flights.renewed(batch, &lost, since);
+    if ours > 0 {
+        desk.topic.stats.lost_leases.add(ours);
+        warn!(
+            topic = %desk.topic.shape.name, count = ours,
+            "leases lost: another listener has the timers, or they were cancelled"
+        );
     }
     Ok(())
 }

@@ -39,7 +39,8 @@ local function reply(keys, records, states)
   }
 end
 
--- What the lane's last claim still holds, with its leases renewed.
+-- What the lane's last claim still holds, with its leases renewed; not cut short, where they have been
+-- renewed for longer since.
 local function repeat_claim()
   local slot = redis.call('HGET', lanes, lane)
   if not slot or sub(slot, 1, 8) ~= token then return end
@@ -48,7 +49,7 @@ local function repeat_claim()
     local state = redis.call('HGET', run, key)
     local record = redis.call('HGET', rec, key)
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
-      redis.call('ZADD', (byte(state, 15) or 0) >= SUSPECT and solo or due, expires, key)
+      redis.call('ZADD', (byte(state, 15) or 0) >= SUSPECT and solo or due, 'GT', expires, key)
       local n = #keys + 1
       keys[n], records[n], states[n] = key, record, state
     end

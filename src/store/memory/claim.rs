@@ -68,7 +68,10 @@ impl Turn<'_> {
             let held = |state: &&Bytes| fields::is_claimed(state) && fields::is_held_by(state, call.token);
             let Some(state) = self.book.run.get(&key).filter(held) else { continue };
             let (record, state) = (record.clone(), state.clone());
-            self.book.index_mut(waits_in(fields::lost_leases(&state))).set(&key, expires);
+            let index = self.book.index_mut(waits_in(fields::lost_leases(&state)));
+            // One that has been renewed for longer since is not cut short.
+            let expires = index.score(&key).map_or(expires, |renewed| renewed.max(expires));
+            index.set(&key, expires);
             timers.push(ClaimedTimer { key, record, state: Some(state) });
         }
         Some(timers)

@@ -24,6 +24,7 @@ mod broken;
 mod cancelling;
 mod claiming;
 mod hints;
+mod late_repeats;
 mod leases;
 mod letters;
 mod next;
