@@ -74,6 +74,8 @@ mod calls;
 mod claim;
 mod clock;
 mod complaint;
+#[cfg(test)]
+mod defaults;
 mod dispatch;
 mod error;
 mod escape;

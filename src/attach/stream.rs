@@ -196,6 +196,9 @@ impl Stream {
 }
 
 #[cfg(test)]
+mod forgetting;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

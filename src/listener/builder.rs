@@ -22,11 +22,11 @@ use crate::topic::{Shape, Topic};
 /// Collects topics and limits. See [`Listener::builder`].
 pub struct ListenerBuilder {
     at: At,
-    namespace: String,
+    pub(crate) namespace: String,
     topics: Vec<(Shape, Arc<dyn AnyHandler>)>,
-    concurrency: usize,
-    grace: Duration,
-    answer_within: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) grace: Duration,
+    pub(crate) answer_within: Duration,
     manage_notifications: bool,
 }
 

@@ -107,7 +107,7 @@ pub enum TriggerKey {
 /// window, and no more than that.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct Durably(Durability);
+pub struct Durably(pub(crate) Durability);
 
 impl Durably {
     /// On this many replicas (WAIT).

@@ -44,8 +44,8 @@ use crate::topic::{Shape, Topic};
 #[derive(Clone, Debug)]
 pub struct Schedule {
     store: Arc<dyn Store>,
-    namespace: Arc<str>,
-    patience: Duration,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) patience: Duration,
     known: Arc<Mutex<HashMap<String, Arc<[Partition]>>>>,
 }
 

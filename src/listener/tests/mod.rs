@@ -1,7 +1,9 @@
 //! A listener's roles together, on a store whose calls can fail.
 
+mod bounds;
 mod claiming;
 mod keeping;
+mod repairing;
 mod settling;
 mod starting;
 mod suspects;

@@ -1,0 +1,133 @@
+//! Each default that the documentation names is the one that is used.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::attach::{Terms, Unenrolled, Vanished};
+use crate::schedule::Durably;
+use crate::store::MemoryStore;
+use crate::{Attached, Backoff, Listener, Schedule, Topic};
+
+/// A setter, what its documentation says after "Default: ", and whether that is so.
+type Row = (&'static str, &'static str, bool);
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const DAY: Duration = secs(86_400);
+
+fn topic() -> [Row; 12] {
+    let shape = Topic::<u32>::new("a:{id}").expect("a pattern").shape;
+    let retry = Backoff::exponential(secs(1), secs(600));
+    let table = Topic::<u32>::new("a:{id}").expect("a pattern").retry(Backoff::table([secs(1); 3])).shape;
+    [
+        (
+            "retry",
+            "exponential from 1 s to 10 min with full jitter",
+            format!("{:?}", shape.backoff) == format!("{retry:?}"),
+        ),
+        (
+            "max_attempts",
+            "where the backoff's table ends, else 10",
+            (shape.attempts(), Some(table.attempts())) == (10, table.backoff.attempts()),
+        ),
+        ("max_age", "30 days", shape.max_age == DAY * 30),
+        ("max_snoozes", "1,000", shape.max_snoozes == 1000),
+        ("timeout", "60 s", shape.timeout == secs(60)),
+        ("lease", "30 s, at least 0.3 s", shape.lease == secs(30)),
+        ("lookahead", "10 ms, at most 1 s; 0 turns it off", shape.lookahead == Duration::from_millis(10)),
+        ("concurrency", "100", shape.concurrency == 100),
+        ("partitions", "1, at most 1,024", shape.partitions == 1),
+        ("triggers", "yes", shape.triggers),
+        ("payload_limit", "64 KiB, at most 8 MiB", shape.payload_limit == 64 * 1024),
+        (
+            "dead_letters",
+            "10,000 and 90 days",
+            (shape.letters.count, u128::from(shape.letters.age_ms)) == (10_000, (DAY * 90).as_millis()),
+        ),
+    ]
+}
+
+fn listener() -> [Row; 4] {
+    let builder = Listener::builder("redis://localhost/");
+    [
+        ("concurrency", "1,000", builder.concurrency == 1000),
+        ("grace", "10 s", builder.grace == secs(10)),
+        ("namespace", "`keylapse`", builder.namespace == "keylapse"),
+        ("answer_within", "5 s", builder.answer_within == secs(5)),
+    ]
+}
+
+fn schedule() -> [Row; 3] {
+    let schedule = Schedule::on_store(MemoryStore::new());
+    let within = [Durably::replicas(1), Durably::fsync(0)].map(|durably| durably.0.within_ms);
+    let longest = Durably::replicas(1).within(DAY).0.within_ms;
+    [
+        ("namespace", "`keylapse`", &*schedule.namespace == "keylapse"),
+        ("patience", "5 s", schedule.patience == secs(5)),
+        ("within", "1 s, at most 4 s", within == [1000; 2] && longest == 4000),
+    ]
+}
+
+fn attached() -> [Row; 7] {
+    let topic = Attached::new(Topic::<u32>::new("a:{id}").expect("a pattern")).into_topic();
+    let Some(Terms { capture, unenrolled, vanished, write_back, cap, scan_rate, scan_every, .. }) =
+        topic.shape.attach
+    else {
+        panic!("it is attached")
+    };
+    [
+        ("keep_values", "no copies", capture.cap == 0),
+        ("unenrolled", "they fire", unenrolled == Unenrolled::Fire),
+        ("vanished", "they are forgotten", vanished == Vanished::Ignore),
+        ("write_back", "retries live in keylapse's index alone", write_back.is_none()),
+        ("cap", "1,000,000", cap == 1_000_000),
+        ("scan_rate", "50,000", scan_rate == 50_000),
+        ("scan_every", "5 min", scan_every == secs(300)),
+    ]
+}
+
+#[test]
+fn each_documented_default_is_so() {
+    let rows: Vec<Row> = [&topic()[..], &listener(), &schedule(), &attached()].concat();
+    for (setter, says, is_so) in &rows {
+        assert!(is_so, "{setter}: the documentation says {says}");
+    }
+    let mut known: Vec<_> = rows.iter().map(|(setter, says, _)| format!("{setter}: {says}")).collect();
+    let mut documented = documented(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    known.sort();
+    documented.sort();
+    assert_eq!(documented, known, "what the documentation says, and what this table checks");
+}
+
+/// Every "Default: …" in the documentation of a public function below this folder, with its name.
+fn documented(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(documented(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.extend(defaults_in(&std::fs::read_to_string(&path).expect("a source")));
+        }
+    }
+    found
+}
+
+fn defaults_in(source: &str) -> Vec<String> {
+    let (mut found, mut doc) = (Vec::new(), String::new());
+    for line in source.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("///") {
+            doc.push_str(text);
+        } else if let Some(rest) = line.strip_prefix("pub fn ") {
+            let name = rest.split(['(', '<']).next().unwrap_or_default();
+            let says = doc.split_once("Default: ").map(|(_, rest)| rest.split(". ").next().unwrap_or(rest));
+            found.extend(says.map(|says| format!("{name}: {}", says.trim_end_matches('.'))));
+            doc.clear();
+        } else if !line.starts_with("#[") {
+            doc.clear();
+        }
+    }
+    found
+}

@@ -1,0 +1,73 @@
+//! P11: bounds hold where they are used, not only in the parts that keep them.
+
+use super::{ms, secs, stats, succeed};
+use crate::testing::{Fault, Listening, TestBed};
+use crate::{Done, ErrorKind, Failure, Lapse, NewArm, Topic};
+
+/// Ends that may be without an answer before nothing more is claimed; and timers in one call.
+const FULL: usize = 4000;
+const BATCH: usize = 1000;
+
+fn wide() -> Topic<u32> {
+    super::topic().concurrency(100_000)
+}
+
+/// A listener that may run all of them at a time.
+async fn listen(bed: &TestBed) -> Listening {
+    bed.listen(|listener| listener.on(wide(), succeed).concurrency(100_000)).await.expect("it can listen")
+}
+
+/// So many timers that are due in so many seconds.
+async fn arm(bed: &TestBed, count: usize, after: u64) {
+    let arms = (0..count).map(|number| NewArm::new([format!("{after}-{number}")], secs(after), 0));
+    let armed = bed.schedule().arm_many(&wide(), arms).await.expect("an answer");
+    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(crate::Arming::is_armed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_more_is_claimed_while_thousands_of_ends_have_no_answer() {
+    let bed = TestBed::new();
+    let listening = listen(&bed).await;
+    arm(&bed, FULL, 1).await;
+    arm(&bed, BATCH, 3).await;
+    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 1000);
+    bed.pass(secs(5)).await;
+    assert_eq!((stats(&listening).claimed, stats(&listening).handled), (FULL as u64, FULL as u64));
+    bed.store().calls().heal();
+    bed.pass(secs(5)).await;
+    assert_eq!(stats(&listening).handled, (FULL + BATCH) as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_have_piled_up_are_settled_a_thousand_at_a_time() {
+    let bed = TestBed::new();
+    let _listening = listen(&bed).await;
+    arm(&bed, FULL, 1).await;
+    bed.store().calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 1000);
+    bed.pass(secs(5)).await;
+    let before = bed.store().calls().made("ack").len();
+    bed.store().calls().heal();
+    bed.pass(secs(5)).await;
+    let made = bed.store().calls().made("ack").len() - before;
+    assert!(made >= FULL / BATCH, "{made} calls for {FULL} ends");
+    assert_eq!(bed.store().inner().timers(), 0);
+}
+
+/// 2.4 MB of payloads, where a call has room for one.
+#[tokio::test(start_paused = true)]
+async fn arms_and_claims_are_bounded_by_their_bytes_too() {
+    let bed = TestBed::new();
+    let topic = Topic::<String>::new("b:{id}").unwrap();
+    let payload = "x".repeat(60_000);
+    let arms = (0..40).map(|number| NewArm::new([number.to_string()], secs(1), payload.clone()));
+    bed.schedule().arm_many(&topic, arms).await.expect("an answer");
+    let made = bed.store().calls().made("arm").len();
+    assert!((3..=5).contains(&made), "armed in {made} calls");
+    let handler = async |_: Lapse<String>| Ok::<_, Failure>(Done);
+    let listening = bed.listen(|listener| listener.on(topic, handler)).await.expect("it can listen");
+    bed.pass(secs(1) + ms(100)).await;
+    let stats = stats(&listening);
+    let claims = stats.claims - stats.empty_claims;
+    assert_eq!(stats.handled, 40);
+    assert!((3..=5).contains(&claims), "claimed in {claims} calls");
+}
