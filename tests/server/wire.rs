@@ -10,7 +10,7 @@ use keylapse::store::keys::{Partition, WIRE_VERSION, partition_of};
 use keylapse::store::record::{History, Letter, Reason, Record, State};
 use keylapse::store::scripts;
 use keylapse::{ArmingId, Done, Expired, Failure, Lapse, ServerTime, Topic};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Server, eventually, skipped};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
@@ -214,7 +214,7 @@ async fn the_example_in_a_shell_arms_and_cancels() {
     if !help
         .is_ok_and(|help| String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains("-X <tag>"))
     {
-        eprintln!("skipped: redis-cli 7.0 or later is needed");
+        skipped("redis-cli 7.0 or later is needed");
         return;
     }
     let server = Server::start().await;
