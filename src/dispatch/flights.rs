@@ -241,7 +241,7 @@ mod tests {
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
             if ours {
-                flights.renewed(&[held.clone()], &[], Instant::now());
+                flights.renewed(std::slice::from_ref(&held), &[], Instant::now());
             } else {
                 flights.lose(&held);
             }
