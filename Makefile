@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ test: ## Run all tests and the examples in the documentation, against a real ser
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --test attached -- --test-threads=12
 	$(with_server) && cargo test --workspace --doc
+
+test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
+	scripts/test-servers.sh
 
 # How long each target runs; cargo-fuzz and a nightly toolchain are needed.
 SECONDS_EACH = 60
@@ -82,5 +85,5 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 
-clean-server: ## Remove the server that was fetched into .server/
+clean-server: ## Remove the servers that were fetched into .server/
 	rm -rf .server

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod changes;
 mod crowd;
+mod gaps;
+mod keeping;
 mod policies;
 mod recovery;
 mod refusals;

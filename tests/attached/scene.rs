@@ -9,7 +9,7 @@ use keylapse::{
     Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, KeptValue, Lapse, Listener,
     ListenerBuilder, Stats, Topic,
 };
-use keylapse_support::{Binary, Server, eventually};
+use keylapse_support::{Binary, Server, eventually, skipped};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -199,7 +199,7 @@ pub(crate) fn servers() -> Vec<Binary> {
     let all = Binary::all().expect("a server");
     for (kind, is_valkey) in [("Redis", false), ("Valkey", true)] {
         if !all.iter().any(|binary| binary.version().is_valkey == is_valkey) {
-            println!("skipped: no {kind} at hand; name one in KEYLAPSE_SERVERS");
+            skipped(&format!("the part for {kind}: none at hand; name one in KEYLAPSE_SERVERS"));
         }
     }
     all

@@ -1,5 +1,7 @@
 //! What the scripts of attached topics promise, each by itself against a server.
 
+mod limits;
+
 use std::collections::BTreeSet;
 
 use bytes::Bytes;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 mod attached_scripts;
+mod demoted;
 mod holding;
 mod hostile;
 mod life;
@@ -11,7 +12,10 @@ mod on_time;
 mod pages;
 mod producing;
 mod python;
+mod redis_conf;
+mod rounding;
 mod scripts;
 mod subscription;
 mod support;
 mod wire;
+mod write_order;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylapse::internals::scripts;
 use keylapse::{Arming, Done, Failure, Handler, Lapse, Rescheduled, Schedule, Topic};
-use keylapse_support::{Proxy, Server, Then};
+use keylapse_support::{Proxy, Server, Then, skipped};
 use redis::Value;
 use tokio::process::Command;
 use tokio::sync::mpsc::UnboundedSender;
@@ -29,7 +29,7 @@ async fn is_missing() -> bool {
     let check = Command::new("python3").args(["-c", "import redis.retry"]).output().await;
     let is_missing = !check.is_ok_and(|output| output.status.success());
     if is_missing {
-        eprintln!("skipped: python3 with the package redis is needed (pip install redis)");
+        skipped("python3 with the package redis is needed (pip install redis)");
     }
     is_missing
 }

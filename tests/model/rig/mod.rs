@@ -102,6 +102,12 @@ impl Rig {
         self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await
     }
 
+    /// Moves the clock on to the real time, which has passed since the test began.
+    pub(crate) async fn catch_up(&mut self) {
+        let behind = SystemTime::now().duration_since(self.start + self.elapsed).unwrap_or_default();
+        self.pass(ms(u64::try_from(behind.as_millis()).expect("less than an age"))).await;
+    }
+
     /// What the clock shows, in microseconds since 1970.
     pub(crate) fn micros(&self) -> u64 {
         let now = self.start + self.elapsed;

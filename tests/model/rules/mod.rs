@@ -25,6 +25,7 @@ mod broken;
 mod cancelling;
 mod claiming;
 mod events;
+mod late_repeats;
 mod leases;
 mod letters;
 mod next;

@@ -118,7 +118,7 @@ fn a_connection_that_is_mended_in_silence_can_lose() {
 /// Millions of states, for whoever sets `KEYLAPSE_MODEL=wide`.
 #[test]
 fn more_of_it_all() {
-    if std::env::var("KEYLAPSE_MODEL").as_deref() == Ok("wide") {
+    if explore::is_wide() {
         Scope::wide().into_iter().for_each(|scope| explore("wide", scope, 500_000, &[]));
     }
 }

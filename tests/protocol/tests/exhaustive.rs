@@ -54,7 +54,7 @@ fn a_pill_that_is_armed_again_can_bury_a_bystander() {
 /// Millions of states, for whoever sets `KEYLAPSE_MODEL=wide`.
 #[test]
 fn all_ends_and_two_lost_replies() {
-    if std::env::var("KEYLAPSE_MODEL").as_deref() == Ok("wide") {
+    if explore::is_wide() {
         explore("all ends, two lost replies", Scope::wide(), 500_000, &everything());
     }
 }

@@ -78,6 +78,10 @@ async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
         let client = client(&server.app_url(), SOON);
         Scene::at(server, orders(), client, |builder| builder).await
     };
+    // It is all there by now: who stops the server while connections are made tests something else.
+    scene.proves_well("before").await;
+    let anchored = async || scene.running.stats.listener().anchored > 0;
+    eventually(PATIENCE, "the subscription to stand", anchored).await;
     for n in 0..20 {
         scene.arm(n.to_string(), Duration::from_secs(1)).await;
     }
@@ -85,9 +89,9 @@ async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
     let noticed = async || scene.stats().claim_errors > 0;
     eventually(PATIENCE, "the silence to be noticed", noticed).await;
     scene.server.cont();
-    scene.tally.until(20).await;
+    scene.tally.until(21).await;
     scene.proves_well("after").await;
-    scene.tally.assert_each_once(21);
+    scene.tally.assert_each_once(22);
     scene.stop().await;
 }
 

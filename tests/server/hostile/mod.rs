@@ -11,7 +11,7 @@ mod payloads;
 mod permissions;
 mod quiet_logs;
 mod records;
-mod scene;
+pub(crate) mod scene;
 mod server_errors;
 mod settings;
 mod surroundings;

@@ -222,6 +222,9 @@ async fn index_entries_without_a_record_are_removed_and_counted() {
     scene.stop().await;
 }
 
+/// What one step of the repair does. It is called here; that a listener calls it by itself, and gets to all
+/// partitions, is shown by `lost_index_entries_are_found_in_each_partition_of_each_topic` and by row C11 of
+/// the fault matrix.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_without_an_index_entry_are_found_by_the_slow_repair() {
     let scene = Scene::new().await;

@@ -26,6 +26,7 @@ mod error;
 mod port;
 mod proxy;
 mod server;
+mod skipped;
 mod version;
 mod wait;
 
@@ -34,5 +35,6 @@ pub use connect::connect;
 pub use error::Error;
 pub use proxy::{Direction, Proxy, Then, any, command};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
+pub use skipped::skipped;
 pub use version::Version;
 pub use wait::{Deadline, eventually};

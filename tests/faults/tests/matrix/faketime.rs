@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse::{Done, Failure, Handler, Lapse, Schedule};
 use keylapse_faults::job::Work;
-use keylapse_support::{Binary, Server, eventually};
+use keylapse_support::{Binary, Server, eventually, skipped};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
@@ -39,12 +39,12 @@ impl Clocked {
     /// None, and the reason printed, where it cannot be had.
     async fn start() -> Option<Self> {
         let Some(library) = library() else {
-            println!("skipped: {LIBRARY} is missing (apt-get install faketime)");
+            skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
         let Some(binary) = tolerant_binary().await else {
-            println!("skipped: no server here uses libc's malloc; name one in KEYLAPSE_SERVERS");
+            skipped("no server here uses libc's malloc; name one in KEYLAPSE_SERVERS");
             return None;
         };
         write_offset(folder.path(), 0);
@@ -203,7 +203,7 @@ async fn c14_small_steps_while_timers_run_lose_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_a_listener_whose_clock_is_wrong_runs_everything_once() {
     let Some(library) = library() else {
-        println!("skipped: {LIBRARY} is missing (apt-get install faketime)");
+        skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
         return;
     };
     let library = library.display().to_string();

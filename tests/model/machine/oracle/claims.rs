@@ -35,8 +35,12 @@ impl Oracle {
             return Err("P7: a timer came out that is not there".to_owned());
         };
         promise!(record.arming == life.arming, "P7: another arming came out than {:?}", life.arming);
+        let mut until = now + call.lease_ms;
         match life.holder {
-            Some(holder) if holder.token == call.token => promise!(call.repeat, "P4: claimed twice"),
+            Some(holder) if holder.token == call.token => {
+                promise!(call.repeat, "P4: claimed twice");
+                until = until.max(holder.until); // it may have been renewed for longer
+            }
             Some(holder) => {
                 promise!(holder.until <= now, "P4: a live lease was taken");
                 life.lost += u8::from(!holder.found_lost);
@@ -53,7 +57,7 @@ impl Oracle {
             (told.lost, told.attempt, told.token) == (life.lost, life.attempt, call.token),
             "the claimant was told something else"
         );
-        life.holder = Some(Holder { token: call.token, until: now + call.lease_ms, found_lost: false });
+        life.holder = Some(Holder { token: call.token, until, found_lost: false });
         Ok(())
     }
 

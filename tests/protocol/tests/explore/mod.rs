@@ -6,6 +6,15 @@ use std::time::Instant;
 
 use stateright::{Checker, Model};
 
+/// Whether to explore millions of states; says that it is skipped where not.
+pub(crate) fn is_wide() -> bool {
+    let is_wide = std::env::var("KEYLAPSE_MODEL").as_deref() == Ok("wide");
+    if !is_wide {
+        keylapse_support::skipped("millions of states; set KEYLAPSE_MODEL=wide");
+    }
+    is_wide
+}
+
 /// Explores all states. It must have met with all that is expected, and with so many states: what is
 /// not explored keeps every promise.
 pub(crate) fn explore<M, S>(name: &str, model: M, least: usize, seen: fn(&M, S) -> u64, expected: &[S])

@@ -1,0 +1,106 @@
+//! Changes that are heard are understood each by itself: no scan comes to help, nor is any deadline near.
+
+use std::time::Duration;
+
+use keylapse::EventMode;
+use keylapse_support::connect;
+
+use crate::scene::{ALL_FLAGS, Notes, Stage, now, order, orders_with_values};
+
+/// Far more than a test takes.
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: u64 = 60_000;
+
+/// A listener that has scanned, and will not again.
+async fn hearing() -> Stage {
+    let stage = Stage::with(ALL_FLAGS, orders_with_values().scan_every(HOUR), Notes::handler).await;
+    stage.listener.until_mode(EventMode::Changes).await;
+    stage
+}
+
+#[tokio::test]
+async fn a_set_key_is_heard() {
+    let stage = hearing().await;
+    stage.enrol("1", "a sofa", MINUTE).await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn an_extended_key_is_heard() {
+    let stage = hearing().await;
+    let deadline = stage.enrol("1", "a sofa", MINUTE).await + MINUTE;
+    stage.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
+    stage.until_watched("1", deadline).await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_persisted_key_is_heard() {
+    let stage = hearing().await;
+    stage.enrol("1", "a sofa", MINUTE).await;
+    stage.cmd(&["PERSIST", &order("1")]).await;
+    stage.until_forgotten("1").await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_deleted_key_is_heard() {
+    let stage = hearing().await;
+    stage.enrol("1", "a sofa", MINUTE).await;
+    stage.cmd(&["DEL", &order("1")]).await;
+    stage.until_forgotten("1").await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_copied_key_is_heard() {
+    let stage = hearing().await;
+    let deadline = stage.enrol("1", "a sofa", MINUTE).await;
+    stage.cmd(&["COPY", &order("1"), &order("2")]).await;
+    stage.until_watched("2", deadline).await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_renamed_key_is_heard_under_both_names() {
+    let stage = hearing().await;
+    let deadline = stage.enrol("1", "a sofa", MINUTE).await;
+    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    stage.until_watched("2", deadline).await;
+    stage.until_forgotten("1").await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_moved_away_is_heard() {
+    let stage = hearing().await;
+    stage.enrol("1", "a sofa", MINUTE).await;
+    stage.cmd(&["MOVE", &order("1"), "1"]).await;
+    stage.until_forgotten("1").await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_moved_here_is_heard() {
+    let stage = hearing().await;
+    let deadline = now() + MINUTE;
+    let mut elsewhere = connect(&format!("{}1", stage.server.url())).await.unwrap();
+    let mut set = redis::cmd("SET");
+    set.arg(order("1")).arg("a sofa").arg("PXAT").arg(deadline);
+    set.exec_async(&mut elsewhere).await.unwrap();
+    redis::cmd("MOVE").arg(order("1")).arg(0).exec_async(&mut elsewhere).await.unwrap();
+    stage.until_watched("1", deadline).await;
+    stage.listener.stop().await;
+}
+
+#[tokio::test]
+async fn a_restored_key_is_heard() {
+    let stage = hearing().await;
+    stage.cmd(&["SET", "elsewhere", "a sofa"]).await;
+    let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
+    let (key, deadline) = (order("1"), now() + MINUTE);
+    let until = deadline.to_string();
+    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    stage.until_watched("1", deadline).await;
+    stage.listener.stop().await;
+}

@@ -1,0 +1,94 @@
+//! Beyond the limits of what is remembered of a key.
+
+use super::*;
+
+/// Recoveries of one key of which a note can still come.
+const TRACES: u64 = 16;
+
+/// The key lives for a second, and is recovered half a second later.
+async fn recovered(scene: &mut Scene, round: u64) {
+    let begin = 2000 * round;
+    scene.clock(FIRST + begin).await;
+    let read = scene.read_until("a", FIRST + begin + 1000, begin, 0, begin * 1000).await;
+    assert_eq!(read, Enrolled::New, "round {round}");
+    scene.clock(FIRST + begin + 1500).await;
+    let watch = scene.watch("a").await;
+    let stamp = stamp((begin + 1500) * 1000);
+    assert!(scene.judge(&watch, (FIRST + begin + 1500, 0), stamp, fire()).await, "round {round}");
+}
+
+#[tokio::test]
+async fn of_seventeen_recoveries_the_oldest_is_forgotten_and_no_other() {
+    let mut scene = Scene::start().await;
+    for round in 0..=TRACES {
+        recovered(&mut scene, round).await;
+    }
+    for round in (0..=TRACES).rev() {
+        let expected = if round == 0 { Noted::Lapse } else { Noted::Recovered };
+        assert_eq!(scene.note("a", 2000 * round, 1).await, expected, "round {round}");
+    }
+}
+
+fn retry() -> End {
+    End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
+}
+
+/// Its first life has expired, and its handler has failed; until when it is written back.
+async fn written_back(scene: &Scene) -> u64 {
+    let (_, held, _) = scene.claim().await.remove(0);
+    let settle = Settle { held, end: retry() };
+    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
+    let SettleReply::Settled(Some((until, _))) = settled[0] else { panic!("{settled:?}") };
+    until
+}
+
+/// After its retry has begun, the announcement of what was written back is expected for ten seconds.
+#[tokio::test]
+async fn an_owed_announcement_is_taken_for_ten_seconds() {
+    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    for (late, expected) in [(0, Noted::Returned), (9_999, Noted::Returned), (10_000, Noted::Lapse)] {
+        let mut scene = Scene::start().await;
+        assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
+        let until = written_back(&scene).await;
+        scene.clock(until).await;
+        let (_, held, attempt) = scene.claim().await.remove(0);
+        assert_eq!(attempt, 2);
+        assert!(scene.store.returned(&scene.at, b"a", until).await.is_ok());
+        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+        assert!(acked.gone.is_empty());
+        scene.clock(until + late).await;
+        assert_eq!(scene.note_as(&how, "a", 1000 + late, 1).await, expected, "{late} ms late");
+        assert_eq!(scene.note_as(&how, "a", 1000 + late, 2).await, Noted::Lapse, "one is owed");
+    }
+}
+
+/// A later life that is recovered shows that the key's writer came first.
+#[tokio::test]
+async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
+    let mut scene = Scene::start().await;
+    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    assert_eq!(scene.note_as(&how, "a", 0, 1).await, Noted::Lapse);
+    let (_, held, _) = scene.claim().await.remove(0);
+    // Written again and read while the attempt runs.
+    let read = scene.enrol_as(&how, "a", FIRST + 500, (FIRST, 1), stamp(9), b"").await;
+    assert_eq!(read, Enrolled::New);
+    let settle = Settle { held, end: retry() };
+    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
+    assert!(matches!(settled[0], SettleReply::Settled(Some(_))), "{settled:?}");
+    scene.clock(FIRST + 600).await;
+    let watch = scene.watch("a").await;
+    let arming = ArmingId::random();
+    let judgement = Judged {
+        watch,
+        at: place((FIRST + 600, 0)),
+        stamp: stamp(600_000),
+        deed: Deed::Fire { arming, flags: 3 },
+    };
+    assert_eq!(scene.store.judge(&scene.at, &how, &[judgement]).await.expect("an answer").value, [true]);
+    let claimed = scene.claim().await;
+    assert_eq!(
+        claimed.iter().map(|(arming, _, attempt)| (*arming, *attempt)).collect::<Vec<_>>(),
+        [(arming, 1)]
+    );
+    assert_eq!(scene.length("next").await, 0, "nothing waits behind it");
+}

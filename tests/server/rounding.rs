@@ -1,0 +1,46 @@
+//! P2 for other languages: what docs/wire.md says of fractions of a millisecond.
+
+use keylapse::internals::names::{PartitionNames, WIRE_VERSION};
+use keylapse::internals::scripts;
+use keylapse_support::Server;
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+
+async fn init(line: &mut MultiplexedConnection, at: &PartitionNames) {
+    let mut init = cmd("EVAL");
+    init.arg(&scripts::INIT.text).arg(1).arg(at.key("meta")).arg(WIRE_VERSION).arg(1);
+    init.exec_async(line).await.unwrap();
+}
+
+/// The deadline that an arm answers, and the first whole millisecond at or after its time.
+async fn arm(line: &mut MultiplexedConnection, at: &PartitionNames, when: &str) -> (u64, u64) {
+    let mut arm = cmd("EVAL");
+    arm.arg(&scripts::ARM.text).arg(7);
+    for name in ["meta", "due", "quarantine", "rec", "run", "next", "tombstones"] {
+        arm.arg(at.key(name));
+    }
+    arm.arg(WIRE_VERSION).arg(1).arg(&at.wake).arg("replace").arg(0);
+    arm.arg(format!("app:{when}")).arg(when).arg(&b"\x01idididid"[..]).arg("payload");
+    let (secs, micros, code, deadline): (u64, u64, u8, u64) = arm.query_async(line).await.unwrap();
+    assert_eq!(code, 0, "armed");
+    (deadline, secs * 1000 + micros.div_ceil(1000))
+}
+
+#[tokio::test]
+async fn fractions_of_a_millisecond_are_rounded_up() {
+    let server = Server::start().await;
+    let mut line = server.conn().await;
+    let at = PartitionNames::new("keylapse", "app.rounding", 0, 1, false);
+    init(&mut line, &at).await;
+    for (when, deadline) in [
+        ("4000000000000", 4_000_000_000_000),
+        ("4000000000000.5", 4_000_000_000_001),
+        ("4000000000000.25", 4_000_000_000_001),
+    ] {
+        assert_eq!(arm(&mut line, &at, when).await.0, deadline, "{when}");
+    }
+    for (when, delay) in [("+1000", 1000), ("+1000.5", 1001), ("+1000.001", 1001), ("+0.5", 1)] {
+        let (deadline, now) = arm(&mut line, &at, when).await;
+        assert_eq!(deadline, now + delay, "{when}");
+    }
+}
