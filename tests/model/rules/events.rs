@@ -27,7 +27,7 @@ async fn a_lower_head_wakes(rig: &mut Rig) {
     let (_, far) = rig.arm_in("far", 100).await;
     let (_, near) = rig.arm_in("near", 50).await;
     let moved = rig.store.reschedule(&rig.at, b"far", WireWhen::In(20)).await;
-    moved.expect("it waits");
+    let _ = moved.expect("it waits");
     let all = [wake(far.deadline), wake(near.deadline), wake(rig.ceil() + 20)];
     assert_eq!(events.so_far(rig).await, all);
 }
