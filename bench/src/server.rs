@@ -125,5 +125,5 @@ where
     let answer: Value = redis::cmd("INFO").arg(section).query_async(connection).await?;
     let text: String = from_redis_value(answer)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(line.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse().map_err(Into::into)?)
+    line.ok_or_else(|| format!("INFO has no {name}"))?.trim().parse().map_err(Into::into)
 }

@@ -14,7 +14,7 @@ use keylapse::internals::{
     Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
     Store, Token, TopicEntry, WrittenBack,
 };
-use keylapse::{ArmingId, Unenrolled, WriteBack};
+use keylapse::{ArmingId, ErrorKind, Unenrolled, WriteBack};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
@@ -609,6 +609,37 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
         scene.say(&["HDEL", &rec, key]).await.expect("it is gone");
         let due = scene.at.key("due").to_owned();
         scene.say(&["ZREM", &due, key]).await.expect("it is gone");
+    }
+}
+
+/// Whichever name holds a value of another type, it is named.
+#[tokio::test]
+async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic() {
+    let mut scene = Scene::start().await;
+    for what in ["watch", "checks", "history", "history_old", "scanner"] {
+        let name = scene.at.key(what).to_owned();
+        scene.say(&["DEL", &name]).await.expect("it is free");
+        scene.say(&["RPUSH", &name, "not yours"]).await.expect("it is spoilt");
+        let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
+        let note = Note { at: Some(place((FIRST, 1))), ..scene.note_of("a") };
+        let read = Enrolment {
+            key: "b".into(),
+            deadline: FIRST + 1000,
+            at: place((FIRST, 0)),
+            stamp: stamp(0),
+            copy: Bytes::new(),
+        };
+        let errors = [
+            store.note(at, &on(), &[note]).await.err(),
+            store.enrol(at, &on(), &[read]).await.err(),
+            store.checks(at, take(10, 5000)).await.err(),
+            store.hold_scanner(at, slot, 1000, false).await.err(),
+        ];
+        assert!(errors.iter().any(Option::is_some), "{what} is used");
+        for error in errors.into_iter().flatten() {
+            assert_eq!((error.kind(), error.key()), (ErrorKind::WrongType, Some(name.as_bytes())), "{error}");
+        }
+        scene.say(&["DEL", &name]).await.expect("it is free again");
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use keylapse::internals::event::{Event, Gap};
+use keylapse::internals::names::PartitionNames;
+use keylapse::internals::{Store, events};
 use keylapse::{Done, Failure, Lapse, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 
@@ -89,4 +92,40 @@ async fn missing_flags_are_added_only_when_asked_for() {
     eventually(PATIENCE, "the flags are added", added).await;
     assert!(flags().await[1].contains('K') && flags().await[1].contains('g'), "what was there stays");
     running.stop().await.unwrap();
+}
+
+/// Nobody reads what is heard: a bounded number of events waits, a gap tells of the others, and what comes
+/// after that is heard again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_ends_with_a_gap_and_goes_on_when_it_is_read() {
+    const SENT: usize = 400_000;
+    let server = Server::start().await;
+    let at = PartitionNames::new("keylapse", "full", 0, 1, false);
+    let mut events = events(&Store::at(&server.url()).unwrap(), std::slice::from_ref(&at));
+    while events.recv().await.unwrap() != Event::Anchored {}
+    // A server would cut off who is slower than this; that is a gap, too, but another one.
+    server.cmd(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]).await;
+    let publish = "for i = 1, ARGV[2] do redis.call('SPUBLISH', ARGV[1], 'w' .. i) end";
+    server.cmd(&["EVAL", publish, "0", &at.wake, &SENT.to_string()]).await;
+    let full = async || events.len() == events.max_capacity();
+    eventually(PATIENCE, "the queue to be full", full).await;
+    tokio::time::sleep(Duration::from_secs(1)).await; // most of the rest arrives, and finds no room
+    let (mut heard, mut gap, mut again) = (0, false, false);
+    let until_heard_again = async {
+        let mut tick = tokio::time::interval(Duration::from_millis(100));
+        while !gap || !again {
+            tokio::select! {
+                biased;
+                event = events.recv() => match event.unwrap() {
+                    Event::Gap(Gap::Overflow) => gap = true,
+                    Event::Wake { at: 7_000_000, .. } => again = true,
+                    Event::Wake { .. } => heard += 1,
+                    _ => {}
+                },
+                _ = tick.tick() => drop(server.cmd(&["SPUBLISH", &at.wake, "w7000000"]).await),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_heard_again).await.expect("a gap, and then all is heard");
+    assert!(heard < SENT, "{heard} have waited");
 }

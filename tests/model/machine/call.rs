@@ -18,7 +18,7 @@ pub(crate) enum Call {
     Settle(Vec<Settle>),
     Renew(Vec<Held>),
     Pause(Option<&'static str>),
-    RepairStep(Scan),
+    Repair(Scan),
     Replay(Bytes, ArmingId),
     DropLetter(Bytes),
     CloseSlot(SlotId),
@@ -63,7 +63,7 @@ impl Call {
         match later {
             Self::Claim(later) => later.slot == *slot && later.token != *token,
             Self::CloseSlot(closed) => closed == slot,
-            Self::RepairStep(what) => *what == Scan::Slots,
+            Self::Repair(what) => *what == Scan::Slots,
             _ => false,
         }
     }
@@ -86,7 +86,7 @@ impl Call {
             Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
-            Self::RepairStep(what) => Answer::Repaired(repair(rig, *what).await?),
+            Self::Repair(what) => Answer::Repaired(repair(rig, *what).await?),
             Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
             Self::CloseSlot(slot) => {

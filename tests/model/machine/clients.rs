@@ -47,7 +47,7 @@ impl Clients {
             Op::Settle(ends) => Call::Settle(self.ends(ends)?),
             Op::Renew(picks) => Call::Renew(self.held(picks)?),
             Op::Pause(on) => Call::Pause(on.then_some("maintenance")),
-            Op::RepairStep(what) => Call::RepairStep(*what),
+            Op::Repair(what) => Call::Repair(*what),
             Op::Replay(letter) => Call::Replay(scene.letter(*letter)?, self.ids.arming()),
             Op::DropLetter(letter) => Call::DropLetter(scene.letter(*letter)?),
             Op::CloseSlot(slot) => Call::CloseSlot(Ids::slot(*slot)),

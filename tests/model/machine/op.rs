@@ -26,7 +26,7 @@ pub(crate) enum Op {
     Renew(Vec<Pick>),
     Pass(Pass),
     Pause(bool),
-    RepairStep(Scan),
+    Repair(Scan),
     Replay(usize),
     DropLetter(usize),
     CloseSlot(u64),

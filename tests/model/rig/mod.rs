@@ -66,6 +66,10 @@ impl Rig {
         let connection = MultiplexedConnection::new_with_config(&info, server.connect(), config).await;
         let (admin, driver) = connection.expect("it accepts connections");
         tokio::spawn(driver);
+        let mut console = admin.clone();
+        let on =
+            cmd("CONFIG").arg("SET").arg("notify-keyspace-events").arg("Ex").exec_async(&mut console).await;
+        on.expect("events are switched on");
         let client = Client::new("redis://in.this.process").expect("the URL is fine");
         let client = client.streams(move || std::future::ready(Ok(server.connect())));
         Self::on(store_of(&client), admin, test, None).await
@@ -99,7 +103,7 @@ impl Rig {
     /// Moves the clock on.
     pub(crate) async fn pass(&mut self, by: Duration) {
         self.elapsed += by;
-        self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await
+        self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await;
     }
 
     /// Moves the clock on to the real time, which has passed since the test began.

@@ -5,7 +5,6 @@ macro_rules! on_each_server {
     ($($case:ident),* $(,)?) => {
         mod in_process {
             $(#[tokio::test]
-            #[ignore = "until the real test server stands in testserver/"]
             async fn $case() {
                 super::$case(&mut crate::rig::Rig::in_process(stringify!($case)).await).await;
             })*

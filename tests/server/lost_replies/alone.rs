@@ -178,7 +178,7 @@ fn repairs() -> Vec<Row> {
         [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
     let old_slot = [Step::Raw(&["HSET", "keylapse:{t/0}:slots", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
     let repaired = |name, given: Vec<Step>, scan| {
-        Row::of(name, given, Step::RepairStep(scan)).repeat_says("Repaired { cursor: 0, repaired: 0 }")
+        Row::of(name, given, Step::Repair(scan)).repeat_says("Repaired { cursor: 0, repaired: 0 }")
     };
     vec![
         repaired("repair records", lost_entry.to_vec(), Scan::Records),
@@ -186,6 +186,6 @@ fn repairs() -> Vec<Row> {
         repaired("repair states", lost_record.to_vec(), Scan::States),
         repaired("repair kept armings", only_next.concat(), Scan::Next),
         repaired("repair claim slots", old_slot.to_vec(), Scan::Slots),
-        Row::of("repair where all is well", running(), Step::RepairStep(Scan::Records)),
+        Row::of("repair where all is well", running(), Step::Repair(Scan::Records)),
     ]
 }

@@ -68,7 +68,7 @@ impl Caller {
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
-            Step::RepairStep(scan) => self.repair(*scan).await,
+            Step::Repair(scan) => self.repair(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
             Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => {

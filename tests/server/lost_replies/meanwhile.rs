@@ -185,7 +185,7 @@ fn others() -> Vec<Row> {
         Row::of(
             "repaired, then claimed",
             [arm_now("a", 1), Step::Raw(&["DEL", "keylapse:{t/0}:due"])],
-            Step::RepairStep(Scan::Records),
+            Step::Repair(Scan::Records),
         )
         .meanwhile([claim(1)])
         .repeat_says("Repaired { cursor: 0, repaired: 0 }"),

@@ -101,7 +101,7 @@ impl Chance {
     fn step(&mut self) -> Step {
         match self.random.random_range(0..8) {
             0 => Step::Wait(self.one_of(&[1, 50, 100, LEASE])),
-            1 => Step::RepairStep(self.one_of(&[Scan::Records, Scan::States, Scan::Next])),
+            1 => Step::Repair(self.one_of(&[Scan::Records, Scan::States, Scan::Next])),
             _ => self.call(),
         }
     }

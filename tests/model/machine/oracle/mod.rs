@@ -183,7 +183,7 @@ impl Oracle {
                 self.paused = reason.is_some();
                 Ok(())
             }
-            (Call::RepairStep(what), Answer::Repaired(repaired)) => {
+            (Call::Repair(what), Answer::Repaired(repaired)) => {
                 promise!(*what == Scan::Slots || *repaired == 0, "P1: {repaired} entries were lost");
                 Ok(())
             }
