@@ -6,26 +6,26 @@ use keylapse_support::eventually;
 
 use crate::scene::{ALL_FLAGS, Notes, PATIENCE, Running, Stage, now, orders_with_values, server};
 
-const KEEPER: &str = "keylapse:{orders/0}:keeper";
+const SCANNER: &str = "keylapse:{orders/0}:scanner";
 /// How long scanning is a listener's, without its saying so again.
 const HOLD: u64 = 6000;
 
 #[tokio::test]
 async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
     let stage = Stage::hearing(ALL_FLAGS).await;
-    let held = async || stage.server.cmd(&["HEXISTS", KEEPER, "lane"]).await == redis::Value::Int(1);
+    let held = async || stage.server.cmd(&["HEXISTS", SCANNER, "slot"]).await == redis::Value::Int(1);
     assert!(held().await);
     let Stage { server, listener, .. } = stage;
     listener.stop().await;
-    assert_eq!(server.cmd(&["HEXISTS", KEEPER, "lane"]).await, redis::Value::Int(0));
+    assert_eq!(server.cmd(&["HEXISTS", SCANNER, "slot"]).await, redis::Value::Int(0));
 }
 
-/// After a keeper's death those who hear have as long again to take over.
+/// After the death of one that scans those who hear have as long again to take over.
 #[tokio::test]
 async fn a_listener_that_hears_nothing_leaves_the_scanning_to_others_first() {
     let server = server("").await;
     let over = now() + 500;
-    server.cmd(&["HSET", KEEPER, "lane", "the dead", "until", &over.to_string()]).await;
+    server.cmd(&["HSET", SCANNER, "slot", "the dead", "until", &over.to_string()]).await;
     let topic = orders_with_values().scan_every(Duration::from_millis(100));
     let listener = Running::start(&server, |builder| builder.attach(topic, Notes::default().handler()));
     eventually(PATIENCE, "a scan", async || listener.attached().scans > 0).await;

@@ -192,8 +192,9 @@ async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
     let flags = scene.server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let flags: Vec<String> = redis::from_redis_value(flags).unwrap();
     assert_eq!(flags[1], "");
+    let before = anchored(); // a busy machine may have lost and found the stream before
     scene.server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
-    eventually(PATIENCE, "events to flow again", async || anchored() == 2).await;
+    eventually(PATIENCE, "events to flow again", async || anchored() > before).await;
     scene.stop().await;
 }
 
