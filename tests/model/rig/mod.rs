@@ -103,7 +103,7 @@ impl Rig {
     /// Moves the clock on.
     pub(crate) async fn pass(&mut self, by: Duration) {
         self.elapsed += by;
-        self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await;
+        self.ask::<()>(cmd("SET").arg(&self.clock_key).arg(self.micros())).await;
     }
 
     /// Moves the clock on to the real time, which has passed since the test began.
