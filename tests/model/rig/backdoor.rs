@@ -29,12 +29,12 @@ impl Rig {
 
     /// Puts another program's value where a trigger key might go.
     pub(crate) async fn put_taken(&self, key: &str, value: &str) {
-        self.ask(cmd("SET").arg(key).arg(value)).await;
+        self.ask::<()>(cmd("SET").arg(key).arg(value)).await;
     }
 
     /// Lets a key expire then, whoever has written it.
     pub(crate) async fn expire_at(&self, key: &str, deadline: u64) {
-        self.ask(cmd("PEXPIREAT").arg(key).arg(deadline)).await;
+        self.ask::<()>(cmd("PEXPIREAT").arg(key).arg(deadline)).await;
     }
 
     /// What stands in a trigger key.
@@ -44,6 +44,6 @@ impl Rig {
 
     /// Publishes on the partition's channel, as another program might.
     pub(crate) async fn publish(&self, message: &[u8]) {
-        self.ask(cmd("SPUBLISH").arg(&self.at.wake).arg(message)).await;
+        self.ask::<()>(cmd("SPUBLISH").arg(&self.at.wake).arg(message)).await;
     }
 }

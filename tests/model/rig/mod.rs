@@ -103,7 +103,7 @@ impl Rig {
     /// Moves the clock on.
     pub(crate) async fn pass(&mut self, by: Duration) {
         self.elapsed += by;
-        self.ask(cmd("SET").arg(&self.clock_key).arg(self.micros())).await;
+        self.ask::<()>(cmd("SET").arg(&self.clock_key).arg(self.micros())).await;
     }
 
     /// What the clock shows, in microseconds since 1970.
