@@ -5,102 +5,102 @@ use std::time::Duration;
 use keylapse::EventMode;
 use keylapse_support::connect;
 
-use crate::scene::{ALL_FLAGS, Notes, Stage, now, order, orders_with_values};
+use crate::scene::{ALL_FLAGS, Harness, Notes, now, order, orders_with_values};
 
 /// Far more than a test takes.
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: u64 = 60_000;
 
 /// A listener that has scanned, and will not again.
-async fn hearing() -> Stage {
-    let stage = Stage::with(ALL_FLAGS, orders_with_values().scan_every(HOUR), Notes::handler).await;
-    stage.listener.until_mode(EventMode::Changes).await;
-    stage
+async fn hearing() -> Harness {
+    let harness = Harness::with(ALL_FLAGS, orders_with_values().scan_every(HOUR), Notes::handler).await;
+    harness.listener.until_mode(EventMode::Changes).await;
+    harness
 }
 
 #[tokio::test]
 async fn a_set_key_is_heard() {
-    let stage = hearing().await;
-    stage.enrol("1", "a sofa", MINUTE).await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    harness.enrol("1", "a sofa", MINUTE).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn an_extended_key_is_heard() {
-    let stage = hearing().await;
-    let deadline = stage.enrol("1", "a sofa", MINUTE).await + MINUTE;
-    stage.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
-    stage.until_watched("1", deadline).await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    let deadline = harness.enrol("1", "a sofa", MINUTE).await + MINUTE;
+    harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
+    harness.until_watched("1", deadline).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_persisted_key_is_heard() {
-    let stage = hearing().await;
-    stage.enrol("1", "a sofa", MINUTE).await;
-    stage.cmd(&["PERSIST", &order("1")]).await;
-    stage.until_forgotten("1").await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    harness.enrol("1", "a sofa", MINUTE).await;
+    harness.cmd(&["PERSIST", &order("1")]).await;
+    harness.until_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_deleted_key_is_heard() {
-    let stage = hearing().await;
-    stage.enrol("1", "a sofa", MINUTE).await;
-    stage.cmd(&["DEL", &order("1")]).await;
-    stage.until_forgotten("1").await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    harness.enrol("1", "a sofa", MINUTE).await;
+    harness.cmd(&["DEL", &order("1")]).await;
+    harness.until_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_copied_key_is_heard() {
-    let stage = hearing().await;
-    let deadline = stage.enrol("1", "a sofa", MINUTE).await;
-    stage.cmd(&["COPY", &order("1"), &order("2")]).await;
-    stage.until_watched("2", deadline).await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    let deadline = harness.enrol("1", "a sofa", MINUTE).await;
+    harness.cmd(&["COPY", &order("1"), &order("2")]).await;
+    harness.until_watched("2", deadline).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_renamed_key_is_heard_under_both_names() {
-    let stage = hearing().await;
-    let deadline = stage.enrol("1", "a sofa", MINUTE).await;
-    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
-    stage.until_watched("2", deadline).await;
-    stage.until_forgotten("1").await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    let deadline = harness.enrol("1", "a sofa", MINUTE).await;
+    harness.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    harness.until_watched("2", deadline).await;
+    harness.until_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_key_that_is_moved_away_is_heard() {
-    let stage = hearing().await;
-    stage.enrol("1", "a sofa", MINUTE).await;
-    stage.cmd(&["MOVE", &order("1"), "1"]).await;
-    stage.until_forgotten("1").await;
-    stage.listener.stop().await;
+    let harness = hearing().await;
+    harness.enrol("1", "a sofa", MINUTE).await;
+    harness.cmd(&["MOVE", &order("1"), "1"]).await;
+    harness.until_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_key_that_is_moved_here_is_heard() {
-    let stage = hearing().await;
+    let harness = hearing().await;
     let deadline = now() + MINUTE;
-    let mut elsewhere = connect(&format!("{}1", stage.server.url())).await.unwrap();
+    let mut elsewhere = connect(&format!("{}1", harness.server.url())).await.unwrap();
     let mut set = redis::cmd("SET");
     set.arg(order("1")).arg("a sofa").arg("PXAT").arg(deadline);
     set.exec_async(&mut elsewhere).await.unwrap();
     redis::cmd("MOVE").arg(order("1")).arg(0).exec_async(&mut elsewhere).await.unwrap();
-    stage.until_watched("1", deadline).await;
-    stage.listener.stop().await;
+    harness.until_watched("1", deadline).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_restored_key_is_heard() {
-    let stage = hearing().await;
-    stage.cmd(&["SET", "elsewhere", "a sofa"]).await;
-    let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
+    let harness = hearing().await;
+    harness.cmd(&["SET", "elsewhere", "a sofa"]).await;
+    let redis::Value::BulkString(dump) = harness.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
     let (key, deadline) = (order("1"), now() + MINUTE);
     let until = deadline.to_string();
-    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
-    stage.until_watched("1", deadline).await;
-    stage.listener.stop().await;
+    harness.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    harness.until_watched("1", deadline).await;
+    harness.listener.stop().await;
 }

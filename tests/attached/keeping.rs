@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::scene::{ALL_FLAGS, Notes, PATIENCE, Running, Stage, now, orders_with_values, server};
+use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, orders_with_values, server};
 
 const SCANNER: &str = "keylapse:{orders/0}:scanner";
 /// How long scanning is a listener's, without its saying so again.
@@ -12,10 +12,10 @@ const HOLD: u64 = 6000;
 
 #[tokio::test]
 async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
-    let stage = Stage::hearing(ALL_FLAGS).await;
-    let held = async || stage.server.cmd(&["HEXISTS", SCANNER, "slot"]).await == redis::Value::Int(1);
+    let harness = Harness::hearing(ALL_FLAGS).await;
+    let held = async || harness.server.cmd(&["HEXISTS", SCANNER, "slot"]).await == redis::Value::Int(1);
     assert!(held().await);
-    let Stage { server, listener, .. } = stage;
+    let Harness { server, listener, .. } = harness;
     listener.stop().await;
     assert_eq!(server.cmd(&["HEXISTS", SCANNER, "slot"]).await, redis::Value::Int(0));
 }

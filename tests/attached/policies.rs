@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::rows::evict;
 use crate::scene::{
-    ALL_FLAGS, Log, Notes, PATIENCE, Running, Stage, enrolled, now, order, orders, orders_with_values,
+    ALL_FLAGS, Harness, Log, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values,
     server, until_time,
 };
 
@@ -28,52 +28,53 @@ fn retried(ms: u64) -> Attached<Bytes> {
 async fn what_is_not_enrolled_is_ignored_on_demand_and_what_is_fires() {
     let server = server("Ex").await;
     server.cmd(&["SET", &order("1"), "a sofa", "PX", "5000"]).await;
-    let stage = Stage::on(server, orders_with_values().unenrolled(Unenrolled::Ignore), Notes::handler).await;
-    stage.listener.until_enrolled(1).await;
-    stage.write("2", "a lamp", 100).await;
-    eventually(PATIENCE, "it to be ignored", async || stage.listener.attached().ignored == 1).await;
-    eventually(PATIENCE, "the other", async || stage.of("1").len() == 1).await;
-    assert_eq!(stage.of("1")[0].text(), Some("a sofa"));
-    assert_eq!(stage.notes.count(), 1, "{:?}", stage.notes.runs());
-    stage.listener.stop().await;
+    let harness =
+        Harness::on(server, orders_with_values().unenrolled(Unenrolled::Ignore), Notes::handler).await;
+    harness.listener.until_enrolled(1).await;
+    harness.write("2", "a lamp", 100).await;
+    eventually(PATIENCE, "it to be ignored", async || harness.listener.attached().ignored == 1).await;
+    eventually(PATIENCE, "the other", async || harness.of("1").len() == 1).await;
+    assert_eq!(harness.of("1")[0].text(), Some("a sofa"));
+    assert_eq!(harness.notes.count(), 1, "{:?}", harness.notes.runs());
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_forged_expiry_of_an_enrolled_key_is_ignored_on_demand() {
     let topic = orders_with_values().unenrolled(Unenrolled::Ignore);
-    let stage = Stage::with(ALL_FLAGS, topic, Notes::handler).await;
-    let deadline = stage.enrol("1", "a sofa", 3000).await;
+    let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
+    let deadline = harness.enrol("1", "a sofa", 3000).await;
     for _ in 0..3 {
-        stage.cmd(&["PUBLISH", EXPIRED, &order("1")]).await;
+        harness.cmd(&["PUBLISH", EXPIRED, &order("1")]).await;
     }
-    eventually(PATIENCE, "them to be ignored", async || stage.listener.attached().ignored == 3).await;
-    stage.fires_once("1", "a sofa", deadline).await;
-    stage.listener.stop().await;
+    eventually(PATIENCE, "them to be ignored", async || harness.listener.attached().ignored == 3).await;
+    harness.fires_once("1", "a sofa", deadline).await;
+    harness.listener.stop().await;
 }
 
 /// As the documentation of [`Unenrolled::Fire`] says.
 #[tokio::test]
 async fn whoever_may_publish_can_forge_an_expiry() {
-    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
-    let deadline = stage.enrol("1", "a sofa", 60_000).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    let deadline = harness.enrol("1", "a sofa", 60_000).await;
     for id in ["1", "never-written"] {
-        stage.cmd(&["PUBLISH", EXPIRED, &order(id)]).await;
-        let run = stage.only(id).await;
+        harness.cmd(&["PUBLISH", EXPIRED, &order(id)]).await;
+        let run = harness.only(id).await;
         assert!(run.at < deadline && run.deadline <= run.at, "{run:?}");
     }
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn vanished_keys_fire_on_demand() {
     for flags in [ALL_FLAGS, "Ex"] {
         let topic = orders_with_values().vanished(Vanished::Fire).scan_every(Duration::from_millis(100));
-        let stage = Stage::with(flags, topic, Notes::handler).await;
-        let deadline = stage.enrol("1", "a sofa", 3000).await;
-        evict(&stage.server, &order("1")).await;
-        let run = stage.fires_once("1", "a sofa", deadline).await;
+        let harness = Harness::with(flags, topic, Notes::handler).await;
+        let deadline = harness.enrol("1", "a sofa", 3000).await;
+        evict(&harness.server, &order("1")).await;
+        let run = harness.fires_once("1", "a sofa", deadline).await;
         assert_eq!(run.expiry, Expiry::Vanished, "{flags}");
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }
 
@@ -81,39 +82,39 @@ async fn vanished_keys_fire_on_demand() {
 async fn a_deletion_fires_as_vanished_only_where_it_is_not_heard() {
     for (flags, fires) in [(ALL_FLAGS, false), ("Ex", true)] {
         let topic = orders_with_values().vanished(Vanished::Fire).scan_every(Duration::from_millis(100));
-        let stage = Stage::with(flags, topic, Notes::handler).await;
-        let deadline = stage.enrol("1", "a sofa", 2000).await;
-        stage.cmd(&["DEL", &order("1")]).await;
+        let harness = Harness::with(flags, topic, Notes::handler).await;
+        let deadline = harness.enrol("1", "a sofa", 2000).await;
+        harness.cmd(&["DEL", &order("1")]).await;
         if fires {
-            let run = stage.fires_once("1", "a sofa", deadline).await;
+            let run = harness.fires_once("1", "a sofa", deadline).await;
             assert_eq!(run.expiry, Expiry::Vanished);
         } else {
-            stage.pass(deadline).await;
-            assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+            harness.pass(deadline).await;
+            assert!(harness.of("1").is_empty(), "{:?}", harness.of("1"));
         }
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }
 
 #[tokio::test]
 async fn values_are_kept_up_to_the_cap() {
-    let stage = Stage::with(ALL_FLAGS, Attached::new(orders()).keep_values(8), Notes::handler).await;
+    let harness = Harness::with(ALL_FLAGS, Attached::new(orders()).keep_values(8), Notes::handler).await;
     for (id, value) in [("empty", ""), ("fits", "12345678"), ("large", "123456789")] {
-        stage.enrol(id, value, 2000).await;
+        harness.enrol(id, value, 2000).await;
     }
-    assert_eq!(stage.only("empty").await.text(), Some(""));
-    assert_eq!(stage.only("fits").await.text(), Some("12345678"));
-    assert_eq!(stage.only("large").await.value, KeptValue::TooLarge(Some(9)));
-    stage.listener.stop().await;
+    assert_eq!(harness.only("empty").await.text(), Some(""));
+    assert_eq!(harness.only("fits").await.text(), Some("12345678"));
+    assert_eq!(harness.only("large").await.value, KeptValue::TooLarge(Some(9)));
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn without_being_asked_no_values_are_kept() {
-    let stage = Stage::with(ALL_FLAGS, Attached::new(orders()), Notes::handler).await;
-    let deadline = stage.enrol("1", "a sofa", 1500).await;
-    let run = stage.only("1").await;
+    let harness = Harness::with(ALL_FLAGS, Attached::new(orders()), Notes::handler).await;
+    let deadline = harness.enrol("1", "a sofa", 1500).await;
+    let run = harness.only("1").await;
     assert_eq!((run.value, run.deadline, run.deadline_known), (KeptValue::NotCaptured, deadline, true));
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 const KINDS: [(&str, &[&str]); 5] = [
@@ -125,19 +126,19 @@ const KINDS: [(&str, &[&str]); 5] = [
 ];
 
 /// One key of each type, all with this deadline; their digests.
-async fn write_kinds(stage: &Stage, deadline: u64) -> Vec<redis::Value> {
+async fn write_kinds(harness: &Harness, deadline: u64) -> Vec<redis::Value> {
     let mut digests = Vec::new();
     for (kind, words) in KINDS {
         let key = order(kind);
         let words: Vec<_> =
             words.iter().map(|word| if word.is_empty() { key.as_str() } else { word }).collect();
-        stage.cmd(&words).await;
+        harness.cmd(&words).await;
         // Whether there is a deadline is part of a digest.
-        digests.push(stage.cmd(&["DEBUG", "DIGEST-VALUE", &key]).await);
-        stage.cmd(&["PEXPIREAT", &key, &deadline.to_string()]).await;
+        digests.push(harness.cmd(&["DEBUG", "DIGEST-VALUE", &key]).await);
+        harness.cmd(&["PEXPIREAT", &key, &deadline.to_string()]).await;
     }
     for (kind, _) in KINDS {
-        stage.until_watched(kind, deadline).await;
+        harness.until_watched(kind, deadline).await;
     }
     assert!(now() < deadline, "enrolled too late for the test to mean anything");
     digests
@@ -147,46 +148,46 @@ async fn write_kinds(stage: &Stage, deadline: u64) -> Vec<redis::Value> {
 async fn dumps_can_be_restored_to_what_they_were() {
     for flags in [ALL_FLAGS, "Ex"] {
         let topic = orders_with_values().keep_dumps().scan_every(Duration::from_millis(100));
-        let stage = Stage::with(flags, topic, Notes::handler).await;
-        let digests = write_kinds(&stage, now() + 4000).await;
+        let harness = Harness::with(flags, topic, Notes::handler).await;
+        let digests = write_kinds(&harness, now() + 4000).await;
         for ((kind, _), digest) in KINDS.iter().zip(digests) {
-            let run = stage.only(kind).await;
+            let run = harness.only(kind).await;
             let KeptValue::Dumped(dump) = &run.value else { panic!("{kind}: {run:?}") };
-            stage.server.cmd(&[b"RESTORE", kind.as_bytes(), b"0", dump]).await;
-            assert_eq!(stage.cmd(&["DEBUG", "DIGEST-VALUE", kind]).await, digest, "{kind}");
+            harness.server.cmd(&[b"RESTORE", kind.as_bytes(), b"0", dump]).await;
+            assert_eq!(harness.cmd(&["DEBUG", "DIGEST-VALUE", kind]).await, digest, "{kind}");
         }
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }
 
 #[tokio::test]
 async fn without_dumps_other_types_fire_without_a_value() {
-    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
-    write_kinds(&stage, now() + 3000).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    write_kinds(&harness, now() + 3000).await;
     for (kind, _) in KINDS {
-        assert_eq!(stage.only(kind).await.value, KeptValue::NotCaptured, "{kind}");
+        assert_eq!(harness.only(kind).await.value, KeptValue::NotCaptured, "{kind}");
     }
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn large_dumps_are_not_kept() {
     let topic = Attached::new(orders()).keep_values(64).keep_dumps();
-    let stage = Stage::with(ALL_FLAGS, topic, Notes::handler).await;
+    let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
     let deadline = now() + 3000;
     let many: Vec<_> = (0..100).map(|n| n.to_string()).collect();
-    stage.cmd(&["HSET", &order("wide"), "field", &many.concat()]).await;
+    harness.cmd(&["HSET", &order("wide"), "field", &many.concat()]).await;
     let mut words = vec!["SADD".to_owned(), order("many")];
     words.extend(many);
-    stage.server.cmd(&words).await;
+    harness.server.cmd(&words).await;
     for id in ["wide", "many"] {
-        stage.cmd(&["PEXPIREAT", &order(id), &deadline.to_string()]).await;
-        stage.until_watched(id, deadline).await;
+        harness.cmd(&["PEXPIREAT", &order(id), &deadline.to_string()]).await;
+        harness.until_watched(id, deadline).await;
     }
-    let wide = stage.only("wide").await.value;
+    let wide = harness.only("wide").await.value;
     assert!(matches!(wide, KeptValue::TooLarge(Some(size)) if size > 64), "{wide:?}");
-    assert_eq!(stage.only("many").await.value, KeptValue::TooLarge(None));
-    stage.listener.stop().await;
+    assert_eq!(harness.only("many").await.value, KeptValue::TooLarge(None));
+    harness.listener.stop().await;
 }
 
 /// Only what is read a quarter of a second before the deadline can know of it.
@@ -195,47 +196,47 @@ async fn a_value_that_changes_unheard_is_read_again_before_the_deadline() {
     let server = server("Ex").await;
     let deadline = now() + 5000;
     server.cmd(&["SET", &order("1"), "a sofa", "PXAT", &deadline.to_string()]).await;
-    let stage = Stage::on(server, orders_with_values(), Notes::handler).await;
-    stage.until_watched("1", deadline).await;
+    let harness = Harness::on(server, orders_with_values(), Notes::handler).await;
+    harness.until_watched("1", deadline).await;
     until_time(deadline - 1000).await;
-    stage.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
-    stage.fires_once("1", "a lamp", deadline).await;
-    stage.listener.stop().await;
+    harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
+    harness.fires_once("1", "a lamp", deadline).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn beyond_the_cap_keys_are_counted_and_fire_when_heard() {
     let (log, _kept) = Log::keep();
-    let stage = Stage::with(ALL_FLAGS, orders_with_values().cap(2), Notes::handler).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values().cap(2), Notes::handler).await;
     let deadline = now() + 3000;
     for id in ["1", "2", "3", "4"] {
-        stage.write_until(id, "a sofa", deadline).await;
+        harness.write_until(id, "a sofa", deadline).await;
     }
-    eventually(PATIENCE, "two to find no room", async || stage.listener.attached().no_room >= 2).await;
+    eventually(PATIENCE, "two to find no room", async || harness.listener.attached().no_room >= 2).await;
     assert!(now() < deadline, "enrolled too late for the test to mean anything");
-    assert_eq!(enrolled(&stage.server).await, 2);
+    assert_eq!(enrolled(&harness.server).await, 2);
     let mut with_value = 0;
     for id in ["1", "2", "3", "4"] {
-        let run = stage.only(id).await;
+        let run = harness.only(id).await;
         assert_eq!(run.expiry, Expiry::Heard, "{run:?}");
         assert_eq!(run.text().is_some(), run.deadline_known, "{run:?}");
         with_value += usize::from(run.deadline_known);
     }
     assert_eq!(with_value, 2);
     assert_eq!(log.lines_with(&["ERROR", "may remember", "orders", "cap=2"]), 1);
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn what_has_fired_makes_room_for_others() {
-    let stage = Stage::with(ALL_FLAGS, orders_with_values().cap(1), Notes::handler).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values().cap(1), Notes::handler).await;
     for id in ["1", "2"] {
-        let deadline = stage.enrol(id, "a sofa", 1500).await;
-        eventually(PATIENCE, "it to fire", async || stage.of(id).len() == 1).await;
-        assert_eq!((stage.of(id)[0].deadline, stage.of(id)[0].text()), (deadline, Some("a sofa")));
+        let deadline = harness.enrol(id, "a sofa", 1500).await;
+        eventually(PATIENCE, "it to fire", async || harness.of(id).len() == 1).await;
+        assert_eq!((harness.of(id)[0].deadline, harness.of(id)[0].text()), (deadline, Some("a sofa")));
     }
-    assert_eq!(stage.listener.attached().no_room, 0);
-    stage.listener.stop().await;
+    assert_eq!(harness.listener.attached().no_room, 0);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
@@ -294,65 +295,65 @@ async fn a_value_that_cannot_be_read_is_a_dead_letter_and_its_neighbour_fires() 
     listener.stop().await;
 }
 
-async fn text(stage: &Stage, id: &str) -> Option<String> {
-    redis::from_redis_value(stage.cmd(&["GET", &order(id)]).await).unwrap()
+async fn text(harness: &Harness, id: &str) -> Option<String> {
+    redis::from_redis_value(harness.cmd(&["GET", &order(id)]).await).unwrap()
 }
 
-async fn deadline_of(stage: &Stage, id: &str) -> i64 {
-    redis::from_redis_value(stage.cmd(&["PEXPIRETIME", &order(id)]).await).unwrap()
+async fn deadline_of(harness: &Harness, id: &str) -> i64 {
+    redis::from_redis_value(harness.cmd(&["PEXPIRETIME", &order(id)]).await).unwrap()
 }
 
 #[tokio::test]
 async fn a_retry_lives_in_the_index_alone_by_default() {
-    let stage = Stage::with(ALL_FLAGS, retried(1500), |notes| notes.failing(1)).await;
-    stage.enrol("1", "a sofa", 1500).await;
+    let harness = Harness::with(ALL_FLAGS, retried(1500), |notes| notes.failing(1)).await;
+    harness.enrol("1", "a sofa", 1500).await;
     eventually(PATIENCE, "the retry", async || {
-        let there = deadline_of(&stage, "1").await;
+        let there = deadline_of(&harness, "1").await;
         // Gone once it has expired, and from then on.
-        assert!(there == -2 || stage.of("1").is_empty(), "the key was created again");
-        stage.of("1").len() == 2
+        assert!(there == -2 || harness.of("1").is_empty(), "the key was created again");
+        harness.of("1").len() == 2
     })
     .await;
-    let runs = stage.of("1");
+    let runs = harness.of("1");
     assert_eq!((runs[1].attempt, runs[1].text()), (2, Some("a sofa")));
-    assert_eq!(stage.listener.attached().restored, 0);
-    stage.listener.stop().await;
+    assert_eq!(harness.listener.attached().restored, 0);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_key_is_written_back_until_its_retry_on_demand() {
     let topic = retried(2000).write_back(WriteBack::counting_in("attempt"));
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| notes.failing(2)).await;
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing(2)).await;
     let value = r#"{"attempt":1,"sofa":true}"#;
-    stage.enrol("1", value, 1500).await;
+    harness.enrol("1", value, 1500).await;
     for attempt in 2..=3 {
         let restored = u64::from(attempt - 1);
         eventually(PATIENCE, "the key", async || {
-            stage.listener.attached().restored == restored && text(&stage, "1").await.is_some()
+            harness.listener.attached().restored == restored && text(&harness, "1").await.is_some()
         })
         .await;
-        let there: serde_json::Value = serde_json::from_str(&text(&stage, "1").await.unwrap()).unwrap();
+        let there: serde_json::Value = serde_json::from_str(&text(&harness, "1").await.unwrap()).unwrap();
         assert_eq!(there, serde_json::json!({ "attempt": attempt, "sofa": true }));
-        let until = u64::try_from(deadline_of(&stage, "1").await).unwrap();
+        let until = u64::try_from(deadline_of(&harness, "1").await).unwrap();
         assert!(until > now() && until <= now() + 2000);
-        eventually(PATIENCE, "the retry", async || stage.of("1").len() == attempt as usize).await;
-        let run = stage.of("1").last().unwrap().clone();
+        eventually(PATIENCE, "the retry", async || harness.of("1").len() == attempt as usize).await;
+        let run = harness.of("1").last().unwrap().clone();
         assert_eq!((run.attempt, run.deadline, run.text()), (attempt, until, Some(value)));
         assert!(run.at >= until, "early: {run:?}");
     }
-    stage.pass(now()).await;
-    assert_eq!(stage.of("1").len(), 3, "{:?}", stage.of("1"));
-    assert_eq!(deadline_of(&stage, "1").await, -2);
-    let stats = stage.listener.attached();
+    harness.pass(now()).await;
+    assert_eq!(harness.of("1").len(), 3, "{:?}", harness.of("1"));
+    assert_eq!(deadline_of(&harness, "1").await, -2);
+    let stats = harness.listener.attached();
     assert_eq!((stats.restored, stats.returned), (2, 2), "{stats:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 /// What was written back expires just when its retry begins, and is heard before, during or after it.
 #[tokio::test]
 async fn each_retry_that_is_written_back_runs_once() {
     let topic = retried(250).write_back(WriteBack::unchanged());
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| {
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             notes.note(&lapse);
@@ -363,24 +364,24 @@ async fn each_retry_that_is_written_back_runs_once() {
     .await;
     let ids: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     for id in &ids {
-        stage.write(id, "a sofa", 1500).await;
+        harness.write(id, "a sofa", 1500).await;
     }
     eventually(PATIENCE, "all to be done", async || {
-        stage.listener.stats.topic("orders").unwrap().handled >= ids.len() as u64
+        harness.listener.stats.topic("orders").unwrap().handled >= ids.len() as u64
     })
     .await;
-    stage.pass(now() + 500).await;
+    harness.pass(now() + 500).await;
     for id in &ids {
-        let attempts: Vec<_> = stage.of(id).iter().map(|run| run.attempt).collect();
-        assert_eq!(attempts, [1, 2, 3, 4, 5, 6], "{:?}", stage.of(id));
+        let attempts: Vec<_> = harness.of(id).iter().map(|run| run.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3, 4, 5, 6], "{:?}", harness.of(id));
     }
-    assert_eq!(stage.listener.stats.topic("orders").unwrap().superseded, 0);
-    stage.listener.stop().await;
+    assert_eq!(harness.listener.stats.topic("orders").unwrap().superseded, 0);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_writer_who_takes_the_name_of_a_retry_supersedes_it() {
-    let stage = Stage::with(ALL_FLAGS, retried(2500).write_back(WriteBack::unchanged()), |notes| {
+    let harness = Harness::with(ALL_FLAGS, retried(2500).write_back(WriteBack::unchanged()), |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let first = lapse.key() == b"app:order:1" && notes.of("app:order:1").is_empty();
@@ -389,23 +390,23 @@ async fn a_writer_who_takes_the_name_of_a_retry_supersedes_it() {
         }
     })
     .await;
-    stage.enrol("1", "a sofa", 1500).await;
-    eventually(PATIENCE, "the key", async || stage.listener.attached().restored == 1).await;
-    assert_eq!(text(&stage, "1").await.as_deref(), Some("a sofa"));
-    let retry = u64::try_from(deadline_of(&stage, "1").await).unwrap();
+    harness.enrol("1", "a sofa", 1500).await;
+    eventually(PATIENCE, "the key", async || harness.listener.attached().restored == 1).await;
+    assert_eq!(text(&harness, "1").await.as_deref(), Some("a sofa"));
+    let retry = u64::try_from(deadline_of(&harness, "1").await).unwrap();
     let later = retry + 2000;
-    stage.write_until("1", "a lamp", later).await;
-    stage.pass(retry).await;
-    assert_eq!(stage.of("1").len(), 1, "{:?}", stage.of("1"));
-    assert_eq!(text(&stage, "1").await.as_deref(), Some("a lamp"));
-    assert_eq!(deadline_of(&stage, "1").await, i64::try_from(later).unwrap());
-    eventually(PATIENCE, "its own life", async || stage.of("1").len() == 2).await;
-    stage.pass(now()).await;
-    let runs = stage.of("1");
+    harness.write_until("1", "a lamp", later).await;
+    harness.pass(retry).await;
+    assert_eq!(harness.of("1").len(), 1, "{:?}", harness.of("1"));
+    assert_eq!(text(&harness, "1").await.as_deref(), Some("a lamp"));
+    assert_eq!(deadline_of(&harness, "1").await, i64::try_from(later).unwrap());
+    eventually(PATIENCE, "its own life", async || harness.of("1").len() == 2).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
     assert_eq!(runs.len(), 2, "{runs:?}");
     assert_eq!((runs[1].attempt, runs[1].text(), runs[1].deadline), (1, Some("a lamp"), later), "{runs:?}");
     assert!(runs[1].at >= later);
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
@@ -413,7 +414,7 @@ async fn a_name_that_is_taken_when_a_retry_is_to_be_written_back_is_left_alone()
     let topic = retried(2000).write_back(WriteBack::unchanged());
     let gate = Arc::new(Semaphore::new(0));
     let wait = gate.clone();
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| {
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let first = lapse.key() == b"app:order:1" && notes.of("app:order:1").is_empty();
@@ -429,46 +430,46 @@ async fn a_name_that_is_taken_when_a_retry_is_to_be_written_back_is_left_alone()
         }
     })
     .await;
-    stage.enrol("1", "a sofa", 1500).await;
-    stage.notes.until(1).await;
-    let later = stage.enrol("1", "a lamp", 6000).await;
+    harness.enrol("1", "a sofa", 1500).await;
+    harness.notes.until(1).await;
+    let later = harness.enrol("1", "a lamp", 6000).await;
     gate.add_permits(1);
-    stage.pass(now() + 2500).await;
-    assert_eq!(stage.of("1").len(), 1, "{:?}", stage.of("1"));
-    assert_eq!(text(&stage, "1").await.as_deref(), Some("a lamp"));
-    eventually(PATIENCE, "its own life", async || stage.of("1").len() == 2).await;
-    stage.pass(now()).await;
-    let runs = stage.of("1");
+    harness.pass(now() + 2500).await;
+    assert_eq!(harness.of("1").len(), 1, "{:?}", harness.of("1"));
+    assert_eq!(text(&harness, "1").await.as_deref(), Some("a lamp"));
+    eventually(PATIENCE, "its own life", async || harness.of("1").len() == 2).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
     assert_eq!(runs.len(), 2, "{runs:?}");
     assert_eq!((runs[1].attempt, runs[1].text(), runs[1].deadline), (1, Some("a lamp"), later), "{runs:?}");
-    assert_eq!(stage.listener.attached().restored, 0);
-    stage.listener.stop().await;
+    assert_eq!(harness.listener.attached().restored, 0);
+    harness.listener.stop().await;
 }
 
 /// The index is what is retried; the key is a copy of it for others to see.
 #[tokio::test]
 async fn a_retry_whose_key_is_deleted_runs_all_the_same() {
     let topic = retried(2000).write_back(WriteBack::unchanged());
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
-    stage.enrol("1", "a sofa", 1500).await;
-    eventually(PATIENCE, "the key", async || stage.listener.attached().restored == 1).await;
-    let retry = u64::try_from(deadline_of(&stage, "1").await).unwrap();
-    stage.cmd(&["DEL", &order("1")]).await;
-    eventually(PATIENCE, "the retry", async || stage.of("1").len() == 2).await;
-    let run = stage.of("1")[1].clone();
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
+    harness.enrol("1", "a sofa", 1500).await;
+    eventually(PATIENCE, "the key", async || harness.listener.attached().restored == 1).await;
+    let retry = u64::try_from(deadline_of(&harness, "1").await).unwrap();
+    harness.cmd(&["DEL", &order("1")]).await;
+    eventually(PATIENCE, "the retry", async || harness.of("1").len() == 2).await;
+    let run = harness.of("1")[1].clone();
     assert_eq!((run.attempt, run.text(), run.deadline), (2, Some("a sofa"), retry), "{run:?}");
-    assert_eq!(deadline_of(&stage, "1").await, -2);
-    stage.listener.stop().await;
+    assert_eq!(deadline_of(&harness, "1").await, -2);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_replayed() {
     let topic = Attached::new(orders().max_attempts(1)).keep_values(1024);
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
-    let deadline = stage.enrol("1", "a sofa", 1500).await;
-    eventually(PATIENCE, "the end", async || stage.listener.stats.topic("orders").unwrap().dead == 1).await;
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
+    let deadline = harness.enrol("1", "a sofa", 1500).await;
+    eventually(PATIENCE, "the end", async || harness.listener.stats.topic("orders").unwrap().dead == 1).await;
 
-    let schedule = Schedule::connect(&stage.server.app_url()).await.unwrap();
+    let schedule = Schedule::connect(&harness.server.app_url()).await.unwrap();
     let attached = orders_with_values();
     assert_eq!(schedule.dead_letter_counts(attached.topic()).await.unwrap(), (1, 0));
     let letters = schedule.dead_letters(attached.topic()).page(10).await.unwrap();
@@ -480,24 +481,26 @@ async fn a_lapse_that_fails_for_good_is_a_dead_letter_with_its_value_and_can_be_
     assert_eq!(letter.payload.as_ref().unwrap(), "a sofa");
 
     assert_eq!(schedule.replay(letter).await.unwrap(), Replayed::Replayed);
-    eventually(PATIENCE, "the replay", async || stage.of("1").len() == 2).await;
-    let run = stage.of("1")[1].clone();
+    eventually(PATIENCE, "the replay", async || harness.of("1").len() == 2).await;
+    let run = harness.of("1")[1].clone();
     assert_eq!((run.attempt, run.text(), run.expiry), (1, Some("a sofa"), Expiry::Heard), "{run:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 /// A life that ends while the letter lies there is a lapse of its own.
 #[tokio::test]
 async fn a_key_whose_last_life_is_a_dead_letter_fires_again() {
     let topic = Attached::new(orders().max_attempts(1)).keep_values(1024);
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing(1)).await;
     for (life, value) in ["a sofa", "a lamp"].into_iter().enumerate() {
-        stage.enrol("1", value, 1500).await;
+        harness.enrol("1", value, 1500).await;
         let dead = life as u64 + 1;
-        eventually(PATIENCE, "the end", async || stage.listener.stats.topic("orders").unwrap().dead == dead)
-            .await;
-        assert_eq!(stage.of("1").last().unwrap().text(), Some(value));
+        eventually(PATIENCE, "the end", async || {
+            harness.listener.stats.topic("orders").unwrap().dead == dead
+        })
+        .await;
+        assert_eq!(harness.of("1").last().unwrap().text(), Some(value));
     }
-    assert_eq!(stage.of("1").len(), 2);
-    stage.listener.stop().await;
+    assert_eq!(harness.of("1").len(), 2);
+    harness.listener.stop().await;
 }

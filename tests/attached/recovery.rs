@@ -7,7 +7,7 @@ use keylapse::{EventMode, Expiry};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Run, Running, Stage, enrolled, now, order, orders_with_values, server,
+    ALL_FLAGS, Harness, Notes, PATIENCE, Run, Running, enrolled, now, order, orders_with_values, server,
     until_time, watched,
 };
 
@@ -48,14 +48,14 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
     const KEYS: u64 = 10_000;
     const DELETED: std::ops::Range<u64> = 0..500;
     const EXTENDED: std::ops::Range<u64> = 500..1000;
-    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
     let from = now() + 15_000;
-    write_many(&stage.server, KEYS, from).await;
+    write_many(&harness.server, KEYS, from).await;
     eventually(PATIENCE, "all to be enrolled", async || {
-        enrolled(&stage.server).await == i64::try_from(KEYS).unwrap()
+        enrolled(&harness.server).await == i64::try_from(KEYS).unwrap()
     })
     .await;
-    let Stage { server, notes, listener } = stage;
+    let Harness { server, notes, listener } = harness;
     listener.stop().await;
     assert!(now() < from, "enrolled too late for the test to mean anything");
     assert_eq!(notes.count(), 0);
@@ -166,33 +166,33 @@ async fn what_one_has_enrolled_fires_in_another() {
 #[tokio::test]
 async fn with_flags_cleared_keys_are_recovered_until_they_are_set_again() {
     let topic = orders_with_values().scan_every(Duration::from_millis(300));
-    let stage = Stage::with(ALL_FLAGS, topic, Notes::handler).await;
-    stage.listener.until_mode(EventMode::Changes).await;
-    let deadline = stage.enrol("1", "a sofa", 12_000).await;
-    stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
-    stage.listener.until_mode(EventMode::Blind).await;
+    let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
+    harness.listener.until_mode(EventMode::Changes).await;
+    let deadline = harness.enrol("1", "a sofa", 12_000).await;
+    harness.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
+    harness.listener.until_mode(EventMode::Blind).await;
     // Written, and found by a scan, while nothing is heard.
-    let blind = stage.enrol("2", "a lamp", 4000).await;
-    let run = stage.fires_once("2", "a lamp", blind).await;
+    let blind = harness.enrol("2", "a lamp", 4000).await;
+    let run = harness.fires_once("2", "a lamp", blind).await;
     assert_eq!(run.expiry, Expiry::Recovered);
     if now() < deadline {
-        assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
+        assert!(harness.of("1").is_empty(), "{:?}", harness.of("1"));
     }
-    let run = stage.fires_once("1", "a sofa", deadline).await;
+    let run = harness.fires_once("1", "a sofa", deadline).await;
     assert_eq!(run.expiry, Expiry::Recovered);
 
-    stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", ALL_FLAGS]).await;
-    stage.listener.until_mode(EventMode::Changes).await;
-    let heard = stage.enrol("3", "a desk", 3000).await;
-    let run = stage.fires_once("3", "a desk", heard).await;
+    harness.cmd(&["CONFIG", "SET", "notify-keyspace-events", ALL_FLAGS]).await;
+    harness.listener.until_mode(EventMode::Changes).await;
+    let heard = harness.enrol("3", "a desk", 3000).await;
+    let run = harness.fires_once("3", "a desk", heard).await;
     assert_eq!(run.expiry, Expiry::Heard);
-    assert_eq!((stage.of("1").len(), stage.of("2").len()), (1, 1));
-    stage.listener.stop().await;
+    assert_eq!((harness.of("1").len(), harness.of("2").len()), (1, 1));
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn the_mode_is_what_the_flags_say() {
-    let stage = Stage::with("Ex", orders_with_values(), Notes::handler).await;
+    let harness = Harness::with("Ex", orders_with_values(), Notes::handler).await;
     for (flags, mode) in [
         ("KExg$", EventMode::Changes),
         ("KExg", EventMode::SomeChanges),
@@ -202,30 +202,30 @@ async fn the_mode_is_what_the_flags_say() {
         ("Kxg$", EventMode::Blind),
         ("Ex", EventMode::Expired),
     ] {
-        stage.cmd(&["CONFIG", "SET", "notify-keyspace-events", flags]).await;
+        harness.cmd(&["CONFIG", "SET", "notify-keyspace-events", flags]).await;
         println!("{flags}");
-        stage.listener.until_mode(mode).await;
+        harness.listener.until_mode(mode).await;
     }
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 /// The user of redis.conf, with these rules besides.
-async fn with_rules(flags: &str, rules: &[&str]) -> Stage {
+async fn with_rules(flags: &str, rules: &[&str]) -> Harness {
     let server = server(flags).await;
     let mut words = vec!["ACL", "SETUSER", keylapse_support::APP_USER];
     words.extend(rules);
     server.cmd(&words).await;
     let topic = orders_with_values().scan_every(Duration::from_millis(100));
-    Stage::on(server, topic, Notes::handler).await
+    Harness::on(server, topic, Notes::handler).await
 }
 
 #[tokio::test]
 async fn where_config_is_forbidden_canaries_decide() {
-    let stage = with_rules(ALL_FLAGS, &["-config|get"]).await;
-    stage.listener.until_mode(EventMode::Changes).await;
-    let deadline = stage.enrol("1", "a sofa", 2000).await;
-    assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
-    stage.listener.stop().await;
+    let harness = with_rules(ALL_FLAGS, &["-config|get"]).await;
+    harness.listener.until_mode(EventMode::Changes).await;
+    let deadline = harness.enrol("1", "a sofa", 2000).await;
+    assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
@@ -236,12 +236,12 @@ async fn where_changes_may_not_be_heard_expiries_are() {
         // The topic's keys may be heard, canaries may not: nothing is proven.
         &["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:app:order:*"],
     ] {
-        let stage = with_rules(ALL_FLAGS, rules).await;
-        stage.listener.until_mode(EventMode::Expired).await;
-        let deadline = stage.enrol("1", "a sofa", 2000).await;
-        assert_eq!(stage.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard, "{rules:?}");
-        assert_eq!(stage.listener.stats.mode(), EventMode::Expired);
-        stage.listener.stop().await;
+        let harness = with_rules(ALL_FLAGS, rules).await;
+        harness.listener.until_mode(EventMode::Expired).await;
+        let deadline = harness.enrol("1", "a sofa", 2000).await;
+        assert_eq!(harness.fires_once("1", "a sofa", deadline).await.expiry, Expiry::Heard, "{rules:?}");
+        assert_eq!(harness.listener.stats.mode(), EventMode::Expired);
+        harness.listener.stop().await;
     }
 }
 
@@ -250,26 +250,26 @@ async fn what_only_a_canary_may_prove_is_not_believed() {
     // Canaries may be heard, the topic's keys may not.
     let rules =
         ["resetchannels", "&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{canary/0}:*"];
-    let stage = with_rules(ALL_FLAGS, &rules).await;
-    stage.listener.until_mode(EventMode::Expired).await;
-    stage.listener.stop().await;
+    let harness = with_rules(ALL_FLAGS, &rules).await;
+    harness.listener.until_mode(EventMode::Expired).await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn an_expiry_that_is_heard_in_a_gap_fires_once() {
     for flags in [ALL_FLAGS, "Ex"] {
-        let stage = with_rules(flags, &[]).await;
-        let deadline = stage.enrol("1", "a sofa", 9000).await;
+        let harness = with_rules(flags, &[]).await;
+        let deadline = harness.enrol("1", "a sofa", 9000).await;
         // Everything goes on, but canaries cannot be made.
         let user = keylapse_support::APP_USER;
-        stage.cmd(&["ACL", "SETUSER", user, "resetkeys", "~app:*", "~keylapse:{orders/0}:*"]).await;
-        stage.listener.until_mode(EventMode::Blind).await;
+        harness.cmd(&["ACL", "SETUSER", user, "resetkeys", "~app:*", "~keylapse:{orders/0}:*"]).await;
+        harness.listener.until_mode(EventMode::Blind).await;
         assert!(now() < deadline, "too late for the test to mean anything");
-        eventually(PATIENCE, "it to fire", async || !stage.of("1").is_empty()).await;
-        stage.cmd(&["ACL", "SETUSER", user, "~keylapse:*"]).await;
-        eventually(PATIENCE, "an anchor", async || stage.listener.hears()).await;
-        let run = stage.fires_once("1", "a sofa", deadline).await;
+        eventually(PATIENCE, "it to fire", async || !harness.of("1").is_empty()).await;
+        harness.cmd(&["ACL", "SETUSER", user, "~keylapse:*"]).await;
+        eventually(PATIENCE, "an anchor", async || harness.listener.hears()).await;
+        let run = harness.fires_once("1", "a sofa", deadline).await;
         assert!(matches!(run.expiry, Expiry::Ambiguous | Expiry::Recovered), "{flags}: {run:?}");
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }

@@ -12,7 +12,7 @@ use keylapse::{
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Running, Stage, enrolled, now, order, orders, orders_with_values, server,
+    ALL_FLAGS, Harness, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values, server,
     watched,
 };
 
@@ -80,23 +80,23 @@ fn settings_that_cannot_work_are_refused() {
 
 #[tokio::test]
 async fn a_timer_cannot_be_armed_on_an_attached_topic() {
-    let stage = Stage::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
-    let schedule = Schedule::connect(&stage.server.app_url()).await.unwrap();
-    let registered = stage.cmd(&["HGETALL", "keylapse:topics"]).await;
+    let harness = Harness::with(ALL_FLAGS, orders_with_values(), Notes::handler).await;
+    let schedule = Schedule::connect(&harness.server.app_url()).await.unwrap();
+    let registered = harness.cmd(&["HGETALL", "keylapse:topics"]).await;
     let error = schedule.arm(&orders(), ["1"], Duration::from_secs(1), &Bytes::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     says(&error, &["orders", "attached", "other programs"]);
-    assert_eq!(stage.cmd(&["EXISTS", &order("1")]).await, redis::Value::Int(0));
+    assert_eq!(harness.cmd(&["EXISTS", &order("1")]).await, redis::Value::Int(0));
     for what in ["due", "rec", "next"] {
         assert_eq!(
-            stage.cmd(&["EXISTS", &format!("keylapse:{{orders/0}}:{what}")]).await,
+            harness.cmd(&["EXISTS", &format!("keylapse:{{orders/0}}:{what}")]).await,
             redis::Value::Int(0)
         );
     }
-    assert_eq!(stage.cmd(&["HGETALL", "keylapse:topics"]).await, registered);
-    stage.pass(now()).await;
-    assert!(stage.of("1").is_empty());
-    stage.listener.stop().await;
+    assert_eq!(harness.cmd(&["HGETALL", "keylapse:topics"]).await, registered);
+    harness.pass(now()).await;
+    assert!(harness.of("1").is_empty());
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
@@ -154,14 +154,14 @@ async fn keys_without_a_deadline_are_never_enrolled() {
         let server = server(flags).await;
         server.cmd(&["SET", &order("before"), "a sofa"]).await;
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let stage = Stage::on(server, topic, Notes::handler).await;
-        stage.cmd(&["SET", &order("after"), "a lamp"]).await;
-        stage.pass(now()).await;
-        let scans = stage.listener.attached().scans;
-        eventually(PATIENCE, "two more scans", async || stage.listener.attached().scans >= scans + 2).await;
-        assert_eq!(enrolled(&stage.server).await, 0, "{flags}");
-        assert!(stage.of("before").is_empty() && stage.of("after").is_empty());
-        stage.listener.stop().await;
+        let harness = Harness::on(server, topic, Notes::handler).await;
+        harness.cmd(&["SET", &order("after"), "a lamp"]).await;
+        harness.pass(now()).await;
+        let scans = harness.listener.attached().scans;
+        eventually(PATIENCE, "two more scans", async || harness.listener.attached().scans >= scans + 2).await;
+        assert_eq!(enrolled(&harness.server).await, 0, "{flags}");
+        assert!(harness.of("before").is_empty() && harness.of("after").is_empty());
+        harness.listener.stop().await;
     }
 }
 
@@ -169,15 +169,15 @@ async fn keys_without_a_deadline_are_never_enrolled() {
 async fn a_key_that_is_too_long_is_left_alone() {
     for flags in [ALL_FLAGS, "Ex"] {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let stage = Stage::with(flags, topic, Notes::handler).await;
+        let harness = Harness::with(flags, topic, Notes::handler).await;
         let prefix = order("").len();
         let (longest, longer) = ("x".repeat(4096 - prefix), "y".repeat(4097 - prefix));
-        stage.write(&longer, "a lamp", 2000).await;
-        let deadline = stage.enrol(&longest, "a sofa", 2000).await;
-        stage.fires_once(&longest, "a sofa", deadline).await;
-        assert_eq!(watched(&stage.server, &order(&longer)).await, None, "{flags}");
-        assert!(stage.of(&longer).is_empty(), "{flags}");
-        stage.listener.stop().await;
+        harness.write(&longer, "a lamp", 2000).await;
+        let deadline = harness.enrol(&longest, "a sofa", 2000).await;
+        harness.fires_once(&longest, "a sofa", deadline).await;
+        assert_eq!(watched(&harness.server, &order(&longer)).await, None, "{flags}");
+        assert!(harness.of(&longer).is_empty(), "{flags}");
+        harness.listener.stop().await;
     }
 }
 
@@ -185,17 +185,17 @@ async fn a_key_that_is_too_long_is_left_alone() {
 async fn keys_and_values_are_bytes() {
     for flags in [ALL_FLAGS, "Ex"] {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let stage = Stage::with(flags, topic, Notes::handler).await;
+        let harness = Harness::with(flags, topic, Notes::handler).await;
         let (key, value) = (&b"app:order:\xff\x00\r\n\xc3\x28*"[..], &b"\x80\x00\xff"[..]);
-        stage.server.cmd(&[b"SET", key, value, b"PX", b"1500"]).await;
-        stage.listener.until_enrolled(1).await;
-        stage.notes.until(1).await;
-        let run = stage.notes.runs()[0].clone();
+        harness.server.cmd(&[b"SET", key, value, b"PX", b"1500"]).await;
+        harness.listener.until_enrolled(1).await;
+        harness.notes.until(1).await;
+        let run = harness.notes.runs()[0].clone();
         assert_eq!(run.bytes, key, "{flags}");
         assert_eq!(run.value, KeptValue::Captured(Bytes::from_static(value)), "{flags}");
-        stage.pass(now()).await;
-        assert_eq!(stage.notes.count(), 2, "{:?}", stage.notes.runs());
-        stage.listener.stop().await;
+        harness.pass(now()).await;
+        assert_eq!(harness.notes.count(), 2, "{:?}", harness.notes.runs());
+        harness.listener.stop().await;
     }
 }
 

@@ -10,7 +10,7 @@ use keylapse_support::{Server, eventually};
 use tokio::sync::Semaphore;
 
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Stage, lives, now, order, orders, orders_with_values, servers, until_time,
+    ALL_FLAGS, Harness, Notes, PATIENCE, lives, now, order, orders, orders_with_values, servers, until_time,
 };
 
 /// Long enough to be enrolled and changed before it is over.
@@ -21,14 +21,14 @@ macro_rules! rows {
         mod with_all_flags {
             $(#[tokio::test]
             async fn $row() {
-                super::$row(super::Stage::hearing(super::ALL_FLAGS).await).await;
+                super::$row(super::Harness::hearing(super::ALL_FLAGS).await).await;
             })*
         }
 
         mod with_ex_alone {
             $(#[tokio::test]
             async fn $row() {
-                super::$row(super::Stage::hearing("Ex").await).await;
+                super::$row(super::Harness::hearing("Ex").await).await;
             })*
         }
     };
@@ -63,7 +63,7 @@ mod with_no_flags {
         ($($row:ident),* $(,)?) => {
             $(#[tokio::test]
             async fn $row() {
-                super::$row(super::Stage::blind().await).await;
+                super::$row(super::Harness::blind().await).await;
             })*
         };
     }
@@ -80,189 +80,189 @@ mod with_no_flags {
     ];
 }
 
-async fn an_extended_key_fires_at_its_new_deadline_alone(stage: Stage) {
-    let first = stage.enrol("1", "a sofa", WHILE).await;
+async fn an_extended_key_fires_at_its_new_deadline_alone(harness: Harness) {
+    let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
-    stage.cmd(&["PEXPIREAT", &order("1"), &second.to_string()]).await;
-    stage.pass(first).await;
-    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
-    let run = stage.fires_once("1", "a sofa", second).await;
+    harness.cmd(&["PEXPIREAT", &order("1"), &second.to_string()]).await;
+    harness.pass(first).await;
+    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    let run = harness.fires_once("1", "a sofa", second).await;
     assert_eq!(run.expiry, Expiry::Heard);
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_extended_again_and_again_fires_once(stage: Stage) {
-    let mut deadline = stage.enrol("1", "a sofa", WHILE).await;
+async fn a_key_that_is_extended_again_and_again_fires_once(harness: Harness) {
+    let mut deadline = harness.enrol("1", "a sofa", WHILE).await;
     for _ in 0..4 {
         until_time(deadline - 1000).await;
         deadline += 1000;
-        stage.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
+        harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
     }
-    stage.fires_once("1", "a sofa", deadline).await;
-    stage.listener.stop().await;
+    harness.fires_once("1", "a sofa", deadline).await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_held_by_a_pause_fires_once_after_it(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+async fn a_key_that_is_held_by_a_pause_fires_once_after_it(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
     until_time(deadline - 300).await;
-    stage.cmd(&["CLIENT", "PAUSE", "1000", "WRITE"]).await;
+    harness.cmd(&["CLIENT", "PAUSE", "1000", "WRITE"]).await;
     let over = now() + 990;
-    let run = stage.fires_once("1", "a sofa", deadline).await;
+    let run = harness.fires_once("1", "a sofa", deadline).await;
     assert!(run.at >= over, "while the server was paused: {run:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
-async fn a_persisted_key_does_not_fire(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["PERSIST", &order("1")]).await;
-    stage.pass(deadline).await;
-    stage.is_forgotten("1").await;
-    stage.listener.stop().await;
+async fn a_persisted_key_does_not_fire(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["PERSIST", &order("1")]).await;
+    harness.pass(deadline).await;
+    harness.is_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
-async fn a_persisted_key_that_expires_later_after_all_fires_then(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["PERSIST", &order("1")]).await;
-    stage.pass(deadline).await;
-    stage.until_forgotten("1").await;
+async fn a_persisted_key_that_expires_later_after_all_fires_then(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["PERSIST", &order("1")]).await;
+    harness.pass(deadline).await;
+    harness.until_forgotten("1").await;
     let later = now() + WHILE;
-    stage.cmd(&["PEXPIREAT", &order("1"), &later.to_string()]).await;
-    stage.until_watched("1", later).await;
-    stage.fires_once("1", "a sofa", later).await;
-    stage.listener.stop().await;
+    harness.cmd(&["PEXPIREAT", &order("1"), &later.to_string()]).await;
+    harness.until_watched("1", later).await;
+    harness.fires_once("1", "a sofa", later).await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["SET", &order("1"), "a lamp"]).await;
-    stage.pass(deadline).await;
-    stage.is_forgotten("1").await;
-    stage.listener.stop().await;
+async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["SET", &order("1"), "a lamp"]).await;
+    harness.pass(deadline).await;
+    harness.is_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_with_another_deadline_fires_then(stage: Stage) {
-    let first = stage.enrol("1", "a sofa", WHILE).await;
+async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: Harness) {
+    let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
-    stage.write_until("1", "a lamp", second).await;
-    stage.pass(first).await;
-    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
-    stage.fires_once("1", "a lamp", second).await;
-    stage.listener.stop().await;
+    harness.write_until("1", "a lamp", second).await;
+    harness.pass(first).await;
+    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    harness.fires_once("1", "a lamp", second).await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(stage: Stage) {
-    let late = stage.enrol("1", "a sofa", 3 * WHILE).await;
+async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: Harness) {
+    let late = harness.enrol("1", "a sofa", 3 * WHILE).await;
     let early = now() + WHILE;
-    stage.write_until("1", "a lamp", early).await;
-    stage.until_watched("1", early).await;
-    stage.fires_once("1", "a lamp", early).await;
-    stage.pass(late).await;
-    assert_eq!(stage.of("1").len(), 1);
-    stage.listener.stop().await;
+    harness.write_until("1", "a lamp", early).await;
+    harness.until_watched("1", early).await;
+    harness.fires_once("1", "a lamp", early).await;
+    harness.pass(late).await;
+    assert_eq!(harness.of("1").len(), 1);
+    harness.listener.stop().await;
 }
 
-async fn a_key_whose_value_alone_changes_fires_with_the_new_one(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
-    stage.fires_once("1", "a lamp", deadline).await;
-    stage.listener.stop().await;
+async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
+    harness.fires_once("1", "a lamp", deadline).await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_renamed_to_another_topic_does_not_fire(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["RENAME", &order("1"), "app:other:1"]).await;
-    stage.pass(deadline).await;
-    stage.until_forgotten("1").await;
-    assert!(stage.of("1").is_empty() && stage.notes.of("app:other:1").is_empty());
-    stage.listener.stop().await;
+async fn a_key_that_is_renamed_to_another_topic_does_not_fire(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["RENAME", &order("1"), "app:other:1"]).await;
+    harness.pass(deadline).await;
+    harness.until_forgotten("1").await;
+    assert!(harness.of("1").is_empty() && harness.notes.of("app:other:1").is_empty());
+    harness.listener.stop().await;
 }
 
-async fn a_renamed_key_fires_under_its_new_name_alone(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
-    stage.until_watched("2", deadline).await;
-    stage.fires_once("2", "a sofa", deadline).await;
-    stage.is_forgotten("1").await;
-    stage.listener.stop().await;
+async fn a_renamed_key_fires_under_its_new_name_alone(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    harness.until_watched("2", deadline).await;
+    harness.fires_once("2", "a sofa", deadline).await;
+    harness.is_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(stage: Stage) {
-    let later = stage.enrol("2", "a lamp", 3 * WHILE).await;
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["RENAME", &order("1"), &order("2")]).await;
-    stage.until_watched("2", deadline).await;
-    stage.fires_once("2", "a sofa", deadline).await;
-    stage.pass(later).await;
-    assert!(stage.of("1").is_empty() && stage.of("2").len() == 1);
-    stage.listener.stop().await;
+async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(harness: Harness) {
+    let later = harness.enrol("2", "a lamp", 3 * WHILE).await;
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["RENAME", &order("1"), &order("2")]).await;
+    harness.until_watched("2", deadline).await;
+    harness.fires_once("2", "a sofa", deadline).await;
+    harness.pass(later).await;
+    assert!(harness.of("1").is_empty() && harness.of("2").len() == 1);
+    harness.listener.stop().await;
 }
 
-async fn a_copy_fires_beside_its_original(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["COPY", &order("1"), &order("2")]).await;
-    stage.until_watched("2", deadline).await;
-    stage.fires_once("1", "a sofa", deadline).await;
-    stage.fires_once("2", "a sofa", deadline).await;
-    stage.listener.stop().await;
+async fn a_copy_fires_beside_its_original(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["COPY", &order("1"), &order("2")]).await;
+    harness.until_watched("2", deadline).await;
+    harness.fires_once("1", "a sofa", deadline).await;
+    harness.fires_once("2", "a sofa", deadline).await;
+    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_moved_to_another_database_does_not_fire(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["MOVE", &order("1"), "1"]).await;
-    stage.pass(deadline).await;
-    stage.is_forgotten("1").await;
-    stage.listener.stop().await;
+async fn a_key_that_is_moved_to_another_database_does_not_fire(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["MOVE", &order("1"), "1"]).await;
+    harness.pass(deadline).await;
+    harness.is_forgotten("1").await;
+    harness.listener.stop().await;
 }
 
-async fn a_restored_key_fires(stage: Stage) {
-    stage.cmd(&["SET", "elsewhere", "a sofa"]).await;
-    let redis::Value::BulkString(dump) = stage.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
+async fn a_restored_key_fires(harness: Harness) {
+    harness.cmd(&["SET", "elsewhere", "a sofa"]).await;
+    let redis::Value::BulkString(dump) = harness.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
     let (key, deadline) = (order("1"), now() + WHILE);
     let until = deadline.to_string();
-    stage.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
-    stage.until_watched("1", deadline).await;
-    stage.fires_once("1", "a sofa", deadline).await;
-    stage.listener.stop().await;
+    harness.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+    harness.until_watched("1", deadline).await;
+    harness.fires_once("1", "a sofa", deadline).await;
+    harness.listener.stop().await;
 }
 
-async fn a_deadline_that_a_reader_changes_counts(stage: Stage) {
-    let first = stage.enrol("1", "a sofa", WHILE).await;
+async fn a_deadline_that_a_reader_changes_counts(harness: Harness) {
+    let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
-    stage.enrol("2", "a lamp", WHILE).await;
-    stage.cmd(&["GETEX", &order("1"), "PXAT", &second.to_string()]).await;
-    stage.cmd(&["GETEX", &order("2"), "PERSIST"]).await;
-    stage.pass(first + 100).await;
-    assert!(now() < second && stage.notes.count() == 1, "{:?}", stage.notes.runs());
-    stage.fires_once("1", "a sofa", second).await;
-    assert!(stage.of("2").is_empty(), "{:?}", stage.of("2"));
-    stage.listener.stop().await;
+    harness.enrol("2", "a lamp", WHILE).await;
+    harness.cmd(&["GETEX", &order("1"), "PXAT", &second.to_string()]).await;
+    harness.cmd(&["GETEX", &order("2"), "PERSIST"]).await;
+    harness.pass(first + 100).await;
+    assert!(now() < second && harness.notes.count() == 1, "{:?}", harness.notes.runs());
+    harness.fires_once("1", "a sofa", second).await;
+    assert!(harness.of("2").is_empty(), "{:?}", harness.of("2"));
+    harness.listener.stop().await;
 }
 
-async fn deleted_keys_do_not_fire(stage: Stage) {
+async fn deleted_keys_do_not_fire(harness: Harness) {
     let mut last = 0;
     for id in ["1", "2", "3"] {
-        last = stage.enrol(id, "a sofa", WHILE).await;
+        last = harness.enrol(id, "a sofa", WHILE).await;
     }
-    stage.cmd(&["DEL", &order("1")]).await;
-    stage.cmd(&["UNLINK", &order("2")]).await;
-    stage.cmd(&["GETDEL", &order("3")]).await;
-    stage.pass(last).await;
+    harness.cmd(&["DEL", &order("1")]).await;
+    harness.cmd(&["UNLINK", &order("2")]).await;
+    harness.cmd(&["GETDEL", &order("3")]).await;
+    harness.pass(last).await;
     for id in ["1", "2", "3"] {
-        stage.is_forgotten(id).await;
+        harness.is_forgotten(id).await;
     }
-    assert_eq!(stage.listener.attached().recovered, 0);
-    stage.listener.stop().await;
+    assert_eq!(harness.listener.attached().recovered, 0);
+    harness.listener.stop().await;
 }
 
-async fn a_deleted_key_that_is_written_again_fires_as_the_new_one(stage: Stage) {
-    let first = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["DEL", &order("1")]).await;
+async fn a_deleted_key_that_is_written_again_fires_as_the_new_one(harness: Harness) {
+    let first = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["DEL", &order("1")]).await;
     let second = first + WHILE;
-    stage.write_until("1", "a lamp", second).await;
-    stage.pass(first).await;
-    assert!(now() < second && stage.of("1").is_empty(), "{:?}", stage.of("1"));
-    stage.fires_once("1", "a lamp", second).await;
-    stage.listener.stop().await;
+    harness.write_until("1", "a lamp", second).await;
+    harness.pass(first).await;
+    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    harness.fires_once("1", "a lamp", second).await;
+    harness.listener.stop().await;
 }
 
 /// Lets the server evict all that has a deadline.
@@ -277,25 +277,25 @@ pub(crate) async fn evict(server: &Server, key: &str) {
     }
 }
 
-async fn evicted_keys_do_not_fire(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", 2 * WHILE).await;
-    evict(&stage.server, &order("1")).await;
+async fn evicted_keys_do_not_fire(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", 2 * WHILE).await;
+    evict(&harness.server, &order("1")).await;
     assert!(now() + 500 < deadline, "evicted too late for the test to mean anything");
-    stage.pass(deadline).await;
-    stage.is_forgotten("1").await;
-    let stats = stage.listener.attached();
+    harness.pass(deadline).await;
+    harness.is_forgotten("1").await;
+    let stats = harness.listener.attached();
     assert_eq!((stats.vanished, stats.recovered), (1, 0), "{stats:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
-async fn keys_that_are_flushed_do_not_fire_and_later_ones_do(stage: Stage) {
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
-    stage.cmd(&["FLUSHDB"]).await;
-    stage.pass(deadline).await;
-    assert!(stage.of("1").is_empty(), "{:?}", stage.of("1"));
-    let deadline = stage.enrol("1", "a lamp", WHILE).await;
-    stage.fires_once("1", "a lamp", deadline).await;
-    stage.listener.stop().await;
+async fn keys_that_are_flushed_do_not_fire_and_later_ones_do(harness: Harness) {
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    harness.cmd(&["FLUSHDB"]).await;
+    harness.pass(deadline).await;
+    assert!(harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    let deadline = harness.enrol("1", "a lamp", WHILE).await;
+    harness.fires_once("1", "a lamp", deadline).await;
+    harness.listener.stop().await;
 }
 
 /// `PEXPIREAT` in the past is a deletion to Redis, and an expiry to Valkey since 8.1.
@@ -307,18 +307,18 @@ async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
         let expires = version.is_valkey && version.number >= (8, 1, 0);
         let server =
             Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
-        let stage = Stage::on(server, orders_with_values(), Notes::handler).await;
-        let later = stage.enrol("1", "a sofa", 60_000).await;
-        stage.cmd(&["PEXPIREAT", &order("1"), &(now() - 1000).to_string()]).await;
-        stage.until_forgotten("1").await;
-        stage.pass(now()).await;
-        let runs = stage.of("1");
+        let harness = Harness::on(server, orders_with_values(), Notes::handler).await;
+        let later = harness.enrol("1", "a sofa", 60_000).await;
+        harness.cmd(&["PEXPIREAT", &order("1"), &(now() - 1000).to_string()]).await;
+        harness.until_forgotten("1").await;
+        harness.pass(now()).await;
+        let runs = harness.of("1");
         assert_eq!(runs.len(), usize::from(expires), "{version}: {runs:?}");
         for run in runs {
             assert_eq!((run.text(), run.expiry), (Some("a sofa"), Expiry::Heard), "{version}: {run:?}");
             assert!(run.deadline < later && run.deadline <= run.at, "{version}: {run:?}");
         }
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }
 
@@ -331,19 +331,19 @@ async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
         let at_once = version.is_valkey && version.number >= (8, 0, 0);
         let server =
             Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
-        let stage = Stage::on(server, orders_with_values(), Notes::handler).await;
-        stage.enrol("1", "a sofa", 60_000).await;
-        stage.write_until("1", "a lamp", now() - 1000).await;
-        let run = stage.only("1").await;
+        let harness = Harness::on(server, orders_with_values(), Notes::handler).await;
+        harness.enrol("1", "a sofa", 60_000).await;
+        harness.write_until("1", "a lamp", now() - 1000).await;
+        let run = harness.only("1").await;
         assert_eq!(run.expiry, Expiry::Heard, "{version}: {run:?}");
         // The value that was remembered; the newer one was never there to be read.
         assert_eq!(run.text(), Some("a sofa"), "{version}: {run:?}");
 
-        stage.write_until("2", "a lamp", now() - 1000).await;
-        stage.pass(now()).await;
-        let runs = stage.of("2");
+        harness.write_until("2", "a lamp", now() - 1000).await;
+        harness.pass(now()).await;
+        let runs = harness.of("2");
         assert_eq!(runs.len(), usize::from(!at_once), "{version}: {runs:?}");
-        stage.listener.stop().await;
+        harness.listener.stop().await;
     }
 }
 
@@ -351,17 +351,17 @@ async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
 /// it may fire twice, and the second time says so.
 #[tokio::test]
 async fn a_key_that_is_held_by_a_long_pause_fires_after_it() {
-    let stage = Stage::hearing(ALL_FLAGS).await;
-    let deadline = stage.enrol("1", "a sofa", WHILE).await;
+    let harness = Harness::hearing(ALL_FLAGS).await;
+    let deadline = harness.enrol("1", "a sofa", WHILE).await;
     until_time(deadline - 300).await;
-    stage.cmd(&["CLIENT", "PAUSE", "9000", "WRITE"]).await;
+    harness.cmd(&["CLIENT", "PAUSE", "9000", "WRITE"]).await;
     let over = now() + 8990;
-    eventually(PATIENCE, "the key to fire", async || !stage.of("1").is_empty()).await;
-    stage.pass(now()).await;
-    let runs = stage.of("1");
+    eventually(PATIENCE, "the key to fire", async || !harness.of("1").is_empty()).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
     assert!(runs[0].at >= over && runs[0].deadline == deadline, "{runs:?}");
     assert!(runs.len() <= 2 && runs[1..].iter().all(|run| run.expiry == Expiry::Ambiguous), "{runs:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
@@ -369,7 +369,7 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
     let (gate, running, most) =
         (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (waits, count, peak) = (gate.clone(), running.clone(), most.clone());
-    let stage = Stage::with(ALL_FLAGS, orders_with_values(), |notes| {
+    let harness = Harness::with(ALL_FLAGS, orders_with_values(), |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let (notes, gate, running, most) = (notes.clone(), waits.clone(), count.clone(), peak.clone());
@@ -385,27 +385,27 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
         }
     })
     .await;
-    stage.enrol("1", "a sofa", WHILE).await;
-    stage.notes.until(1).await;
-    let second = stage.enrol("1", "a lamp", WHILE).await;
-    eventually(PATIENCE, "the second life", async || lives(&stage.server, &order("1")).await == 1).await;
-    stage.pass(second).await;
-    assert_eq!(stage.of("1").len(), 1, "one at a time");
+    harness.enrol("1", "a sofa", WHILE).await;
+    harness.notes.until(1).await;
+    let second = harness.enrol("1", "a lamp", WHILE).await;
+    eventually(PATIENCE, "the second life", async || lives(&harness.server, &order("1")).await == 1).await;
+    harness.pass(second).await;
+    assert_eq!(harness.of("1").len(), 1, "one at a time");
     gate.add_permits(10);
-    eventually(PATIENCE, "the second run", async || stage.of("1").len() == 2).await;
-    stage.pass(now()).await;
-    let runs = stage.of("1");
+    eventually(PATIENCE, "the second run", async || harness.of("1").len() == 2).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
     assert_eq!(runs.iter().map(|run| run.text().unwrap()).collect::<Vec<_>>(), ["a sofa", "a lamp"]);
     assert!(runs.iter().all(|run| run.attempt == 1 && run.expiry == Expiry::Heard), "{runs:?}");
     assert!(runs[0].id != runs[1].id && runs[1].deadline == second, "{runs:?}");
     assert_eq!(most.load(Ordering::SeqCst), 1);
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }
 
 #[tokio::test]
 async fn lives_that_end_while_a_retry_waits_run_after_it_each_once() {
     let topic = Attached::new(orders().retry(Backoff::fixed(Duration::from_secs(4)))).keep_values(1024);
-    let stage = Stage::with(ALL_FLAGS, topic, |notes| {
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let first = lapse.attempt() == 1 && notes.of(&order("1")).is_empty();
@@ -414,24 +414,24 @@ async fn lives_that_end_while_a_retry_waits_run_after_it_each_once() {
         }
     })
     .await;
-    stage.enrol("1", "life 1", 1000).await;
-    stage.notes.until(1).await;
+    harness.enrol("1", "life 1", 1000).await;
+    harness.notes.until(1).await;
     for life in 2..=4 {
-        stage.write("1", &format!("life {life}"), 300).await;
+        harness.write("1", &format!("life {life}"), 300).await;
         let behind = life - 1;
-        eventually(PATIENCE, "the life to end", async || lives(&stage.server, &order("1")).await == behind)
+        eventually(PATIENCE, "the life to end", async || lives(&harness.server, &order("1")).await == behind)
             .await;
     }
-    assert_eq!(stage.of("1").len(), 1, "the retry came too early for the test to mean anything");
-    eventually(PATIENCE, "all of them", async || stage.of("1").len() >= 5).await;
-    stage.pass(now()).await;
-    let runs = stage.of("1");
+    assert_eq!(harness.of("1").len(), 1, "the retry came too early for the test to mean anything");
+    eventually(PATIENCE, "all of them", async || harness.of("1").len() >= 5).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
     let attempts: Vec<_> = runs.iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, [1, 2, 1, 1, 1], "{runs:?}");
     assert!(runs[..2].iter().all(|run| run.text() == Some("life 1")), "{runs:?}");
     assert!(runs[2..].iter().all(|run| run.text() == Some("life 4")), "the latest value is kept: {runs:?}");
     let ids: std::collections::HashSet<_> = runs.iter().map(|run| &run.id).collect();
-    assert_eq!(stage.listener.stats.topic("orders").unwrap().superseded, 0);
+    assert_eq!(harness.listener.stats.topic("orders").unwrap().superseded, 0);
     assert_eq!(ids.len(), 5, "{runs:?}");
-    stage.listener.stop().await;
+    harness.listener.stop().await;
 }

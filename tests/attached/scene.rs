@@ -211,13 +211,13 @@ pub(crate) fn order(id: &str) -> String {
 }
 
 /// A server, one listener, and its handlers' notes.
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) server: Server,
     pub(crate) notes: Notes,
     pub(crate) listener: Running,
 }
 
-impl Stage {
+impl Harness {
     /// Where keys are found soon: by their events, or by scanning over and over.
     pub(crate) async fn hearing(flags: &str) -> Self {
         Self::with(flags, orders_with_values().scan_every(Duration::from_millis(100)), Notes::handler).await
@@ -229,11 +229,11 @@ impl Stage {
         let notes = Notes::default();
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         let listener = Running::start(&server, |builder| builder.attach(topic, notes.handler()));
-        let stage = Self { server, notes, listener };
-        stage.listener.until_mode(EventMode::Blind).await;
-        stage.pass(now()).await;
-        stage.notes.runs().clear();
-        stage
+        let harness = Self { server, notes, listener };
+        harness.listener.until_mode(EventMode::Blind).await;
+        harness.pass(now()).await;
+        harness.notes.runs().clear();
+        harness
     }
 
     /// With this topic and this handler.
@@ -253,9 +253,9 @@ impl Stage {
     ) -> Self {
         let notes = Notes::default();
         let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
-        let stage = Self { server, notes, listener };
-        stage.until_scanned().await;
-        stage
+        let harness = Self { server, notes, listener };
+        harness.until_scanned().await;
+        harness
     }
 
     /// Waits until it hears, and has scanned since.

@@ -14,9 +14,9 @@
 pub mod child;
 pub mod clock;
 pub mod fault;
+pub mod harness;
 pub mod job;
 pub mod ledger;
 pub mod run;
-pub mod stage;
 mod stalls;
 pub mod verdict;

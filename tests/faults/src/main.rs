@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use keylapse_faults::child::{Orders, Produce, listen, produce};
 use keylapse_faults::fault::{Plan, catalogue};
+use keylapse_faults::harness::Cast;
 use keylapse_faults::run::{durable_server, run};
-use keylapse_faults::stage::Cast;
 use keylapse_faults::verdict::Report;
 
 /// Breaks keylapse for real, and prints what became of every timer.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock::{micros, micros_since_1970};
 use crate::fault::{Plan, Planned};
+use crate::harness::{Cast, Harness, Slope};
 use crate::job::{Job, Kind};
 use crate::ledger::read_all;
-use crate::stage::{Cast, Slope, Stage};
 use crate::verdict::{Letter, Report, judge};
 
 /// How long everything that is left may take when all faults are over.
@@ -28,34 +28,34 @@ pub fn durable_server() -> Builder {
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder, folder: &Path) -> Report {
-    let stage = Stage::open(cast, server, folder).await;
-    let url = stage.server().await.url();
+    let harness = Harness::open(cast, server, folder).await;
+    let url = harness.server().await.url();
     let mut readings = Vec::new();
     let all = async {
         tokio::select! {
-            () = play_all(plan, time, &stage) => {}
-            () = stage.watch_elder(&mut readings) => {}
+            () = play_all(plan, time, &harness) => {}
+            () = harness.watch_elder(&mut readings) => {}
         }
-        stage.retire_producers().await;
-        stage.drain(TO_DRAIN).await
+        harness.retire_producers().await;
+        harness.drain(TO_DRAIN).await
     };
     let left = tokio::select! {
         left = all => left,
-        () = stage.probe(&url) => unreachable!("it goes on for ever"),
+        () = harness.probe(&url) => unreachable!("it goes on for ever"),
     };
     let letters = letters(&url, cast.lease).await;
-    stage.close().await;
+    harness.close().await;
     let lines = read_all(folder).expect("ledgers that can be read");
     Report { slope: Slope::of(&readings), ..judge(&lines, &letters, micros(cast.lease), left) }
 }
 
 /// The lanes side by side.
-async fn play_all(plan: Plan, time: Option<Duration>, stage: &Stage) {
+async fn play_all(plan: Plan, time: Option<Duration>, harness: &Harness) {
     let until = time.map(|time| Instant::now() + time);
     tokio::join!(
-        play(plan.server, until, async |fault| fault.strike(stage).await),
-        play(plan.process, until, async |fault| fault.strike(stage).await),
-        play(plan.line, until, async |fault| fault.strike(stage).await),
+        play(plan.server, until, async |fault| fault.strike(harness).await),
+        play(plan.process, until, async |fault| fault.strike(harness).await),
+        play(plan.line, until, async |fault| fault.strike(harness).await),
     );
 }
 

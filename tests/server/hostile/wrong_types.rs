@@ -187,18 +187,18 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
         server.cmd(&[b"HSET", names.key("run").as_bytes(), key.as_bytes(), &state]).await;
         server.cmd(&["ZREM", names.key("due"), key]).await;
     };
-    let suspect = async |topic: &Topic<String>, key: &str| {
+    let quarantine = async |topic: &Topic<String>, key: &str| {
         server.cmd(&["ZADD", super::scene::names(topic).key("quarantine"), "1", key]).await;
     };
-    // Any look tells of suspects, too.
+    // Any look tells of the quarantine, too.
     let look = async |topic| server.cmd(&["SPUBLISH", &super::scene::names(topic).wake, "w1"]).await;
     hidden(&spoilt, "app:a:1").await;
     spoil(&server, super::scene::names(&spoilt).key("rec")).await;
-    suspect(&spoilt, "app:a:1").await;
+    quarantine(&spoilt, "app:a:1").await;
     look(&spoilt).await;
     eventually(PATIENCE, "the complaint", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
     hidden(&healthy, "app:b:1").await;
-    suspect(&healthy, "app:b:1").await;
+    quarantine(&healthy, "app:b:1").await;
     look(&healthy).await;
     tally.until(1).await;
     assert_eq!(tally.runs_of("app:b:1"), 1);

@@ -34,7 +34,7 @@ fn running_with_next() -> [Step; 3] {
     [arm_now("a", 1), claim(1), arm("a", 2)]
 }
 
-/// Two leases are lost, and the timer has just been found to be a suspect.
+/// Two leases are lost, and the timer has just gone into quarantine.
 fn quarantined() -> [Step; 6] {
     let wait = || Step::Wait(LEASE);
     [arm_now("a", 1), claim(1), wait(), claim(2), wait(), claim(3)]

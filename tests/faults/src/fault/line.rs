@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
-use crate::stage::Stage;
+use crate::harness::Harness;
 
 /// A fault, and whose line it befalls (modulo how many there are).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +67,12 @@ impl LineFault {
     }
 
     /// Makes it happen, ends it, and puts it on record.
-    pub async fn strike(self, stage: &Stage) {
+    pub async fn strike(self, harness: &Harness) {
         let since = crate::clock::now();
-        let actor = stage.actor(self.whose);
+        let actor = harness.actor(self.whose);
         self.what.strike(actor.line()).await;
         actor.line().heal().await;
-        stage.record_fault(since, Some(actor.name()), &self.what, true);
+        harness.record_fault(since, Some(actor.name()), &self.what, true);
     }
 }
 

@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::stage::{Actor, Stage};
+use crate::harness::{Actor, Harness};
 
 /// What befalls a process. The number chooses which, modulo how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ impl ProcessFault {
     }
 
     /// Makes it happen, and puts it on record.
-    pub async fn strike(self, stage: &Stage) {
+    pub async fn strike(self, harness: &Harness) {
         let since = crate::clock::now();
-        let actor = self.target(stage);
+        let actor = self.target(harness);
         match self {
             Self::KillListener(_) | Self::KillProducer(_) => actor.signal(Signal::KILL).await,
             Self::ReplaceListener(_) => actor.signal(Signal::TERM).await,
@@ -47,15 +47,15 @@ impl ProcessFault {
             }
         }
         let is_outage = matches!(self, Self::StopListener(..));
-        stage.record_fault(since, Some(actor.name()), &self, is_outage);
+        harness.record_fault(since, Some(actor.name()), &self, is_outage);
     }
 
-    fn target(self, stage: &Stage) -> &Actor {
+    fn target(self, harness: &Harness) -> &Actor {
         match self {
             Self::KillListener(which) | Self::StopListener(which, _) | Self::ReplaceListener(which) => {
-                stage.listener(which)
+                harness.listener(which)
             }
-            Self::KillProducer(which) => stage.producer(which),
+            Self::KillProducer(which) => harness.producer(which),
         }
     }
 }

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
 
-use crate::stage::Stage;
+use crate::harness::Harness;
 
 /// What befalls the server. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +71,10 @@ impl ServerFault {
     }
 
     /// Makes it happen, ends it, and puts it on record.
-    pub async fn strike(self, stage: &Stage) {
+    pub async fn strike(self, harness: &Harness) {
         let since = crate::clock::now();
-        self.act(&mut *stage.server().await).await;
-        stage.record_fault(since, None, &self, self.is_outage());
+        self.act(&mut *harness.server().await).await;
+        harness.record_fault(since, None, &self, self.is_outage());
     }
 
     /// Whether nothing can be settled meanwhile. A full server still drains.

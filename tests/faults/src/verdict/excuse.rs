@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::book::Run;
+use super::oracle::Run;
 use crate::clock::{Micros, SECOND};
 use crate::ledger::Entry;
 

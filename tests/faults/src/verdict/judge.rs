@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::book::{Arm, Book, Call, Run};
+use super::oracle::{Arm, Call, Oracle, Run};
 use super::report::{Finding, Report, Wrong};
 use crate::clock::{Micros, micros};
 use crate::job::{LEASES, RETRY_AFTER};
@@ -32,19 +32,19 @@ enum Due {
 
 /// Judges a run by its lines, sorted by time, its dead letters and what was left in the index.
 pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Report {
-    let book = Book::read(lines, lease);
+    let oracle = Oracle::read(lines, lease);
     let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
     letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
-    let mut report = Report { left, dead: letters.len(), armed: book.arms.len(), ..Report::default() };
-    for n in book.runs.keys().chain(letters_of.keys()).filter(|n| !book.arms.contains_key(n)) {
+    let mut report = Report { left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
+    for n in oracle.runs.keys().chain(letters_of.keys()).filter(|n| !oracle.arms.contains_key(n)) {
         report.find(*n, Wrong::Unexpected, "nobody ever armed it");
     }
-    for (n, arm) in &book.arms {
-        let runs = book.runs.get(n).map(Vec::as_slice).unwrap_or_default();
+    for (n, arm) in &oracle.arms {
+        let runs = oracle.runs.get(n).map(Vec::as_slice).unwrap_or_default();
         let letters = letters_of.get(n).map(Vec::as_slice).unwrap_or_default();
-        Case { n: *n, arm, runs, letters, next: book.call_after(*n), book: &book }.judge(&mut report);
+        Case { n: *n, arm, runs, letters, next: oracle.call_after(*n), oracle: &oracle }.judge(&mut report);
     }
-    report.tell_stories(lines, &book);
+    report.tell_stories(lines, &oracle);
     report
 }
 
@@ -56,7 +56,7 @@ struct Case<'a> {
     letters: &'a [Letter],
     /// What was done to its key next.
     next: Option<&'a Call>,
-    book: &'a Book,
+    oracle: &'a Oracle,
 }
 
 impl Case<'_> {
@@ -96,9 +96,11 @@ impl Case<'_> {
         let Some(next) = self.next else { return Due::AnEnd };
         match next.told.map(|(_, told)| told) {
             // The first try may have replaced it, and run; what was told is of the second.
-            Some(Told::Armed) if next.arm.is_some_and(|next| self.book.was_armed_again(next)) => Due::Nothing,
+            Some(Told::Armed) if next.arm.is_some_and(|next| self.oracle.was_armed_again(next)) => {
+                Due::Nothing
+            }
             // The first try may have been kept behind it, and have followed it since.
-            Some(Told::Armed) if next.arm.is_some_and(|next| self.book.is_repeated(next)) => Due::AStart,
+            Some(Told::Armed) if next.arm.is_some_and(|next| self.oracle.is_repeated(next)) => Due::AStart,
             // Only what has ended leaves the key free.
             Some(Told::Armed | Told::NotArmed) => Due::AnEnd,
             Some(Told::AfterRunning) => Due::AStart,
@@ -117,7 +119,7 @@ impl Case<'_> {
         for run in self.runs {
             let earliest = match run.attempt {
                 // Until the call returned, it may have armed before, with an earlier deadline.
-                1 if self.book.may_be_repeated(self.arm) => asked,
+                1 if self.oracle.may_be_repeated(self.arm) => asked,
                 1 => self.arm.deadline.unwrap_or(asked),
                 _ => self.retry_not_before(run),
             };
@@ -170,7 +172,7 @@ impl Case<'_> {
     /// How many leases it can have lost, by what is on record: those of its runs, and of processes that
     /// died with it in their hands and had not begun.
     fn leases_lost_until(&self, died: Micros) -> usize {
-        let troubles = &self.book.troubles;
+        let troubles = &self.oracle.troubles;
         let lost = self.runs.iter().filter(|run| troubles.excuse(run)).count();
         let seen: Vec<_> = self.runs.iter().map(|run| run.pid).collect();
         lost + troubles.deaths_between(self.arm.asked, died).filter(|pid| !seen.contains(pid)).count()
@@ -185,7 +187,8 @@ impl Case<'_> {
             let firsts = done_before.into_iter().chain(runs.iter().copied());
             for before in firsts.take(runs.len() - usize::from(done_before.is_none())) {
                 report.duplicated += 1;
-                if self.book.troubles.excuse(before) || self.book.ran_before_it_was_told(self.arm, before) {
+                if self.oracle.troubles.excuse(before) || self.oracle.ran_before_it_was_told(self.arm, before)
+                {
                     report.explained += 1;
                 } else {
                     report.find(
@@ -214,10 +217,10 @@ impl Report {
     }
 
     /// Adds to each finding all lines about its key, whose armings have told their numbers.
-    fn tell_stories(&mut self, lines: &[Line], book: &Book) {
+    fn tell_stories(&mut self, lines: &[Line], oracle: &Oracle) {
         for finding in &mut self.findings {
-            let Some(arm) = book.arms.get(&finding.n) else { continue };
-            let armings = book.calls[&arm.key].iter().filter_map(|call| call.arm);
+            let Some(arm) = oracle.arms.get(&finding.n) else { continue };
+            let armings = oracle.calls[&arm.key].iter().filter_map(|call| call.arm);
             let mut marks: Vec<_> = armings.map(|n| format!("\"n\":{n},")).collect();
             marks.push(format!("\"key\":\"{}\"", arm.key));
             let texts = lines.iter().filter_map(|line| serde_json::to_string(line).ok());

@@ -1,11 +1,11 @@
 //! Judging a run by its ledgers: what went in must come out, on time and once, or with an excuse.
 //!
-//! `book` puts the lines together, `judge` compares what ran with what was promised, `excuse` says
+//! `oracle` puts the lines together, `judge` compares what ran with what was promised, `excuse` says
 //! which faults on record allow an attempt to run again, and `report` is what is printed.
 
-mod book;
 mod excuse;
 mod judge;
+mod oracle;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::clock::Micros;
-use crate::stage::Slope;
+use crate::harness::Slope;
 
 /// The verdict of a run.
 #[derive(Clone, Debug, Default)]

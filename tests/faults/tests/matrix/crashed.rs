@@ -6,10 +6,10 @@ use keylapse::Schedule;
 use keylapse::internals::scripts;
 use keylapse_faults::clock::micros;
 use keylapse_faults::fault::Plan;
+use keylapse_faults::harness::{Cast, Harness};
 use keylapse_faults::job::{Kind, Work};
 use keylapse_faults::ledger::{Entry, Ledger, Told, read_all};
 use keylapse_faults::run::durable_server;
-use keylapse_faults::stage::{Cast, Stage};
 use keylapse_faults::verdict::{Report, judge};
 use keylapse_support::{Direction, Proxy, Then};
 use rustix::process::Signal;
@@ -21,7 +21,7 @@ use crate::scene::{PATIENCE, load_scripts, runs_of};
 
 /// One listener process behind a line, which is followed by another when it is killed.
 struct Scene {
-    stage: Stage,
+    harness: Harness,
     schedule: Schedule,
     ledger: Ledger,
     folder: TempDir,
@@ -32,18 +32,18 @@ impl Scene {
     async fn open() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let cast = Cast { listeners: 1, producers: 0, ..cast() };
-        let stage = Stage::open(&cast, durable_server(), folder.path()).await;
-        load_scripts(&*stage.server().await).await;
-        let schedule = Schedule::connect(&stage.server().await.url()).await.expect("a schedule");
+        let harness = Harness::open(&cast, durable_server(), folder.path()).await;
+        load_scripts(&*harness.server().await).await;
+        let schedule = Schedule::connect(&harness.server().await.url()).await.expect("a schedule");
         let ledger = Ledger::open(folder.path()).expect("a ledger");
-        let scene = Self { stage, schedule, ledger, folder };
+        let scene = Self { harness, schedule, ledger, folder };
         scene.arm(0, 0).await;
-        assert_eq!(scene.stage.drain(PATIENCE).await, 0);
+        assert_eq!(scene.harness.drain(PATIENCE).await, 0);
         scene
     }
 
     fn line(&self) -> &Proxy {
-        self.stage.listener(0).line()
+        self.harness.listener(0).line()
     }
 
     /// Loses the reply to the next run of a script, without a sign.
@@ -61,14 +61,14 @@ impl Scene {
 
     /// Kills the listener; what it has sent and the server has not read is gone with it.
     async fn kill(&self) {
-        self.stage.listener(0).signal(Signal::KILL).await;
+        self.harness.listener(0).signal(Signal::KILL).await;
         self.line().cut();
         self.line().heal().await;
     }
 
     async fn verdict(self, row: &str) -> Report {
-        let left = self.stage.drain(PATIENCE).await;
-        self.stage.close().await;
+        let left = self.harness.drain(PATIENCE).await;
+        self.harness.close().await;
         let lines = read_all(self.folder.path()).expect("ledgers");
         let report = judge(&lines, &[], micros(LEASE), left);
         println!("{row}: {report}");

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use keylapse_faults::fault::{Plan, Planned, ServerFault};
+use keylapse_faults::harness::Cast;
 use keylapse_faults::run::{durable_server, run};
-use keylapse_faults::stage::Cast;
 use keylapse_faults::verdict::Report;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(1);

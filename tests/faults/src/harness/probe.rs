@@ -6,14 +6,14 @@ use std::time::Duration;
 use keylapse_support::connect;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Stage;
+use super::Harness;
 use crate::clock::{Micros, now};
 
 const EVERY: Duration = Duration::from_millis(25);
 /// Quicker answers lose nobody a lease, and keep no ack for long.
 const WORTH_NOTING: Micros = 150_000;
 
-impl Stage {
+impl Harness {
     /// Probes for as long as it is awaited.
     pub async fn probe(&self, url: &str) {
         let mut ticks = interval(EVERY);

@@ -9,7 +9,7 @@ use crate::ledger::{End, Entry, Line, Told};
 
 /// Everything that a run left behind.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct Oracle {
     pub(super) arms: BTreeMap<u64, Arm>,
     /// What was done to each key, in its order: one call after the other, by one producer.
     pub(super) calls: HashMap<String, Vec<Call>>,
@@ -55,13 +55,13 @@ impl Run {
     }
 }
 
-impl Book {
+impl Oracle {
     /// Reads lines that are sorted by time.
     pub(super) fn read(lines: &[Line], lease: Micros) -> Self {
-        let mut book = Self { troubles: Troubles::new(lease), ..Self::default() };
-        lines.iter().for_each(|line| book.enter(line));
-        book.troubles.close();
-        book
+        let mut oracle = Self { troubles: Troubles::new(lease), ..Self::default() };
+        lines.iter().for_each(|line| oracle.enter(line));
+        oracle.troubles.close();
+        oracle
     }
 
     fn enter(&mut self, line: &Line) {

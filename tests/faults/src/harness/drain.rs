@@ -5,12 +5,12 @@ use std::time::Duration;
 use keylapse_support::Deadline;
 use redis::aio::MultiplexedConnection;
 
-use super::Stage;
+use super::Harness;
 use crate::job::Kind;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-impl Stage {
+impl Harness {
     /// Waits until no timer is left; how many are after this long.
     pub async fn drain(&self, limit: Duration) -> u64 {
         let deadline = Deadline::after(limit);

@@ -44,7 +44,7 @@ pub struct Cast {
 
 /// The parts of a run.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Harness {
     server: Mutex<Server>,
     ledger: Ledger,
     listeners: Vec<Actor>,
@@ -53,7 +53,7 @@ pub struct Stage {
     _open: Sender<()>,
 }
 
-impl Stage {
+impl Harness {
     /// Starts everything.
     ///
     /// # Panics
