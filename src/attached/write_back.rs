@@ -57,7 +57,7 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
             }
         }
         Err(error) => {
-            debug!(%error, "whether its writer has created the key again is not known: the retry runs")
+            debug!(%error, "whether its writer has created the key again is not known: the retry runs");
         }
     }
     false
