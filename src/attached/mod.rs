@@ -64,7 +64,7 @@ impl AttachedRoles {
     ) -> Self {
         let (asking, requests) = mpsc::channel(REQUESTS);
         let (mut writers, mut scanners) = (HashMap::new(), Vec::new());
-        for topic in runtime.topics.iter().filter(|topic| topic.config.attach.is_some()) {
+        for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
                 let index = topic.partition(number);
                 let (write, writes) = mpsc::channel(writer::WAITING);

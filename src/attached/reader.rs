@@ -263,11 +263,7 @@ impl StreamReader {
                 let (capture, most) = (read.capture, keys_in_touch(read.capture));
                 while read.keys.len() > most {
                     let rest = read.keys.split_off(read.keys.len() - most);
-                    let part = Read {
-                        keys: rest.clone(),
-                        done: None,
-                        ..Read::of(read.partition, Vec::new(), capture)
-                    };
+                    let part = Read::of(read.partition, rest.clone(), capture);
                     self.send(rest, capture, Purpose::Read { read: part, prompted: false });
                 }
                 self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: false });

@@ -16,7 +16,7 @@ use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, RunningTopic, Runtime};
+use crate::runtime::{EventMode, Partition, RunningTopic, Runtime, StreamState};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -92,37 +92,15 @@ impl Scanner {
                     waits.next()
                 }
             };
-            let over = Instant::now() + pause;
-            loop {
-                let changed = self.runtime.stream_state.changed();
-                if self.runtime.stream_state.gaps() != gaps || Instant::now() >= over {
-                    break;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep_until(over) => {}
-                    () = changed => {}
-                }
-            }
+            self.runtime.stream_state.until(Instant::now() + pause, |state| state.gaps() != gaps).await;
         }
     }
 
     /// Waits until the first canary was heard, or is missing: what is scanned before the stream begins
     /// would have to be scanned again.
     async fn until_known(&self) {
-        let over = Instant::now() + KNOWN;
-        loop {
-            let changed = self.runtime.stream_state.changed();
-            if self.runtime.stream_state.gaps() > 0
-                || self.runtime.stream_state.mode() == EventMode::Blind
-                || Instant::now() >= over
-            {
-                return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep_until(over) => {}
-                () = changed => {}
-            }
-        }
+        let is_known = |state: &StreamState| state.gaps() > 0 || state.mode() == EventMode::Blind;
+        self.runtime.stream_state.until(Instant::now() + KNOWN, is_known).await;
     }
 
     /// Looks at each key of the database once.

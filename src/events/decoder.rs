@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_message_makes_the_ear_panic(channel in 0usize..3, payload: Vec<u8>) {
+        fn no_message_makes_the_decoder_panic(channel in 0usize..3, payload: Vec<u8>) {
             let channel = ["__keyevent@0__:expired", "keylapse:{a/0}:wake", "x"][channel];
             decoder().hear(message(channel, &payload));
         }

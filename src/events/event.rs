@@ -11,14 +11,14 @@ use crate::wire::{Found, Held};
 pub enum Event {
     /// A partition's head may have moved to this ms.
     Wake {
-        /// The place of the partition in the list given to [`open`](super::open).
+        /// The place of the partition in the list that the stream was opened for.
         partition: usize,
         /// The new head.
         at: u64,
     },
     /// A cancel has fenced this claim of this key.
     Fence {
-        /// The place of the partition in the list given to [`open`](super::open).
+        /// The place of the partition in the list that the stream was opened for.
         partition: usize,
         /// What was fenced.
         held: Held,

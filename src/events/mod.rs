@@ -90,17 +90,13 @@ impl Supervisor {
         loop {
             let began = tokio::time::Instant::now();
             let ended = self.session(touches).await;
-            if began.elapsed() >= GOOD {
+            if matches!(ended, Ok(true)) || began.elapsed() >= GOOD {
                 wait = FIRST_WAIT;
                 throttle = LogThrottle::default();
             }
             match ended {
-                Ok(heard_canary) if heard_canary => {
-                    wait = FIRST_WAIT;
-                    throttle = LogThrottle::default();
-                    info!(server = %self.address, "subscription lost; reconnecting");
-                }
-                Ok(_) => {}
+                Ok(true) => info!(server = %self.address, "subscription lost; reconnecting"),
+                Ok(false) => {}
                 Err(_) if self.events.is_closed() => return,
                 Err(error) if throttle.should_log(&error) => {
                     warn!(

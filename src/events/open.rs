@@ -68,8 +68,8 @@ async fn in_resp3(
     decoder: &Decoder,
     sender: Sender,
 ) -> RedisResult<(MultiplexedConnection, bool)> {
-    let ear_of_pushes = decoder.clone();
-    let config = config().set_push_sender(move |push| sender.hear(&ear_of_pushes, push));
+    let of_pushes = decoder.clone();
+    let config = config().set_push_sender(move |push| sender.hear(&of_pushes, push));
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
     hear_changes(&mut connection, decoder).await?;

@@ -19,8 +19,8 @@ const CANARY: &[u8] = b"keylapse:{canary/0}:";
 pub fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| PartitionNames::new("keylapse", "orders", index, 2, false));
-    let ear = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()]);
-    let heard = ear.hear(PushInfo { kind: kind.clone(), data: data.clone() });
+    let decoder = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()]);
+    let heard = decoder.hear(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {
         [Value::BulkString(channel), Value::BulkString(payload)] if published => {

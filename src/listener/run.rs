@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::attached::AttachedRoles;
-use crate::connection::RetryDelays;
+use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Event, EventStream};
 use crate::id::SlotId;
@@ -23,7 +23,7 @@ use crate::roles::repair::Repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{Runtime, Stop};
+use crate::runtime::{RunningTopic, Runtime, Stop};
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -81,19 +81,17 @@ async fn register(runtime: &Runtime) -> Result<()> {
         let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
         let partitions: Vec<_> = names.collect();
         let entry = topic.config.entry();
-        let mut waits = RetryDelays::default();
-        while let Err(error) = runtime.client.store().register(&entry, &partitions).await {
-            match error.kind() {
-                // The partition parks and reports; the others run.
-                ErrorKind::WrongType => break,
-                _ if error.is_transient() => {
-                    if throttle.should_log(&error) {
-                        warn!(topic = %entry.name, %error, "waiting for the server");
-                    }
-                    tokio::time::sleep(waits.next()).await;
-                }
-                _ => return Err(error),
+        let heals = |error: &Error, _| {
+            if error.is_transient() && throttle.should_log(error) {
+                warn!(topic = %entry.name, %error, "waiting for the server");
             }
+            error.is_transient()
+        };
+        let register = |_| runtime.client.store().register(&entry, &partitions);
+        match retry(None, |_| false, heals, register).await {
+            // The partition parks and reports; the others run.
+            Err((error, _)) if error.kind() != ErrorKind::WrongType => return Err(error),
+            _ => {}
         }
     }
     Ok(())
@@ -151,9 +149,8 @@ impl Roles {
     /// Opens the stream of events; with the keys of other programs where there are attached topics.
     fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
-        let attached = runtime.topics.iter().filter(|topic| topic.config.attach.is_some());
-        let prefixes: Vec<_> =
-            attached.map(|topic| topic.config.pattern.literal_prefix().to_owned()).collect();
+        let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
+        let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
         let stream = events::open(client.store().address(), client.prefix(), &partitions, &prefixes);
         #[cfg(feature = "testing")]

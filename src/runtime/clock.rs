@@ -35,9 +35,7 @@ impl Clock {
         let stamp = earlier.map_or(answer.stamp, |stamp| stamp.max(answer.stamp));
         *known.insert(Reading { stamp, ..answer })
     }
-}
 
-impl Clock {
     /// The last reading, if there was one.
     pub(crate) fn known(&self) -> Option<Reading> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -54,6 +54,11 @@ impl Runtime {
         self.router.route(key).map(|(_, topic)| self.topics[*topic].partition_of(key))
     }
 
+    /// The topics whose keys other programs write.
+    pub(crate) fn attached_topics(&self) -> impl Iterator<Item = &Arc<RunningTopic>> {
+        self.topics.iter().filter(|topic| topic.config.attach.is_some())
+    }
+
     /// The partitions of a topic.
     pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
         let first = topic.partition(0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 
 use crate::runtime::event_mode::EventMode;
 
@@ -73,6 +74,20 @@ impl StreamState {
             (true, _) => Some(Duration::ZERO),
             (false, EventMode::Blind) => Some(PATIENCE),
             (false, _) => None,
+        }
+    }
+
+    /// Returns once this holds, or the moment has come.
+    pub(crate) async fn until(&self, over: Instant, holds: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed();
+            if holds(self) || Instant::now() >= over {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(over) => {}
+                () = changed => {}
+            }
         }
     }
 

@@ -88,11 +88,10 @@ impl<T> DeadLetter<T> {
         let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
         let arming = ArmingId::from_bytes(&raw.id[..8])?;
         // Those that cannot be read are listed all the same, for somebody to look into.
-        let (letter, record) = match Letter::decode(raw.letter.clone()) {
-            Ok(letter) => (letter.clone(), Record::decode(letter.record)),
-            // Not looked into: what is no letter can have the length of a record.
-            Err(reason) => (Letter::unreadable(raw.letter), Err(reason)),
-        };
+        let letter = Letter::decode(raw.letter.clone());
+        // Of a letter alone: what is none can have the length of a record.
+        let record = letter.clone().and_then(|letter| Record::decode(letter.record));
+        let letter = letter.unwrap_or_else(|_| Letter::unreadable(raw.letter));
         let state = State::decode(letter.state).ok();
         let deadline = record.as_ref().ok().map(|record| system_time(record.deadline));
         let bytes = record.map(|record| topic.config.own_payload(record.payload));

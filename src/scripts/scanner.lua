@@ -7,7 +7,7 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 slot, 5 'hold' or 'release',
 --   6 for how long in ms, 7 '1' where it takes over only what has been free as long again, else '0'
 -- Returns: secs, micros, 1 if it is the scanner now, else 0
--- Invariants: nothing depends on there being one: two keepers do the same work twice.
+-- Invariants: nothing depends on there being one: two scanners do the same work twice.
 
 local kept = redis.call('HMGET', KEYS[2], 'slot', 'until')
 local lasts = tonumber(ARGV[6])

@@ -23,7 +23,7 @@ impl Store {
     /// missing notification flags only when asked to: they are the operator's.
     pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
         let Some(settings) = self.read_settings().await? else { return Ok(()) };
-        let should_log = self.are_news(&settings);
+        let should_log = self.have_changed(&settings);
         if should_log {
             warn_of_eviction(&settings);
         }
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Whether these differ from those that were seen last.
-    fn are_news(&self, settings: &Settings) -> bool {
+    fn have_changed(&self, settings: &Settings) -> bool {
         let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let should_log = seen.as_ref() != Some(settings);
         *seen = Some(settings.clone());

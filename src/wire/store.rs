@@ -36,15 +36,21 @@ pub(super) struct Inner {
     pub(super) clocked: std::collections::HashMap<&'static str, crate::wire::scripts::Script>,
 }
 
-impl Store {
-    pub(crate) fn new(address: &Address, answer_within: Duration) -> Self {
-        Self(Arc::new(Inner {
+impl Inner {
+    fn new(address: &Address, answer_within: Duration) -> Self {
+        Self {
             node: Node::new(address.clone(), answer_within),
             waiting: Node::new(address.clone(), answer_within),
             settings: Mutex::default(),
             #[cfg(feature = "testing")]
             clocked: std::collections::HashMap::new(),
-        }))
+        }
+    }
+}
+
+impl Store {
+    pub(crate) fn new(address: &Address, answer_within: Duration) -> Self {
+        Self(Arc::new(Inner::new(address, answer_within)))
     }
 
     /// The same at a URL, for tests of the scripts.
@@ -64,13 +70,7 @@ impl Store {
         let clocked = crate::wire::scripts::all()
             .map(|script| (script.name, script.replace("redis.call('TIME')", &read)))
             .collect();
-        let address = self.address();
-        Self(Arc::new(Inner {
-            node: Node::new(address.clone(), DEFAULT_ANSWER_WITHIN),
-            waiting: Node::new(address.clone(), DEFAULT_ANSWER_WITHIN),
-            settings: Mutex::default(),
-            clocked,
-        }))
+        Self(Arc::new(Inner { clocked, ..Inner::new(self.address(), DEFAULT_ANSWER_WITHIN) }))
     }
 
     /// How many requests this store has sent; a pipeline counts once. The subscription has its own

@@ -9,9 +9,6 @@ use super::driver::{Driver, Verdict};
 use super::op::Step;
 use crate::rig::{Events, Rig};
 
-/// Whether the server in the process plays, too: as soon as the real one stands in testserver/.
-const IN_PROCESS: bool = false;
-
 /// A server, and what its listeners hear.
 pub(crate) struct Served {
     pub(super) rig: Rig,
@@ -34,11 +31,11 @@ impl Harness {
     pub(crate) fn open(name: &str) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
         let servers = runtime.block_on(async {
+            let rigs = [Rig::in_process(name).await, Rig::real(name).await];
             let mut servers = Vec::new();
-            if IN_PROCESS {
-                servers.push(Served::new(Rig::in_process(name).await).await);
+            for rig in rigs {
+                servers.push(Served::new(rig).await);
             }
-            servers.push(Served::new(Rig::real(name).await).await);
             servers
         });
         Self { runtime, servers }

@@ -27,12 +27,12 @@ pub(super) struct Running {
 
 /// What Lua's functions share: the state, and the script that runs.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct CallContext {
     state: Arc<Mutex<State>>,
     running: Arc<Mutex<Running>>,
 }
 
-impl Desk {
+impl CallContext {
     pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
         let running = Running {
             client: Client::new(0, None),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
-use super::calls::Desk;
+use super::calls::CallContext;
 use super::errors::{self, CHUNK};
 use super::{Run, Script, convert, libraries, sha_of};
 use crate::reply::{Answer, Refusal, Reply};
@@ -16,7 +16,7 @@ use crate::state::State;
 /// A Lua state in which scripts are compiled and run.
 pub(super) struct Host {
     lua: Lua,
-    desk: Desk,
+    context: CallContext,
     globals: Table,
     environment: Table,
     run: Function,
@@ -25,11 +25,11 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(state: Arc<Mutex<State>>) -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
-        let desk = Desk::new(state);
-        let server = server(&lua, &desk)?;
+        let context = CallContext::new(state);
+        let server = server(&lua, &context)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let (globals, environment, run) = sandbox.call((server, libraries::all(&lua)?))?;
-        Ok(Self { lua, desk, globals, environment, run })
+        Ok(Self { lua, context, globals, environment, run })
     }
 
     pub(super) fn compile(&mut self, body: &[u8]) -> Result<Function, Refusal> {
@@ -46,7 +46,7 @@ impl Host {
 
     pub(super) fn run(&mut self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
         let read_only = run.reading || script.shebang.no_writes;
-        self.desk.begin(run.user, read_only, script.shebang.allow_oom);
+        self.context.begin(run.user, read_only, script.shebang.allow_oom);
         let done = self.call(&script.function, run.keys, run.args);
         let (fine, value) =
             done.map_err(|error| Refusal::from(format!("ERR Error running script {sha}: {error}")))?;
@@ -82,19 +82,19 @@ fn failure(value: &Value, sha: &str) -> Reply {
 }
 
 /// What the sandbox is made of, besides Lua.
-fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
+fn server(lua: &Lua, context: &CallContext) -> mlua::Result<Table> {
     let server = lua.create_table()?;
-    let of = desk.clone();
+    let of = context.clone();
     let call = lua.create_function(move |lua, args: MultiValue| {
         let reply = execute(&of, &args).map_err(errors::refused)?;
         convert::to_lua(lua, &reply, of.protocol())
     })?;
-    let of = desk.clone();
+    let of = context.clone();
     let pcall = lua.create_function(move |lua, args: MultiValue| {
         let reply = execute(&of, &args).unwrap_or_else(Reply::from);
         convert::to_lua(lua, &reply, of.protocol())
     })?;
-    let of = desk.clone();
+    let of = context.clone();
     let setresp =
         lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
     let sha1hex = lua.create_function(|lua, args: MultiValue| {
@@ -111,22 +111,22 @@ fn server(lua: &Lua, desk: &Desk) -> mlua::Result<Table> {
     Ok(server)
 }
 
-fn execute(desk: &Desk, args: &MultiValue) -> Answer {
+fn execute(context: &CallContext, args: &MultiValue) -> Answer {
     if args.is_empty() {
         return Err(Refusal::of("ERR Please specify at least one argument for this redis lib call"));
     }
     let words: Option<Vec<Bytes>> = args.iter().map(convert::argument).collect();
     let wrong = Refusal::of("ERR Lua redis lib command arguments must be strings or integers");
-    desk.call(&words.ok_or(wrong)?)
+    context.call(&words.ok_or(wrong)?)
 }
 
-fn speak(desk: &Desk, args: &MultiValue) -> Result<(), Refusal> {
+fn speak(context: &CallContext, args: &MultiValue) -> Result<(), Refusal> {
     if args.len() != 1 {
         return Err(Refusal::of("ERR redis.setresp() requires one argument."));
     }
     match args.front().and_then(Value::as_i64) {
-        Some(2) => desk.speak(Protocol::Resp2),
-        Some(3) => desk.speak(Protocol::Resp3),
+        Some(2) => context.speak(Protocol::Resp2),
+        Some(3) => context.speak(Protocol::Resp3),
         _ => return Err(Refusal::of("ERR RESP version must be 2 or 3.")),
     }
     Ok(())
