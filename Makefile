@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers test-rolling fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ test: ## Run all tests and the examples in the documentation, against a real ser
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh
+
+# It compiles both, which takes a minute or two the first time.
+test-rolling: ## Run the build before the last change of the wire version beside this one
+	$(with_server) && scripts/rolling.sh
 
 # How long each target runs; cargo-fuzz and a nightly toolchain are needed.
 SECONDS_EACH = 60
@@ -79,6 +83,7 @@ package: ## Make both packages, build them as users would, and stop short of pub
 # Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
+	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --test attached -- -D warnings
 	cargo clippy --lib -- -D warnings
