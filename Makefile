@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far 
 # It compiles both, which takes a minute or two the first time.
 test-rolling: ## Run the build before the last change of the wire version beside this one
 	$(with_server) && scripts/rolling.sh
+
+# With rustup, which fetches that Rust if need be; in a folder of its own, or both would build anew each time.
+msrv: ## Build everything with the oldest Rust that keylapse supports
+	rust=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && rustup toolchain install --profile minimal $$rust && \
+		CARGO_TARGET_DIR=target/msrv cargo +$$rust check --workspace --all-targets --all-features
 
 # How long each target runs; cargo-fuzz and a nightly toolchain are needed.
 SECONDS_EACH = 60

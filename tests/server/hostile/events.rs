@@ -19,7 +19,7 @@ impl Scene {
     }
 
     async fn publish(&self, channel: &str, message: &[u8]) {
-        let heard_by = self.server.cmd(&[b"PUBLISH", channel.as_bytes(), message]).await;
+        let heard_by = self.server.cmd(&[&b"PUBLISH"[..], channel.as_bytes(), message]).await;
         assert_eq!(heard_by, Value::Int(1));
     }
 
@@ -116,7 +116,7 @@ async fn messages_on_the_wake_up_channel_that_are_not_ours_do_no_harm() {
         b"\xff\xff",
     ];
     for message in messages {
-        let heard_by = scene.server.cmd(&[b"SPUBLISH", wake.as_bytes(), message]).await;
+        let heard_by = scene.server.cmd(&[&b"SPUBLISH"[..], wake.as_bytes(), message]).await;
         assert_eq!(heard_by, Value::Int(1));
     }
     scene.proves_well("now").await;

@@ -184,7 +184,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     let hidden = async |topic: &Topic<String>, key: &str| {
         let (names, hour) = (super::scene::names(topic), Duration::from_secs(3600));
         let _ = schedule.arm(topic, Key(key), hour, &String::new()).await.unwrap();
-        server.cmd(&[b"HSET", names.key("run").as_bytes(), key.as_bytes(), &state]).await;
+        server.cmd(&[&b"HSET"[..], names.key("run").as_bytes(), key.as_bytes(), &state]).await;
         server.cmd(&["ZREM", names.key("due"), key]).await;
     };
     let quarantine = async |topic: &Topic<String>, key: &str| {
