@@ -85,13 +85,15 @@ mutants: ## Change the code in one place at a time, and find what no test notice
 package: ## Make both packages, build them as users would, and stop short of publishing
 	cargo publish --dry-run --allow-dirty -p keylapse-testserver -p keylapse
 
-# Tests have the feature `testing`, users' programs have not: the library is looked at both ways.
+# Tests have the feature `testing`, users' programs have not, and fuzz targets see what neither does: the
+# library is looked at in all three ways.
 lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --test attached -- -D warnings
 	cargo clippy --lib -- -D warnings
+	cargo clippy --lib -- -D warnings --cfg fuzzing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 

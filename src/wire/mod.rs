@@ -5,7 +5,7 @@ pub mod calls;
 #[cfg(test)]
 mod constants;
 pub(crate) mod copy;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, fuzzing, feature = "testing"))]
 mod encode;
 pub mod names;
 pub mod record;
