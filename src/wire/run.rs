@@ -1,5 +1,7 @@
 //! Runs scripts: by hash, with everything that may be missing supplied.
 
+use std::cmp::Ordering;
+
 use redis::{Cmd, Value, cmd};
 
 use crate::connection::{CallError, Node};
@@ -83,31 +85,34 @@ impl Store {
         let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
-        let refused = |kind, message| Err(Error::new(kind, message));
-        if version != u64::from(WIRE_VERSION) {
-            let message = format!(
-                "{} was made by wire version {version}, this library speaks {WIRE_VERSION}; stop what speaks the \
-                 older one, and give this one another namespace or remove the old names",
-                at.key("meta")
-            );
-            return refused(ErrorKind::WireVersion, message);
-        }
-        if of != u64::from(at.of) {
-            let message = format!(
-                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
-                at.topic, at.of
-            );
-            return refused(ErrorKind::Partitions, message);
-        }
-        if there != kind.as_bytes() {
-            let message = if at.attached {
-                "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
-            } else {
-                "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
-            };
-            return refused(ErrorKind::Conflict, format!("topic {} {message}", at.topic));
-        }
-        Ok(())
+        let (reason, message) = match version.cmp(&WIRE_VERSION.into()) {
+            Ordering::Less => {
+                let advice =
+                    "stop what speaks it and remove its names, or give this program another namespace";
+                (ErrorKind::WireVersion, made_by(at, version, "older", advice))
+            }
+            Ordering::Greater => {
+                let advice = "upgrade this program, or give it another namespace";
+                (ErrorKind::WireVersion, made_by(at, version, "newer", advice))
+            }
+            Ordering::Equal if of != u64::from(at.of) => {
+                let message = format!(
+                    "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
+                    at.topic, at.of
+                );
+                (ErrorKind::Partitions, message)
+            }
+            Ordering::Equal if there != kind.as_bytes() => {
+                let message = if at.attached {
+                    "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
+                } else {
+                    "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
+                };
+                (ErrorKind::Conflict, format!("topic {} {message}", at.topic))
+            }
+            Ordering::Equal => return Ok(()),
+        };
+        Err(Error::new(reason, message))
     }
 
     #[cfg(feature = "testing")]
@@ -145,6 +150,11 @@ fn with_text(command: &Cmd, text: &str) -> Cmd {
         }
     }
     eval
+}
+
+fn made_by(at: &PartitionNames, version: u64, than: &str, advice: &str) -> String {
+    let meta = at.key("meta");
+    format!("{meta} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}")
 }
 
 fn code_of(answer: &Result<Value, CallError>) -> Option<&str> {
