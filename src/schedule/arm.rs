@@ -12,7 +12,7 @@ use crate::schedule::Schedule;
 use crate::schedule::key::KeyArgs;
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arm, Arming, Durably, NewTimer, Trigger, TriggerKey, TriggerReply};
+use crate::wire::{Arm, Arming, Durably, NewTimer, Placed, Trigger, TriggerKey};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -137,9 +137,9 @@ impl Schedule {
         match self.store().set_triggers(&triggers).await {
             Ok(replies) => receipts.into_iter().zip(replies).for_each(|(receipt, reply)| {
                 receipt.trigger = match reply {
-                    TriggerReply::Set => TriggerKey::Set,
-                    TriggerReply::Past => TriggerKey::None,
-                    TriggerReply::Taken => TriggerKey::Taken,
+                    Placed::Set => TriggerKey::Set,
+                    Placed::Past => TriggerKey::None,
+                    Placed::Taken => TriggerKey::Taken,
                 }
             }),
             Err(error) => {

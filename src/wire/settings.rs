@@ -62,9 +62,7 @@ impl Store {
     /// Whether these differ from those that were seen last.
     fn have_changed(&self, settings: &Settings) -> bool {
         let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        let should_log = seen.as_ref() != Some(settings);
-        *seen = Some(settings.clone());
-        should_log
+        seen.replace(settings.clone()).as_ref() != Some(settings)
     }
 
     async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {

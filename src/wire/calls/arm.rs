@@ -10,11 +10,8 @@ use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::time::{WireWhen, ms_ceil, system_time};
-use crate::wire::names::PartitionNames;
-use crate::wire::record::Record;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::run::Call;
+use crate::wire::{PartitionNames, Record, Reply, Store, scripts};
 
 /// An arm call.
 #[derive(Clone, Copy, Debug)]
@@ -177,39 +174,34 @@ pub struct Reached {
 impl Store {
     /// Creates or replaces timers.
     pub async fn arm(&self, at: &PartitionNames, call: Arm<'_>) -> Result<Vec<Arming>> {
-        read(self.run_at(&scripts::ARM, at, &self.arm_command(at, call)).await?, call.timers)
+        read(self.arm_call(at, call).reply().await?, call.timers, None)
     }
 
     /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
     /// only, so the arm goes there, too; what may be missing is supplied beforehand.
     pub async fn arm_durably(&self, at: &PartitionNames, call: Arm<'_>, ask: Durably) -> Result<Vec<Arming>> {
         self.agree(at).await?;
-        let command = self.arm_command(at, call);
-        let answer = self.run_on(&self.0.waiting, &scripts::ARM, &command).await?;
-        let mut armings = read(Reply::new("arm", answer)?.stamped()?, call.timers)?;
+        let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
         let reached = waited.map(|answer| read_reached(&answer)).unwrap_or_default();
-        for receipt in armings.iter_mut().filter_map(Arming::receipt_mut) {
-            receipt.reached = Some(reached);
-        }
-        Ok(armings)
+        read(Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
     }
 
-    fn arm_command(&self, at: &PartitionNames, call: Arm<'_>) -> Cmd {
-        let mut command = self.partition_script(&scripts::ARM, at);
-        command.arg(if call.only_if_absent { "absent" } else { "replace" }).arg(i32::from(call.repeat));
-        for timer in call.timers {
+    fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {
+        let mut call = self.call(&scripts::ARM, at);
+        call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
+        for timer in arm.timers {
             let head = Record::head(timer.arming);
-            command.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
+            call.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
         }
-        command
+        call
     }
 }
 
-pub(crate) fn read(mut reply: Reply, timers: &[NewTimer]) -> Result<Vec<Arming>> {
-    let read_one = |reply: &mut Reply, timer: &NewTimer| {
+fn read(mut reply: Reply, timers: &[NewTimer], reached: Option<Reached>) -> Result<Vec<Arming>> {
+    let read_one = |timer: &NewTimer| {
         let (code, deadline) = (reply.int()?, system_time(reply.int()?));
-        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached: None };
+        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached };
         Ok(match code {
             0 => Arming::Armed(receipt),
             1 => Arming::Replaced(receipt),
@@ -219,7 +211,7 @@ pub(crate) fn read(mut reply: Reply, timers: &[NewTimer]) -> Result<Vec<Arming>>
             _ => return Err(reply.unexpected()),
         })
     };
-    timers.iter().map(|timer| read_one(&mut reply, timer)).collect()
+    timers.iter().map(read_one).collect()
 }
 
 fn read_reached(answer: &Value) -> Reached {

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::id::CancelId;
 use crate::time::{WireWhen, system_time};
-use crate::wire::names::PartitionNames;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::{PartitionNames, Reply, Store, scripts};
 
 /// A timer to withdraw.
 #[derive(Clone, Debug)]
@@ -65,21 +63,16 @@ impl Store {
         timers: &[Cancel],
         repeat: bool,
     ) -> Result<Vec<CancelReply>> {
-        let mut command = self.partition_script(&scripts::CANCEL, at);
-        command.arg(i32::from(repeat));
+        let mut call = self.call(&scripts::CANCEL, at);
+        call.arg(i32::from(repeat));
         for timer in timers {
-            command.arg(&timer.key[..]).arg(timer.id.as_bytes());
+            call.arg(&timer.key[..]).arg(timer.id.as_bytes());
         }
-        let mut reply = self.run_at(&scripts::CANCEL, at, &command).await?;
-        reply.each(|reply| {
-            let result = match reply.int()? {
-                0 => Cancelled::NotArmed,
-                1 => Cancelled::Cancelled,
-                2 => Cancelled::InFlight,
-                _ => return Err(reply.unexpected()),
-            };
-            Ok(CancelReply { result, deadline: reply.maybe_int()? })
-        })
+        let codes = [Cancelled::NotArmed, Cancelled::Cancelled, Cancelled::InFlight];
+        let read = |reply: &mut Reply| {
+            Ok(CancelReply { result: reply.one_of(&codes)?, deadline: reply.maybe_int()? })
+        };
+        call.reply().await?.each(read)
     }
 
     /// Moves a waiting timer to another deadline; also answers the attempt to come.
@@ -89,9 +82,7 @@ impl Store {
         key: &[u8],
         when: WireWhen,
     ) -> Result<(Rescheduled, u32)> {
-        let mut command = self.partition_script(&scripts::RESCHEDULE, at);
-        command.arg(key).arg(when.to_string());
-        let mut reply = self.run_at(&scripts::RESCHEDULE, at, &command).await?;
+        let mut reply = self.call(&scripts::RESCHEDULE, at).arg(key).arg(when.to_string()).reply().await?;
         let (code, deadline, _arming, attempt) = (reply.int()?, reply.int()?, reply.bytes()?, reply.int()?);
         let result = match code {
             0 => Rescheduled::NotArmed,

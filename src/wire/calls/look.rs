@@ -4,9 +4,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::time::ServerTime;
-use crate::wire::names::PartitionNames;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::{PartitionNames, Store, scripts};
 
 /// Everything about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +26,8 @@ pub struct Look {
 impl Store {
     /// Reads one timer.
     pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
-        let mut command = self.partition_script(&scripts::LOOK, at);
-        command.arg(key);
-        let mut reply = self.run_at(&scripts::LOOK, at, &command).await?;
-        let (due, quarantine) = (reply.maybe_score()?, reply.maybe_score()?);
+        let mut reply = self.call(&scripts::LOOK, at).arg(key).reply().await?;
+        let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
         let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
         Ok(record.map(|record| Look {
             stamp: reply.stamp,

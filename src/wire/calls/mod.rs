@@ -7,10 +7,12 @@ pub mod claim;
 pub mod letters;
 pub mod look;
 pub mod partition;
-pub mod repair;
 pub mod settle;
 pub mod triggers;
-pub mod write_back;
+
+pub use self::{
+    arm::*, attached::*, cancel::*, claim::*, letters::*, look::*, partition::*, settle::*, triggers::*,
+};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;
