@@ -4,10 +4,9 @@ use tracing::debug;
 
 use crate::error::{Error, Result};
 use crate::id::CancelId;
-use crate::schedule::Schedule;
-use crate::schedule::key::KeyArgs;
+use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
-use crate::topic::{Topic, TopicConfig};
+use crate::topic::Topic;
 use crate::wire::{Cancel, Cancelled, Rescheduled, Trigger};
 
 impl Schedule {
@@ -24,8 +23,12 @@ impl Schedule {
         let call = |repeat| self.store().cancel(&at, &timers, repeat);
         let replies = self.persist(call).await.map_err(|error| error.at_key(&key))?;
         let reply = replies.first().ok_or_else(|| Error::invalid("a cancel without an answer"))?;
-        if let Some(deadline) = reply.deadline {
-            self.drop_trigger(&topic.config, &key, deadline).await;
+        if let (Some(deadline), true) = (reply.deadline, topic.config.triggers) {
+            // One that stays behind expires for nothing, and does no harm: until
+            // then the next arming takes it for somebody else's, and has none.
+            if let Err(error) = self.store().drop_trigger(&key, deadline).await {
+                debug!(topic = %topic.config.name, %error, "trigger key not deleted");
+            }
         }
         Ok(reply.result)
     }
@@ -52,16 +55,5 @@ impl Schedule {
             }
         }
         Ok(result)
-    }
-
-    /// A trigger that stays behind expires for nothing, and does no harm: until
-    /// then the next arming takes it for somebody else's, and has none.
-    async fn drop_trigger(&self, config: &TopicConfig, key: &[u8], deadline: u64) {
-        if !config.triggers {
-            return;
-        }
-        if let Err(error) = self.store().drop_trigger(key, deadline).await {
-            debug!(topic = %config.name, %error, "trigger key not deleted");
-        }
     }
 }

@@ -40,11 +40,7 @@ pub struct NewTimer {
 impl fmt::Debug for NewTimer {
     /// Without the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewTimer")
-            .field("key", &Escaped(&self.key))
-            .field("when", &self.when)
-            .field("arming", &self.arming)
-            .finish_non_exhaustive()
+        write!(f, "NewTimer({}, {}, {})", Escaped(&self.key), self.when, self.arming)
     }
 }
 
@@ -79,13 +75,6 @@ impl Arming {
     /// Whether this call armed something that stands.
     pub fn is_armed(&self) -> bool {
         self.receipt().is_some()
-    }
-
-    pub(crate) fn receipt_mut(&mut self) -> Option<&mut Receipt> {
-        match self {
-            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
-            Self::Exists | Self::Superseded => None,
-        }
     }
 }
 
