@@ -2,16 +2,15 @@
 
 mod arm;
 mod bulk;
-mod cancel;
 mod key;
 mod letters;
-mod look;
+mod timer;
 
 pub use self::arm::ArmRequest;
 pub use self::bulk::{ArmManyRequest, NewArm};
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
-pub use self::look::{Timer, TimerPhase};
+pub use self::timer::{Timer, TimerPhase};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,5 @@
 //! Runs scripts: by hash, with everything that may be missing supplied.
 
-use std::cmp::Ordering;
-
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
 use crate::connection::{CallError, Node};
@@ -65,34 +63,35 @@ impl Store {
         let answer = call.arg(WIRE_VERSION).arg(at.of).arg(kind).run_on(&self.0.node).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
-        let (reason, message) = match version.cmp(&WIRE_VERSION.into()) {
-            Ordering::Less => {
-                let advice =
-                    "stop what speaks it and remove its names, or give this program another namespace";
-                (ErrorKind::WireVersion, made_by(at, version, "older", advice))
-            }
-            Ordering::Greater => {
-                let advice = "upgrade this program, or give it another namespace";
-                (ErrorKind::WireVersion, made_by(at, version, "newer", advice))
-            }
-            Ordering::Equal if of != u64::from(at.of) => {
-                let message = format!(
-                    "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
-                    at.topic, at.of
-                );
-                (ErrorKind::Partitions, message)
-            }
-            Ordering::Equal if there != kind.as_bytes() => {
-                let message = if at.attached {
-                    "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
-                } else {
-                    "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
-                };
-                (ErrorKind::Conflict, format!("topic {} {message}", at.topic))
-            }
-            Ordering::Equal => return Ok(()),
-        };
-        Err(Error::new(reason, message))
+        let refuse = |kind, message| Err(Error::new(kind, message));
+        if version != u64::from(WIRE_VERSION) {
+            let (than, advice) = if version < u64::from(WIRE_VERSION) {
+                ("older", "stop what speaks it and remove its names, or give this program another namespace")
+            } else {
+                ("newer", "upgrade this program, or give it another namespace")
+            };
+            let message = format!(
+                "{} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}",
+                at.key("meta")
+            );
+            return refuse(ErrorKind::WireVersion, message);
+        }
+        if of != u64::from(at.of) {
+            let message = format!(
+                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
+                at.topic, at.of
+            );
+            return refuse(ErrorKind::Partitions, message);
+        }
+        if there != kind.as_bytes() {
+            let message = if at.attached {
+                "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
+            } else {
+                "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
+            };
+            return refuse(ErrorKind::Conflict, format!("topic {} {message}", at.topic));
+        }
+        Ok(())
     }
 
     /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
@@ -160,18 +159,16 @@ impl Call<'_> {
     /// NOSCRIPT means that nothing was executed. Should somebody flush the
     /// scripts over and over, the text goes along.
     pub(super) async fn run_on(&self, node: &Node) -> Result<Value, CallError> {
-        let name = self.script.name;
-        let answer = node.call(name, &self.command).await;
-        if code_of(&answer) != Some("NOSCRIPT") {
-            return answer;
+        let (name, text) = (self.script.name, &self.store.variant(self.script).text);
+        let mut answer = node.call(name, &self.command).await;
+        if code_of(&answer) == Some("NOSCRIPT") {
+            node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
+            answer = node.call(name, &self.command).await;
         }
-        let text = &self.store.variant(self.script).text;
-        node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
-        let answer = node.call(name, &self.command).await;
-        if code_of(&answer) != Some("NOSCRIPT") {
-            return answer;
+        if code_of(&answer) == Some("NOSCRIPT") {
+            answer = node.call(name, &with_text(&self.command, text)).await;
         }
-        node.call(name, &with_text(&self.command, text)).await
+        answer
     }
 }
 
@@ -192,11 +189,6 @@ fn with_text(command: &Cmd, text: &str) -> Cmd {
         }
     }
     eval
-}
-
-fn made_by(at: &PartitionNames, version: u64, than: &str, advice: &str) -> String {
-    let meta = at.key("meta");
-    format!("{meta} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}")
 }
 
 fn code_of(answer: &Result<Value, CallError>) -> Option<&str> {

@@ -28,19 +28,15 @@ impl Store {
             warn_of_eviction(&settings);
         }
         let Some(flags) = settings.get(FLAGS) else { return Ok(()) };
-        let missing = missing_flags(flags);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        if manage_notifications {
-            return self.add_flags(flags, missing).await;
-        }
-        if should_log {
-            warn!(
+        match missing_flags(flags) {
+            "" => {}
+            missing if manage_notifications => self.add_flags(flags, missing).await?,
+            missing if should_log => warn!(
                 flags,
                 missing,
                 "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
-            );
+            ),
+            _ => {}
         }
         Ok(())
     }

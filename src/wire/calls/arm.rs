@@ -143,10 +143,7 @@ impl Durably {
 
     fn command(self) -> Cmd {
         let mut wait = cmd(if self.local_fsync { "WAITAOF" } else { "WAIT" });
-        if self.local_fsync {
-            wait.arg(1);
-        }
-        wait.arg(self.replicas).arg(self.within_ms);
+        wait.arg(self.local_fsync.then_some(1)).arg(self.replicas).arg(self.within_ms);
         wait
     }
 }
@@ -158,6 +155,17 @@ pub struct Reached {
     pub replicas: u32,
     /// Whether it is flushed to this server's append-only file.
     pub local_fsync: bool,
+}
+
+impl Reached {
+    /// What WAIT and WAITAOF answer; none where that is something else.
+    fn read(answer: Value) -> Option<Self> {
+        let (synced, replicas): (i64, u32) = match answer {
+            Value::Int(_) => (0, redis::from_redis_value(answer).ok()?),
+            both => redis::from_redis_value(both).ok()?,
+        };
+        Some(Self { replicas, local_fsync: synced > 0 })
+    }
 }
 
 impl Store {
@@ -172,7 +180,7 @@ impl Store {
         self.agree(at).await?;
         let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
-        let reached = waited.map(|answer| read_reached(&answer)).unwrap_or_default();
+        let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         read(Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
     }
 
@@ -201,16 +209,4 @@ fn read(mut reply: Reply, timers: &[NewTimer], reached: Option<Reached>) -> Resu
         })
     };
     timers.iter().map(read_one).collect()
-}
-
-fn read_reached(answer: &Value) -> Reached {
-    let replicas = |n: &i64| u32::try_from(*n).unwrap_or(0);
-    match answer {
-        Value::Int(n) => Reached { replicas: replicas(n), local_fsync: false },
-        Value::Array(both) => match &both[..] {
-            [Value::Int(local), Value::Int(n)] => Reached { replicas: replicas(n), local_fsync: *local > 0 },
-            _ => Reached::default(),
-        },
-        _ => Reached::default(),
-    }
 }

@@ -1,12 +1,10 @@
 //! What attached topics ask of a server: keys that other programs write.
 
-use std::fmt::{self, Debug};
-
 use bytes::{Buf, Bytes};
 use redis::{Cmd, Value, cmd};
 
 use crate::error::Result;
-use crate::escape::{Escaped, glob};
+use crate::escape::glob;
 use crate::id::{ArmingId, SlotId};
 use crate::policy::{Capture, Policy, Unenrolled};
 use crate::time::ServerTime;
@@ -89,7 +87,7 @@ pub enum Enrolled {
 }
 
 /// What is remembered of a key's deadline, without the value.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// Of which key.
     pub key: Bytes,
@@ -99,12 +97,6 @@ pub struct Watch {
     pub deadline: u64,
     /// Where in the stream it was read.
     pub at: Position,
-}
-
-impl Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({}, {}, {:?})", Escaped(&self.key), self.deadline, self.at)
-    }
 }
 
 /// Keys that are to be looked at.
@@ -165,13 +157,13 @@ pub enum Deed {
     },
 }
 
-/// An answer that also says when the next check is due, in ms since 1970.
+/// An answer for each, and when the next check is due, in ms since 1970.
 #[derive(Clone, Debug)]
 pub struct Next<T> {
     /// When.
     pub next: Option<u64>,
-    /// The answer.
-    pub value: T,
+    /// The answers.
+    pub value: Vec<T>,
 }
 
 /// A key as it was read.
@@ -215,7 +207,7 @@ impl Store {
         at: &PartitionNames,
         policy: &Policy,
         read: &[Enrolment],
-    ) -> Result<Next<Vec<Enrolled>>> {
+    ) -> Result<Next<Enrolled>> {
         use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
         let heard = read.iter().map(|one| one.at);
         let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores());
@@ -242,12 +234,7 @@ impl Store {
     }
 
     /// Does what checks have led to; whether the watches still stood.
-    pub async fn judge(
-        &self,
-        at: &PartitionNames,
-        policy: &Policy,
-        all: &[Judged],
-    ) -> Result<Next<Vec<bool>>> {
+    pub async fn judge(&self, at: &PartitionNames, policy: &Policy, all: &[Judged]) -> Result<Next<bool>> {
         let heard = all.iter().map(|one| one.at);
         let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores());
         all.iter().for_each(|one| add_judged(&mut call, one));

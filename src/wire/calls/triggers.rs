@@ -57,7 +57,7 @@ impl Store {
         let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
         let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
         call.arg(deadline).arg(if kind == copy::DUMP { "dump" } else { "string" }).arg(value);
-        Reply::new("write_back", Value::Array(vec![call.run().await?]))?.int().map(placed)
+        Ok(placed(redis::from_redis_value(call.run().await?).unwrap_or_default()))
     }
 
     /// Reads trigger keys, so that the server expires those that are due.

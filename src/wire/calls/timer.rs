@@ -1,4 +1,4 @@
-//! Withdrawing and moving timers.
+//! One timer or a few: withdrawing, moving, reading them.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::id::CancelId;
-use crate::time::{WireWhen, system_time};
+use crate::time::{ServerTime, WireWhen, system_time};
 use crate::wire::{PartitionNames, Reply, Store, scripts};
 
 /// A timer to withdraw.
@@ -55,6 +55,23 @@ pub enum Rescheduled {
     NotArmed,
 }
 
+/// Everything about a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the timer next needs attention, in ms.
+    pub score: Option<u64>,
+    /// Whether it waits in quarantine.
+    pub quarantined: bool,
+    /// The record's bytes.
+    pub record: Bytes,
+    /// The state's bytes.
+    pub state: Option<Bytes>,
+    /// The record of the arming kept for later.
+    pub next: Option<Bytes>,
+}
+
 impl Store {
     /// Withdraws timers.
     pub async fn cancel(
@@ -91,5 +108,20 @@ impl Store {
             _ => return Err(reply.unexpected()),
         };
         Ok((result, u32::try_from(attempt).unwrap_or(u32::MAX)))
+    }
+
+    /// Reads one timer.
+    pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        let mut reply = self.call(&scripts::LOOK, at).arg(key).reply().await?;
+        let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
+        let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
+        Ok(record.map(|record| Look {
+            stamp: reply.stamp,
+            score: due.or(quarantine),
+            quarantined: due.is_none() && quarantine.is_some(),
+            record,
+            state,
+            next,
+        }))
     }
 }
