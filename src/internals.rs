@@ -5,19 +5,13 @@ pub use crate::events::event;
 pub use crate::id::{CancelId, SlotId, Token};
 pub use crate::policy::{Capture, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
-pub use crate::wire::calls::arm::{Arm, NewTimer};
-pub use crate::wire::calls::cancel::{Cancel, CancelReply};
-pub use crate::wire::calls::claim::{Claim, Claimed, ClaimedTimer, DEAD_AT, Heads, Index, QUARANTINE_AT};
-pub use crate::wire::calls::letters::{LetterBounds, LetterPosition, RawLetter};
-pub use crate::wire::calls::look::Look;
-pub use crate::wire::calls::partition::TopicEntry;
-pub use crate::wire::calls::repair::{RepairStep, Repaired, Scan};
-pub use crate::wire::calls::settle::{AckReply, End, Followed, Held, Settle, SettleReply};
-pub use crate::wire::calls::triggers::{Trigger, TriggerReply};
-pub use crate::wire::calls::write_back::WrittenBack;
-pub use crate::wire::calls::{MAX_BATCH, attached};
-pub use crate::wire::store::{DEFAULT_ANSWER_WITHIN, Store};
-pub use crate::wire::{names, record, scripts};
+pub use crate::wire::calls::attached;
+pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
+pub use crate::wire::{
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, DEAD_AT, End, Followed, Heads, Held,
+    Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer, Placed, QUARANTINE_AT, RawLetter,
+    RepairStep, Repaired, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record, scripts,
+};
 
 use tokio::sync::mpsc;
 

@@ -139,8 +139,8 @@ pub use stats::{AttachedStats, ListenerStats, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
-pub use wire::calls::cancel::{Cancelled, Rescheduled};
 pub use wire::calls::letters::Replayed;
+pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The README's program and test are compiled with the examples of this

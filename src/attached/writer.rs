@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    fn enrolled(&mut self, read: &[Enrolment], Next { next, value }: Next<Vec<Enrolled>>) {
+    fn enrolled(&mut self, read: &[Enrolment], Next { next, value }: Next<Enrolled>) {
         self.look_at(next);
         let stats = &self.partition.topic.attached;
         let with = |what: Enrolled| -> Vec<&Enrolment> {
@@ -218,7 +218,7 @@ impl Writer {
         }
     }
 
-    async fn judge_chunk(&self, chunk: &[Judged]) -> Result<Next<Vec<bool>>> {
+    async fn judge_chunk(&self, chunk: &[Judged]) -> Result<Next<bool>> {
         self.partition.store.judge(&self.partition.names, self.policy(), chunk).await
     }
 

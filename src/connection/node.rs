@@ -86,8 +86,7 @@ impl Node {
         answer.and_then(Value::extract_error).map_err(|error| self.failed(doing, live.number, &error))
     }
 
-    /// Sends several commands in one request. An error among the answers
-    /// stays in its place, as a [`Value::ServerError`].
+    /// Sends several commands in one request. An error among the answers is that of all.
     pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, CallError> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -97,6 +96,7 @@ impl Node {
         let (skip, take) =
             if pipeline.is_transaction() { (pipeline.len() + 1, 1) } else { (0, pipeline.len()) };
         let answers = live.connection.send_packed_commands(pipeline, skip, take).await;
+        let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
         answers.map_err(|error| self.failed(doing, live.number, &error))
     }
 

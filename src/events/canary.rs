@@ -37,7 +37,7 @@ pub(super) async fn release(counter: String, mut connection: MultiplexedConnecti
 }
 
 async fn make(connection: MultiplexedConnection, counter: &str) -> RedisResult<String> {
-    let mut call = script_call(&CANARY, [counter].into_iter());
+    let mut call = script_call(&CANARY, &[counter]);
     call.arg(TTL_MS);
     run(connection, &CANARY, &call).await.map(|(last, _): (String, Value)| last)
 }

@@ -54,7 +54,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     pub(crate) fn new(namespace: &str, db: i64, partitions: &[PartitionNames], attached: &[String]) -> Self {
-        let canaries = names::canary(namespace, 0);
+        let canaries = names::canary(namespace);
         let canary = format!("{canaries}:");
         let keyspace = names::keyspace_channel(db);
         let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&canary));

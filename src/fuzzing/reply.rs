@@ -7,10 +7,7 @@ use redis::{Value, parse_redis_value};
 use crate::error::Result;
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::time::{Reading, ServerTime};
-use crate::wire::Reply;
-use crate::wire::calls::claim;
-use crate::wire::calls::partition::read_peeked;
-use crate::wire::calls::settle::{read_followed, read_places, read_settled};
+use crate::wire::{Reply, read_claimed, read_followed, read_peeked, read_places, read_settled};
 
 /// It is read whole or refused in words fit for a log; whatever times it names can be reckoned with.
 pub fn reply(data: &[u8]) {
@@ -18,7 +15,7 @@ pub fn reply(data: &[u8]) {
     let items = length(&value);
     let reply = || Reply::new("script", value.clone());
     let stamped = || reply().and_then(Reply::stamped);
-    if let Some(claimed) = told(stamped().and_then(claim::read)) {
+    if let Some(claimed) = told(stamped().and_then(read_claimed)) {
         let Value::Array(items) = &value else { panic!("{value:?}") };
         assert_eq!(claimed.timers.len(), length(&items[5]));
         check_time(claimed.stamp, [claimed.heads.due, claimed.heads.quarantine].into_iter().flatten());

@@ -14,7 +14,7 @@ use crate::escape::Escaped;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{Disposition, Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{AckReply, DeadReason, End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerReply};
+use crate::wire::{AckReply, DeadReason, End, Held, MAX_BATCH, Placed, Settle, SettleReply, Trigger};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -174,7 +174,7 @@ impl Settler {
         }
         match self.partition.store.set_triggers(triggers).await {
             Ok(replies) => {
-                let taken = replies.iter().filter(|reply| **reply == TriggerReply::Taken).count();
+                let taken = replies.iter().filter(|reply| **reply == Placed::Taken).count();
                 self.partition.topic.stats.taken_triggers.add(taken);
             }
             Err(error) => debug!(topic = %self.partition.topic.config.name, %error, "trigger keys not set"),

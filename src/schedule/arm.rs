@@ -1,18 +1,16 @@
-//! Arming one timer.
+//! Arming timers: one, and what arming many shares with it.
 
 use std::future::IntoFuture;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
-use crate::schedule::Schedule;
-use crate::schedule::key::KeyArgs;
+use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arm, Arming, Durably, NewTimer, Trigger, TriggerKey, TriggerReply};
+use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Placed, Trigger, TriggerKey};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -64,20 +62,10 @@ impl ArmRequest<'_> {
 
     async fn send(self) -> Result<Arming> {
         let Self { schedule, config, timer, only_if_absent, durably } = self;
-        let timers = [timer?];
-        let [NewTimer { key, arming: id, .. }] = &timers;
-        let at = schedule.partition_of(config, key).await?;
-        let arm = |repeat| Arm { timers: &timers, only_if_absent, repeat };
-        let store = schedule.store();
-        let armings = match durably {
-            None => schedule.persist(|repeat| store.arm(&at, arm(repeat))).await,
-            Some(ask) => schedule.persist(|repeat| store.arm_durably(&at, arm(repeat), ask)).await,
-        };
-        let armings = armings.map_err(|error| Schedule::failed(error, key, *id))?;
-        let mut arming =
-            armings.into_iter().next().ok_or_else(|| Error::invalid("an arm without an answer"))?;
-        schedule.set_triggers(config, &mut [(key, &mut arming)]).await;
-        Ok(arming)
+        let timer = timer?;
+        let at = schedule.partition_of(config, &timer.key).await?;
+        let mut armings = schedule.arm_batch(config, &at, &[timer], only_if_absent, durably).await;
+        armings.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")))
     }
 }
 
@@ -91,12 +79,6 @@ impl<'a> IntoFuture for ArmRequest<'a> {
 }
 
 impl Schedule {
-    /// Names the key, and where nobody knows whether it was armed, the arming.
-    pub(super) fn failed(error: Error, key: &[u8], arming: ArmingId) -> Error {
-        let error = error.at_key(key);
-        if error.is_unknown() { error.of_arming(arming) } else { error }
-    }
-
     /// Everything about an arm that can be refused before it is sent.
     pub(super) fn new_timer<T>(
         &self,
@@ -112,34 +94,59 @@ impl Schedule {
         Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
     }
 
+    /// Arms timers of one partition in one call, each with its own result.
+    pub(super) async fn arm_batch(
+        &self,
+        config: &TopicConfig,
+        at: &PartitionNames,
+        timers: &[NewTimer],
+        only_if_absent: bool,
+        durably: Option<Durably>,
+    ) -> Vec<Result<Arming>> {
+        let store = self.store();
+        let call = |repeat| async move {
+            let call = Arm { timers, only_if_absent, repeat };
+            match durably {
+                None => store.arm(at, call).await,
+                Some(ask) => store.arm_durably(at, call, ask).await,
+            }
+        };
+        match self.persist(call).await {
+            Ok(mut armings) => {
+                self.set_triggers(config, timers, &mut armings).await;
+                armings.into_iter().map(Ok).collect()
+            }
+            Err(error) => timers.iter().map(|timer| Err(failed(error.clone(), timer))).collect(),
+        }
+    }
+
     /// Sets the trigger keys of what was armed, after the index: a missing
     /// trigger needs no repair, and a failure is no failure of the arm.
-    pub(super) async fn set_triggers(&self, config: &TopicConfig, armed: &mut [(&Bytes, &mut Arming)]) {
+    async fn set_triggers(&self, config: &TopicConfig, timers: &[NewTimer], armings: &mut [Arming]) {
         if !config.triggers {
             return;
         }
-        let mut triggers = Vec::with_capacity(armed.len());
-        let mut receipts = Vec::with_capacity(armed.len());
-        for (key, arming) in armed {
-            if matches!(arming, Arming::AfterRunning(_)) {
-                continue;
-            }
-            let moved = matches!(arming, Arming::Replaced(_));
-            if let Some(receipt) = arming.receipt_mut() {
-                let deadline = unix_ms(receipt.deadline);
-                triggers.push(Trigger { key: (*key).clone(), deadline, attempt: 1, moved });
-                receipts.push(receipt);
-            }
+        let (mut triggers, mut receipts) =
+            (Vec::with_capacity(timers.len()), Vec::with_capacity(timers.len()));
+        for (timer, arming) in timers.iter().zip(armings) {
+            let (receipt, moved) = match arming {
+                Arming::Armed(receipt) => (receipt, false),
+                Arming::Replaced(receipt) => (receipt, true),
+                Arming::AfterRunning(_) | Arming::Exists | Arming::Superseded => continue,
+            };
+            let deadline = unix_ms(receipt.deadline);
+            triggers.push(Trigger { key: timer.key.clone(), deadline, attempt: 1, moved });
+            receipts.push(receipt);
         }
         if triggers.is_empty() {
             return;
         }
         match self.store().set_triggers(&triggers).await {
-            Ok(replies) => receipts.into_iter().zip(replies).for_each(|(receipt, reply)| {
-                receipt.trigger = match reply {
-                    TriggerReply::Set => TriggerKey::Set,
-                    TriggerReply::Past => TriggerKey::None,
-                    TriggerReply::Taken => TriggerKey::Taken,
+            Ok(placed) => receipts.into_iter().zip(placed).for_each(|(receipt, placed)| {
+                receipt.trigger = match placed {
+                    Placed::Set => TriggerKey::Set,
+                    Placed::Past => TriggerKey::None,
+                    Placed::Taken => TriggerKey::Taken,
                 }
             }),
             Err(error) => {
@@ -147,4 +154,10 @@ impl Schedule {
             }
         }
     }
+}
+
+/// Names the key, and where nobody knows whether it was armed, the arming.
+fn failed(error: Error, timer: &NewTimer) -> Error {
+    let error = error.at_key(&timer.key);
+    if error.is_unknown() { error.of_arming(timer.arming) } else { error }
 }

@@ -1,18 +1,17 @@
 //! Arming many timers, in bounded batches that overlap.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::IntoFuture;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::{StreamExt, iter};
 
 use crate::error::Result;
-use crate::schedule::Schedule;
-use crate::schedule::key::KeyArgs;
+use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arm, Arming, MAX_BATCH, NewTimer, PartitionNames};
+use crate::wire::{Arming, MAX_BATCH, NewTimer};
 
 /// Timers in one call.
 const BATCH: usize = 250;
@@ -80,31 +79,26 @@ impl ArmManyRequest<'_> {
     async fn send(self) -> Result<Vec<Result<Arming>>> {
         let Self { schedule, config, timers, only_if_absent } = self;
         let partitions = schedule.partitions(config).await?;
-        let mut results: Vec<Option<Result<Arming>>> = Vec::new();
-        let mut plan = Plan::new(config, partitions.len());
+        let (mut results, mut good) = (Vec::new(), Vec::new());
         for (place, timer) in timers.into_iter().enumerate() {
-            results.push(None);
             match timer {
-                Ok(timer) => plan.add(place, timer),
-                Err(error) => results[place] = Some(Err(error)),
+                Ok(timer) => good.push((place, timer)),
+                Err(error) => results.push((place, Err(error))),
             }
         }
         // Waves are awaited one after the other: only what names a key again
         // is in a later one.
-        for wave in plan.into_waves() {
-            let mut running = FuturesUnordered::new();
-            let mut batches = wave.into_iter();
-            loop {
-                while running.len() < IN_FLIGHT {
-                    let Some(batch) = batches.next() else { break };
-                    let at = &partitions[batch.partition];
-                    running.push(schedule.arm_batch(config, at, batch.timers, only_if_absent));
-                }
-                let Some(answered) = running.next().await else { break };
-                answered.into_iter().for_each(|(place, result)| results[place] = Some(result));
-            }
+        for wave in plan(config, good).chunk_by(|one, next| one.wave == next.wave) {
+            let arm = async |batch: &Batch| {
+                let at = &partitions[batch.partition];
+                let armed = schedule.arm_batch(config, at, &batch.timers, only_if_absent, None).await;
+                batch.places.iter().copied().zip(armed).collect::<Vec<_>>()
+            };
+            let answered: Vec<_> = iter(wave.iter().map(arm)).buffer_unordered(IN_FLIGHT).collect().await;
+            results.extend(answered.into_iter().flatten());
         }
-        Ok(results.into_iter().flatten().collect())
+        results.sort_by_key(|(place, _)| *place);
+        Ok(results.into_iter().map(|(_, result)| result).collect())
     }
 }
 
@@ -117,93 +111,44 @@ impl<'a> IntoFuture for ArmManyRequest<'a> {
     }
 }
 
-impl Schedule {
-    async fn arm_batch(
-        &self,
-        config: &TopicConfig,
-        at: &PartitionNames,
-        batch: Vec<(usize, NewTimer)>,
-        only_if_absent: bool,
-    ) -> Vec<(usize, Result<Arming>)> {
-        let (places, timers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let call = |repeat| self.store().arm(at, Arm { timers: &timers, only_if_absent, repeat });
-        let mut armings = match self.persist(call).await {
-            Ok(armings) => armings,
-            Err(error) => {
-                let failed = |(place, timer): (usize, &NewTimer)| {
-                    (place, Err(Self::failed(error.clone(), &timer.key, timer.arming)))
-                };
-                return places.into_iter().zip(&timers).map(failed).collect();
-            }
-        };
-        let mut armed: Vec<_> = timers.iter().map(|timer| &timer.key).zip(&mut armings).collect();
-        self.set_triggers(config, &mut armed).await;
-        places.into_iter().zip(armings.into_iter().map(Ok)).collect()
-    }
-}
-
-/// Which timers go together.
-struct Plan<'a> {
-    config: &'a TopicConfig,
-    waves: Vec<Wave>,
-}
-
-struct Wave {
-    keys: HashSet<bytes::Bytes>,
-    full: Vec<Batch>,
-    open: Vec<Batch>,
-}
-
+/// Timers that go together in one call, and their places among all.
+#[derive(Default)]
 struct Batch {
+    wave: usize,
     partition: usize,
-    timers: Vec<(usize, NewTimer)>,
+    places: Vec<usize>,
+    timers: Vec<NewTimer>,
     bytes: usize,
 }
 
-impl<'a> Plan<'a> {
-    fn new(config: &'a TopicConfig, partitions: usize) -> Self {
-        Self { config, waves: vec![Wave::new(partitions)] }
+/// The batches, wave by wave. Calls of one wave overtake each other, and a call must not name a key twice:
+/// the first arm of a key is in the first wave, the second in the second, and so on.
+fn plan(config: &TopicConfig, timers: Vec<(usize, NewTimer)>) -> Vec<Batch> {
+    let mut named = HashMap::new();
+    let mut planned = Vec::with_capacity(timers.len());
+    for (place, timer) in timers {
+        let next_wave: &mut usize = named.entry(timer.key.clone()).or_default();
+        planned.push((*next_wave, config.partition_of(&timer.key), place, timer));
+        *next_wave += 1;
     }
-
-    /// Into the first wave after the last that names its key: a call must not
-    /// name a key twice, and calls of one wave overtake each other.
-    fn add(&mut self, place: usize, timer: NewTimer) {
-        let after =
-            self.waves.iter().rposition(|wave| wave.keys.contains(&timer.key)).map_or(0, |last| last + 1);
-        let partition = self.config.partition_of(&timer.key);
-        if after == self.waves.len() {
-            let partitions = self.waves[0].open.len();
-            self.waves.push(Wave::new(partitions));
+    planned.sort_by_key(|(wave, partition, ..)| (*wave, *partition));
+    let mut batches: Vec<Batch> = Vec::new();
+    for (wave, partition, place, timer) in planned {
+        if !batches.last().is_some_and(|batch| batch.takes(wave, partition)) {
+            batches.push(Batch { wave, partition, ..Batch::default() });
         }
-        self.waves[after].add(partition, place, timer);
-    }
-
-    fn into_waves(self) -> impl Iterator<Item = Vec<Batch>> {
-        self.waves.into_iter().map(|wave| {
-            let rest = wave.open.into_iter().filter(|batch| !batch.timers.is_empty());
-            wave.full.into_iter().chain(rest).collect()
-        })
-    }
-}
-
-impl Wave {
-    fn new(partitions: usize) -> Self {
-        Self { keys: HashSet::new(), full: Vec::new(), open: (0..partitions).map(Batch::new).collect() }
-    }
-
-    fn add(&mut self, partition: usize, place: usize, timer: NewTimer) {
-        self.keys.insert(timer.key.clone());
-        let batch = &mut self.open[partition];
-        batch.bytes += timer.payload.len() + timer.key.len();
-        batch.timers.push((place, timer));
-        if batch.timers.len() >= BATCH || batch.bytes >= BATCH_BYTES {
-            self.full.push(std::mem::replace(batch, Batch::new(partition)));
+        if let Some(batch) = batches.last_mut() {
+            batch.bytes += timer.payload.len() + timer.key.len();
+            batch.places.push(place);
+            batch.timers.push(timer);
         }
     }
+    batches
 }
 
 impl Batch {
-    fn new(partition: usize) -> Self {
-        Self { partition, timers: Vec::new(), bytes: 0 }
+    fn takes(&self, wave: usize, partition: usize) -> bool {
+        let has_room = self.timers.len() < BATCH && self.bytes < BATCH_BYTES;
+        has_room && (self.wave, self.partition) == (wave, partition)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -85,8 +84,7 @@ impl<T> DeadLetter<T> {
     }
 
     fn read(topic: &Topic<T>, at: &PartitionNames, raw: RawLetter) -> Option<Self> {
-        let key = raw.id.get(8..).map(|_| raw.id.slice(8..))?;
-        let arming = ArmingId::from_bytes(&raw.id[..8])?;
+        let arming = ArmingId::from_bytes(raw.id.get(..8)?)?;
         // Those that cannot be read are listed all the same, for somebody to look into.
         let letter = Letter::decode(raw.letter.clone());
         // Of a letter alone: what is none can have the length of a record.
@@ -103,7 +101,7 @@ impl<T> DeadLetter<T> {
             }
         };
         Some(Self {
-            key,
+            key: raw.id.slice(8..),
             arming,
             reason: letter.reason,
             died: system_time(letter.died),
@@ -126,7 +124,6 @@ impl<T> DeadLetter<T> {
 pub struct DeadLetters<'a, T> {
     schedule: &'a Schedule,
     topic: &'a Topic<T>,
-    partitions: Option<Arc<[PartitionNames]>>,
     /// The partition that is being read, and the last letter that was read there.
     partition: usize,
     last: Option<LetterPosition>,
@@ -150,10 +147,7 @@ impl<T> DeadLetters<'_, T> {
     /// # Errors
     /// As for [`next`](Self::next).
     pub async fn page(&mut self, count: usize) -> Result<Vec<DeadLetter<T>>> {
-        let partitions = match &self.partitions {
-            Some(known) => known.clone(),
-            None => self.partitions.insert(self.schedule.partitions(&self.topic.config).await?).clone(),
-        };
+        let partitions = self.schedule.partitions(&self.topic.config).await?;
         let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
         while let Some(at) = partitions.get(self.partition).filter(|_| page.len() < count) {
             let (last, most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
@@ -172,8 +166,7 @@ impl<T> DeadLetters<'_, T> {
 impl Schedule {
     /// The dead letters of a topic.
     pub fn dead_letters<'a, T>(&'a self, topic: &'a Topic<T>) -> DeadLetters<'a, T> {
-        let read = VecDeque::new();
-        DeadLetters { schedule: self, topic, partitions: None, partition: 0, last: None, read }
+        DeadLetters { schedule: self, topic, partition: 0, last: None, read: VecDeque::new() }
     }
 
     /// How many dead letters a topic has, and how many have been trimmed since

@@ -2,16 +2,15 @@
 
 mod arm;
 mod bulk;
-mod cancel;
 mod key;
 mod letters;
-mod look;
+mod timer;
 
 pub use self::arm::ArmRequest;
 pub use self::bulk::{ArmManyRequest, NewArm};
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
-pub use self::look::{Timer, TimerPhase};
+pub use self::timer::{Timer, TimerPhase};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,10 +102,9 @@ impl Schedule {
     /// The partitions of a topic; its definition is checked, agreed on with
     /// Redis and registered when this schedule first uses it.
     async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[PartitionNames]>> {
-        if let Some(known) =
-            self.lock().get(&config.name).filter(|known| known.len() == config.partitions as usize)
-        {
-            return Ok(known.clone());
+        let known = self.lock().get(&config.name).cloned();
+        if let Some(known) = known.filter(|known| known.len() == config.partitions as usize) {
+            return Ok(known);
         }
         config.check(self.client.prefix())?;
         let partitions: Arc<[PartitionNames]> = config.all_partitions(self.client.prefix()).into();

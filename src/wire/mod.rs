@@ -9,33 +9,13 @@ pub(crate) mod copy;
 mod encode;
 pub mod names;
 pub mod record;
-pub(crate) mod reply;
-pub(crate) mod run;
+mod reply;
+mod run;
 pub mod scripts;
-pub(crate) mod settings;
+mod settings;
 pub mod store;
-mod wrong_type;
 
-pub(crate) use self::calls::MAX_BATCH;
-pub(crate) use self::calls::arm::{Arm, Arming, Durably, NewTimer, TriggerKey};
-pub(crate) use self::calls::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Found, Judged, Life, Next, Note, Noted, Position, TakeChecks,
-    Watch, read_touched, touch_command,
-};
-pub(crate) use self::calls::cancel::{Cancel, Cancelled, Rescheduled};
-pub(crate) use self::calls::claim::{Claim, Claimed, ClaimedTimer, Heads, Index};
-pub(crate) use self::calls::letters::{LetterBounds, LetterPosition, RawLetter, Replayed};
-pub(crate) use self::calls::look::Look;
-pub(crate) use self::calls::partition::TopicEntry;
-pub(crate) use self::calls::repair::{RepairStep, Repaired, Scan};
-pub(crate) use self::calls::settle::{AckReply, End, Held, Settle, SettleReply};
-pub(crate) use self::calls::triggers::{Trigger, TriggerReply};
-pub(crate) use self::calls::write_back::WrittenBack;
-pub(crate) use self::names::{
-    DEFAULT_NAMESPACE, MAX_PARTITIONS, PartitionNames, check_name, fnv1a, is_own, partition_of,
-};
-pub(crate) use self::record::{DeadReason, FailedAttempt, History, Letter, Record, State};
-#[cfg(any(test, fuzzing))]
+pub use self::{calls::*, names::*, record::*, store::*};
+
 pub(crate) use self::reply::Reply;
 pub(crate) use self::run::script_call;
-pub(crate) use self::store::{DEFAULT_ANSWER_WITHIN, Store};

@@ -78,7 +78,7 @@ impl Names {
     /// # Panics
     /// For another name.
     pub fn key(&self, name: &str) -> &str {
-        &self.names[place_of(name)]
+        &self.names[place_of(name).unwrap_or_else(|| panic!("no partition has {name}"))]
     }
 
     /// All keys, in the order of [`NAMES`].
@@ -88,8 +88,8 @@ impl Names {
 }
 
 /// Where a name stands in [`NAMES`].
-pub(super) fn place_of(name: &str) -> usize {
-    NAMES.iter().position(|(known, _)| *known == name).unwrap_or_else(|| panic!("no partition has {name}"))
+pub(super) fn place_of(name: &str) -> Option<usize> {
+    NAMES.iter().position(|(known, _)| *known == name)
 }
 
 impl std::ops::Deref for PartitionNames {
@@ -135,10 +135,10 @@ pub(crate) fn registry(namespace: &str) -> String {
     format!("{namespace}:topics")
 }
 
-/// What names the last canary of primary `primary`; a canary's own name is
+/// What names the last canary of the only primary, 0; a canary's own name is
 /// this, a colon and what it says: its number, a colon, its predecessor's.
-pub(crate) fn canary(namespace: &str, primary: u32) -> String {
-    format!("{namespace}:{{canary/{primary}}}")
+pub(crate) fn canary(namespace: &str) -> String {
+    format!("{namespace}:{{canary/0}}")
 }
 
 /// The channel on which a database publishes the keys that expire.
@@ -195,7 +195,7 @@ mod tests {
     fn only_what_the_namespace_begins_is_our_own() {
         for own in [
             &registry("ns")[..],
-            &canary("ns", 0),
+            &canary("ns"),
             PartitionNames::new("ns", "a", 0, 1, false).key("due"),
             "ns:",
         ] {

@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use bytes::{Buf, Bytes};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::escape::cut;
 use crate::id::{ArmingId, Token};
+use crate::time::{system_time, unix_ms};
 
 /// The version byte of records, states and letters.
 pub(super) const VERSION: u8 = 1;
@@ -33,32 +34,21 @@ pub struct Record {
     pub payload: Bytes,
 }
 
-/// Why bytes are no record, state or letter of ours.
+/// Bytes that are no record, state or letter of ours: cut short, never ours, or written by a newer library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
-    /// Written by a newer library.
-    Newer,
-    /// Cut short, or never ours.
-    Broken,
+pub struct Unreadable;
+
+/// What is behind the version, if the head is as long as this.
+fn behind_version(mut bytes: Bytes, head: usize) -> Result<Bytes, Unreadable> {
+    if bytes.len() < head || bytes.get_u8() != VERSION {
+        return Err(Unreadable);
+    }
+    Ok(bytes)
 }
 
-fn check(bytes: &[u8], least: usize) -> Result<(), Unreadable> {
-    match bytes.first() {
-        Some(&version) if version > VERSION => Err(Unreadable::Newer),
-        Some(&VERSION) if bytes.len() >= least => Ok(()),
-        _ => Err(Unreadable::Broken),
-    }
-}
-
-/// Reads big-endian numbers and slices from the front.
-struct Reader(Bytes);
-
-impl Reader {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut out = [0; N];
-        out.copy_from_slice(&self.0.split_to(N));
-        out
-    }
+/// The next eight bytes, as ids are.
+fn id(bytes: &mut Bytes) -> [u8; 8] {
+    bytes.get_u64().to_be_bytes()
 }
 
 impl Record {
@@ -71,24 +61,10 @@ impl Record {
 
     /// Reads a record without copying its payload.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        check(&bytes, RECORD_HEAD)?;
-        let mut reader = Reader(bytes);
-        let [_version] = reader.take();
-        Ok(Self {
-            arming: ArmingId(reader.take()),
-            deadline: u64::from_be_bytes(reader.take()),
-            payload: reader.0,
-        })
+        let mut rest = behind_version(bytes, RECORD_HEAD)?;
+        Ok(Self { arming: ArmingId(id(&mut rest)), deadline: rest.get_u64(), payload: rest })
     }
-}
 
-/// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
-/// record of the latest.
-pub(super) const LIVES: u8 = b'L';
-/// The letter and how many.
-const LIVES_HEAD: usize = 5;
-
-impl Record {
     /// Reads what is kept behind a running attempt: a record, or that of the latest of several expiry cycles.
     pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
@@ -97,6 +73,12 @@ impl Record {
         }
     }
 }
+
+/// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
+/// record of the latest.
+pub(super) const LIVES: u8 = b'L';
+/// The letter and how many.
+const LIVES_HEAD: usize = 5;
 
 /// What claims and failures have added to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,17 +125,15 @@ impl State {
 
     /// Reads a state without copying its history.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        check(&bytes, STATE_HEAD)?;
-        let mut reader = Reader(bytes);
-        let [_version] = reader.take();
+        let mut rest = behind_version(bytes, STATE_HEAD)?;
         Ok(Self {
-            claimed: reader.take::<1>() == [1],
-            token: Token(reader.take()),
-            attempt: u32::from_be_bytes(reader.take()),
-            lost: u8::from_be_bytes(reader.take()),
-            snoozes: u16::from_be_bytes(reader.take()),
-            deadline: u64::from_be_bytes(reader.take()),
-            history: reader.0,
+            claimed: rest.get_u8() == 1,
+            token: Token(id(&mut rest)),
+            attempt: rest.get_u32(),
+            lost: rest.get_u8(),
+            snoozes: rest.get_u16(),
+            deadline: rest.get_u64(),
+            history: rest,
         })
     }
 }
@@ -164,7 +144,7 @@ pub struct FailedAttempt {
     /// Which attempt it was, from 1.
     pub attempt: u32,
     /// When it ended, by the server's clock, to the millisecond.
-    #[serde(with = "in_ms")]
+    #[serde(serialize_with = "to_ms", deserialize_with = "from_ms")]
     pub at: SystemTime,
     /// `error`, `panic`, `timeout`, or another short label.
     pub kind: String,
@@ -173,20 +153,12 @@ pub struct FailedAttempt {
 }
 
 /// Times in JSON are milliseconds since 1970.
-mod in_ms {
-    use std::time::SystemTime;
+fn to_ms<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u64(unix_ms(*at))
+}
 
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::time::{system_time, unix_ms};
-
-    pub(super) fn serialize<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_u64(unix_ms(*at))
-    }
-
-    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
-        u64::deserialize(from).map(system_time)
-    }
+fn from_ms<'a, D: Deserializer<'a>>(from: D) -> Result<SystemTime, D::Error> {
+    u64::deserialize(from).map(system_time)
 }
 
 /// The last ten failed attempts, oldest first: JSON, so that other languages
@@ -240,46 +212,35 @@ pub enum DeadReason {
 }
 
 impl DeadReason {
+    /// The reason's byte, and a word for logs and tables.
+    fn names(self) -> (u8, &'static str) {
+        match self {
+            Self::Exhausted => (b'x', "exhausted"),
+            Self::Permanent => (b'p', "permanent"),
+            Self::Undecodable => (b'd', "undecodable"),
+            Self::TooOld => (b'o', "too_old"),
+            Self::Snoozed => (b's', "snoozed"),
+            Self::LostLeases => (b'l', "lost_leases"),
+            Self::Unreadable => (b'u', "unreadable"),
+            Self::Other(code) => (code, "other"),
+        }
+    }
+
     /// The reason's byte.
     pub fn code(self) -> u8 {
-        match self {
-            Self::Exhausted => b'x',
-            Self::Permanent => b'p',
-            Self::Undecodable => b'd',
-            Self::TooOld => b'o',
-            Self::Snoozed => b's',
-            Self::LostLeases => b'l',
-            Self::Unreadable => b'u',
-            Self::Other(code) => code,
-        }
+        self.names().0
     }
 
     /// The reason of a byte.
     pub fn from_code(code: u8) -> Self {
-        match code {
-            b'x' => Self::Exhausted,
-            b'p' => Self::Permanent,
-            b'd' => Self::Undecodable,
-            b'o' => Self::TooOld,
-            b's' => Self::Snoozed,
-            b'l' => Self::LostLeases,
-            b'u' => Self::Unreadable,
-            other => Self::Other(other),
-        }
+        use DeadReason::{Exhausted, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable};
+        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Unreadable];
+        known.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
     }
 
     /// A word for logs and tables.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Permanent => "permanent",
-            Self::Undecodable => "undecodable",
-            Self::TooOld => "too_old",
-            Self::Snoozed => "snoozed",
-            Self::LostLeases => "lost_leases",
-            Self::Unreadable => "unreadable",
-            Self::Other(_) => "other",
-        }
+        self.names().1
     }
 }
 
@@ -304,17 +265,13 @@ impl Letter {
 
     /// Reads a letter without copying.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        check(&bytes, LETTER_HEAD)?;
-        let mut reader = Reader(bytes);
-        let [_version] = reader.take();
-        let [reason] = reader.take();
-        let died = u64::from_be_bytes(reader.take());
-        let length = u32::from_be_bytes(reader.take()) as usize;
-        if length > reader.0.len() {
-            return Err(Unreadable::Broken);
+        let mut rest = behind_version(bytes, LETTER_HEAD)?;
+        let (reason, died) = (DeadReason::from_code(rest.get_u8()), rest.get_u64());
+        let length = rest.get_u32() as usize;
+        if length > rest.len() {
+            return Err(Unreadable);
         }
-        let state = reader.0.split_to(length);
-        Ok(Self { reason: DeadReason::from_code(reason), died, state, record: reader.0 })
+        Ok(Self { reason, died, state: rest.split_to(length), record: rest })
     }
 }
 
@@ -359,14 +316,13 @@ mod tests {
     }
 
     #[test]
-    fn newer_and_broken_bytes_are_told_apart() {
-        assert_eq!(Record::decode(Bytes::from_static(b"\x02")), Err(Unreadable::Newer));
-        assert_eq!(Record::decode(Bytes::from_static(b"\x01short")), Err(Unreadable::Broken));
-        assert_eq!(Record::decode(Bytes::new()), Err(Unreadable::Broken));
-        assert_eq!(
-            Letter::decode(Bytes::from_static(b"\x01u\0\0\0\0\0\0\0\0\0\0\0\x09abc")),
-            Err(Unreadable::Broken)
-        );
+    fn newer_and_broken_bytes_are_refused() {
+        let newer = [&[VERSION + 1][..], &[0; RECORD_HEAD]].concat();
+        for bad in [&newer[..], b"\x02", b"\x01short", b""] {
+            assert_eq!(Record::decode(Bytes::copy_from_slice(bad)), Err(Unreadable), "{bad:?}");
+        }
+        let cut = Bytes::from_static(b"\x01u\0\0\0\0\0\0\0\0\0\0\0\x09abc");
+        assert_eq!(Letter::decode(cut), Err(Unreadable));
     }
 
     #[test]
@@ -385,13 +341,13 @@ mod tests {
     fn heads_alone_are_whole_and_a_byte_less_is_not() {
         let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::new() }.encode();
         assert!(Record::decode(record.clone()).is_ok());
-        assert_eq!(Record::decode(record.slice(..RECORD_HEAD - 1)), Err(Unreadable::Broken));
+        assert_eq!(Record::decode(record.slice(..RECORD_HEAD - 1)), Err(Unreadable));
         let state = State::waiting(1).encode();
         assert!(State::decode(state.clone()).is_ok());
-        assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable::Broken));
+        assert_eq!(State::decode(state.slice(..STATE_HEAD - 1)), Err(Unreadable));
         let letter = Letter::unreadable(Bytes::new()).encode();
         assert!(Letter::decode(letter.clone()).is_ok());
-        assert_eq!(Letter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable::Broken));
+        assert_eq!(Letter::decode(letter.slice(..LETTER_HEAD - 1)), Err(Unreadable));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use redis::Value;
 
-use crate::connection::classify;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::ArmingId;
 use crate::time::ServerTime;
@@ -18,10 +17,8 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn new(script: &'static str, value: Value) -> Result<Self> {
-        match value {
-            Value::Array(items) => Ok(Self { script, stamp: ServerTime::default(), rest: items.into_iter() }),
-            _ => Err(unexpected(script)),
-        }
+        let Value::Array(items) = value else { return Err(unexpected(script)) };
+        Ok(Self { script, stamp: ServerTime::default(), rest: items.into_iter() })
     }
 
     /// Takes the server's time from the front.
@@ -39,49 +36,54 @@ impl Reply {
         Ok(all)
     }
 
-    /// Where answers come in one array, an error can be any of them.
-    fn next(&mut self) -> Result<Value> {
-        let value = self.rest.next().ok_or_else(|| unexpected(self.script))?;
-        value.extract_error().map_err(|error| classify(self.script, &error))
+    /// A code: which of these it is, counted from 0.
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T> {
+        let place = usize::try_from(self.int()?).unwrap_or(usize::MAX);
+        all.get(place).copied().ok_or_else(|| self.unexpected())
     }
 
-    /// A whole number, also one written as a string.
+    /// So many codes, and no more.
+    pub(super) fn codes<T: Copy>(&mut self, count: usize, all: &[T]) -> Result<Vec<T>> {
+        let codes = self.each(|reply| reply.one_of(all))?;
+        if codes.len() == count { Ok(codes) } else { Err(self.unexpected()) }
+    }
+
+    /// The next element, if it can be read so.
+    fn next<T>(&mut self, read: impl FnOnce(Value) -> Option<T>) -> Result<T> {
+        self.rest.next().and_then(read).ok_or_else(|| self.unexpected())
+    }
+
+    /// A whole number, also one written as a string, as scores are: of those the whole part.
     pub(super) fn int(&mut self) -> Result<u64> {
-        match self.next()? {
-            Value::Int(n) => u64::try_from(n).map_err(|_| unexpected(self.script)),
-            Value::BulkString(text) => number(&text).ok_or_else(|| unexpected(self.script)),
-            _ => Err(unexpected(self.script)),
-        }
+        self.maybe_int()?.ok_or_else(|| self.unexpected())
     }
 
-    /// A whole number; none where it is an empty string.
+    /// A whole number; none where it is nil, or text that is no number.
     pub(super) fn maybe_int(&mut self) -> Result<Option<u64>> {
-        match self.next()? {
-            Value::Int(n) => u64::try_from(n).map(Some).map_err(|_| unexpected(self.script)),
-            Value::BulkString(text) if text.is_empty() => Ok(None),
-            _ => Err(unexpected(self.script)),
-        }
+        self.next(|value| match value {
+            Value::Nil => Some(None),
+            Value::Int(n) => u64::try_from(n).ok().map(Some),
+            Value::BulkString(text) => Some(number(&text)),
+            _ => None,
+        })
     }
 
     /// A whole number that may be negative.
     pub(super) fn signed(&mut self) -> Result<i64> {
-        match self.next()? {
-            Value::Int(n) => Ok(n),
-            _ => Err(unexpected(self.script)),
-        }
+        self.next(|value| if let Value::Int(n) = value { Some(n) } else { None })
     }
 
     pub(super) fn bytes(&mut self) -> Result<Bytes> {
-        self.maybe_bytes()?.ok_or_else(|| unexpected(self.script))
+        self.maybe_bytes()?.ok_or_else(|| self.unexpected())
     }
 
     pub(super) fn maybe_bytes(&mut self) -> Result<Option<Bytes>> {
-        match self.next()? {
-            Value::Nil => Ok(None),
-            Value::BulkString(bytes) => Ok(Some(bytes.into())),
-            Value::SimpleString(text) => Ok(Some(text.into())),
-            _ => Err(unexpected(self.script)),
-        }
+        self.next(|value| match value {
+            Value::Nil => Some(None),
+            Value::BulkString(bytes) => Some(Some(bytes.into())),
+            Value::SimpleString(text) => Some(Some(text.into())),
+            _ => None,
+        })
     }
 
     /// Text; none where it is empty.
@@ -90,18 +92,13 @@ impl Reply {
         Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The whole milliseconds of a score; none where it is nil or empty.
-    pub(super) fn maybe_score(&mut self) -> Result<Option<u64>> {
-        Ok(self.maybe_bytes()?.as_deref().and_then(number))
-    }
-
     pub(super) fn arming(&mut self) -> Result<Option<ArmingId>> {
         Ok(ArmingId::from_bytes(&self.bytes()?))
     }
 
     pub(super) fn list(&mut self) -> Result<Self> {
-        let value = self.next()?;
-        Self::new(self.script, value)
+        let script = self.script;
+        self.next(|value| Self::new(script, value).ok())
     }
 
     pub(super) fn unexpected(&self) -> Error {

@@ -1,70 +1,51 @@
 //! Runs scripts: by hash, with everything that may be missing supplied.
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
 use crate::connection::{CallError, Node};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::names::{PartitionNames, WIRE_VERSION};
+use crate::wire::names::{NAMES, WIRE_VERSION};
 use crate::wire::reply::Reply;
 use crate::wire::scripts::{self, Script};
-use crate::wire::store::Store;
+use crate::wire::{PartitionNames, Store};
+
+/// A call of a script, ready for its own arguments.
+pub(super) struct Call<'a> {
+    store: &'a Store,
+    script: &'static Script,
+    /// The partition that it is about, where it is about one.
+    at: Option<&'a PartitionNames>,
+    command: Cmd,
+}
 
 impl Store {
-    /// A call of a partition script: the keys that its header names, and the prelude's arguments, ready
-    /// for its own.
-    pub(super) fn partition_script(&self, script: &'static Script, at: &PartitionNames) -> Cmd {
-        let keys = script.keys.iter().map(|place| &at.all()[*place]);
-        let mut command = self.script(script, keys);
-        command.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
-        command
+    /// A call of a partition script: the keys that its header names, and the prelude's arguments.
+    pub(super) fn call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
+        let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
+        let mut call = Call { at: Some(at), ..self.call_with(script, &keys) };
+        call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
+        call
     }
 
-    /// A call of any script.
-    pub(super) fn script<K: redis::ToRedisArgs>(
-        &self,
-        script: &'static Script,
-        keys: impl ExactSizeIterator<Item = K>,
-    ) -> Cmd {
-        script_call(self.variant(script), keys)
+    /// A call of any other script.
+    pub(super) fn call_with(&self, script: &'static Script, keys: &[impl ToRedisArgs]) -> Call<'_> {
+        self.call_of(script, script_call(self.variant(script), keys))
     }
 
-    /// Runs a partition script; creates the partition if it is new, and finds
-    /// the name at fault if one holds a value of another type. The answer begins behind the server's time.
-    pub(super) async fn run_at(
+    /// A call of which all is there already.
+    pub(super) fn call_of(&self, script: &'static Script, command: Cmd) -> Call<'_> {
+        Call { store: self, script, at: None, command }
+    }
+
+    /// Asks about a partition without a script, in one request.
+    pub(super) async fn ask(
         &self,
-        script: &'static Script,
         at: &PartitionNames,
-        command: &Cmd,
+        doing: &'static str,
+        commands: &Pipeline,
     ) -> Result<Reply> {
-        let node = &self.0.node;
-        let mut answer = self.run_on(node, script, command).await;
-        if code_of(&answer) == Some("NOMETA") {
-            self.agree(at).await?;
-            answer = self.run_on(node, script, command).await;
-        }
-        Reply::new(script.name, self.named(at, answer).await?)?.stamped()
-    }
-
-    /// Runs a script, loading it first where the server does not have it.
-    /// NOSCRIPT means that nothing was executed. Should somebody flush the
-    /// scripts over and over, the text goes along.
-    pub(super) async fn run_on(
-        &self,
-        node: &Node,
-        script: &'static Script,
-        command: &Cmd,
-    ) -> Result<Value, CallError> {
-        let answer = node.call(script.name, command).await;
-        if code_of(&answer) != Some("NOSCRIPT") {
-            return answer;
-        }
-        let text = &self.variant(script).text;
-        node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
-        let answer = node.call(script.name, command).await;
-        if code_of(&answer) != Some("NOSCRIPT") {
-            return answer;
-        }
-        node.call(script.name, &with_text(command, text)).await
+        let answers = self.0.node.call_all(doing, commands).await;
+        Reply::new(doing, Value::Array(self.named(at, answers).await?))
     }
 
     /// Creates the partition's meta, but never against partition 0: a producer
@@ -77,27 +58,30 @@ impl Store {
     }
 
     async fn init(&self, at: &PartitionNames) -> Result<()> {
-        let mut command = self.script(&scripts::INIT, [at.key("meta")].into_iter());
+        let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
         let kind = if at.attached { "attached" } else { "managed" };
-        command.arg(WIRE_VERSION).arg(at.of).arg(kind);
-        let answer = self.run_on(&self.0.node, &scripts::INIT, &command).await;
+        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(kind).run_on(&self.0.node).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
-        let refused = |kind, message| Err(Error::new(kind, message));
+        let refuse = |kind, message| Err(Error::new(kind, message));
         if version != u64::from(WIRE_VERSION) {
+            let (than, advice) = if version < u64::from(WIRE_VERSION) {
+                ("older", "stop what speaks it and remove its names, or give this program another namespace")
+            } else {
+                ("newer", "upgrade this program, or give it another namespace")
+            };
             let message = format!(
-                "{} was made by wire version {version}, this library speaks {WIRE_VERSION}; stop what speaks the \
-                 older one, and give this one another namespace or remove the old names",
+                "{} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}",
                 at.key("meta")
             );
-            return refused(ErrorKind::WireVersion, message);
+            return refuse(ErrorKind::WireVersion, message);
         }
         if of != u64::from(at.of) {
             let message = format!(
                 "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
                 at.topic, at.of
             );
-            return refused(ErrorKind::Partitions, message);
+            return refuse(ErrorKind::Partitions, message);
         }
         if there != kind.as_bytes() {
             let message = if at.attached {
@@ -105,9 +89,34 @@ impl Store {
             } else {
                 "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
             };
-            return refused(ErrorKind::Conflict, format!("topic {} {message}", at.topic));
+            return refuse(ErrorKind::Conflict, format!("topic {} {message}", at.topic));
         }
         Ok(())
+    }
+
+    /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
+    /// key that holds a value of another type.
+    async fn named<T>(&self, at: &PartitionNames, answer: Result<T, CallError>) -> Result<T> {
+        match answer {
+            Err(CallError { error, .. }) if error.kind() == ErrorKind::WrongType => {
+                Err(self.name_at_fault(at).await.unwrap_or(error))
+            }
+            other => Ok(other?),
+        }
+    }
+
+    async fn name_at_fault(&self, at: &PartitionNames) -> Option<Error> {
+        let mut types = pipe();
+        at.all().iter().for_each(|name| {
+            types.cmd("TYPE").arg(name);
+        });
+        let found = self.0.node.call_all("looking for the wrong type", &types).await.ok()?;
+        at.all().iter().zip(NAMES).zip(found).find_map(|((name, (_, expected)), found)| match found {
+            Value::SimpleString(found) if found != "none" && found != expected => {
+                Some(wrong_type(name, expected, &found))
+            }
+            _ => None,
+        })
     }
 
     #[cfg(feature = "testing")]
@@ -122,16 +131,51 @@ impl Store {
     }
 }
 
+impl Call<'_> {
+    pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Runs the script. Creates the partition if it is new, and finds the name at fault if one holds a
+    /// value of another type.
+    pub(super) async fn run(&self) -> Result<Value> {
+        let node = &self.store.0.node;
+        let mut answer = self.run_on(node).await;
+        let Some(at) = self.at else { return Ok(answer?) };
+        if code_of(&answer) == Some("NOMETA") {
+            self.store.agree(at).await?;
+            answer = self.run_on(node).await;
+        }
+        self.store.named(at, answer).await
+    }
+
+    /// The same, where the answer begins with the server's time.
+    pub(super) async fn reply(&self) -> Result<Reply> {
+        Reply::new(self.script.name, self.run().await?)?.stamped()
+    }
+
+    /// Runs the script on this connection, loading it first where the server does not have it.
+    /// NOSCRIPT means that nothing was executed. Should somebody flush the
+    /// scripts over and over, the text goes along.
+    pub(super) async fn run_on(&self, node: &Node) -> Result<Value, CallError> {
+        let (name, text) = (self.script.name, &self.store.variant(self.script).text);
+        let mut answer = node.call(name, &self.command).await;
+        if code_of(&answer) == Some("NOSCRIPT") {
+            node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
+            answer = node.call(name, &self.command).await;
+        }
+        if code_of(&answer) == Some("NOSCRIPT") {
+            answer = node.call(name, &with_text(&self.command, text)).await;
+        }
+        answer
+    }
+}
+
 /// EVALSHA with its keys, ready for its arguments.
-pub(crate) fn script_call<K: redis::ToRedisArgs>(
-    script: &Script,
-    keys: impl ExactSizeIterator<Item = K>,
-) -> Cmd {
+pub(crate) fn script_call(script: &Script, keys: &[impl ToRedisArgs]) -> Cmd {
     let mut command = cmd("EVALSHA");
-    command.arg(&script.sha).arg(keys.len());
-    keys.for_each(|key| {
-        command.arg(key);
-    });
+    command.arg(&script.sha).arg(keys.len()).arg(keys);
     command
 }
 
@@ -149,4 +193,12 @@ fn with_text(command: &Cmd, text: &str) -> Cmd {
 
 fn code_of(answer: &Result<Value, CallError>) -> Option<&str> {
     answer.as_ref().err()?.code.as_deref()
+}
+
+fn wrong_type(name: &str, expected: &str, found: &str) -> Error {
+    let message = format!(
+        "WRONGTYPE: a {found} stands where keylapse keeps a {expected}; \
+         move or delete it (something else writes to keylapse's names)"
+    );
+    Error::new(ErrorKind::WrongType, message).at_key(name.as_bytes())
 }

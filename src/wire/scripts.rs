@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::names::NAMES;
+use super::names::place_of;
 
 /// A script as the server gets it.
 #[derive(Debug)]
@@ -104,19 +104,19 @@ impl Script {
             });
         }
         text.push_str(body);
-        Self { keys: keys(body), ..Self::of_text(name, text) }
-    }
-
-    fn of_text(name: &'static str, text: String) -> Self {
-        let sha = redis::Script::new(&text).get_hash().to_owned();
-        Self { name, text, sha, keys: Vec::new() }
+        Self { name, sha: sha(&text), text, keys: keys(body) }
     }
 
     /// The same script with one piece of text replaced.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
-        Self { keys: self.keys.clone(), ..Self::of_text(self.name, self.text.replace(from, to)) }
+        let text = self.text.replace(from, to);
+        Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone() }
     }
+}
+
+fn sha(text: &str) -> String {
+    redis::Script::new(text).get_hash().to_owned()
 }
 
 /// The text of one file: what was compiled in.
@@ -142,14 +142,11 @@ fn source(name: &str, compiled: &'static str) -> Cow<'static, str> {
 
 /// The numbered names behind `KEYS`: `1 meta, 2 due` and so on.
 fn keys(body: &str) -> Vec<usize> {
-    let header = body.lines().take_while(|line| line.starts_with("--"));
-    let from =
-        header.map(|line| line.trim_start_matches("--").trim()).skip_while(|line| !line.starts_with("KEYS "));
-    let lines = from.take_while(|line| !line.starts_with("ARGV"));
-    let text = lines.collect::<Vec<_>>().join(" ");
-    let names = text.trim_start_matches("KEYS ").split(',').filter_map(|item| item.trim().split_once(' '));
-    let known = |name: &str| NAMES.iter().position(|(known, _)| *known == name);
-    names.filter(|(number, _)| number.parse::<u32>().is_ok()).filter_map(|(_, name)| known(name)).collect()
+    let (_, behind) = body.split_once("-- KEYS ").unwrap_or_default();
+    let (numbered, _) = behind.split_once("-- ARGV ").unwrap_or_default();
+    let words = numbered.replace("\n--", " ");
+    let names = words.split(',').filter_map(|item| item.trim().split_once(' '));
+    names.filter(|(number, _)| number.parse::<u32>().is_ok()).filter_map(|(_, name)| place_of(name)).collect()
 }
 
 /// The comma-separated words of a header line, without what is in parentheses.

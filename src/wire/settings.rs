@@ -28,19 +28,15 @@ impl Store {
             warn_of_eviction(&settings);
         }
         let Some(flags) = settings.get(FLAGS) else { return Ok(()) };
-        let missing = missing_flags(flags);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        if manage_notifications {
-            return self.add_flags(flags, missing).await;
-        }
-        if should_log {
-            warn!(
+        match missing_flags(flags) {
+            "" => {}
+            missing if manage_notifications => self.add_flags(flags, missing).await?,
+            missing if should_log => warn!(
                 flags,
                 missing,
                 "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
-            );
+            ),
+            _ => {}
         }
         Ok(())
     }
@@ -62,9 +58,7 @@ impl Store {
     /// Whether these differ from those that were seen last.
     fn have_changed(&self, settings: &Settings) -> bool {
         let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        let should_log = seen.as_ref() != Some(settings);
-        *seen = Some(settings.clone());
-        should_log
+        seen.replace(settings.clone()).as_ref() != Some(settings)
     }
 
     async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {

@@ -63,7 +63,7 @@ pub(crate) fn find(modules: &Modules, from: &[String], path: &[String]) -> Optio
         "crate" => Found::Module(Vec::new()),
         "self" => Found::Module(from.to_vec()),
         "super" => Found::Module(from[..from.len().checked_sub(1)?].to_vec()),
-        name => named(modules, from, name)?,
+        name => named(modules, from, name, |_| true)?,
     };
     match start {
         Found::Module(module) if !rest.is_empty() => find(modules, &module, rest),
@@ -71,7 +71,8 @@ pub(crate) fn find(modules: &Modules, from: &[String], path: &[String]) -> Optio
     }
 }
 
-fn named(modules: &Modules, module: &[String], name: &str) -> Option<Found> {
+/// What a name stands for in a module, by its items and by those imports that count.
+fn named(modules: &Modules, module: &[String], name: &str, counts: fn(&ItemUse) -> bool) -> Option<Found> {
     let below = [module, &[name.to_owned()]].concat();
     if modules.contains_key(&below) {
         return Some(Found::Module(below));
@@ -82,7 +83,7 @@ fn named(modules: &Modules, module: &[String], name: &str) -> Option<Found> {
     }
     let imports =
         items.iter().filter_map(|item| if let Item::Use(import) = item { Some(import) } else { None });
-    let imported: Vec<_> = imports.flat_map(brought).collect();
+    let imported: Vec<_> = imports.filter(|import| counts(import)).flat_map(brought).collect();
     let exact = imported
         .iter()
         .find(|(bound, path)| bound == name && path.first().is_some_and(|first| first != name));
@@ -92,7 +93,10 @@ fn named(modules: &Modules, module: &[String], name: &str) -> Option<Found> {
     let globs = imported
         .iter()
         .filter(|(bound, path)| bound == "*" && path.first().is_none_or(|first| first != name));
-    globs
-        .into_iter()
-        .find_map(|(_, path)| find(modules, module, &[path.as_slice(), &[name.to_owned()]].concat()))
+    // A glob brings no import that its module keeps to itself.
+    let shared = |import: &ItemUse| !matches!(import.vis, Visibility::Inherited);
+    globs.into_iter().find_map(|(_, path)| match find(modules, module, path)? {
+        Found::Module(from) => named(modules, &from, name, shared),
+        Found::Item(..) => None,
+    })
 }

@@ -11,8 +11,8 @@ use keylapse::internals::attached::{
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
-    Store, Token, TopicEntry, WrittenBack,
+    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Placed, Policy, ServerTime, Settle, SettleReply,
+    SlotId, Store, Token, TopicEntry,
 };
 use keylapse::{ArmingId, ErrorKind, Unenrolled, WriteBack};
 use keylapse_support::Server;
@@ -555,14 +555,14 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
         scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
     };
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Written);
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, WrittenBack::Taken);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Placed::Set);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Placed::Taken);
     assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
 
-    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, WrittenBack::Past);
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Written);
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, Placed::Past);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Placed::Set);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, WrittenBack::Taken);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Placed::Taken);
     let (_, found) = scene
         .store
         .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })

@@ -10,11 +10,8 @@ use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::id::ArmingId;
 use crate::time::{WireWhen, ms_ceil, system_time};
-use crate::wire::names::PartitionNames;
-use crate::wire::record::Record;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::run::Call;
+use crate::wire::{PartitionNames, Record, Reply, Store, scripts};
 
 /// An arm call.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +40,7 @@ pub struct NewTimer {
 impl fmt::Debug for NewTimer {
     /// Without the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewTimer")
-            .field("key", &Escaped(&self.key))
-            .field("when", &self.when)
-            .field("arming", &self.arming)
-            .finish_non_exhaustive()
+        write!(f, "NewTimer({}, {}, {})", Escaped(&self.key), self.when, self.arming)
     }
 }
 
@@ -82,13 +75,6 @@ impl Arming {
     /// Whether this call armed something that stands.
     pub fn is_armed(&self) -> bool {
         self.receipt().is_some()
-    }
-
-    pub(crate) fn receipt_mut(&mut self) -> Option<&mut Receipt> {
-        match self {
-            Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
-            Self::Exists | Self::Superseded => None,
-        }
     }
 }
 
@@ -157,10 +143,7 @@ impl Durably {
 
     fn command(self) -> Cmd {
         let mut wait = cmd(if self.local_fsync { "WAITAOF" } else { "WAIT" });
-        if self.local_fsync {
-            wait.arg(1);
-        }
-        wait.arg(self.replicas).arg(self.within_ms);
+        wait.arg(self.local_fsync.then_some(1)).arg(self.replicas).arg(self.within_ms);
         wait
     }
 }
@@ -174,42 +157,48 @@ pub struct Reached {
     pub local_fsync: bool,
 }
 
+impl Reached {
+    /// What WAIT and WAITAOF answer; none where that is something else.
+    fn read(answer: Value) -> Option<Self> {
+        let (synced, replicas): (i64, u32) = match answer {
+            Value::Int(_) => (0, redis::from_redis_value(answer).ok()?),
+            both => redis::from_redis_value(both).ok()?,
+        };
+        Some(Self { replicas, local_fsync: synced > 0 })
+    }
+}
+
 impl Store {
     /// Creates or replaces timers.
     pub async fn arm(&self, at: &PartitionNames, call: Arm<'_>) -> Result<Vec<Arming>> {
-        read(self.run_at(&scripts::ARM, at, &self.arm_command(at, call)).await?, call.timers)
+        read(self.arm_call(at, call).reply().await?, call.timers, None)
     }
 
     /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
     /// only, so the arm goes there, too; what may be missing is supplied beforehand.
     pub async fn arm_durably(&self, at: &PartitionNames, call: Arm<'_>, ask: Durably) -> Result<Vec<Arming>> {
         self.agree(at).await?;
-        let command = self.arm_command(at, call);
-        let answer = self.run_on(&self.0.waiting, &scripts::ARM, &command).await?;
-        let mut armings = read(Reply::new("arm", answer)?.stamped()?, call.timers)?;
+        let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
-        let reached = waited.map(|answer| read_reached(&answer)).unwrap_or_default();
-        for receipt in armings.iter_mut().filter_map(Arming::receipt_mut) {
-            receipt.reached = Some(reached);
-        }
-        Ok(armings)
+        let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
+        read(Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
     }
 
-    fn arm_command(&self, at: &PartitionNames, call: Arm<'_>) -> Cmd {
-        let mut command = self.partition_script(&scripts::ARM, at);
-        command.arg(if call.only_if_absent { "absent" } else { "replace" }).arg(i32::from(call.repeat));
-        for timer in call.timers {
+    fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {
+        let mut call = self.call(&scripts::ARM, at);
+        call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
+        for timer in arm.timers {
             let head = Record::head(timer.arming);
-            command.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
+            call.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
         }
-        command
+        call
     }
 }
 
-pub(crate) fn read(mut reply: Reply, timers: &[NewTimer]) -> Result<Vec<Arming>> {
-    let read_one = |reply: &mut Reply, timer: &NewTimer| {
+fn read(mut reply: Reply, timers: &[NewTimer], reached: Option<Reached>) -> Result<Vec<Arming>> {
+    let read_one = |timer: &NewTimer| {
         let (code, deadline) = (reply.int()?, system_time(reply.int()?));
-        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached: None };
+        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached };
         Ok(match code {
             0 => Arming::Armed(receipt),
             1 => Arming::Replaced(receipt),
@@ -219,17 +208,5 @@ pub(crate) fn read(mut reply: Reply, timers: &[NewTimer]) -> Result<Vec<Arming>>
             _ => return Err(reply.unexpected()),
         })
     };
-    timers.iter().map(|timer| read_one(&mut reply, timer)).collect()
-}
-
-fn read_reached(answer: &Value) -> Reached {
-    let replicas = |n: &i64| u32::try_from(*n).unwrap_or(0);
-    match answer {
-        Value::Int(n) => Reached { replicas: replicas(n), local_fsync: false },
-        Value::Array(both) => match &both[..] {
-            [Value::Int(local), Value::Int(n)] => Reached { replicas: replicas(n), local_fsync: *local > 0 },
-            _ => Reached::default(),
-        },
-        _ => Reached::default(),
-    }
+    timers.iter().map(read_one).collect()
 }

@@ -1,20 +1,16 @@
 //! What attached topics ask of a server: keys that other programs write.
 
-use std::fmt::{self, Debug};
-
 use bytes::{Buf, Bytes};
 use redis::{Cmd, Value, cmd};
 
 use crate::error::Result;
-use crate::escape::{Escaped, glob};
+use crate::escape::glob;
 use crate::id::{ArmingId, SlotId};
 use crate::policy::{Capture, Policy, Unenrolled};
 use crate::time::ServerTime;
-use crate::wire::names::PartitionNames;
-use crate::wire::reply::Reply;
-use crate::wire::run::script_call;
+use crate::wire::run::{Call, script_call};
 use crate::wire::scripts::{self, Script};
-use crate::wire::store::Store;
+use crate::wire::{PartitionNames, Reply, Store};
 
 /// Where something stands in a server's stream of expired keys. Positions of one key are compared, times
 /// never: each listener hears the same events in the same order, each late in its own way.
@@ -91,7 +87,7 @@ pub enum Enrolled {
 }
 
 /// What is remembered of a key's deadline, without the value.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// Of which key.
     pub key: Bytes,
@@ -101,12 +97,6 @@ pub struct Watch {
     pub deadline: u64,
     /// Where in the stream it was read.
     pub at: Position,
-}
-
-impl Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({}, {}, {:?})", Escaped(&self.key), self.deadline, self.at)
-    }
 }
 
 /// Keys that are to be looked at.
@@ -167,13 +157,13 @@ pub enum Deed {
     },
 }
 
-/// An answer that also says when the next check is due, in ms since 1970.
+/// An answer for each, and when the next check is due, in ms since 1970.
 #[derive(Clone, Debug)]
 pub struct Next<T> {
     /// When.
     pub next: Option<u64>,
-    /// The answer.
-    pub value: T,
+    /// The answers.
+    pub value: Vec<T>,
 }
 
 /// A key as it was read.
@@ -199,26 +189,16 @@ pub enum Life {
 impl Store {
     /// Makes lapses of expiries that were heard.
     pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
-        let newest = notes.iter().filter_map(|note| note.at).map(|at| at.canary).max();
-        let mut command = self.history_script(&scripts::NOTE, at, newest, policy.restores());
-        command.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
+        use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
+        let heard = notes.iter().filter_map(|note| note.at);
+        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores());
+        call.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
         for note in notes {
             let at = note.at.unwrap_or_default();
-            command.arg(&note.key[..]).arg(at.canary).arg(at.count).arg(note.arming.as_bytes());
+            call.arg(&note.key[..]).arg(at.canary).arg(at.count).arg(note.arming.as_bytes());
         }
-        let reply = self.run_at(&scripts::NOTE, at, &command).await?;
-        read_codes(reply, notes.len(), |code| {
-            Some(match code {
-                0 => Noted::Known,
-                1 => Noted::Lapse,
-                2 => Noted::Recovered,
-                3 => Noted::Ignored,
-                4 => Noted::Stale,
-                5 => Noted::Returned,
-                6 => Noted::Superseding,
-                _ => return None,
-            })
-        })
+        let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
+        call.reply().await?.codes(notes.len(), &codes)
     }
 
     /// Remembers deadlines that were read.
@@ -227,37 +207,26 @@ impl Store {
         at: &PartitionNames,
         policy: &Policy,
         read: &[Enrolment],
-    ) -> Result<Next<Vec<Enrolled>>> {
-        let newest = read.iter().map(|one| one.at.canary).max();
-        let mut command = self.history_script(&scripts::ENROL, at, newest, policy.restores());
-        command.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
+    ) -> Result<Next<Enrolled>> {
+        use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
+        let heard = read.iter().map(|one| one.at);
+        let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores());
+        call.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
         for one in read {
-            command.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
-            command.arg(one.stamp.0).arg(&one.copy[..]);
+            call.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
+            call.arg(one.stamp.0).arg(&one.copy[..]);
         }
-        let mut reply = self.run_at(&scripts::ENROL, at, &command).await?;
-        let next = reply.maybe_score()?;
-        let value = read_codes(reply, read.len(), |code| {
-            Some(match code {
-                0 => Enrolled::Stale,
-                1 => Enrolled::New,
-                2 => Enrolled::Known,
-                3 => Enrolled::Full,
-                4 => Enrolled::Wanted,
-                5 => Enrolled::Ours,
-                6 => Enrolled::Forgotten,
-                _ => return None,
-            })
-        })?;
-        Ok(Next { next, value })
+        let mut reply = call.reply().await?;
+        let codes = [Stale, New, Known, Full, Wanted, Ours, Forgotten];
+        Ok(Next { next: reply.maybe_int()?, value: reply.codes(read.len(), &codes)? })
     }
 
     /// Takes checks that are due.
     pub async fn checks(&self, at: &PartitionNames, take: TakeChecks) -> Result<DueChecks> {
-        let mut command = self.partition_script(&scripts::CHECKS, at);
-        command.arg(take.limit).arg(take.hold_ms).arg(take.overdue_ms).arg(take.slot.as_bytes());
-        let mut reply = self.run_at(&scripts::CHECKS, at, &command).await?;
-        let next = reply.maybe_score()?;
+        let mut call = self.call(&scripts::CHECKS, at);
+        call.arg(take.limit).arg(take.hold_ms).arg(take.overdue_ms).arg(take.slot.as_bytes());
+        let mut reply = call.reply().await?;
+        let next = reply.maybe_int()?;
         let (mut keys, mut heads) = (reply.list()?, reply.list()?);
         let watches =
             keys.each(|keys| read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
@@ -265,18 +234,12 @@ impl Store {
     }
 
     /// Does what checks have led to; whether the watches still stood.
-    pub async fn judge(
-        &self,
-        at: &PartitionNames,
-        policy: &Policy,
-        all: &[Judged],
-    ) -> Result<Next<Vec<bool>>> {
-        let newest = all.iter().map(|one| one.at.canary).max();
-        let mut command = self.history_script(&scripts::JUDGE, at, newest, policy.restores());
-        all.iter().for_each(|one| add_judged(&mut command, one));
-        let mut reply = self.run_at(&scripts::JUDGE, at, &command).await?;
-        let next = reply.maybe_score()?;
-        Ok(Next { next, value: read_codes(reply, all.len(), |code| Some(code == 1))? })
+    pub async fn judge(&self, at: &PartitionNames, policy: &Policy, all: &[Judged]) -> Result<Next<bool>> {
+        let heard = all.iter().map(|one| one.at);
+        let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores());
+        all.iter().for_each(|one| add_judged(&mut call, one));
+        let mut reply = call.reply().await?;
+        Ok(Next { next: reply.maybe_int()?, value: reply.codes(all.len(), &[false, true])? })
     }
 
     /// Becomes or stays the topic's scanner for so long; `patient`: only if there was none for as long.
@@ -288,16 +251,23 @@ impl Store {
         hold_ms: u64,
         patient: bool,
     ) -> Result<bool> {
-        let mut command = self.partition_script(&scripts::SCANNER, at);
         let what = if hold_ms > 0 { "hold" } else { "release" };
-        command.arg(slot.as_bytes()).arg(what).arg(hold_ms).arg(i32::from(patient));
-        Ok(self.run_at(&scripts::SCANNER, at, &command).await?.int()? == 1)
+        let mut call = self.call(&scripts::SCANNER, at);
+        call.arg(slot.as_bytes()).arg(what).arg(hold_ms).arg(i32::from(patient));
+        Ok(call.reply().await?.int()? == 1)
+    }
+
+    /// A key was written back until this deadline, and has expired: its announcement is no lapse. Whether
+    /// that is still to come.
+    pub async fn returned(&self, at: &PartitionNames, key: &[u8], deadline: u64) -> Result<bool> {
+        let mut call = self.history_call(&scripts::RETURNED, at, std::iter::empty(), true);
+        Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
     /// Reads keys, anywhere.
     pub async fn read(&self, keys: &[Bytes], capture: Capture) -> Result<(ServerTime, Vec<Found>)> {
-        let command = touch_command(keys, capture);
-        read_touched(self.run_on(&self.0.node, &scripts::TOUCH, &command).await?, keys.len())
+        let call = self.call_of(&scripts::TOUCH, touch_command(keys, capture));
+        read_touched(call.run().await?, keys.len())
     }
 
     /// One step through all keys of the database: where to go on (0: the end), and those that begin with
@@ -310,33 +280,33 @@ impl Store {
     }
 
     /// A script with the history of a key's expiries, and what each of these takes.
-    pub(super) fn history_script(
-        &self,
+    fn history_call<'a>(
+        &'a self,
         script: &'static Script,
-        at: &PartitionNames,
-        newest: Option<u64>,
+        at: &'a PartitionNames,
+        heard: impl Iterator<Item = Position>,
         restores: bool,
-    ) -> Cmd {
-        let mut command = self.partition_script(script, at);
-        command.arg(newest.unwrap_or_default()).arg(i32::from(restores));
-        command
+    ) -> Call<'a> {
+        let newest = heard.map(|at| at.canary).max().unwrap_or_default();
+        let mut call = self.call(script, at);
+        call.arg(newest).arg(i32::from(restores));
+        call
     }
 }
 
-fn add_judged(command: &mut Cmd, one: &Judged) {
-    let (what, arming, number) = match one.deed {
-        Deed::Forget => ("forget", None, 0),
-        Deed::Fire { arming, flags } => ("fire", Some(arming), flags.into()),
-        Deed::Again { at } => ("again", None, at),
+fn add_judged(call: &mut Call<'_>, one: &Judged) {
+    let (what, arming, number) = match &one.deed {
+        Deed::Forget => ("forget", &[][..], 0),
+        Deed::Fire { arming, flags } => ("fire", &arming.as_bytes()[..], (*flags).into()),
+        Deed::Again { at } => ("again", &[][..], *at),
     };
-    command.arg(what).arg(&one.watch.key[..]).arg(&one.watch.head[..]).arg(one.at.canary).arg(one.at.count);
-    let arming = arming.map(|arming| *arming.as_bytes());
-    command.arg(one.stamp.0).arg(arming.as_ref().map_or(&[][..], |id| &id[..])).arg(number);
+    call.arg(what).arg(&one.watch.key[..]).arg(&one.watch.head[..]).arg(one.at.canary).arg(one.at.count);
+    call.arg(one.stamp.0).arg(arming).arg(number);
 }
 
 /// The touch of keys, as it is sent on the connection of the subscription, too.
 pub(crate) fn touch_command(keys: &[Bytes], capture: Capture) -> Cmd {
-    let mut command = script_call(&scripts::TOUCH, keys.iter().map(|key| &key[..]));
+    let mut command = script_call(&scripts::TOUCH, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
     command.arg(capture.cap).arg(i32::from(capture.dumps));
     command
 }
@@ -362,9 +332,4 @@ fn read_watch(key: Bytes, head: Bytes) -> Option<Watch> {
     let deadline = numbers.get_u64();
     let at = Position { canary: numbers.get_u64(), count: numbers.get_u32() };
     Some(Watch { key, head, deadline, at })
-}
-
-fn read_codes<T>(mut reply: Reply, count: usize, read: impl Fn(u64) -> Option<T>) -> Result<Vec<T>> {
-    let all = reply.each(|reply| read(reply.int()?).ok_or_else(|| reply.unexpected()))?;
-    if all.len() == count { Ok(all) } else { Err(reply.unexpected()) }
 }

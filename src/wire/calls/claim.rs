@@ -5,11 +5,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::id::{SlotId, Token};
 use crate::time::ServerTime;
-use crate::wire::calls::letters::{LetterBounds, add_bounds};
-use crate::wire::names::PartitionNames;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::{LetterBounds, PartitionNames, Reply, Store, scripts};
 
 /// Leases lost before a timer runs alone, in quarantine. As in prelude.lua, which a test compares.
 #[cfg(any(test, feature = "testing"))]
@@ -95,27 +91,27 @@ pub struct Heads {
 
 impl Heads {
     pub(super) fn read(reply: &mut Reply) -> Result<Self> {
-        Ok(Self { due: reply.maybe_score()?, quarantine: reply.maybe_score()? })
+        Ok(Self { due: reply.maybe_int()?, quarantine: reply.maybe_int()? })
     }
 }
 
 impl Store {
     /// Takes what is due.
-    pub async fn claim(&self, at: &PartitionNames, call: Claim) -> Result<Claimed> {
-        let mut command = self.partition_script(&scripts::CLAIM, at);
-        let index = match call.index {
+    pub async fn claim(&self, at: &PartitionNames, claim: Claim) -> Result<Claimed> {
+        let index = match claim.index {
             Index::Due => "due",
             Index::Quarantine => "quarantine",
         };
-        command.arg(index).arg(call.slot.as_bytes()).arg(call.token.as_bytes());
-        command.arg(i32::from(call.repeat)).arg(call.limit).arg(call.bytes);
-        command.arg(call.lookahead_ms).arg(call.lease_ms);
-        add_bounds(&mut command, call.letters);
-        read(self.run_at(&scripts::CLAIM, at, &command).await?)
+        let mut call = self.call(&scripts::CLAIM, at);
+        call.arg(index).arg(claim.slot.as_bytes()).arg(claim.token.as_bytes());
+        call.arg(i32::from(claim.repeat)).arg(claim.limit).arg(claim.bytes);
+        call.arg(claim.lookahead_ms).arg(claim.lease_ms);
+        claim.letters.add_to(&mut call);
+        read_claimed(call.reply().await?)
     }
 }
 
-pub(crate) fn read(mut reply: Reply) -> Result<Claimed> {
+pub(crate) fn read_claimed(mut reply: Reply) -> Result<Claimed> {
     let (heads, paused) = (Heads::read(&mut reply)?, reply.maybe_text()?);
     let (mut keys, mut records, mut states) = (reply.list()?, reply.list()?, reply.list()?);
     let timers = keys.each(|keys| {

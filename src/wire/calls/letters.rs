@@ -1,14 +1,14 @@
 //! The dead letters.
 
 use bytes::Bytes;
-use redis::{Cmd, Value, cmd, pipe};
+use redis::pipe;
 
 use crate::error::Result;
 use crate::id::ArmingId;
-use crate::wire::names::PartitionNames;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::run::Call;
+use crate::wire::{PartitionNames, Reply, Store, scripts};
+
+const READING: &str = "reading dead letters";
 
 /// Bounds of a topic's dead letters, per partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub struct RawLetter {
     pub letter: Bytes,
 }
 
-/// Where a letter stands among the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a letter stands among the others, which Redis keeps by time and then by id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LetterPosition {
     /// When it died, in ms.
     pub died: u64,
@@ -54,6 +54,13 @@ pub enum Replayed {
     Unreadable,
 }
 
+impl LetterBounds {
+    pub(super) fn add_to(self, call: &mut Call<'_>) {
+        let full = if self.pause_when_full { "pause" } else { "trim" };
+        call.arg(self.count).arg(self.age_ms).arg(full);
+    }
+}
+
 impl Store {
     /// Reads up to `count` dead letters, oldest first, after this one; and where to go on, if there may be more.
     pub async fn letters(
@@ -62,50 +69,45 @@ impl Store {
         after: Option<&LetterPosition>,
         count: usize,
     ) -> Result<(Vec<RawLetter>, Option<LetterPosition>)> {
-        let (ids, more) = self.letter_ids(at, after, count).await?;
-        let Some(last) = ids.last().cloned() else { return Ok((Vec::new(), None)) };
-        let (mut fetch, doing) = (pipe(), "reading dead letters");
-        fetch.cmd("ZSCORE").arg(at.key("dead")).arg(&last[..]);
-        for id in &ids {
-            fetch.cmd("HGET").arg(at.key("letters")).arg(&id[..]);
+        let (positions, more) = self.letter_positions(at, after, count).await?;
+        let Some(last) = positions.last().cloned() else { return Ok((Vec::new(), None)) };
+        let mut fetch = pipe();
+        for position in &positions {
+            fetch.cmd("HGET").arg(at.key("letters")).arg(&position.id[..]);
         }
-        let answers = self.0.node.call_all(doing, &fetch).await?;
-        let mut reply = Reply::new(doing, Value::Array(answers))?;
-        let died = self.named(at, reply.maybe_score()).await?;
-        let letters = self.named(at, reply.each(Reply::maybe_bytes)).await?;
+        let letters = self.ask(at, READING, &fetch).await?.each(Reply::maybe_bytes)?;
         // One that was dropped in between is simply not listed.
-        let both = ids.into_iter().zip(letters);
-        let letters = both.filter_map(|(id, letter)| Some(RawLetter { id, letter: letter? })).collect();
-        let died = died.or(after.map(|after| after.died)).unwrap_or(0);
-        Ok((letters, more.then_some(LetterPosition { died, id: last })))
+        let both = positions.into_iter().zip(letters);
+        let letters =
+            both.filter_map(|(at, letter)| Some(RawLetter { id: at.id, letter: letter? })).collect();
+        Ok((letters, more.then_some(last)))
     }
 
-    /// Their ids, which Redis keeps by time and then by id; and whether there may be more.
-    async fn letter_ids(
+    /// Where they stand; and whether there may be more.
+    async fn letter_positions(
         &self,
         at: &PartitionNames,
         after: Option<&LetterPosition>,
         count: usize,
-    ) -> Result<(Vec<Bytes>, bool)> {
-        let doing = "reading dead letters";
-        let (mut earlier, mut passed) = (0, 0);
+    ) -> Result<(Vec<LetterPosition>, bool)> {
+        let (mut from, mut passed) = ("-inf".to_owned(), 0);
         if let Some(after) = after {
-            let mut counts = pipe();
-            counts.cmd("ZCOUNT").arg(at.key("dead")).arg("-inf").arg(format!("({}", after.died));
-            counts.cmd("ZCOUNT").arg(at.key("dead")).arg(after.died).arg(after.died);
-            let answers = self.0.node.call_all(doing, &counts).await?;
-            let mut reply = Reply::new(doing, Value::Array(answers))?;
-            (earlier, passed) = (reply.int()?, reply.int()?);
+            from = after.died.to_string();
+            let mut same = pipe();
+            same.cmd("ZCOUNT").arg(at.key("dead")).arg(&from).arg(&from);
+            passed = self.ask(at, READING, &same).await?.int()?;
         }
-        let mut range = cmd("ZRANGE");
-        let last = earlier.saturating_add(passed).saturating_add(count as u64).min(i64::MAX as u64);
-        range.arg(at.key("dead")).arg(earlier).arg(last.saturating_sub(1));
-        let ids = self.0.node.call(doing, &range).await;
-        let ids = Reply::new(doing, self.named(at, ids).await?)?.each(Reply::bytes)?;
-        let more = ids.len() as u64 == last - earlier;
+        let limit = passed.saturating_add(count as u64).min(i64::MAX as u64);
+        let mut range = pipe();
+        range.cmd("ZRANGEBYSCORE").arg(at.key("dead")).arg(from).arg("+inf");
+        range.arg("WITHSCORES").arg("LIMIT").arg(0).arg(limit);
+        let found = self.ask(at, READING, &range).await?.list()?.each(|reply| {
+            let id = reply.bytes()?;
+            Ok(LetterPosition { died: reply.int()?, id })
+        })?;
+        let more = found.len() as u64 == limit;
         // Of those that died in the same millisecond, some were read before.
-        let read = |(rank, id): &(u64, Bytes)| *rank < passed && after.is_some_and(|after| *id <= after.id);
-        let fresh = (0..).zip(ids).filter(|one| !read(one)).map(|(_, id)| id);
+        let fresh = found.into_iter().filter(|found| after.is_none_or(|after| found > after));
         Ok((fresh.take(count).collect(), more))
     }
 
@@ -114,25 +116,14 @@ impl Store {
         let mut counts = pipe();
         counts.cmd("ZCARD").arg(at.key("dead"));
         counts.cmd("HGET").arg(at.key("meta")).arg("trimmed");
-        let answers = self.0.node.call_all("counting dead letters", &counts).await?;
-        let mut reply = Reply::new("counting dead letters", Value::Array(answers))?;
-        let kept = self.named(at, reply.int()).await?;
-        let trimmed = self.named(at, reply.maybe_score()).await?;
-        Ok((kept, trimmed.unwrap_or(0)))
+        let mut reply = self.ask(at, "counting dead letters", &counts).await?;
+        Ok((reply.int()?, reply.maybe_int()?.unwrap_or(0)))
     }
 
     /// Arms a dead letter's record again, for now.
     pub async fn replay(&self, at: &PartitionNames, letter: &[u8], arming: ArmingId) -> Result<Replayed> {
-        let mut command = self.partition_script(&scripts::REPLAY, at);
-        command.arg(letter).arg(arming.as_bytes());
-        let mut reply = self.run_at(&scripts::REPLAY, at, &command).await?;
-        match reply.int()? {
-            0 => Ok(Replayed::Gone),
-            1 => Ok(Replayed::Replayed),
-            2 => Ok(Replayed::Exists),
-            3 => Ok(Replayed::Unreadable),
-            _ => Err(reply.unexpected()),
-        }
+        let codes = [Replayed::Gone, Replayed::Replayed, Replayed::Exists, Replayed::Unreadable];
+        self.call(&scripts::REPLAY, at).arg(letter).arg(arming.as_bytes()).reply().await?.one_of(&codes)
     }
 
     /// Forgets a dead letter; whether there was one.
@@ -141,14 +132,6 @@ impl Store {
         both.atomic();
         both.cmd("ZREM").arg(at.key("dead")).arg(letter);
         both.cmd("HDEL").arg(at.key("letters")).arg(letter);
-        let answers = self.0.node.call_all("dropping a dead letter", &both).await?;
-        let mut reply = Reply::new("dropping a dead letter", Value::Array(answers))?;
-        let mut both = self.named(at, reply.list()).await?;
-        Ok(both.int()? == 1)
+        Ok(self.ask(at, "dropping a dead letter", &both).await?.list()?.int()? == 1)
     }
-}
-
-pub(super) fn add_bounds(command: &mut Cmd, bounds: LetterBounds) {
-    let full = if bounds.pause_when_full { "pause" } else { "trim" };
-    command.arg(bounds.count).arg(bounds.age_ms).arg(full);
 }

@@ -2,15 +2,14 @@
 
 pub mod arm;
 pub mod attached;
-pub mod cancel;
 pub mod claim;
 pub mod letters;
-pub mod look;
 pub mod partition;
-pub mod repair;
 pub mod settle;
+pub mod timer;
 pub mod triggers;
-pub mod write_back;
+
+pub use self::{arm::*, attached::*, claim::*, letters::*, partition::*, settle::*, timer::*, triggers::*};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;

@@ -1,4 +1,4 @@
-//! Partitions as a whole: what is next in them, pausing them, making them known.
+//! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
 
 use redis::{Value, cmd};
 use tracing::warn;
@@ -6,11 +6,7 @@ use tracing::warn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::SlotId;
 use crate::time::ServerTime;
-use crate::wire::calls::claim::Heads;
-use crate::wire::names::{self, PartitionNames};
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
 /// Partitions that one call peeks at.
 const PEEKED: usize = 250;
@@ -31,6 +27,53 @@ pub struct TopicEntry {
     pub attached: bool,
 }
 
+/// One step of the slow repair.
+#[derive(Clone, Debug)]
+pub struct RepairStep {
+    /// What to scan.
+    pub what: Scan,
+    /// Where the last step ended; 0 to begin.
+    pub cursor: u64,
+    /// How many entries to look at, roughly.
+    pub count: usize,
+    /// The lease that a held record without an index entry gets, in ms.
+    pub lease_ms: u64,
+}
+
+/// The hashes that the slow repair scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Records without an index entry.
+    Records,
+    /// States without a record.
+    States,
+    /// Kept armings without a timer before them.
+    Next,
+    /// Claim slots of listeners that are gone.
+    Slots,
+}
+
+impl Scan {
+    /// The name of the hash.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Records => "rec",
+            Self::States => "run",
+            Self::Next => "next",
+            Self::Slots => "slots",
+        }
+    }
+}
+
+/// What one step of the slow repair did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// Where to go on; 0 at the end.
+    pub cursor: u64,
+    /// How many entries were put right.
+    pub repaired: u64,
+}
+
 impl Store {
     /// The earliest scores of partitions, read cheaply, and the server's time; of none, only the time.
     pub async fn peek(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
@@ -46,17 +89,21 @@ impl Store {
     async fn peek_at(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
         let indexes: Vec<_> =
             partitions.iter().flat_map(|at| [at.key("due"), at.key("quarantine")]).collect();
-        let command = self.script(&scripts::PEEK, indexes.into_iter());
-        let answer = self.run_on(&self.0.node, &scripts::PEEK, &command).await?;
-        read_peeked(Reply::new("peek", answer)?.stamped()?)
+        read_peeked(self.call_with(&scripts::PEEK, &indexes).reply().await?)
     }
 
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
     /// stood there before.
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
-        let mut command = self.partition_script(&scripts::PAUSE, at);
-        command.arg(reason.unwrap_or_default());
-        self.run_at(&scripts::PAUSE, at, &command).await?.maybe_text()
+        self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?.maybe_text()
+    }
+
+    /// Takes one step of the slow repair.
+    pub async fn repair(&self, at: &PartitionNames, step: RepairStep) -> Result<Repaired> {
+        let mut call = self.call(&scripts::REPAIR, at);
+        call.arg(step.what.as_str()).arg(step.cursor).arg(step.count).arg(step.lease_ms);
+        let mut reply = call.reply().await?;
+        Ok(Repaired { cursor: reply.int()?, repaired: reply.int()? })
     }
 
     /// Makes sure that the partitions exist as the caller believes, and lists

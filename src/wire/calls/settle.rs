@@ -1,17 +1,11 @@
 //! Ends of attempts, and leases.
 
-use bytes::Bytes;
-use redis::Cmd;
-
 use crate::error::Result;
 use crate::id::{ArmingId, Token};
 use crate::time::ServerTime;
-use crate::wire::calls::letters::{LetterBounds, add_bounds};
-use crate::wire::names::PartitionNames;
-use crate::wire::record::DeadReason;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::run::Call;
+use crate::wire::{DeadReason, LetterBounds, PartitionNames, Reply, Store, scripts};
+use bytes::Bytes;
 
 /// A key and the token that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,9 +104,9 @@ pub enum SettleReply {
 impl Store {
     /// Removes timers whose attempt is done.
     pub async fn ack(&self, at: &PartitionNames, held: &[Held]) -> Result<AckReply> {
-        let mut command = self.partition_script(&scripts::ACK, at);
-        add_held(&mut command, held);
-        let mut reply = self.run_at(&scripts::ACK, at, &command).await?;
+        let mut call = self.call(&scripts::ACK, at);
+        held.iter().for_each(|one| one.add_to(&mut call));
+        let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
         Ok(AckReply { stamp: reply.stamp, gone, followed })
     }
@@ -124,43 +118,45 @@ impl Store {
         letters: LetterBounds,
         ends: &[Settle],
     ) -> Result<Vec<SettleReply>> {
-        let mut command = self.partition_script(&scripts::SETTLE, at);
-        add_bounds(&mut command, letters);
-        ends.iter().for_each(|end| add_end(&mut command, end));
-        self.run_at(&scripts::SETTLE, at, &command).await?.each(read_settled)
+        let mut call = self.call(&scripts::SETTLE, at);
+        letters.add_to(&mut call);
+        ends.iter().for_each(|end| add_end(&mut call, end));
+        call.reply().await?.each(read_settled)
     }
 
     /// Extends leases; answers the places of those that are lost.
     pub async fn renew(&self, at: &PartitionNames, lease_ms: u64, held: &[Held]) -> Result<Vec<usize>> {
-        let mut command = self.partition_script(&scripts::RENEW, at);
-        command.arg(lease_ms);
-        add_held(&mut command, held);
-        read_places(self.run_at(&scripts::RENEW, at, &command).await?.list()?)
+        let mut call = self.call(&scripts::RENEW, at);
+        call.arg(lease_ms);
+        held.iter().for_each(|one| one.add_to(&mut call));
+        read_places(call.reply().await?.list()?)
     }
 }
 
-fn add_held(command: &mut Cmd, held: &[Held]) {
-    for one in held {
-        command.arg(&one.key[..]).arg(one.token.as_bytes());
+impl Held {
+    fn add_to(&self, call: &mut Call<'_>) {
+        call.arg(&self.key[..]).arg(self.token.as_bytes());
     }
 }
 
-fn add_end(command: &mut Cmd, settle: &Settle) {
-    let waiting = |attempt: u32, snoozes: u16, history: &[u8]| {
+fn add_end(call: &mut Call<'_>, Settle { held, end }: &Settle) {
+    let waiting = |attempt: &u32, snoozes: &u16, history: &[u8]| {
         [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat()
     };
-    let (what, delay, body) = match &settle.end {
+    let (what, delay, body) = match end {
         End::Retry { delay, attempt, snoozes, history } => {
-            ("retry", *delay, waiting(*attempt, *snoozes, history))
+            ("retry", *delay, waiting(attempt, snoozes, history))
         }
         End::Snooze { delay, attempt, snoozes, history } => {
-            ("snooze", *delay, waiting(*attempt, *snoozes, history))
+            ("snooze", *delay, waiting(attempt, snoozes, history))
         }
         End::Again { delay, arming } => ("again", *delay, arming.as_bytes().to_vec()),
         End::Dead { reason, history } => ("dead", 0, [&[reason.code()], &history[..]].concat()),
         End::Release => ("release", 0, Vec::new()),
     };
-    command.arg(what).arg(&settle.held.key[..]).arg(settle.held.token.as_bytes()).arg(delay).arg(body);
+    call.arg(what);
+    held.add_to(call);
+    call.arg(delay).arg(body);
 }
 
 /// Scripts count from one.

@@ -1,12 +1,10 @@
-//! Trigger keys.
+//! Keys that expire at a deadline: trigger keys, and those that are written back for their retries.
 
 use bytes::Bytes;
 use redis::{Value, cmd};
 
 use crate::error::Result;
-use crate::wire::reply::Reply;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::wire::{Reply, Store, copy, scripts};
 
 /// The largest number that a trigger key holds: servers keep numbers up to it once
 /// for all keys.
@@ -26,9 +24,9 @@ pub struct Trigger {
     pub moved: bool,
 }
 
-/// The answer for one trigger key.
+/// What became of a key that was to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TriggerReply {
+pub enum Placed {
     /// It stands.
     Set,
     /// The name holds what is not known to be ours, and was left alone.
@@ -39,28 +37,27 @@ pub enum TriggerReply {
 
 impl Store {
     /// Sets trigger keys.
-    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerReply>> {
-        let mut command = self.script(&scripts::TRIGGER, triggers.iter().map(|trigger| &trigger.key[..]));
+    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<Placed>> {
+        let keys: Vec<_> = triggers.iter().map(|trigger| &trigger.key[..]).collect();
+        let mut call = self.call_with(&scripts::TRIGGER, &keys);
         for trigger in triggers {
             let number = trigger.attempt.clamp(1, MOST);
-            command.arg(trigger.deadline).arg(number).arg(i32::from(trigger.moved));
+            call.arg(trigger.deadline).arg(number).arg(i32::from(trigger.moved));
         }
-        let value = self.run_on(&self.0.node, &scripts::TRIGGER, &command).await?;
-        Reply::new("trigger", value)?.each(|reply| {
-            Ok(match reply.int()? {
-                1 => TriggerReply::Set,
-                2 => TriggerReply::Past,
-                _ => TriggerReply::Taken,
-            })
-        })
+        Reply::new("trigger", call.run().await?)?.each(|reply| Ok(placed(reply.int()?)))
     }
 
     /// Deletes a trigger key if it is ours and expires then.
     pub async fn drop_trigger(&self, key: &[u8], deadline: u64) -> Result<bool> {
-        let mut command = self.script(&scripts::UNTRIGGER, [key].into_iter());
-        command.arg(deadline);
-        let value = self.run_on(&self.0.node, &scripts::UNTRIGGER, &command).await?;
-        Ok(value == Value::Int(1))
+        Ok(self.call_with(&scripts::UNTRIGGER, &[key]).arg(deadline).run().await? == Value::Int(1))
+    }
+
+    /// Writes a key back, if the name is free. The copy is as touch.lua makes it.
+    pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<Placed> {
+        let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
+        let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
+        call.arg(deadline).arg(if kind == copy::DUMP { "dump" } else { "string" }).arg(value);
+        Ok(placed(redis::from_redis_value(call.run().await?).unwrap_or_default()))
     }
 
     /// Reads trigger keys, so that the server expires those that are due.
@@ -71,5 +68,13 @@ impl Store {
         });
         self.0.node.call("touching", &exists).await?;
         Ok(())
+    }
+}
+
+fn placed(code: u64) -> Placed {
+    match code {
+        1 => Placed::Set,
+        2 => Placed::Past,
+        _ => Placed::Taken,
     }
 }

@@ -181,7 +181,10 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
 async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     let (server, schedule) = server_and_schedule().await;
     let names = super::scene::names(&orders());
-    for theirs in ["1", "3"] {
+    for (theirs, advice) in [
+        ("1", "older than this library's 2: stop what speaks it and remove its names"),
+        ("3", "newer than this library's 2: upgrade this program"),
+    ] {
         server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
         let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
@@ -189,10 +192,8 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
         for error in [armed, refused] {
             assert_eq!(error.kind(), ErrorKind::WireVersion);
             let text = error.to_string();
-            assert!(
-                text.contains(names.key("meta")) && text.contains(&format!("wire version {theirs}")),
-                "{text}"
-            );
+            let said = format!("{} was made by wire version {theirs}, {advice}", names.key("meta"));
+            assert!(text.contains(&said), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Withdrawing and moving timers.
+//! One timer or a few: withdrawing, moving, reading them.
 
 use std::time::SystemTime;
 
@@ -6,10 +6,8 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::id::CancelId;
-use crate::time::{WireWhen, system_time};
-use crate::wire::names::PartitionNames;
-use crate::wire::scripts;
-use crate::wire::store::Store;
+use crate::time::{ServerTime, WireWhen, system_time};
+use crate::wire::{PartitionNames, Reply, Store, scripts};
 
 /// A timer to withdraw.
 #[derive(Clone, Debug)]
@@ -57,6 +55,23 @@ pub enum Rescheduled {
     NotArmed,
 }
 
+/// Everything about a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The server's time.
+    pub stamp: ServerTime,
+    /// When the timer next needs attention, in ms.
+    pub score: Option<u64>,
+    /// Whether it waits in quarantine.
+    pub quarantined: bool,
+    /// The record's bytes.
+    pub record: Bytes,
+    /// The state's bytes.
+    pub state: Option<Bytes>,
+    /// The record of the arming kept for later.
+    pub next: Option<Bytes>,
+}
+
 impl Store {
     /// Withdraws timers.
     pub async fn cancel(
@@ -65,21 +80,16 @@ impl Store {
         timers: &[Cancel],
         repeat: bool,
     ) -> Result<Vec<CancelReply>> {
-        let mut command = self.partition_script(&scripts::CANCEL, at);
-        command.arg(i32::from(repeat));
+        let mut call = self.call(&scripts::CANCEL, at);
+        call.arg(i32::from(repeat));
         for timer in timers {
-            command.arg(&timer.key[..]).arg(timer.id.as_bytes());
+            call.arg(&timer.key[..]).arg(timer.id.as_bytes());
         }
-        let mut reply = self.run_at(&scripts::CANCEL, at, &command).await?;
-        reply.each(|reply| {
-            let result = match reply.int()? {
-                0 => Cancelled::NotArmed,
-                1 => Cancelled::Cancelled,
-                2 => Cancelled::InFlight,
-                _ => return Err(reply.unexpected()),
-            };
-            Ok(CancelReply { result, deadline: reply.maybe_int()? })
-        })
+        let codes = [Cancelled::NotArmed, Cancelled::Cancelled, Cancelled::InFlight];
+        let read = |reply: &mut Reply| {
+            Ok(CancelReply { result: reply.one_of(&codes)?, deadline: reply.maybe_int()? })
+        };
+        call.reply().await?.each(read)
     }
 
     /// Moves a waiting timer to another deadline; also answers the attempt to come.
@@ -89,9 +99,7 @@ impl Store {
         key: &[u8],
         when: WireWhen,
     ) -> Result<(Rescheduled, u32)> {
-        let mut command = self.partition_script(&scripts::RESCHEDULE, at);
-        command.arg(key).arg(when.to_string());
-        let mut reply = self.run_at(&scripts::RESCHEDULE, at, &command).await?;
+        let mut reply = self.call(&scripts::RESCHEDULE, at).arg(key).arg(when.to_string()).reply().await?;
         let (code, deadline, _arming, attempt) = (reply.int()?, reply.int()?, reply.bytes()?, reply.int()?);
         let result = match code {
             0 => Rescheduled::NotArmed,
@@ -100,5 +108,20 @@ impl Store {
             _ => return Err(reply.unexpected()),
         };
         Ok((result, u32::try_from(attempt).unwrap_or(u32::MAX)))
+    }
+
+    /// Reads one timer.
+    pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        let mut reply = self.call(&scripts::LOOK, at).arg(key).reply().await?;
+        let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
+        let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
+        Ok(record.map(|record| Look {
+            stamp: reply.stamp,
+            score: due.or(quarantine),
+            quarantined: due.is_none() && quarantine.is_some(),
+            record,
+            state,
+            next,
+        }))
     }
 }
