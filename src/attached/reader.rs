@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::attached::stream::{Continuity, Meaning, Stream};
+use crate::attached::stream::{Meaning, Stream};
 use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
@@ -145,10 +145,10 @@ impl StreamReader {
 
     /// A canary was heard.
     pub(crate) async fn canary(&mut self, canary: Canary) {
-        let continuity = self.stream.canary(canary);
+        let unbroken = self.stream.canary(canary);
         self.silent_since = None;
         self.runtime.stream_state.set_mode(EventMode::of(canary.writes, canary.expires));
-        if continuity == Continuity::Anchored {
+        if !unbroken {
             self.runtime.stream_state.gap();
             self.unproven.clear();
             self.send(Vec::new(), Capture::default(), Purpose::Anchor);
@@ -279,7 +279,7 @@ impl StreamReader {
         let id = self.next_read;
         let sent = self.touches.try_send(Touch { id, keys, capture }).is_ok();
         if sent {
-            self.pending.insert(id, PendingRead { purpose, sent: self.stream.now() });
+            self.pending.insert(id, PendingRead { purpose, sent: self.stream.heard });
         }
         sent
     }

@@ -69,11 +69,11 @@ impl StreamReader {
         for (watch, Found { life, copy }) in watches.into_iter().zip(found) {
             let at = self.stream.place(&watch.key);
             let touch = touching(life, &watch, stamp);
-            let said = self.stream.says(&watch, self.stream.number());
+            let said = self.stream.says(&watch, self.stream.number);
             let early = stamp.ms() < watch.deadline;
             match (decide(touch, said), life) {
                 (Verdict::Unproven, _) => {
-                    self.unproven.push(Unproven { partition, watch, stamp, touched: self.stream.number() });
+                    self.unproven.push(Unproven { partition, watch, stamp, touched: self.stream.number });
                 }
                 (Verdict::Extended, _) | (Verdict::NotYet, Life::Until(_))
                     if self.stream.heard_since(&watch.key, sent) =>
@@ -168,7 +168,7 @@ impl StreamReader {
     pub(crate) async fn forget_deleted(&mut self) {
         let mut ready: HashMap<usize, Vec<Enrolment>> = HashMap::new();
         for DeletedKey { partition, key, at, stamp } in mem::take(&mut self.deleted) {
-            if self.stream.deleted_at(&key) == Some(at) && self.stream.expired_at(&key) <= at {
+            if self.stream.deleted_at(&key) == Some(at) {
                 let none = Enrolment { key, deadline: 0, at, stamp, copy: Bytes::new() };
                 ready.entry(partition).or_default().push(none);
             }
