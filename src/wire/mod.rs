@@ -19,8 +19,8 @@ mod wrong_type;
 pub(crate) use self::calls::MAX_BATCH;
 pub(crate) use self::calls::arm::{Arm, Arming, Durably, NewTimer, TriggerKey};
 pub(crate) use self::calls::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Found, Judged, Life, Next, Note, Noted, Position, TakeChecks,
-    Watch, read_touched, touch_command,
+    Deed, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch, read_touched,
+    touch_command,
 };
 pub(crate) use self::calls::cancel::{Cancel, Cancelled, Rescheduled};
 pub(crate) use self::calls::claim::{Claim, Claimed, ClaimedTimer, Heads, Index};
