@@ -19,7 +19,7 @@ use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, Runtime};
+use crate::runtime::{EventMode, Runtime};
 use crate::stats::AttachCounters;
 use crate::time::ServerTime;
 use crate::wire::{Enrolment, MAX_BATCH, Note, Position, Watch, fnv1a};
@@ -173,9 +173,10 @@ impl StreamReader {
                 let arming = identity(&key, at);
                 self.write(partition, Write::Note(Note { key, at: Some(at), arming })).await;
             }
-            Meaning::Deaf => self.stats(partition).deaf.add(1),
-            Meaning::Ambiguous if self.ambiguous.len() >= AMBIGUOUS => self.stats(partition).deaf.add(1),
-            Meaning::Ambiguous => *self.ambiguous.entry(key).or_default() += 1,
+            Meaning::Ambiguous if self.ambiguous.len() < AMBIGUOUS => {
+                *self.ambiguous.entry(key).or_default() += 1;
+            }
+            Meaning::Ambiguous | Meaning::Deaf => self.stats(partition).deaf.add(1),
         }
     }
 
@@ -315,16 +316,12 @@ impl StreamReader {
         }
     }
 
-    fn partition(&self, partition: usize) -> &Arc<Partition> {
-        &self.runtime.partitions[partition]
-    }
-
     fn stats(&self, partition: usize) -> &AttachCounters {
-        &self.partition(partition).topic.attached
+        &self.runtime.partitions[partition].topic.attached
     }
 
     fn policy(&self, partition: usize) -> &Policy {
-        self.partition(partition).topic.policy()
+        self.runtime.partitions[partition].topic.policy()
     }
 }
 

@@ -19,6 +19,8 @@ use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
 
 /// Writes that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
 pub(crate) const WAITING: usize = 65_536;
+/// Deadlines are remembered in one call up to about so many bytes of values: what a touch brings.
+const ENROL_BYTES: usize = 4 << 20;
 /// After so long keys are read again that could not be enrolled since no canary is heard.
 const BLIND: Duration = Duration::from_secs(3);
 
@@ -124,21 +126,20 @@ impl Writer {
     }
 
     async fn enrol(&mut self, read: Vec<Enrolment>) {
-        if read.is_empty() {
-            return;
-        }
-        let Partition { store, names, topic, .. } = &*self.context.partition;
-        match store.enrol(names, topic.policy(), &read).await {
-            Ok(enrolled) => {
-                self.trouble = LogThrottle::default();
-                self.look_at(enrolled.next);
-                self.enrolled(read, &enrolled.value);
+        for chunk in in_calls(&read) {
+            let Partition { store, names, topic, .. } = &*self.context.partition;
+            match store.enrol(names, topic.policy(), chunk).await {
+                Ok(enrolled) => {
+                    self.trouble = LogThrottle::default();
+                    self.look_at(enrolled.next);
+                    self.enrolled(chunk, &enrolled.value);
+                }
+                Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
             }
-            Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
         }
     }
 
-    fn enrolled(&mut self, read: Vec<Enrolment>, replies: &[Enrolled]) {
+    fn enrolled(&mut self, read: &[Enrolment], replies: &[Enrolled]) {
         let topic = &self.context.partition.topic;
         let count = |what| replies.iter().filter(|reply| **reply == what).count();
         let (new, full) = (count(Enrolled::New), count(Enrolled::Full));
@@ -152,12 +153,12 @@ impl Writer {
         }
         self.full = full > 0 || self.full && new == 0;
         let (mut soon, mut later) = (Vec::new(), Vec::new());
-        for (one, reply) in read.into_iter().zip(replies) {
+        for (one, reply) in read.iter().zip(replies) {
             match reply {
                 // Where no canary is heard, what was heard shortly before stands for a while, however often
                 // the keys are read.
-                Enrolled::Stale if one.at.canary == 0 => later.push(one.key),
-                Enrolled::Stale | Enrolled::Wanted => soon.push(one.key),
+                Enrolled::Stale if one.at.canary == 0 => later.push(one.key.clone()),
+                Enrolled::Stale | Enrolled::Wanted => soon.push(one.key.clone()),
                 _ => {}
             }
         }
@@ -216,5 +217,40 @@ impl Writer {
         if let Some(ms) = next {
             self.context.partition.checks.head(ms);
         }
+    }
+}
+
+/// Deadlines by the calls that they fit into.
+fn in_calls(read: &[Enrolment]) -> impl Iterator<Item = &[Enrolment]> {
+    let mut bytes = 0;
+    read.chunk_by(move |one, _| {
+        bytes += one.copy.len();
+        let fits = bytes < ENROL_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::ServerTime;
+    use crate::wire::Position;
+
+    #[test]
+    fn a_call_takes_values_up_to_its_bytes_and_at_least_one() {
+        let read = |bytes| Enrolment {
+            key: Bytes::from_static(b"a"),
+            deadline: 1,
+            at: Position::default(),
+            stamp: ServerTime::from_ms(1),
+            copy: vec![0; bytes].into(),
+        };
+        let (most, half) = (ENROL_BYTES, ENROL_BYTES / 2);
+        let read = [most + 1, most, half, half, half, half - 1, 0, 1].map(read);
+        assert_eq!(in_calls(&read).map(<[_]>::len).collect::<Vec<_>>(), [1, 1, 2, 4]);
+        assert_eq!(in_calls(&[]).count(), 0);
     }
 }
