@@ -128,7 +128,7 @@ impl StreamReader {
         if !unbroken {
             self.runtime.stream_state.gap();
             self.unproven.clear();
-            self.send(Request::Anchor);
+            self.asked(Request::Anchor);
             self.fire_ambiguous().await;
         }
         self.runtime.stream_state.set_anchored(true);

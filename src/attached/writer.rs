@@ -92,34 +92,28 @@ impl Writer {
             true
         };
         let note = |_| store.note(names, topic.policy(), &notes);
-        if let Ok(noted) = retry(None, Error::maybe_done, heals, note).await {
-            self.count(&noted);
+        if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
+            self.noted(&replies);
         }
     }
 
-    fn count(&self, noted: &[Noted]) {
+    fn noted(&self, replies: &[Noted]) {
         let topic = &self.context.partition.topic;
         let stats = &topic.attached;
-        let mut stale = 0;
-        for one in noted {
-            match one {
-                Noted::Known => stats.known.add(1),
-                Noted::Lapse => stats.noted.add(1),
-                Noted::Recovered => stats.recovered_before.add(1),
-                Noted::Ignored => stats.ignored.add(1),
-                Noted::Stale => stale += 1,
-                Noted::Returned => stats.returned.add(1),
-                Noted::Superseding => {
-                    stats.noted.add(1);
-                    topic.stats.superseded.add(1);
-                }
-            }
-        }
-        if noted.iter().any(|one| matches!(one, Noted::Lapse | Noted::Superseding)) {
+        let count = |what| replies.iter().filter(|reply| **reply == what).count();
+        let (superseding, stale) = (count(Noted::Superseding), count(Noted::Stale));
+        let lapses = count(Noted::Lapse) + superseding;
+        stats.noted.add(lapses);
+        topic.stats.superseded.add(superseding);
+        stats.known.add(count(Noted::Known));
+        stats.recovered_before.add(count(Noted::Recovered));
+        stats.ignored.add(count(Noted::Ignored));
+        stats.returned.add(count(Noted::Returned));
+        stats.stale.add(stale);
+        if lapses > 0 {
             self.wake();
         }
         if stale > 0 {
-            stats.stale.add(stale);
             error!(topic = %topic.config.name, count = stale, "expiries were heard too late to be told from those that have run: treated as a gap");
             let _ = self.context.requests.try_send(Request::Late);
         }

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
+use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::connection::classify;
-use crate::events::event::{Touch, Touched};
+use crate::events::decoder::Decoded;
+use crate::events::event::{Event, Touch, Touched};
 use crate::wire::scripts::{CANARY, Script, TOUCH};
 use crate::wire::{read_touched, script_call, touch_command};
 
@@ -46,15 +48,16 @@ pub(super) async fn release_canary(
     Ok(())
 }
 
-/// Reads the keys.
-pub(super) async fn touch(asked: Touch, mut connection: MultiplexedConnection) -> Touched {
+/// Reads the keys; the answer finds its place in the stream by itself.
+pub(super) async fn touch(asked: Touch, mut connection: MultiplexedConnection, queue: mpsc::Sender<Decoded>) {
     let call = touch_command(&asked.keys, asked.capture);
     let answer = match run(&mut connection, &TOUCH, &call).await {
         Ok(answer) => read_touched(answer, asked.keys.len()),
         Err(error) => Err(classify("reading keys", &error)),
     };
     let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
-    Touched { id: asked.id, answer }
+    let touched = Event::Touched(Touched { id: asked.id, answer });
+    let _ = queue.send(Decoded::Event(touched)).await;
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.

@@ -95,7 +95,8 @@ impl<'a> Session<'a> {
                     Some(Decoded::Disconnected) | None => return Ok(self.anchor != Anchor::Never),
                 },
                 Some(asked) = touches.recv() => {
-                    touching.spawn(self.touch(asked));
+                    let Opened { connection, queue, .. } = &self.opened;
+                    touching.spawn(touch(asked, connection.clone(), queue.clone()));
                 }
                 Some(_) = touching.join_next() => {}
                 Some(Ok(done)) = releasing.join_next() => self.released(done)?,
@@ -117,15 +118,6 @@ impl<'a> Session<'a> {
 
     fn plan_canary(&mut self) {
         self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
-    }
-
-    /// Reads keys; the answer finds its place in the stream by itself.
-    fn touch(&self, asked: Touch) -> impl Future<Output = ()> + use<> {
-        let (connection, queue) = (self.opened.connection.clone(), self.opened.queue.clone());
-        async move {
-            let touched = touch(asked, connection).await;
-            let _ = queue.send(Decoded::Event(Event::Touched(touched))).await;
-        }
     }
 
     async fn heard_canary(&mut self, number: u64, before: u64) {
