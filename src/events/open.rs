@@ -68,7 +68,10 @@ async fn in_resp3(
     decoder: &Decoder,
     sender: Sender,
 ) -> RedisResult<(MultiplexedConnection, bool)> {
-    let config = config().set_push_sender(move |push| Ok::<_, Infallible>(sender.hear(push)));
+    let config = config().set_push_sender(move |push| {
+        sender.hear(push);
+        Ok::<(), Infallible>(())
+    });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
     hear_changes(&mut connection, decoder).await?;
