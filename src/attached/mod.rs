@@ -39,10 +39,19 @@ use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
 use crate::events::Touch;
 use crate::id::SlotId;
-use crate::runtime::Runtime;
+use crate::runtime::{Partition, Runtime, StreamState};
 
 /// Requests that may wait for the reader.
 const REQUESTS: usize = 1024;
+
+/// What the roles of one partition share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    index: usize,
+    partition: Arc<Partition>,
+    stream_state: Arc<StreamState>,
+    requests: mpsc::Sender<Request>,
+}
 
 /// What the attached topics of a listener hear, and those who ask about it.
 pub(crate) struct AttachedRoles {
@@ -67,12 +76,12 @@ impl AttachedRoles {
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
                 let index = topic.partition(number);
+                let (partition, stream_state) = (partition.clone(), runtime.stream_state.clone());
+                let context = Context { index, partition, stream_state, requests: asking.clone() };
                 let (write, writes) = mpsc::channel(writer::WAITING);
                 writers.insert(index, write);
-                let state = runtime.stream_state.clone();
-                let writer = Writer::new(index, partition.clone(), writes, asking.clone(), state.clone());
-                writing.spawn(writer.run());
-                roles.spawn(Watcher::new(index, partition.clone(), state, asking.clone()).run());
+                writing.spawn(Writer::new(context.clone(), writes).run());
+                roles.spawn(Watcher::new(context).run());
             }
             let slot = SlotId::random();
             scanners.push((topic.partition(0), slot));

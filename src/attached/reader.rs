@@ -14,15 +14,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::attached::stream::{Continuity, Meaning, Stream};
+use crate::attached::stream::{Meaning, Stream};
 use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, Runtime};
+use crate::runtime::{EventMode, Runtime};
 use crate::stats::AttachCounters;
 use crate::time::ServerTime;
-use crate::wire::{MAX_BATCH, Note, Position, Watch, fnv1a};
+use crate::wire::{Enrolment, MAX_BATCH, Note, Position, Watch, fnv1a};
 
 /// After so long without a canary nothing will be proven by the next, if there was one before.
 const SILENT: Duration = Duration::from_secs(5);
@@ -36,11 +36,13 @@ const TOUCH_BYTES: usize = 4 << 20;
 /// How often a key is read again because something happened to it meanwhile.
 const TRIES: u8 = 4;
 
-/// What others want to know.
+/// What the reader is asked for; mostly it has keys touched for that.
 #[derive(Debug)]
 pub(crate) enum Request {
+    /// The server's time, after the first canary.
+    Anchor,
     /// Look at keys whose deadlines have come.
-    Look { partition: usize, watches: Vec<Watch>, now: ServerTime },
+    Look { partition: usize, watches: Vec<Watch>, capture: Capture },
     /// Read keys, and enrol those that have a deadline.
     Read(Read),
     /// A note was older than the history: whoever is so late has missed something.
@@ -54,34 +56,16 @@ pub(crate) struct Read {
     pub(super) keys: Vec<Bytes>,
     pub(super) capture: Capture,
     pub(super) tries: u8,
+    /// Whether they were heard to change.
+    pub(super) prompted: bool,
     /// Told when it is done; dropped when it cannot be.
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 
 impl Read {
     pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
-        Self { partition, keys, capture, tries: TRIES, done: None }
+        Self { partition, keys, capture, tries: TRIES, prompted: false, done: None }
     }
-}
-
-/// A touch that was sent.
-struct PendingRead {
-    purpose: Purpose,
-    /// The moment of the stream before it was sent.
-    sent: u64,
-}
-
-enum Purpose {
-    /// The server's time, after the first canary.
-    Anchor,
-    Look {
-        partition: usize,
-        watches: Vec<Watch>,
-    },
-    Read {
-        read: Read,
-        prompted: bool,
-    },
 }
 
 /// A check of a key that is gone, and of which nothing is proven yet.
@@ -93,24 +77,17 @@ struct Unproven {
     touched: u64,
 }
 
-/// A key that was heard to be deleted, and is gone.
-struct DeletedKey {
-    partition: usize,
-    key: Bytes,
-    /// Where the deletion was heard.
-    at: Position,
-    stamp: ServerTime,
-}
-
 /// Reads the stream for all attached topics of a listener.
 pub(crate) struct StreamReader {
     runtime: Arc<Runtime>,
     stream: Stream,
     touches: mpsc::Sender<Touch>,
-    pending: HashMap<u64, PendingRead>,
-    next_read: u64,
+    /// Whose touches are on their way, and the moment of the stream before each was sent.
+    pending: HashMap<u64, (Request, u64)>,
+    next_touch: u64,
     unproven: Vec<Unproven>,
-    deleted: Vec<DeletedKey>,
+    /// Keys that were heard to be deleted, and are gone: to be forgotten, by partition.
+    deleted: Vec<(usize, Enrolment)>,
     /// Heard to expire in a gap, and how often.
     ambiguous: HashMap<Bytes, u32>,
     silent_since: Option<Instant>,
@@ -132,7 +109,7 @@ impl StreamReader {
             stream: Stream::default(),
             touches,
             pending: HashMap::new(),
-            next_read: 0,
+            next_touch: 0,
             unproven: Vec::new(),
             deleted: Vec::new(),
             ambiguous: HashMap::new(),
@@ -145,13 +122,13 @@ impl StreamReader {
 
     /// A canary was heard.
     pub(crate) async fn canary(&mut self, canary: Canary) {
-        let continuity = self.stream.canary(canary);
+        let unbroken = self.stream.canary(canary);
         self.silent_since = None;
         self.runtime.stream_state.set_mode(EventMode::of(canary.writes, canary.expires));
-        if continuity == Continuity::Anchored {
+        if !unbroken {
             self.runtime.stream_state.gap();
             self.unproven.clear();
-            self.send(Vec::new(), Capture::default(), Purpose::Anchor);
+            self.asked(Request::Anchor);
             self.fire_ambiguous().await;
         }
         self.runtime.stream_state.set_anchored(true);
@@ -196,9 +173,10 @@ impl StreamReader {
                 let arming = identity(&key, at);
                 self.write(partition, Write::Note(Note { key, at: Some(at), arming })).await;
             }
-            Meaning::Deaf => self.stats(partition).deaf.add(1),
-            Meaning::Ambiguous if self.ambiguous.len() >= AMBIGUOUS => self.stats(partition).deaf.add(1),
-            Meaning::Ambiguous => *self.ambiguous.entry(key).or_default() += 1,
+            Meaning::Ambiguous if self.ambiguous.len() < AMBIGUOUS => {
+                *self.ambiguous.entry(key).or_default() += 1;
+            }
+            Meaning::Ambiguous | Meaning::Deaf => self.stats(partition).deaf.add(1),
         }
     }
 
@@ -222,22 +200,15 @@ impl StreamReader {
         if self.prompting >= 2 || self.prompted.is_empty() || !self.can_enrol() {
             return;
         }
-        let partitions: Vec<_> = self.prompted.keys().copied().collect();
-        for partition in partitions {
-            let capture = self.policy(partition).capture;
-            let Some(waiting) = self.prompted.get_mut(&partition) else { continue };
-            let keys: Vec<_> = waiting.iter().take(keys_in_touch(capture)).cloned().collect();
-            keys.iter().for_each(|key| {
-                waiting.remove(key);
-            });
-            if waiting.is_empty() {
-                self.prompted.remove(&partition);
-            }
-            let read = Read::of(partition, keys, capture);
-            if self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: true }) {
-                self.prompting += 1;
-            }
+        let mut prompted = mem::take(&mut self.prompted);
+        for (partition, waiting) in &mut prompted {
+            let capture = self.policy(*partition).capture;
+            let keys = waiting.extract_if(|_| true).take(keys_in_touch(capture)).collect();
+            let read = Read { prompted: true, ..Read::of(*partition, keys, capture) };
+            self.prompting += usize::from(self.send(Request::Read(read)));
         }
+        prompted.retain(|_, waiting| !waiting.is_empty());
+        self.prompted = prompted;
     }
 
     /// What is read in a gap has no position, unless nothing has.
@@ -246,58 +217,64 @@ impl StreamReader {
     }
 
     /// Somebody asks.
-    pub(crate) fn asked(&mut self, ask: Request) {
-        match ask {
-            Request::Look { partition, watches, now } => {
-                // Before the deadline the value is wanted, afterwards only whether the key is gone.
-                let early = watches.iter().any(|watch| watch.deadline > now.ms());
-                let capture = if early { self.policy(partition).capture } else { Capture::default() };
+    pub(crate) fn asked(&mut self, request: Request) {
+        match request {
+            Request::Look { partition, watches, capture } => {
                 for watches in watches.chunks(keys_in_touch(capture)) {
-                    let keys = watches.iter().map(|watch| watch.key.clone()).collect();
-                    self.send(keys, capture, Purpose::Look { partition, watches: watches.to_vec() });
+                    self.send(Request::Look { partition, watches: watches.to_vec(), capture });
                 }
             }
             // In a gap nothing can be enrolled: whoever asks, asks again.
             Request::Read(_) if !self.can_enrol() => {}
             Request::Read(mut read) => {
-                let (capture, most) = (read.capture, keys_in_touch(read.capture));
+                let most = keys_in_touch(read.capture);
                 while read.keys.len() > most {
                     let rest = read.keys.split_off(read.keys.len() - most);
-                    let part = Read::of(read.partition, rest.clone(), capture);
-                    self.send(rest, capture, Purpose::Read { read: part, prompted: false });
+                    self.send(Request::Read(Read::of(read.partition, rest, read.capture)));
                 }
-                self.send(read.keys.clone(), capture, Purpose::Read { read, prompted: false });
+                self.send(Request::Read(read));
             }
+            Request::Anchor => _ = self.send(Request::Anchor),
             Request::Late => self.lost(),
         }
     }
 
     /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
     /// and events are followed by scans.
-    fn send(&mut self, keys: Vec<Bytes>, capture: Capture, purpose: Purpose) -> bool {
-        self.next_read += 1;
-        let id = self.next_read;
+    fn send(&mut self, request: Request) -> bool {
+        let (keys, capture) = match &request {
+            Request::Look { watches, capture, .. } => {
+                (watches.iter().map(|watch| watch.key.clone()).collect(), *capture)
+            }
+            Request::Read(read) => (read.keys.clone(), read.capture),
+            Request::Anchor | Request::Late => (Vec::new(), Capture::default()),
+        };
+        self.next_touch += 1;
+        let id = self.next_touch;
         let sent = self.touches.try_send(Touch { id, keys, capture }).is_ok();
         if sent {
-            self.pending.insert(id, PendingRead { purpose, sent: self.stream.now() });
+            self.pending.insert(id, (request, self.stream.heard));
         }
         sent
     }
 
     /// A touch was answered. Everything that was published before it has been read.
     pub(crate) async fn touched(&mut self, touched: Touched) {
-        let Some(PendingRead { purpose, sent }) = self.pending.remove(&touched.id) else { return };
-        if let Purpose::Read { prompted: true, .. } = purpose {
-            self.prompting = self.prompting.saturating_sub(1);
+        let Some((request, sent)) = self.pending.remove(&touched.id) else { return };
+        if matches!(request, Request::Read(Read { prompted: true, .. })) {
+            self.prompting -= 1;
         }
         let Some((stamp, found)) = touched.answer else { return };
-        match purpose {
-            Purpose::Anchor => {
+        match request {
+            Request::Anchor => {
                 self.stream.anchored_at(stamp);
                 self.judge_unproven().await;
             }
-            Purpose::Look { partition, watches } => self.look(partition, watches, found, (stamp, sent)).await,
-            Purpose::Read { read, prompted } => self.enrol(read, found, (stamp, sent), prompted).await,
+            Request::Look { partition, watches, .. } => {
+                self.look(partition, watches, found, stamp, sent).await;
+            }
+            Request::Read(read) => self.enrol(read, found, stamp, sent).await,
+            Request::Late => {}
         }
     }
 
@@ -339,16 +316,12 @@ impl StreamReader {
         }
     }
 
-    fn partition(&self, partition: usize) -> &Arc<Partition> {
-        &self.runtime.partitions[partition]
-    }
-
     fn stats(&self, partition: usize) -> &AttachCounters {
-        &self.partition(partition).topic.attached
+        &self.runtime.partitions[partition].topic.attached
     }
 
     fn policy(&self, partition: usize) -> &Policy {
-        self.partition(partition).topic.policy()
+        self.runtime.partitions[partition].topic.policy()
     }
 }
 

@@ -3,6 +3,7 @@
 //! A scan looks at so many keys a second, of everybody. There is one at the start, after each gap, and a
 //! while after the last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::attached::reader::{Read, Request};
 use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
-use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, RunningTopic, Runtime, StreamState};
+use crate::policy::Capture;
+use crate::runtime::{EventMode, RunningTopic, Runtime, StreamState};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -42,7 +43,9 @@ impl Scanner {
     /// Until it is dropped.
     pub(crate) async fn run(self) {
         loop {
-            if self.hold().await {
+            // Whoever hears nothing leaves it to others, if there are any.
+            let patient = !self.runtime.stream_state.is_anchored();
+            if self.hold(patient).await.unwrap_or(false) {
                 self.topic.set_scanning(true);
                 debug!(topic = %self.topic.config.name, "this listener scans for keys now");
                 tokio::select! {
@@ -55,14 +58,9 @@ impl Scanner {
         }
     }
 
-    /// Whoever hears nothing leaves it to others, if there are any.
-    async fn hold(&self) -> bool {
-        let patient = !self.runtime.stream_state.is_anchored();
-        self.say_so(patient).await.unwrap_or(false)
-    }
-
-    async fn say_so(&self, patient: bool) -> Result<bool> {
-        let first = &self.partitions()[0];
+    /// Becomes the scanner or stays it, if that is possible.
+    async fn hold(&self, patient: bool) -> Result<bool> {
+        let first = &self.runtime.partitions_of(&self.topic)[0];
         first.store.hold_scanner(&first.names, self.slot, ms_ceil(HOLD), patient).await
     }
 
@@ -72,7 +70,7 @@ impl Scanner {
         while since.elapsed() < HOLD {
             tokio::time::sleep(RENEW).await;
             let asked = Instant::now();
-            match self.say_so(false).await {
+            match self.hold(false).await {
                 Ok(true) => since = asked,
                 Ok(false) => return,
                 Err(error) => debug!(%error, "cannot renew that this listener scans for keys"),
@@ -81,43 +79,35 @@ impl Scanner {
     }
 
     async fn scan_over_and_over(&self) {
+        let state = &self.runtime.stream_state;
+        // What is scanned before the first canary was heard would have to be scanned again, unless that is
+        // missing.
+        let is_known = |state: &StreamState| state.gaps() > 0 || state.mode() == EventMode::Blind;
+        state.until(Instant::now() + KNOWN, is_known).await;
         let mut waits = RetryDelays::default();
-        self.until_known().await;
         loop {
-            let gaps = self.runtime.stream_state.gaps();
+            let gaps = state.gaps();
             let pause = match self.scan().await {
-                Ok(()) => self.policy().scan_every,
+                Ok(()) => self.topic.policy().scan_every,
                 Err(error) => {
                     debug!(topic = %self.topic.config.name, %error, "scan not finished");
                     waits.next()
                 }
             };
-            self.runtime.stream_state.until(Instant::now() + pause, |state| state.gaps() != gaps).await;
+            state.until(Instant::now() + pause, |state| state.gaps() != gaps).await;
         }
-    }
-
-    /// Waits until the first canary was heard, or is missing: what is scanned before the stream begins
-    /// would have to be scanned again.
-    async fn until_known(&self) {
-        let is_known = |state: &StreamState| state.gaps() > 0 || state.mode() == EventMode::Blind;
-        self.runtime.stream_state.until(Instant::now() + KNOWN, is_known).await;
     }
 
     /// Looks at each key of the database once.
     async fn scan(&self) -> Result<()> {
-        let (rate, began) = (self.policy().scan_rate, Instant::now());
+        let (rate, began) = (self.topic.policy().scan_rate, Instant::now());
         let step = (rate / 20).clamp(1, STEP);
         let every = Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate));
-        let stats = &self.topic.attached;
+        let (stats, prefix) = (&self.topic.attached, self.topic.config.pattern.literal_prefix());
         let (mut cursor, mut found, mut steps) = (0, 0, 0_u64);
         loop {
             let due = Instant::now() + every;
-            let (next, keys) = self
-                .runtime
-                .client
-                .store()
-                .scan(cursor, self.topic.config.pattern.literal_prefix(), step as usize)
-                .await?;
+            let (next, keys) = self.runtime.client.store().scan(cursor, prefix, step as usize).await?;
             stats.scan_steps.add(1);
             steps += 1;
             found += keys.len();
@@ -139,36 +129,26 @@ impl Scanner {
     /// Has the keys read that match the topic, and waits for it: so a scan is never ahead of the server, and
     /// goes on where it was when there is a connection again.
     async fn read(&self, keys: Vec<Bytes>) {
-        let mut of_partition: Vec<Vec<Bytes>> = vec![Vec::new(); self.partitions().len()];
+        let mut by_partition: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
         for key in keys {
             // Another topic may have a better claim to it.
-            let partition =
-                self.runtime.route(&key).and_then(|partition| partition.checked_sub(self.topic.partition(0)));
-            if let Some(keys) = partition.and_then(|partition| of_partition.get_mut(partition)) {
-                keys.push(key);
+            let ours = |at: &usize| self.runtime.partitions[*at].topic.index == self.topic.index;
+            if let Some(at) = self.runtime.route(&key).filter(ours) {
+                by_partition.entry(at).or_default().push(key);
             }
         }
-        for (at, keys) in of_partition.into_iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
+        for (at, keys) in by_partition {
             let mut waits = RetryDelays::default();
-            while !self.read_page(at, &keys).await {
+            while !self.read_page(at, keys.clone()).await {
                 tokio::time::sleep(waits.next()).await;
             }
         }
     }
 
-    async fn read_page(&self, partition: usize, keys: &[Bytes]) -> bool {
+    async fn read_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
         let (done, read) = oneshot::channel();
-        let mut ask = Read::of(self.topic.partition(partition), keys.to_vec(), Capture::default());
-        ask.done = Some(done);
-        let _ = self.requests.send(Request::Read(ask)).await;
+        let page = Read { done: Some(done), ..Read::of(partition, keys, Capture::default()) };
+        let _ = self.requests.send(Request::Read(page)).await;
         matches!(tokio::time::timeout(READ_WITHIN, read).await, Ok(Ok(())))
-    }
-
-    fn partitions(&self) -> &[Arc<Partition>] {
-        self.runtime.partitions_of(&self.topic)
-    }
-
-    fn policy(&self) -> &Policy {
-        self.topic.policy()
     }
 }

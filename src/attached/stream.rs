@@ -20,12 +20,10 @@ const KEYS: usize = 500_000;
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     anchor: Option<Anchor>,
-    /// Whether it ever had one. Before, it is as if it had not subscribed yet.
-    began: bool,
-    /// The number of the last canary.
-    number: u64,
-    /// Counts all that is heard of keys.
-    heard: u64,
+    /// The number of the last canary; 0 before the first.
+    pub(super) number: u64,
+    /// Counts all that is heard of keys, and so is a moment of the stream.
+    pub(super) heard: u64,
     keys: HashMap<Bytes, Heard>,
 }
 
@@ -43,21 +41,12 @@ struct Anchor {
 struct Heard {
     /// The last expiry.
     expired: Position,
-    /// The last deletion.
+    /// The last deletion, if it has not expired since.
     gone: Option<Position>,
     /// When anything was heard last.
     last: u64,
     /// The canary before that.
     since: u64,
-}
-
-/// What a canary means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Continuity {
-    /// Nothing was missed.
-    Unbroken,
-    /// The stream begins here; what was known is not any more.
-    Anchored,
 }
 
 /// What an expiry means.
@@ -72,20 +61,20 @@ pub(crate) enum Meaning {
 }
 
 impl Stream {
-    /// A canary was heard.
-    pub(crate) fn canary(&mut self, canary: Canary) -> Continuity {
+    /// A canary was heard; whether nothing was missed since the last. Otherwise the stream begins here, and
+    /// what was known is not any more.
+    pub(crate) fn canary(&mut self, canary: Canary) -> bool {
         let unbroken = self.anchor.is_some() && canary.before == self.number;
         if !unbroken {
             self.lose();
             self.anchor = Some(Anchor { number: canary.number, time: None });
-            self.began = true;
         }
         self.number = canary.number;
         self.keys.retain(|_, heard| heard.since + MEMORY > canary.number);
         if self.keys.len() > KEYS {
             self.keys.clear();
         }
-        if unbroken { Continuity::Unbroken } else { Continuity::Anchored }
+        unbroken
     }
 
     /// The server's time, read after the first canary was heard.
@@ -105,12 +94,13 @@ impl Stream {
     /// A key has expired.
     pub(crate) fn expired(&mut self, key: &Bytes) -> Meaning {
         if self.anchor.is_none() {
-            return if self.began { Meaning::Ambiguous } else { Meaning::Deaf };
+            return if self.began() { Meaning::Ambiguous } else { Meaning::Deaf };
         }
         let number = self.number;
         let heard = self.hear(key);
         let count = if heard.expired.canary == number { heard.expired.count + 1 } else { 1 };
         heard.expired = Position { canary: number, count };
+        heard.gone = None;
         Meaning::Identity(heard.expired)
     }
 
@@ -130,9 +120,9 @@ impl Stream {
         heard
     }
 
-    /// Whether a canary was ever heard.
+    /// Whether a canary was ever heard. Before, it is as if it had not subscribed yet.
     pub(crate) fn began(&self) -> bool {
-        self.began
+        self.number > 0
     }
 
     pub(crate) fn is_anchored(&self) -> bool {
@@ -153,24 +143,9 @@ impl Stream {
         self.keys.get(key)?.gone
     }
 
-    /// Where this key was last heard to expire.
-    pub(crate) fn expired_at(&self, key: &Bytes) -> Position {
-        self.keys.get(key).map_or(Position::default(), |heard| heard.expired)
-    }
-
-    /// A moment of the stream.
-    pub(crate) fn now(&self) -> u64 {
-        self.heard
-    }
-
     /// Whether anything was heard of a key since.
     pub(crate) fn heard_since(&self, key: &Bytes, moment: u64) -> bool {
         self.keys.get(key).is_some_and(|heard| heard.last > moment)
-    }
-
-    /// The number of the last canary.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
@@ -196,103 +171,4 @@ impl Stream {
 }
 
 #[cfg(test)]
-mod forgetting;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KEY: Bytes = Bytes::from_static(b"a");
-
-    fn canary(number: u64, before: u64) -> Canary {
-        Canary { number, before, writes: false, expires: false }
-    }
-
-    fn at(canary: u64, count: u32) -> Position {
-        Position { canary, count }
-    }
-
-    fn watch(deadline: u64, at: Position) -> Watch {
-        Watch { key: KEY, head: Bytes::new(), deadline, at }
-    }
-
-    fn anchored() -> Stream {
-        let mut stream = Stream::default();
-        assert_eq!(stream.canary(canary(1000, 7)), Continuity::Anchored);
-        stream.anchored_at(ServerTime::from_ms(1005));
-        stream
-    }
-
-    #[test]
-    fn before_its_first_canary_it_is_deaf_and_in_a_gap_unsure() {
-        let mut stream = Stream::default();
-        assert_eq!(stream.expired(&KEY), Meaning::Deaf);
-        let mut stream = anchored();
-        stream.lose();
-        assert_eq!((stream.expired(&KEY), stream.place(&KEY)), (Meaning::Ambiguous, at(0, 0)));
-    }
-
-    #[test]
-    fn expiries_of_a_key_are_counted_from_each_canary() {
-        let mut stream = anchored();
-        let other = Bytes::from_static(b"b");
-        assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 1)));
-        assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 2)));
-        assert_eq!(stream.expired(&other), Meaning::Identity(at(1000, 1)));
-        assert_eq!(stream.canary(canary(2000, 1000)), Continuity::Unbroken);
-        assert_eq!(stream.place(&KEY), at(2000, 0));
-        assert_eq!(stream.expired(&KEY), Meaning::Identity(at(2000, 1)));
-    }
-
-    #[test]
-    fn a_canary_whose_predecessor_was_not_heard_begins_anew() {
-        let mut stream = anchored();
-        assert_eq!(stream.canary(canary(3000, 2000)), Continuity::Anchored);
-        stream.lose();
-        assert_eq!(stream.canary(canary(4000, 3000)), Continuity::Anchored);
-    }
-
-    #[test]
-    fn what_was_heard_of_a_watched_life_is_later_than_the_reading() {
-        let mut stream = anchored();
-        stream.expired(&KEY);
-        assert_eq!(stream.says(&watch(1500, at(1000, 0)), 1000), Said::Expired);
-        assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
-        stream.gone(&KEY);
-        assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
-        assert_eq!(stream.says(&watch(1500, at(900, 1)), 1000), Said::Expired);
-        stream.canary(canary(2000, 1000));
-        assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::Deleted);
-        assert_eq!(stream.says(&watch(1500, at(2000, 0)), 1000), Said::Nothing);
-    }
-
-    #[test]
-    fn a_deletion_before_a_gap_says_nothing_after_it() {
-        let mut stream = anchored();
-        stream.gone(&KEY);
-        stream.canary(canary(3000, 2000));
-        stream.anchored_at(ServerTime::from_ms(3005));
-        assert_eq!(stream.says(&watch(1500, at(1000, 0)), 3000), Said::Broken);
-    }
-
-    #[test]
-    fn nothing_is_proven_from_an_anchor_before_the_deadline_to_a_canary_after_the_touch() {
-        let mut stream = anchored();
-        for (deadline, read, whole) in [(1006, 900, true), (1005, 900, false), (1, 1000, true)] {
-            let watch = watch(deadline, at(read, 0));
-            let expected = if whole { Said::NothingYet } else { Said::Broken };
-            assert_eq!(stream.says(&watch, 1000), expected, "{deadline} {read}");
-        }
-        stream.canary(canary(2000, 1000));
-        assert_eq!(stream.says(&watch(1006, at(900, 0)), 1000), Said::Nothing);
-        assert_eq!(stream.says(&watch(1006, at(900, 0)), 2000), Said::NothingYet);
-    }
-
-    #[test]
-    fn until_the_time_of_the_anchor_is_known_nothing_is_said() {
-        let mut stream = Stream::default();
-        stream.canary(canary(1000, 0));
-        stream.canary(canary(2000, 1000));
-        assert_eq!(stream.says(&watch(1, at(900, 0)), 1000), Said::NothingYet);
-    }
-}
+mod tests;

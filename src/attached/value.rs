@@ -47,30 +47,20 @@ pub struct Expired<T> {
     deadline_known: bool,
 }
 
-const RECOVERED: u8 = 1;
+/// In the first byte of a lapse's payload: the lapse's deadline is that of the key.
 const DEADLINE_KNOWN: u8 = 2;
-const AMBIGUOUS: u8 = 4;
-const VANISHED: u8 = 8;
+/// There, too: what made it lapse. None of these: it was heard.
+const EXPIRIES: [(u8, Expiry); 3] = [(8, Expiry::Vanished), (1, Expiry::Recovered), (4, Expiry::Ambiguous)];
 
 impl Expiry {
     /// What a verdict's firing carries.
     pub(super) fn flags(self) -> u8 {
-        DEADLINE_KNOWN
-            | match self {
-                Self::Heard => 0,
-                Self::Ambiguous => AMBIGUOUS,
-                Self::Recovered => RECOVERED,
-                Self::Vanished => VANISHED,
-            }
+        let bit = EXPIRIES.iter().find(|(_, expiry)| *expiry == self).map_or(0, |(bit, _)| *bit);
+        DEADLINE_KNOWN | bit
     }
 
     fn of(flags: u8) -> Self {
-        match flags {
-            flags if flags & VANISHED != 0 => Self::Vanished,
-            flags if flags & RECOVERED != 0 => Self::Recovered,
-            flags if flags & AMBIGUOUS != 0 => Self::Ambiguous,
-            _ => Self::Heard,
-        }
+        EXPIRIES.iter().find(|(bit, _)| flags & bit != 0).map_or(Self::Heard, |(_, expiry)| *expiry)
     }
 }
 

@@ -1,19 +1,18 @@
 //! Wakes for the deadlines of watched keys, and has the reader look at them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use crate::attached::Context;
 use crate::attached::reader::Request;
-use crate::error::Result;
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{DeadlineTimer, Partition, Seen, StreamState};
+use crate::policy::Capture;
+use crate::runtime::{DeadlineTimer, Partition, Seen};
 use crate::time::{Reading, ms_ceil};
-use crate::wire::{DueChecks, TakeChecks};
+use crate::wire::TakeChecks;
 
 /// Keys in one check.
 const BATCH: usize = 500;
@@ -24,42 +23,27 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// The watcher of one partition.
 pub(crate) struct Watcher {
-    index: usize,
-    partition: Arc<Partition>,
-    stream_state: Arc<StreamState>,
-    requests: mpsc::Sender<Request>,
+    context: Context,
     slot: SlotId,
     timer: DeadlineTimer,
     throttle: LogThrottle,
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        index: usize,
-        partition: Arc<Partition>,
-        stream_state: Arc<StreamState>,
-        requests: mpsc::Sender<Request>,
-    ) -> Self {
-        Self {
-            index,
-            partition,
-            stream_state,
-            requests,
-            slot: SlotId::random(),
-            timer: DeadlineTimer::new(Duration::ZERO),
-            throttle: LogThrottle::default(),
-        }
+    pub(crate) fn new(context: Context) -> Self {
+        let timer = DeadlineTimer::new(Duration::ZERO);
+        Self { context, slot: SlotId::random(), timer, throttle: LogThrottle::default() }
     }
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
+        let Context { partition, stream_state: state, .. } = self.context.clone();
         loop {
             let source = tokio::select! {
-                source = self.timer.due(&self.partition.checks, &self.partition.clock) => source,
+                source = self.timer.due(&partition.checks, &partition.clock) => source,
                 () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
-                () = self.stream_state.changed() => LapseSource::Sweep,
+                () = state.changed() => LapseSource::Sweep,
             };
-            let state = self.stream_state.clone();
             let changed = state.changed();
             match state.patience() {
                 None => changed.await,
@@ -70,13 +54,15 @@ impl Watcher {
 
     /// Looks once, for what has been due for so long.
     async fn tick(&mut self, source: LapseSource, patience: Duration) {
+        let Partition { store, names, topic, .. } = &*self.context.partition;
+        let (hold_ms, overdue_ms) = (ms_ceil(HOLD), ms_ceil(patience));
         self.timer.begin();
-        let due = match self.take(patience).await {
+        let take = TakeChecks { slot: self.slot, limit: BATCH, hold_ms, overdue_ms };
+        let due = match store.checks(names, take).await {
             Ok(due) => due,
             Err(reason) => {
                 if self.throttle.should_log(&reason) && !reason.is_transient() {
-                    let topic = &self.partition.topic.config.name;
-                    warn!(%topic, error = %reason, "attached keys cannot be looked at");
+                    warn!(topic = %topic.config.name, error = %reason, "attached keys cannot be looked at");
                 }
                 debug!(error = %reason, "due checks could not be fetched");
                 return self.timer.failed(source);
@@ -85,20 +71,17 @@ impl Watcher {
         self.throttle = LogThrottle::default();
         let seen = Seen {
             reading: Reading::now(due.stamp),
-            head: due.next.map(|ms| ms + ms_ceil(patience)),
+            head: due.next.map(|ms| ms + overdue_ms),
             empty: due.watches.is_empty(),
             rival: due.rival,
         };
         self.timer.learn(seen, source);
         if !due.watches.is_empty() {
-            let request = Request::Look { partition: self.index, watches: due.watches, now: due.stamp };
-            let _ = self.requests.send(request).await;
+            // Before the deadline the value is wanted, afterwards only whether the key is gone.
+            let early = due.watches.iter().any(|watch| watch.deadline > due.stamp.ms());
+            let capture = if early { topic.policy().capture } else { Capture::default() };
+            let look = Request::Look { partition: self.context.index, watches: due.watches, capture };
+            let _ = self.context.requests.send(look).await;
         }
-    }
-
-    async fn take(&self, patience: Duration) -> Result<DueChecks> {
-        let (hold_ms, overdue_ms) = (ms_ceil(HOLD), ms_ceil(patience));
-        let take = TakeChecks { slot: self.slot, limit: BATCH, hold_ms, overdue_ms };
-        self.partition.store.checks(&self.partition.names, take).await
     }
 }

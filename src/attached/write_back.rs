@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -96,10 +96,9 @@ fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
 fn in_json(value: &[u8], field: &str, attempt: u32) -> Option<Bytes> {
     let Json::Object(mut object) = serde_json::from_slice(value).ok()? else { return None };
     object.insert(field.to_owned(), attempt.into());
-    let mut out = BytesMut::new();
-    out.put_u8(STRING);
-    out.put_slice(&serde_json::to_vec(&object).ok()?);
-    Some(out.freeze())
+    let mut copy = vec![STRING];
+    serde_json::to_writer(&mut copy, &object).ok()?;
+    Some(copy.into())
 }
 
 #[cfg(test)]

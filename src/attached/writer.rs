@@ -1,23 +1,26 @@
 //! Writes down what the reader has found: notes, enrolments and verdicts of one partition, in order.
 
-use std::sync::Arc;
+use std::mem;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
+use crate::attached::Context;
 use crate::attached::reader::{Read, Request};
 use crate::connection::retry;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::lapse::LapseSource;
 use crate::log_throttle::LogThrottle;
-use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, StreamState};
-use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Next, Note, Noted};
+use crate::runtime::{EventMode, Partition};
+use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
 
 /// Writes that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
 pub(crate) const WAITING: usize = 65_536;
+/// Deadlines are remembered in one call up to about so many bytes of values: what a touch brings.
+const ENROL_BYTES: usize = 4 << 20;
 /// After so long keys are read again that could not be enrolled since no canary is heard.
 const BLIND: Duration = Duration::from_secs(3);
 
@@ -26,62 +29,52 @@ const BLIND: Duration = Duration::from_secs(3);
 pub(crate) enum Write {
     /// An expiry was heard.
     Note(Note),
-    /// Deadlines were read; told when they are remembered.
-    Enrol(Vec<Enrolment>, Option<oneshot::Sender<()>>),
-    /// Looks have led to verdicts.
-    Judge(Vec<Judged>),
+    /// A deadline was read.
+    Enrol(Enrolment),
+    /// A look has led to a verdict.
+    Judge(Judged),
+    /// Somebody waits until all of that was written.
+    Done(oneshot::Sender<()>),
 }
 
 /// The writer of one partition.
 pub(crate) struct Writer {
-    index: usize,
-    partition: Arc<Partition>,
+    context: Context,
     writes: mpsc::Receiver<Write>,
-    requests: mpsc::Sender<Request>,
-    stream_state: Arc<StreamState>,
     full: bool,
     trouble: LogThrottle,
 }
 
 impl Writer {
-    pub(crate) fn new(
-        index: usize,
-        partition: Arc<Partition>,
-        writes: mpsc::Receiver<Write>,
-        requests: mpsc::Sender<Request>,
-        stream_state: Arc<StreamState>,
-    ) -> Self {
-        Self {
-            index,
-            partition,
-            writes,
-            requests,
-            stream_state,
-            full: false,
-            trouble: LogThrottle::default(),
-        }
+    pub(crate) fn new(context: Context, writes: mpsc::Receiver<Write>) -> Self {
+        Self { context, writes, full: false, trouble: LogThrottle::default() }
     }
 
-    /// Until nobody has writes any more.
+    /// Until nobody has writes any more. What is of one kind, and in a row, takes one call.
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::new();
         while self.writes.recv_many(&mut batch, MAX_BATCH).await > 0 {
-            let mut notes = Vec::new();
+            let (mut notes, mut read, mut judged) = (Vec::new(), Vec::new(), Vec::new());
             for write in batch.drain(..) {
+                if !matches!(write, Write::Note(_)) {
+                    self.note(mem::take(&mut notes)).await;
+                }
+                if !matches!(write, Write::Enrol(_)) {
+                    self.enrol(mem::take(&mut read)).await;
+                }
+                if !matches!(write, Write::Judge(_)) {
+                    self.judge(mem::take(&mut judged)).await;
+                }
                 match write {
                     Write::Note(note) => notes.push(note),
-                    Write::Enrol(read, done) => {
-                        self.note(std::mem::take(&mut notes)).await;
-                        self.enrol(read).await;
-                        done.map(|done| done.send(()));
-                    }
-                    Write::Judge(all) => {
-                        self.note(std::mem::take(&mut notes)).await;
-                        self.judge(all).await;
-                    }
+                    Write::Enrol(one) => read.push(one),
+                    Write::Judge(one) => judged.push(one),
+                    Write::Done(done) => _ = done.send(()),
                 }
             }
             self.note(notes).await;
+            self.enrol(read).await;
+            self.judge(judged).await;
         }
     }
 
@@ -90,7 +83,7 @@ impl Writer {
         if notes.is_empty() {
             return;
         }
-        let topic = &self.partition.topic;
+        let Partition { store, names, topic, .. } = &*self.context.partition;
         let mut throttle = LogThrottle::default();
         let heals = |reason: &Error, _| {
             if throttle.should_log(reason) {
@@ -98,144 +91,160 @@ impl Writer {
             }
             true
         };
-        let note = |_| self.partition.store.note(&self.partition.names, topic.policy(), &notes);
-        if let Ok(noted) = retry(None, Error::maybe_done, heals, note).await {
-            self.count(&noted);
+        let note = |_| store.note(names, topic.policy(), &notes);
+        if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
+            self.noted(&replies);
         }
     }
 
-    fn count(&self, noted: &[Noted]) {
-        let stats = &self.partition.topic.attached;
-        let mut stale = 0;
-        for one in noted {
-            match one {
-                Noted::Known => stats.known.add(1),
-                Noted::Lapse => stats.noted.add(1),
-                Noted::Recovered => stats.recovered_before.add(1),
-                Noted::Ignored => stats.ignored.add(1),
-                Noted::Stale => stale += 1,
-                Noted::Returned => stats.returned.add(1),
-                Noted::Superseding => {
-                    stats.noted.add(1);
-                    self.partition.topic.stats.superseded.add(1);
-                }
-            }
-        }
-        if noted.iter().any(|one| matches!(one, Noted::Lapse | Noted::Superseding)) {
+    fn noted(&self, replies: &[Noted]) {
+        let topic = &self.context.partition.topic;
+        let stats = &topic.attached;
+        let count = |what| replies.iter().filter(|reply| **reply == what).count();
+        let (superseding, stale) = (count(Noted::Superseding), count(Noted::Stale));
+        let lapses = count(Noted::Lapse) + superseding;
+        stats.noted.add(lapses);
+        topic.stats.superseded.add(superseding);
+        stats.known.add(count(Noted::Known));
+        stats.recovered_before.add(count(Noted::Recovered));
+        stats.ignored.add(count(Noted::Ignored));
+        stats.returned.add(count(Noted::Returned));
+        stats.stale.add(stale);
+        if lapses > 0 {
             self.wake();
         }
         if stale > 0 {
-            stats.stale.add(stale);
-            error!(topic = %self.partition.topic.config.name, count = stale, "expiries were heard too late to be told from those that have run: treated as a gap");
-            let _ = self.requests.try_send(Request::Late);
+            error!(topic = %topic.config.name, count = stale, "expiries were heard too late to be told from those that have run: treated as a gap");
+            let _ = self.context.requests.try_send(Request::Late);
         }
     }
 
     async fn enrol(&mut self, read: Vec<Enrolment>) {
-        for chunk in read.chunks(MAX_BATCH) {
-            match self.partition.store.enrol(&self.partition.names, self.policy(), chunk).await {
+        for chunk in in_calls(&read) {
+            let Partition { store, names, topic, .. } = &*self.context.partition;
+            match store.enrol(names, topic.policy(), chunk).await {
                 Ok(enrolled) => {
                     self.trouble = LogThrottle::default();
-                    self.enrolled(chunk, enrolled);
+                    self.look_at(enrolled.next);
+                    self.enrolled(chunk, &enrolled.value);
                 }
                 Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
             }
         }
     }
 
-    fn enrolled(&mut self, read: &[Enrolment], Next { next, value }: Next<Enrolled>) {
-        self.look_at(next);
-        let stats = &self.partition.topic.attached;
-        let with = |what: Enrolled| -> Vec<&Enrolment> {
-            let those = read.iter().zip(&value).filter(|(_, reply)| **reply == what);
-            those.map(|(one, _)| one).collect()
-        };
-        let (stale, wanted) = (with(Enrolled::Stale), with(Enrolled::Wanted));
-        let (blind, stale): (Vec<_>, Vec<_>) = stale.into_iter().partition(|one| one.at.canary == 0);
-        let full = value.iter().filter(|reply| **reply == Enrolled::Full).count();
-        let new = value.iter().filter(|reply| **reply == Enrolled::New).count();
-        stats.enrolled.add(new + wanted.len());
-        stats.no_room.add(full);
+    fn enrolled(&mut self, read: &[Enrolment], replies: &[Enrolled]) {
+        let topic = &self.context.partition.topic;
+        let count = |what| replies.iter().filter(|reply| **reply == what).count();
+        let (new, full) = (count(Enrolled::New), count(Enrolled::Full));
+        topic.attached.enrolled.add(new + count(Enrolled::Wanted));
+        topic.attached.no_room.add(full);
         if full > 0 && !self.full {
             error!(
-                topic = %self.partition.topic.config.name, cap = self.policy().cap,
+                topic = %topic.config.name, cap = topic.policy().cap,
                 "as many keys are enrolled as the topic may remember: others fire only if they are heard to expire"
             );
         }
         self.full = full > 0 || self.full && new == 0;
-        let capture = self.policy().capture;
-        self.ask(&stale, capture);
-        self.ask(&wanted, capture);
-        self.ask_later(&blind, capture);
-    }
-
-    /// What finds no room is found by the next scan.
-    fn ask(&self, those: &[&Enrolment], capture: Capture) {
-        if let Some(ask) = self.read_again(those, capture) {
-            let _ = self.requests.try_send(ask);
+        let (mut soon, mut later) = (Vec::new(), Vec::new());
+        for (one, reply) in read.iter().zip(replies) {
+            match reply {
+                // Where no canary is heard, what was heard shortly before stands for a while, however often
+                // the keys are read.
+                Enrolled::Stale if one.at.canary == 0 => later.push(one.key.clone()),
+                Enrolled::Stale | Enrolled::Wanted => soon.push(one.key.clone()),
+                _ => {}
+            }
         }
+        self.read_again(soon, Duration::ZERO);
+        self.read_again(later, BLIND);
     }
 
-    /// Where no canary is heard, what was heard shortly before stands for a while, however often the keys
-    /// are read.
-    fn ask_later(&self, those: &[&Enrolment], capture: Capture) {
-        if let Some(ask) = self.read_again(those, capture) {
-            let requests = self.requests.downgrade();
-            tokio::spawn(async move {
-                tokio::time::sleep(BLIND).await;
-                requests.upgrade().map(|requests| requests.try_send(ask));
-            });
+    /// Has keys read after a while. What finds no room is found by the next scan.
+    fn read_again(&self, keys: Vec<Bytes>, after: Duration) {
+        if keys.is_empty() {
+            return;
         }
+        let Context { index, partition, requests, .. } = &self.context;
+        let read = Request::Read(Read::of(*index, keys, partition.topic.policy().capture));
+        let requests = requests.downgrade();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            requests.upgrade().map(|requests| requests.try_send(read))
+        });
     }
 
-    fn read_again(&self, those: &[&Enrolment], capture: Capture) -> Option<Request> {
-        let keys: Vec<_> = those.iter().map(|one| one.key.clone()).collect();
-        (!keys.is_empty()).then(|| Request::Read(Read::of(self.index, keys, capture)))
+    async fn judge(&mut self, judged: Vec<Judged>) {
+        if judged.is_empty() {
+            return;
+        }
+        let Partition { store, names, topic, .. } = &*self.context.partition;
+        match store.judge(names, topic.policy(), &judged).await {
+            Ok(done) => {
+                self.look_at(done.next);
+                if judged.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
+                    self.wake();
+                }
+            }
+            // The checks come back by themselves.
+            Err(reason) => self.not_written(&reason, "verdicts not written: the keys are looked at again"),
+        }
     }
 
     /// Says why, once for each reason in a row.
     fn not_written(&mut self, reason: &Error, what: &str) {
-        self.partition.topic.attached.write_errors.add(1);
+        let topic = &self.context.partition.topic;
+        topic.attached.write_errors.add(1);
         if self.trouble.should_log(reason) {
-            warn!(topic = %self.partition.topic.config.name, error = %reason, "{what}");
+            warn!(topic = %topic.config.name, error = %reason, "{what}");
         }
-    }
-
-    async fn judge(&mut self, all: Vec<Judged>) {
-        for chunk in all.chunks(MAX_BATCH) {
-            match self.judge_chunk(chunk).await {
-                Ok(judged) => {
-                    self.look_at(judged.next);
-                    if chunk.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
-                        self.wake();
-                    }
-                }
-                // The checks come back by themselves.
-                Err(reason) => {
-                    self.not_written(&reason, "verdicts not written: the keys are looked at again");
-                }
-            }
-        }
-    }
-
-    async fn judge_chunk(&self, chunk: &[Judged]) -> Result<Next<bool>> {
-        self.partition.store.judge(&self.partition.names, self.policy(), chunk).await
     }
 
     /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
     fn wake(&self) {
-        if self.stream_state.mode() == EventMode::Blind {
-            self.partition.wakeup.look(Instant::now(), LapseSource::Timer);
+        if self.context.stream_state.mode() == EventMode::Blind {
+            self.context.partition.wakeup.look(Instant::now(), LapseSource::Timer);
         }
     }
 
     fn look_at(&self, next: Option<u64>) {
         if let Some(ms) = next {
-            self.partition.checks.head(ms);
+            self.context.partition.checks.head(ms);
         }
     }
+}
 
-    fn policy(&self) -> &Policy {
-        self.partition.topic.policy()
+/// Deadlines by the calls that they fit into.
+fn in_calls(read: &[Enrolment]) -> impl Iterator<Item = &[Enrolment]> {
+    let mut bytes = 0;
+    read.chunk_by(move |one, _| {
+        bytes += one.copy.len();
+        let fits = bytes < ENROL_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::ServerTime;
+    use crate::wire::Position;
+
+    #[test]
+    fn a_call_takes_values_up_to_its_bytes_and_at_least_one() {
+        let read = |bytes| Enrolment {
+            key: Bytes::from_static(b"a"),
+            deadline: 1,
+            at: Position::default(),
+            stamp: ServerTime::from_ms(1),
+            copy: vec![0; bytes].into(),
+        };
+        let (most, half) = (ENROL_BYTES, ENROL_BYTES / 2);
+        let read = [most + 1, most, half, half, half, half - 1, 0, 1].map(read);
+        assert_eq!(in_calls(&read).map(<[_]>::len).collect::<Vec<_>>(), [1, 1, 2, 4]);
+        assert_eq!(in_calls(&[]).count(), 0);
     }
 }

@@ -1,10 +1,12 @@
 //! From a pushed message to what it means.
 
+use std::mem;
+
 use bytes::Bytes;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::escape::glob;
-use crate::events::event::{Change, Event, Touched};
+use crate::events::event::{Change, Event};
 use crate::id::Token;
 use crate::limits::MAX_KEY;
 use crate::wire::{Held, PartitionNames, names};
@@ -14,25 +16,16 @@ use crate::wire::{Held, PartitionNames, names};
 pub(crate) enum Decoded {
     /// The canary of this number, and that of the one before.
     Canary(u64, u64),
-    /// What a keyspace channel said of a canary: notifications of this kind flow.
-    Proof(Proof),
+    /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
+    Writes,
+    /// And of its `expire`: flags `K` and `g`.
+    Expires,
     /// So many messages found no room in the queue.
     Dropped(u64),
-    /// A touch was answered, or will not be.
-    Touched(Touched),
     /// Something for the listener.
     Event(Event),
     /// The server has closed the connection.
     Disconnected,
-}
-
-/// A kind of notifications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
-    /// `set`: flags `K` and `$`.
-    Writes,
-    /// `expire`: flags `K` and `g`.
-    Expires,
 }
 
 /// What to listen for.
@@ -71,25 +64,16 @@ impl Decoder {
 
     /// What a pushed message means; `None` for what is of no interest or not
     /// of our making: anybody may publish.
-    pub(crate) fn hear(&self, push: PushInfo) -> Option<Decoded> {
-        match push.kind {
-            PushKind::Disconnection => Some(Decoded::Disconnected),
-            PushKind::Message | PushKind::SMessage => {
-                let [Value::BulkString(channel), Value::BulkString(payload)] =
-                    <[Value; 2]>::try_from(push.data).ok()?
-                else {
-                    return None;
-                };
-                self.message(&channel, payload.into())
+    pub(crate) fn hear(&self, mut push: PushInfo) -> Option<Decoded> {
+        use Value::BulkString as Text;
+        match (push.kind, &mut push.data[..]) {
+            (PushKind::Disconnection, _) => Some(Decoded::Disconnected),
+            (PushKind::Message | PushKind::SMessage, [Text(channel), Text(payload)]) => {
+                self.message(channel, mem::take(payload).into())
             }
-            PushKind::PMessage => {
-                let [_, Value::BulkString(channel), Value::BulkString(event)] =
-                    <[Value; 3]>::try_from(push.data).ok()?
-                else {
-                    return None;
-                };
+            (PushKind::PMessage, [_, Text(channel), Text(event)]) => {
                 channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
-                self.changed(Bytes::from(channel).slice(self.keyspace.len()..), &event)
+                self.changed(Bytes::from(mem::take(channel)).slice(self.keyspace.len()..), event)
             }
             _ => None,
         }
@@ -113,8 +97,8 @@ impl Decoder {
     fn changed(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
         if key.starts_with(self.canary.as_bytes()) {
             return match event {
-                b"set" => Some(Decoded::Proof(Proof::Writes)),
-                b"expire" => Some(Decoded::Proof(Proof::Expires)),
+                b"set" => Some(Decoded::Writes),
+                b"expire" => Some(Decoded::Expires),
                 _ => None,
             };
         }
@@ -207,8 +191,8 @@ mod tests {
             assert_eq!(of_key("__keyspace@0__:order:*:1", event), decoded, "{event}");
         }
         let canary = "__keyspace@0__:keylapse:{canary/0}:17:16";
-        assert_eq!(of_key(canary, "set"), Some(Decoded::Proof(Proof::Writes)));
-        assert_eq!(of_key(canary, "expire"), Some(Decoded::Proof(Proof::Expires)));
+        assert_eq!(of_key(canary, "set"), Some(Decoded::Writes));
+        assert_eq!(of_key(canary, "expire"), Some(Decoded::Expires));
         assert_eq!(of_key("__keyspace@1__:order:*:1", "set"), None);
     }
 

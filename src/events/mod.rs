@@ -6,12 +6,10 @@
 //! is not fit for this: it hides gaps, discards errors of its resubscription
 //! and gives up after six tries.
 
-pub(crate) mod canary;
+mod calls;
 pub(crate) mod decoder;
 pub mod event;
 mod open;
-mod reads;
-mod script;
 mod session;
 
 #[cfg(any(test, fuzzing))]
@@ -19,6 +17,7 @@ pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
 pub(crate) use self::event::{Canary, Change, Event, Gap, Touch, Touched};
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -63,7 +62,8 @@ pub(crate) fn open(
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
     let decoder = Decoder::new(namespace, address.db, partitions, attached);
-    tokio::spawn(Supervisor { address: address.clone(), decoder, events }.run(asked));
+    let supervisor = Supervisor { address: address.clone(), decoder, events };
+    tokio::spawn(supervisor.run(asked));
     EventStream { events: receiver, touches }
 }
 
@@ -75,52 +75,63 @@ struct Supervisor {
 
 impl Supervisor {
     /// Until nobody listens any more.
-    async fn run(self, mut touches: mpsc::Receiver<Touch>) {
-        let closed = self.events.clone();
+    async fn run(self, touches: mpsc::Receiver<Touch>) {
         tokio::select! {
             biased;
-            () = closed.closed() => {}
-            () = self.keep_open(&mut touches) => {}
+            () = self.events.closed() => {}
+            () = self.keep_open(touches) => {}
         }
     }
 
-    async fn keep_open(&self, touches: &mut mpsc::Receiver<Touch>) {
-        let mut wait = FIRST_WAIT;
-        let mut throttle = LogThrottle::default();
+    async fn keep_open(&self, mut touches: mpsc::Receiver<Touch>) {
+        let (mut wait, mut throttle) = (FIRST_WAIT, LogThrottle::default());
         loop {
             let began = tokio::time::Instant::now();
-            let ended = self.session(touches).await;
+            let ended = self.session(&mut touches).await;
             if matches!(ended, Ok(true)) || began.elapsed() >= GOOD {
-                wait = FIRST_WAIT;
-                throttle = LogThrottle::default();
+                (wait, throttle) = (FIRST_WAIT, LogThrottle::default());
             }
             match ended {
                 Ok(true) => info!(server = %self.address, "subscription lost; reconnecting"),
-                Ok(false) => {}
-                Err(_) if self.events.is_closed() => return,
-                Err(error) if throttle.should_log(&error) => {
-                    warn!(
-                        server = %self.address, %error,
-                        "no subscription; sweeping every second until it is back"
-                    );
-                }
-                Err(_) => {}
+                Err(error) if throttle.should_log(&error) => warn!(
+                    server = %self.address, %error,
+                    "no subscription; sweeping every second until it is back"
+                ),
+                Ok(false) | Err(_) => {}
             }
-            if self.events.send(Event::Gap(Gap::Disconnected)).await.is_err() {
-                return;
-            }
+            self.pass(Event::Gap(Gap::Disconnected)).await;
             let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0)));
-            if reads::refuse(touches, &self.events, pause).await.is_err() {
-                return;
-            }
+            self.without_touches(&mut touches, pause).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
     /// One session, to its end; whether it ever was anchored.
     async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
-        let opening = Session::open(&self.address, &self.decoder);
-        let mut session = reads::refuse(touches, &self.events, opening).await??;
-        session.run(&self.events, touches).await
+        let opening = Session::open(self);
+        self.without_touches(touches, opening).await?.run(touches).await
+    }
+
+    /// Waits for something while there is no connection, and answers each touch by that.
+    async fn without_touches<T>(
+        &self,
+        touches: &mut mpsc::Receiver<Touch>,
+        until: impl Future<Output = T>,
+    ) -> T {
+        let mut until = pin!(until);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut until => return done,
+                Some(asked) = touches.recv() => {
+                    self.pass(Event::Touched(Touched { id: asked.id, answer: None })).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the listener; with nobody there, all of this ends.
+    async fn pass(&self, event: Event) {
+        let _ = self.events.send(event).await;
     }
 }

@@ -1,13 +1,15 @@
 //! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd,
+};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -26,34 +28,32 @@ pub(super) struct Opened {
     /// For canaries: where it can be, the very connection that is subscribed.
     pub(super) connection: MultiplexedConnection,
     pub(super) pushed: mpsc::Receiver<Decoded>,
-    /// Whether wake-ups and fences are heard, too.
-    pub(super) wake_ups: bool,
     /// The other end of `pushed`.
     pub(super) queue: mpsc::Sender<Decoded>,
+    /// Whether wake-ups and fences are heard, too.
+    pub(super) wake_ups: bool,
     /// Whether an answer on the connection follows what was published before it.
     pub(super) ordered: bool,
 }
 
 /// Connects and subscribes, within a deadline.
-pub(super) async fn open(address: &Address, decoder: Decoder) -> Result<Opened> {
-    let queue = Queue::new();
-    let resp3 = within(in_resp3(address, &decoder, queue.0.clone())).await?;
-    let (connection, wake_ups, ordered) = match resp3 {
-        Ok((connection, wake_ups)) => (connection, wake_ups, true),
-        Err(error) if lacks_resp3(&error) => {
-            info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
-            let opened = within(in_resp2(address, &decoder, queue.0.clone())).await?;
-            (opened.map_err(|error| classify("subscribing", &error))?, false, false)
-        }
-        Err(error) => return Err(classify("subscribing", &error)),
-    };
-    let Queue(Sender { queue, .. }, pushed) = queue;
-    Ok(Opened { connection, pushed, queue, ordered, wake_ups })
+pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Opened> {
+    let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
+    let opened = tokio::time::timeout(OPEN_WITHIN, subscribe(address, decoder)).await.map_err(late)?;
+    opened.map_err(|error| classify("subscribing", &error))
 }
 
-async fn within<T>(opening: impl Future<Output = T>) -> Result<T> {
-    let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)
+async fn subscribe(address: &Address, decoder: &Decoder) -> RedisResult<Opened> {
+    let (queue, pushed) = mpsc::channel(PUSHED);
+    let sender = Sender { decoder: decoder.clone(), queue: queue.clone(), dropped: Arc::default() };
+    let (connection, wake_ups, ordered) = match in_resp3(address, decoder, sender.clone()).await {
+        Err(error) if lacks_resp3(&error) => {
+            info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
+            (in_resp2(address, sender).await?, false, false)
+        }
+        opened => opened.map(|(connection, wake_ups)| (connection, wake_ups, true))?,
+    };
+    Ok(Opened { connection, pushed, queue, wake_ups, ordered })
 }
 
 fn lacks_resp3(error: &redis::RedisError) -> bool {
@@ -68,23 +68,23 @@ async fn in_resp3(
     decoder: &Decoder,
     sender: Sender,
 ) -> RedisResult<(MultiplexedConnection, bool)> {
-    let of_pushes = decoder.clone();
-    let config = config().set_push_sender(move |push| sender.hear(&of_pushes, push));
+    let config = config().set_push_sender(move |push| {
+        sender.hear(push);
+        Ok::<(), Infallible>(())
+    });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
     hear_changes(&mut connection, decoder).await?;
     if decoder.wake.is_empty() {
         return Ok((connection, true));
     }
-    match cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await {
-        Ok(()) => Ok((connection, true)),
+    let answer = cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await;
+    let refused = refusal("SSUBSCRIBE", answer)?;
+    if let Some(error) = &refused {
         // Better without wake-ups than without anything.
-        Err(error) if error.code().is_some() => {
-            warn!(error = %classify("SSUBSCRIBE", &error), "no wake-ups: new timers are found by sweeps");
-            Ok((connection, false))
-        }
-        Err(error) => Err(error),
+        warn!(%error, "no wake-ups: new timers are found by sweeps");
     }
+    Ok((connection, refused.is_none()))
 }
 
 /// Changes of attached keys, where the operator and the ACL grant them. Canaries prove it only where all
@@ -93,38 +93,30 @@ async fn hear_changes(connection: &mut MultiplexedConnection, decoder: &Decoder)
     let Some((canaries, topics)) = decoder.patterns.split_last() else { return Ok(()) };
     let mut all = true;
     for pattern in topics {
-        match connection.psubscribe(pattern).await {
-            Err(error) if error.code().is_some() => {
-                let error = classify("PSUBSCRIBE", &error);
-                info!(%error, %pattern, "changes of these keys are not heard: they are found by scanning");
-                all = false;
-            }
-            done => done?,
+        if let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(pattern).await)? {
+            info!(%error, %pattern, "changes of these keys are not heard: they are found by scanning");
+            all = false;
         }
     }
-    if !all {
-        return Ok(());
+    if all && let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(canaries).await)? {
+        info!(%error, pattern = %canaries, "cannot tell whether changes of attached keys are heard");
     }
-    match connection.psubscribe(canaries).await {
-        Err(error) if error.code().is_some() => {
-            let error = classify("PSUBSCRIBE", &error);
-            info!(%error, pattern = %canaries, "cannot tell whether changes of attached keys are heard");
-            Ok(())
-        }
-        done => done,
+    Ok(())
+}
+
+/// Why the server refuses, if it does. Any other error is one of the connection.
+fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
+    match answer {
+        Err(error) if error.code().is_some() => Ok(Some(classify(doing, &error))),
+        answer => answer.map(|()| None),
     }
 }
 
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
-async fn in_resp2(
-    address: &Address,
-    decoder: &Decoder,
-    sender: Sender,
-) -> RedisResult<MultiplexedConnection> {
+async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedConnection> {
     let connection = address.connect(&config()).await?;
     let (mut sink, mut messages) = address.connect_pubsub().await?.split();
-    sink.subscribe(&decoder.expired).await?;
-    let decoder = decoder.clone();
+    sink.subscribe(&sender.decoder.expired).await?;
     tokio::spawn(async move {
         let _subscribed = sink; // dropping it would end the subscription
         loop {
@@ -135,7 +127,9 @@ async fn in_resp2(
                 message = messages.next() => message,
             };
             let Some(message) = message else { break };
-            sender.message(&decoder, message.get_channel_name().as_bytes(), message.get_payload_bytes());
+            let data = [message.get_channel_name().as_bytes(), message.get_payload_bytes()];
+            let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
+            sender.hear(PushInfo { kind: PushKind::Message, data });
         }
         let _ = sender.queue.send(Decoded::Disconnected).await;
     });
@@ -148,37 +142,19 @@ fn config() -> AsyncConnectionConfig {
         .set_response_timeout(Some(OPEN_WITHIN))
 }
 
-struct Queue(Sender, mpsc::Receiver<Decoded>);
-
 /// Fills the bounded queue, and counts what does not fit.
 #[derive(Clone)]
 struct Sender {
+    decoder: Decoder,
     queue: mpsc::Sender<Decoded>,
     /// Since the queue last took anything.
     dropped: Arc<AtomicU64>,
 }
 
-impl Queue {
-    fn new() -> Self {
-        let (queue, receiver) = mpsc::channel(PUSHED);
-        Self(Sender { queue, dropped: Arc::default() }, receiver)
-    }
-}
-
 impl Sender {
-    fn hear(&self, decoder: &Decoder, push: PushInfo) -> std::result::Result<(), SendError> {
-        self.put(decoder.hear(push));
-        Ok(())
-    }
-
-    fn message(&self, decoder: &Decoder, channel: &[u8], payload: &[u8]) {
-        let data = [channel, payload].map(|bytes| redis::Value::BulkString(bytes.to_vec())).into();
-        self.put(decoder.hear(PushInfo { kind: PushKind::Message, data }));
-    }
-
     /// That something found no room is said before anything else is let in.
-    fn put(&self, heard: Option<Decoded>) {
-        let Some(heard) = heard else { return };
+    fn hear(&self, push: PushInfo) {
+        let Some(heard) = self.decoder.hear(push) else { return };
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 && self.queue.try_send(Decoded::Dropped(dropped)).is_ok() {
             self.dropped.fetch_sub(dropped, Ordering::Relaxed);

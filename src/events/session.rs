@@ -1,24 +1,21 @@
 //! One subscribed connection, from its opening to its end.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::mem;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::connection::{Address, classify};
-use crate::error::{Error, ErrorKind, Result};
-use crate::events::canary;
-use crate::events::decoder::{Decoded, Decoder, Proof};
+use crate::connection::classify;
+use crate::error::{Error, Result};
+use crate::events::Supervisor;
+use crate::events::calls::{release_canary, touch};
+use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::open::{Opened, open};
-use crate::events::reads::touch;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -30,16 +27,9 @@ const CANARY_WITHIN: Duration = Duration::from_millis(400);
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) struct Session {
-    server: String,
-    /// The counter of canaries.
-    canary: String,
-    connection: MultiplexedConnection,
-    pushed: mpsc::Receiver<Decoded>,
-    /// The other end of `pushed`.
-    queue: mpsc::Sender<Decoded>,
-    /// Whether answers follow what was published before them.
-    ordered: bool,
+pub(super) struct Session<'a> {
+    supervisor: &'a Supervisor,
+    opened: Opened,
     /// Events that were dropped, and not reported yet.
     dropped: u64,
     reported: Option<Instant>,
@@ -48,7 +38,6 @@ pub(super) struct Session {
     expires: bool,
     /// Why the last canary was not made.
     refused: Option<Error>,
-    wake_ups: bool,
     anchor: Anchor,
     next_canary: Instant,
 }
@@ -63,26 +52,17 @@ enum Anchor {
     Lost,
 }
 
-type Touching = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
-type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
-
-impl Session {
+impl<'a> Session<'a> {
     /// Connects and subscribes, within a deadline.
-    pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Self> {
-        let Opened { connection, pushed, queue, ordered, wake_ups } = open(address, decoder.clone()).await?;
+    pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
         Ok(Self {
-            server: address.to_string(),
-            canary: decoder.canaries.clone(),
-            connection,
-            pushed,
-            queue,
-            ordered,
+            supervisor,
+            opened: open(&supervisor.address, &supervisor.decoder).await?,
             dropped: 0,
             reported: None,
             writes: false,
             expires: false,
             refused: None,
-            wake_ups,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
         })
@@ -90,54 +70,49 @@ impl Session {
 
     /// Passes on what is heard until the connection ends; whether the session
     /// ever was anchored.
-    pub(super) async fn run(
-        &mut self,
-        events: &mpsc::Sender<Event>,
-        touches: &mut mpsc::Receiver<Touch>,
-    ) -> Result<bool> {
-        if !self.ordered {
+    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
+        if !self.opened.ordered {
             // Answers have no place among what is heard, so attached topics hear nothing.
-            pass(events, Event::Gap(Gap::Silent)).await?;
+            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
-        let mut touching = Touching::new();
-        let mut release: Option<Release> = None;
+        let (mut touching, mut releasing) = (JoinSet::new(), JoinSet::new());
         let mut missing_at: Option<Instant> = None;
         loop {
             let wake = missing_at.unwrap_or(self.next_canary);
             tokio::select! {
-                heard = self.pushed.recv() => match heard {
+                heard = self.opened.pushed.recv() => match heard {
                     Some(Decoded::Canary(number, before)) => {
                         missing_at = None;
-                        self.heard_canary(events, number, before).await?;
+                        self.heard_canary(number, before).await;
                     }
-                    Some(Decoded::Proof(Proof::Writes)) => self.writes = true,
-                    Some(Decoded::Proof(Proof::Expires)) => self.expires = true,
+                    Some(Decoded::Writes) => self.writes = true,
+                    Some(Decoded::Expires) => self.expires = true,
                     Some(Decoded::Dropped(count)) => {
                         self.dropped += count;
-                        pass(events, Event::Lost).await?;
+                        self.supervisor.pass(Event::Lost).await;
                     }
-                    Some(Decoded::Touched(touched)) => pass(events, Event::Touched(touched)).await?,
-                    Some(Decoded::Event(event)) => pass(events, event).await?,
+                    Some(Decoded::Event(event)) => self.supervisor.pass(event).await,
                     Some(Decoded::Disconnected) | None => return Ok(self.anchor != Anchor::Never),
                 },
-                Some(asked) = touches.recv() => self.touch(&mut touching, asked),
-                Some(()) = touching.next() => {}
-                done = async { release.as_mut().expect("guarded").await }, if release.is_some() => {
-                    release = None;
-                    self.released(done)?;
+                Some(asked) = touches.recv() => {
+                    let Opened { connection, queue, .. } = &self.opened;
+                    touching.spawn(touch(asked, connection.clone(), queue.clone()));
                 }
+                Some(_) = touching.join_next() => {}
+                Some(Ok(done)) = releasing.join_next() => self.released(done)?,
                 () = tokio::time::sleep_until(wake) => match missing_at.take() {
-                    Some(_) => self.missed_canary(events).await?,
+                    Some(_) => self.missed_canary().await,
                     None => {
                         self.plan_canary();
                         missing_at = Some(Instant::now() + CANARY_WITHIN);
-                        if release.is_none() {
-                            release = Some(Box::pin(canary::release(self.canary.clone(), self.connection.clone())));
+                        if releasing.is_empty() {
+                            let counter = self.supervisor.decoder.canaries.clone();
+                            releasing.spawn(release_canary(counter, self.opened.connection.clone()));
                         }
                     }
                 },
             }
-            self.report_dropped(events).await?;
+            self.report_dropped().await;
         }
     }
 
@@ -145,36 +120,27 @@ impl Session {
         self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
     }
 
-    /// Reads keys; the answer finds its place in the stream by itself.
-    fn touch(&self, touching: &mut Touching, asked: Touch) {
-        let (connection, queue) = (self.connection.clone(), self.queue.clone());
-        touching.push(Box::pin(async move {
-            let touched = touch(asked, connection).await;
-            let _ = queue.send(Decoded::Touched(touched)).await;
-        }));
-    }
-
-    async fn heard_canary(&mut self, events: &mpsc::Sender<Event>, number: u64, before: u64) -> Result<()> {
+    async fn heard_canary(&mut self, number: u64, before: u64) {
         self.plan_canary();
-        let (writes, expires) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.expires));
-        if self.ordered {
-            pass(events, Event::Canary(Canary { number, before, writes, expires })).await?;
+        let (writes, expires) = (mem::take(&mut self.writes), mem::take(&mut self.expires));
+        if self.opened.ordered {
+            let canary = Canary { number, before, writes, expires };
+            self.supervisor.pass(Event::Canary(canary)).await;
         }
         if self.anchor != Anchor::Holds {
-            info!(server = %self.server, "expired events flow");
+            info!(server = %self.supervisor.address, "expired events flow");
             self.anchor = Anchor::Holds;
-            pass(events, Event::Anchored).await?;
-            if !self.wake_ups {
-                pass(events, Event::Gap(Gap::NoWakeUps)).await?;
+            self.supervisor.pass(Event::Anchored).await;
+            if !self.opened.wake_ups {
+                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
             }
         }
-        Ok(())
     }
 
-    async fn missed_canary(&mut self, events: &mpsc::Sender<Event>) -> Result<()> {
-        let server = &self.server;
+    async fn missed_canary(&mut self) {
+        let server = &self.supervisor.address;
         // In a flood the canary is somewhere behind, or was dropped.
-        let flooded = !self.pushed.is_empty() || self.dropped > 0;
+        let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
         match &self.refused {
             _ if flooded || self.anchor == Anchor::Lost => {}
             Some(error) => warn!(
@@ -187,7 +153,7 @@ impl Session {
             ),
         }
         self.anchor = Anchor::Lost;
-        pass(events, Event::Gap(Gap::Silent)).await
+        self.supervisor.pass(Event::Gap(Gap::Silent)).await;
     }
 
     /// A server that answers with an error may still heal; one that is a
@@ -195,7 +161,7 @@ impl Session {
     fn released(&mut self, done: RedisResult<()>) -> Result<()> {
         self.refused = None;
         let Err(error) = done else { return Ok(()) };
-        let reason = classify("making a canary", &error).at_key(self.canary.as_bytes());
+        let reason = classify("making a canary", &error).at_key(self.supervisor.decoder.canaries.as_bytes());
         match error.code() {
             Some(code) if code != "READONLY" => {
                 debug!(error = %reason, "canary refused");
@@ -206,19 +172,14 @@ impl Session {
         }
     }
 
-    async fn report_dropped(&mut self, events: &mpsc::Sender<Event>) -> Result<()> {
+    async fn report_dropped(&mut self) {
         let lately = self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY);
         if self.dropped == 0 || lately {
-            return Ok(()); // the next canary comes by here in time
+            return; // the next canary comes by here in time
         }
         self.reported = Some(Instant::now());
         warn!(count = self.dropped, "events dropped: more expired events than can be looked at");
         self.dropped = 0;
-        pass(events, Event::Gap(Gap::Overflow)).await
+        self.supervisor.pass(Event::Gap(Gap::Overflow)).await;
     }
-}
-
-pub(super) async fn pass(events: &mpsc::Sender<Event>, event: Event) -> Result<()> {
-    let gone = |_| Error::new(ErrorKind::Unreachable, "nobody listens");
-    events.send(event).await.map_err(gone)
 }

@@ -1,0 +1,152 @@
+//! What the stream says of a key; and P11: what was heard of keys is forgotten.
+
+use super::*;
+
+const KEY: Bytes = Bytes::from_static(b"a");
+
+fn canary(number: u64, before: u64) -> Canary {
+    Canary { number, before, writes: false, expires: false }
+}
+
+fn at(canary: u64, count: u32) -> Position {
+    Position { canary, count }
+}
+
+fn watch(deadline: u64, at: Position) -> Watch {
+    Watch { key: KEY, head: Bytes::new(), deadline, at }
+}
+
+fn anchored() -> Stream {
+    let mut stream = Stream::default();
+    assert!(!stream.canary(canary(1000, 7)));
+    stream.anchored_at(ServerTime::from_ms(1005));
+    stream
+}
+
+#[test]
+fn before_its_first_canary_it_is_deaf_and_in_a_gap_unsure() {
+    let mut stream = Stream::default();
+    assert_eq!(stream.expired(&KEY), Meaning::Deaf);
+    let mut stream = anchored();
+    stream.lose();
+    assert_eq!((stream.expired(&KEY), stream.place(&KEY)), (Meaning::Ambiguous, at(0, 0)));
+}
+
+#[test]
+fn expiries_of_a_key_are_counted_from_each_canary() {
+    let mut stream = anchored();
+    let other = Bytes::from_static(b"b");
+    assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 1)));
+    assert_eq!(stream.expired(&KEY), Meaning::Identity(at(1000, 2)));
+    assert_eq!(stream.expired(&other), Meaning::Identity(at(1000, 1)));
+    assert!(stream.canary(canary(2000, 1000)));
+    assert_eq!(stream.place(&KEY), at(2000, 0));
+    assert_eq!(stream.expired(&KEY), Meaning::Identity(at(2000, 1)));
+}
+
+#[test]
+fn a_canary_whose_predecessor_was_not_heard_begins_anew() {
+    let mut stream = anchored();
+    assert!(!stream.canary(canary(3000, 2000)));
+    stream.lose();
+    assert!(!stream.canary(canary(4000, 3000)));
+}
+
+#[test]
+fn what_was_heard_of_a_watched_life_is_later_than_the_reading() {
+    let mut stream = anchored();
+    stream.expired(&KEY);
+    assert_eq!(stream.says(&watch(1500, at(1000, 0)), 1000), Said::Expired);
+    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
+    stream.gone(&KEY);
+    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::NothingYet);
+    assert_eq!(stream.says(&watch(1500, at(900, 1)), 1000), Said::Expired);
+    stream.canary(canary(2000, 1000));
+    assert_eq!(stream.says(&watch(1500, at(1000, 1)), 1000), Said::Deleted);
+    assert_eq!(stream.says(&watch(1500, at(2000, 0)), 1000), Said::Nothing);
+}
+
+#[test]
+fn a_deletion_before_a_gap_says_nothing_after_it() {
+    let mut stream = anchored();
+    stream.gone(&KEY);
+    stream.canary(canary(3000, 2000));
+    stream.anchored_at(ServerTime::from_ms(3005));
+    assert_eq!(stream.says(&watch(1500, at(1000, 0)), 3000), Said::Broken);
+}
+
+#[test]
+fn a_deletion_is_not_the_last_that_was_heard_of_a_key_that_expired_since() {
+    let mut stream = anchored();
+    stream.gone(&KEY);
+    assert_eq!(stream.deleted_at(&KEY), Some(at(1000, 0)));
+    stream.expired(&KEY);
+    assert_eq!(stream.deleted_at(&KEY), None);
+}
+
+#[test]
+fn nothing_is_proven_from_an_anchor_before_the_deadline_to_a_canary_after_the_touch() {
+    let mut stream = anchored();
+    for (deadline, read, whole) in [(1006, 900, true), (1005, 900, false), (1, 1000, true)] {
+        let watch = watch(deadline, at(read, 0));
+        let expected = if whole { Said::NothingYet } else { Said::Broken };
+        assert_eq!(stream.says(&watch, 1000), expected, "{deadline} {read}");
+    }
+    stream.canary(canary(2000, 1000));
+    assert_eq!(stream.says(&watch(1006, at(900, 0)), 1000), Said::Nothing);
+    assert_eq!(stream.says(&watch(1006, at(900, 0)), 2000), Said::NothingYet);
+}
+
+#[test]
+fn until_the_time_of_the_anchor_is_known_nothing_is_said() {
+    let mut stream = Stream::default();
+    stream.canary(canary(1000, 0));
+    stream.canary(canary(2000, 1000));
+    assert_eq!(stream.says(&watch(1, at(900, 0)), 1000), Said::NothingYet);
+}
+
+/// Anchored at a second, with a key that was heard to expire behind it.
+fn having_heard(key: &Bytes) -> Stream {
+    let mut stream = Stream::default();
+    stream.canary(canary(1000, 7));
+    assert!(matches!(stream.expired(key), Meaning::Identity(_)));
+    stream
+}
+
+fn next(stream: &mut Stream, number: u64) {
+    assert!(stream.canary(canary(number, stream.number)));
+}
+
+#[test]
+fn what_was_heard_of_a_key_is_forgotten_after_a_minute() {
+    let mut stream = having_heard(&KEY);
+    next(&mut stream, 60_999);
+    assert_eq!(stream.keys[&KEY].expired, at(1000, 1));
+    next(&mut stream, 61_000);
+    assert_eq!(stream.keys.len(), 0);
+}
+
+#[test]
+fn a_key_that_is_heard_again_is_remembered_for_another_minute() {
+    let mut stream = having_heard(&KEY);
+    next(&mut stream, 50_000);
+    stream.expired(&KEY);
+    next(&mut stream, 109_999);
+    assert_eq!(stream.keys.len(), 1);
+    next(&mut stream, 110_000);
+    assert_eq!(stream.keys.len(), 0);
+}
+
+#[test]
+fn of_more_than_half_a_million_keys_all_are_forgotten() {
+    let mut stream = having_heard(&Bytes::from_static(b"first"));
+    let hear = |stream: &mut Stream, number: usize| {
+        stream.gone(&Bytes::from(number.to_string()));
+    };
+    (1..500_000).for_each(|number| hear(&mut stream, number));
+    next(&mut stream, 1001);
+    assert_eq!(stream.keys.len(), 500_000);
+    hear(&mut stream, 0);
+    next(&mut stream, 1002);
+    assert_eq!(stream.keys.len(), 0);
+}

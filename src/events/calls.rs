@@ -1,0 +1,76 @@
+//! What is asked on the connection of the subscription: canaries and touches.
+//!
+//! *The canary* is proof that events flow, from flag to network. A numbered key of 1 ms whose expired event
+//! comes back on the subscription proves the notification flag, the ACL, the channel and the link. It also
+//! proves the role, as only a primary takes the write and publishes `expired` for it; so no ROLE is asked for.
+//!
+//! *Touches* read attached keys on the connection on which their expiry is announced. There the announcement
+//! precedes the answer. So an answer is put behind everything that was heard before it, and whoever reads the
+//! stream up to it knows what was published before the key was read.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::connection::classify;
+use crate::events::decoder::Decoded;
+use crate::events::event::{Event, Touch, Touched};
+use crate::wire::scripts::{CANARY, Script, TOUCH};
+use crate::wire::{read_touched, script_call, touch_command};
+
+/// How long a canary lives.
+const TTL_MS: u64 = 1;
+/// When to read it: in its deadline's own millisecond it is still alive.
+const TOUCH_AFTER: Duration = Duration::from_millis(3);
+/// How often to read it before leaving it to the server.
+const TOUCHES: u32 = 5;
+
+/// Makes a canary, unless one is alive, and reads it once it is due. The event
+/// then precedes the answer on this connection.
+pub(super) async fn release_canary(
+    counter: String,
+    mut connection: MultiplexedConnection,
+) -> RedisResult<()> {
+    let mut call = script_call(&CANARY, &[&counter]);
+    call.arg(TTL_MS);
+    let (last, _): (String, Value) = run(&mut connection, &CANARY, &call).await?;
+    let name = format!("{counter}:{last}");
+    for _ in 0..TOUCHES {
+        tokio::time::sleep(TOUCH_AFTER).await;
+        let alive: bool = cmd("EXISTS").arg(&name).query_async(&mut connection).await?;
+        if !alive {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the keys; the answer finds its place in the stream by itself.
+pub(super) async fn touch(asked: Touch, mut connection: MultiplexedConnection, queue: mpsc::Sender<Decoded>) {
+    let call = touch_command(&asked.keys, asked.capture);
+    let answer = match run(&mut connection, &TOUCH, &call).await {
+        Ok(answer) => read_touched(answer, asked.keys.len()),
+        Err(error) => Err(classify("reading keys", &error)),
+    };
+    let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
+    let touched = Event::Touched(Touched { id: asked.id, answer });
+    let _ = queue.send(Decoded::Event(touched)).await;
+}
+
+/// Makes a call of a script, and loads the script first where the server does not have it.
+async fn run<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    script: &Script,
+    call: &Cmd,
+) -> RedisResult<T> {
+    match call.query_async(connection).await {
+        Err(error) if error.code() == Some("NOSCRIPT") => {
+            cmd("SCRIPT").arg("LOAD").arg(&script.text).exec_async(connection).await?;
+            call.query_async(connection).await
+        }
+        other => other,
+    }
+}
