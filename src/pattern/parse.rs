@@ -101,14 +101,15 @@ impl<'s> Parser<'s> {
     fn capture(&mut self) -> Result<Segment> {
         let offset = self.at;
         let body = self.capture_body()?;
-        let (kind, name) = match body.split_once(':') {
-            Some((name, _)) => (Kind::Regex, name),
-            None => body.strip_suffix("..").map_or((Kind::Plain, body), |name| (Kind::Rest, name)),
+        let (kind, name, regex) = match body.split_once(':') {
+            Some((name, regex)) => (Kind::Regex, name, Some(regex)),
+            None => match body.strip_suffix("..") {
+                Some(name) => (Kind::Rest, name, None),
+                None => (Kind::Plain, body, None),
+            },
         };
         self.check_name(name)?;
-        let regex =
-            (kind == Kind::Regex).then(|| self.regex(offset + name.len() + 2, &body[name.len() + 1..]));
-        let regex = regex.transpose()?;
+        let regex = regex.map(|regex| self.regex(offset + name.len() + 2, regex)).transpose()?;
         self.at += body.len() + 2;
         let remaining = self.remaining();
         if !remaining.is_empty() && !remaining.starts_with(':') {
@@ -122,22 +123,20 @@ impl<'s> Parser<'s> {
 
     /// What stands between the brace here and the one that closes it.
     fn capture_body(&self) -> Result<&'s str> {
-        let inside = &self.remaining()[1..];
-        let mut depth = 1;
-        let mut escaped = false;
-        for (at, c) in inside.char_indices() {
+        let (mut depth, mut escaped) = (0, false);
+        let closes = |c| {
             match c {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '{' => depth += 1,
-                '}' => depth -= 1,
+                '{' if !escaped => depth += 1,
+                '}' if !escaped => depth -= 1,
                 _ => {}
             }
-            if depth == 0 {
-                return Ok(&inside[..at]);
-            }
+            escaped = c == '\\' && !escaped;
+            depth == 0
+        };
+        match self.remaining().find(closes) {
+            Some(end) => Ok(&self.remaining()[1..end]),
+            None => Err(self.error(Fault::UnclosedBrace, self.at, "")),
         }
-        Err(self.error(Fault::UnclosedBrace, self.at, ""))
     }
 
     /// Checks the name of the capture that begins here.
