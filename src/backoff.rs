@@ -6,25 +6,10 @@ use std::time::Duration;
 
 use crate::time::MAX_DELAY;
 
-/// The waits of a well-known payment notification service: fifteen retries
-/// within a little more than a day.
-const PAYMENT_NOTICE: [u64; 15] = [
-    15,
-    15,
-    30,
-    3 * 60,
-    10 * 60,
-    20 * 60,
-    30 * 60,
-    30 * 60,
-    30 * 60,
-    60 * 60,
-    3 * 3600,
-    3 * 3600,
-    3 * 3600,
-    6 * 3600,
-    6 * 3600,
-];
+/// The waits of a well-known payment notification service, in seconds: fifteen
+/// retries within a little more than a day.
+const PAYMENT_NOTICE: [u64; 15] =
+    [15, 15, 30, 180, 600, 1200, 1800, 1800, 1800, 3600, 10_800, 10_800, 10_800, 21_600, 21_600];
 
 /// How long to wait after a failed attempt.
 ///

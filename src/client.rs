@@ -49,11 +49,7 @@ impl Client {
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self::at(&Address::parse(url)?))
-    }
-
-    fn at(address: &Address) -> Self {
-        Self::over(Store::new(address, DEFAULT_ANSWER_WITHIN))
+        Ok(Self::over(Store::new(&Address::parse(url)?, DEFAULT_ANSWER_WITHIN)))
     }
 
     pub(crate) fn over(store: Store) -> Self {
@@ -137,29 +133,19 @@ impl Client {
     }
 }
 
-impl TryFrom<&str> for Client {
-    type Error = Error;
+macro_rules! read_from {
+    ($($url:ty),*) => {$(
+        impl TryFrom<$url> for Client {
+            type Error = Error;
 
-    fn try_from(url: &str) -> Result<Self> {
-        Self::new(url)
-    }
+            fn try_from(url: $url) -> Result<Self> {
+                Self::new(url.as_ref())
+            }
+        }
+    )*};
 }
 
-impl TryFrom<String> for Client {
-    type Error = Error;
-
-    fn try_from(url: String) -> Result<Self> {
-        Self::new(&url)
-    }
-}
-
-impl TryFrom<&String> for Client {
-    type Error = Error;
-
-    fn try_from(url: &String) -> Result<Self> {
-        Self::new(url)
-    }
-}
+read_from!(&str, String, &String);
 
 impl fmt::Debug for Client {
     /// Without user and password.

@@ -5,6 +5,9 @@ use std::fmt;
 /// How many bytes of a key a log line or message shows.
 const SHOWN: usize = 128;
 
+/// How many bytes of a pattern or a value a message shows.
+const EXCERPT: usize = 160;
+
 /// Displays bytes with everything but printable ASCII escaped, cut to 128 bytes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
 
@@ -47,6 +50,23 @@ pub(crate) fn plain(text: &str, limit: usize) -> String {
             '\\' | '\'' | '"' => line.push(c),
             _ => line.extend(c.escape_debug()),
         }
+    }
+    line
+}
+
+/// Anybody's bytes, as one line: the text in them by [`plain`], and `…` for what is too much.
+///
+/// Quotes and backslashes stay as they are, or regular expressions would be unreadable; it is for
+/// people, not for parsers.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(EXCERPT)];
+    let mut line = String::new();
+    for chunk in shown.utf8_chunks() {
+        line += &plain(chunk.valid(), EXCERPT);
+        line.extend(chunk.invalid().escape_ascii().map(char::from));
+    }
+    if shown.len() < bytes.len() {
+        line.push('…');
     }
     line
 }

@@ -5,7 +5,6 @@
 //! put something around it: measurements, limits, spans, or the layers of
 //! `tower`. The other names here hold that together; programs rarely need them.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,37 +60,20 @@ pub trait Handler<T, K = fn(Lapse<T>)>: Send + Sync + 'static {
     fn call(&self, lapse: Lapse<T>) -> impl Future<Output = Result<Outcome, Failure>> + Send;
 }
 
-/// A handler that decodes for itself: the type of its payload is forgotten.
-pub(crate) trait AnyHandler: Send + Sync {
-    /// The attempt, or why the payload cannot be read.
-    fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error>;
-}
+/// A handler that decodes for itself: the type of its payload is forgotten. Gives the attempt, or says why the
+/// payload cannot be read.
+pub(crate) type AnyHandler = Arc<dyn Fn(Arc<About>, Bytes) -> Result<Attempt, Error> + Send + Sync>;
 
 pub(crate) type Attempt = BoxFuture<'static, Result<Outcome, Failure>>;
-
-struct Typed<T, K, D, H> {
-    decode: D,
-    handler: H,
-    kind: PhantomData<fn(T, K)>,
-}
 
 /// Any handler of what this decodes.
 pub(crate) fn erase<T: Send + 'static, K: 'static>(
     decode: impl Fn(Bytes) -> Result<T, Error> + Send + Sync + 'static,
     handler: impl Handler<T, K>,
-) -> Arc<dyn AnyHandler> {
-    Arc::new(Typed { decode, handler, kind: PhantomData })
-}
-
-impl<T, K, D, H> AnyHandler for Typed<T, K, D, H>
-where
-    T: Send + 'static,
-    K: 'static,
-    D: Fn(Bytes) -> Result<T, Error> + Send + Sync + 'static,
-    H: Handler<T, K>,
-{
-    fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
-        let payload = (self.decode)(payload)?;
-        Ok(async move { self.handler.call(Lapse { about, payload }).await }.boxed())
-    }
+) -> AnyHandler {
+    let handler = Arc::new(handler);
+    Arc::new(move |about, payload| {
+        let (handler, payload) = (handler.clone(), decode(payload)?);
+        Ok(async move { handler.call(Lapse { about, payload }).await }.boxed())
+    })
 }

@@ -11,42 +11,28 @@ use crate::error::{Error, ErrorKind};
 /// The same reason is said again after this.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// The reason that was said last, and when.
+/// The reason that was said last, and when. May be shared: a server that is away is
+/// one piece of news, not one for each partition.
 #[derive(Debug, Default)]
-pub(crate) struct LogThrottle(Option<(ErrorKind, Instant)>);
+pub(crate) struct LogThrottle(Mutex<Option<(ErrorKind, Instant)>>);
 
 impl LogThrottle {
     /// Whether this is worth a line in the log.
-    pub(crate) fn should_log(&mut self, error: &Error) -> bool {
-        let kind = error.kind();
-        let said = self.0.is_some_and(|(said, at)| said == kind && at.elapsed() < REMINDER);
+    pub(crate) fn should_log(&self, error: &Error) -> bool {
+        let (kind, mut last) = (error.kind(), self.lock());
+        let said = last.is_some_and(|(said, at)| said == kind && at.elapsed() < REMINDER);
         if !said {
-            self.0 = Some((kind, Instant::now()));
+            *last = Some((kind, Instant::now()));
         }
         !said
     }
 
     /// All is well; whether it was not until now.
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.0.take().is_some()
-    }
-}
-
-/// Shared by all partitions: a server that is away is one piece of news, not
-/// one for each of them.
-#[derive(Debug, Default)]
-pub(crate) struct Outage(Mutex<LogThrottle>);
-
-impl Outage {
-    pub(crate) fn should_log(&self, error: &Error) -> bool {
-        self.lock().should_log(error)
-    }
-
     pub(crate) fn is_over(&self) -> bool {
-        self.lock().is_over()
+        self.lock().take().is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, LogThrottle> {
+    fn lock(&self) -> MutexGuard<'_, Option<(ErrorKind, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,7 +45,7 @@ mod tests {
     async fn a_reason_is_said_when_it_is_new_and_once_a_minute() {
         let away = Error::new(ErrorKind::Unreachable, "refused");
         let busy = Error::new(ErrorKind::Unavailable, "BUSY");
-        let mut throttle = LogThrottle::default();
+        let throttle = LogThrottle::default();
         assert!(!throttle.is_over());
         assert!(throttle.should_log(&away) && !throttle.should_log(&away));
         tokio::time::advance(REMINDER).await;

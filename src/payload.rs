@@ -1,7 +1,5 @@
 //! How a topic's payload becomes bytes and back.
 
-use std::fmt;
-
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,12 +19,6 @@ impl<T> Clone for Codec<T> {
 }
 
 impl<T> Copy for Codec<T> {}
-
-impl<T> fmt::Debug for Codec<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Codec")
-    }
-}
 
 impl<T: Serialize + DeserializeOwned> Codec<T> {
     pub(crate) const JSON: Self = Self { encode: to_json, decode: from_json };

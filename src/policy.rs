@@ -108,31 +108,24 @@ impl Policy {
 
     /// Refuses settings that can never work, or would hurt.
     pub(crate) fn check(&self, name: &str, pattern: &Pattern) -> Result<()> {
-        let refuse = |what: String| Err(Error::invalid(format!("attached topic {name}: {what}")));
         if pattern.literal_prefix().is_empty() && !self.any_prefix {
-            return refuse(format!(
-                "pattern {pattern} has no literal prefix, so that every key of the database would have to be \
-                 looked at; give its keys a prefix, or say Attached::allow_any_prefix"
-            ));
+            return Err(Error::invalid(format!(
+                "attached topic {name}: pattern {pattern} has no literal prefix, so that every key of the database \
+                 would have to be looked at; give its keys a prefix, or say Attached::allow_any_prefix"
+            )));
         }
-        if self.capture.cap > MAX_PAYLOAD {
-            return refuse("keep_values must be at most 8 MiB".into());
+        let keeps_values = self.capture.cap > 0;
+        let rules = [
+            (self.capture.cap <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
+            (keeps_values || !self.capture.dumps, "keep_dumps needs a cap: say keep_values, too"),
+            (keeps_values || !self.restores(), "write_back needs the value: say keep_values, too"),
+            (self.cap > 0, "cap must be at least 1"),
+            (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
+            (!self.scan_every.is_zero(), "scan_every must be more than zero"),
+        ];
+        match rules.iter().find(|(kept, _)| !kept) {
+            Some((_, rule)) => Err(Error::invalid(format!("attached topic {name}: {rule}"))),
+            None => Ok(()),
         }
-        if self.capture.dumps && self.capture.cap == 0 {
-            return refuse("keep_dumps needs a cap: say keep_values, too".into());
-        }
-        if self.write_back.is_some() && self.capture.cap == 0 {
-            return refuse("write_back needs the value: say keep_values, too".into());
-        }
-        if self.cap == 0 {
-            return refuse("cap must be at least 1".into());
-        }
-        if self.scan_rate == 0 {
-            return refuse("scan_rate must be at least 1 key a second".into());
-        }
-        if self.scan_every.is_zero() {
-            return refuse("scan_every must be more than zero".into());
-        }
-        Ok(())
     }
 }

@@ -50,15 +50,12 @@ impl When {
                 delay.as_secs()
             ))),
             Self::In(delay) => Ok(WireWhen::In(ms_ceil(delay))),
-            Self::At(at) => {
-                let ms = unix_ms(at);
-                if ms >= MAX_DEADLINE_MS {
-                    return Err(Error::invalid(
-                        "a deadline after the year 2248 cannot be kept; was a unit mixed up?",
-                    ));
+            Self::At(at) => match unix_ms(at) {
+                ms if ms < MAX_DEADLINE_MS => Ok(WireWhen::At(ms)),
+                _ => {
+                    Err(Error::invalid("a deadline after the year 2248 cannot be kept; was a unit mixed up?"))
                 }
-                Ok(WireWhen::At(ms))
-            }
+            },
         }
     }
 }

@@ -108,95 +108,89 @@ impl Topic<Bytes> {
 }
 
 impl<T> Topic<T> {
+    fn with(mut self, change: impl FnOnce(&mut TopicConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
     /// How long to wait after failed attempts. Default: exponential from 1 s to
     /// 10 min with full jitter.
     #[must_use]
-    pub fn retry(mut self, backoff: Backoff) -> Self {
-        self.config.backoff = backoff;
-        self
+    pub fn retry(self, backoff: Backoff) -> Self {
+        self.with(|all| all.backoff = backoff)
     }
 
     /// After how many failed attempts a timer ends in the dead letters.
     /// Default: where the backoff's table ends, else 10.
     #[must_use]
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.config.max_attempts = Some(attempts);
-        self
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.with(|all| all.max_attempts = Some(attempts))
     }
 
     /// How long after its first deadline a timer that keeps failing or snoozing
     /// ends in the dead letters. Default: 30 days.
     #[must_use]
-    pub fn max_age(mut self, age: Duration) -> Self {
-        self.config.max_age = age;
-        self
+    pub fn max_age(self, age: Duration) -> Self {
+        self.with(|all| all.max_age = age)
     }
 
     /// How often a timer may be snoozed before it ends in the dead letters.
     /// Default: 1,000.
     #[must_use]
-    pub fn max_snoozes(mut self, snoozes: u16) -> Self {
-        self.config.max_snoozes = snoozes;
-        self
+    pub fn max_snoozes(self, snoozes: u16) -> Self {
+        self.with(|all| all.max_snoozes = snoozes)
     }
 
     /// How long an attempt may take; longer ones are stopped and count as
     /// failed. Default: 60 s.
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.config.timeout = timeout;
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|all| all.timeout = timeout)
     }
 
     /// For how long a claim holds a timer. Leases are renewed at a third; after
     /// a crash another listener takes over within this and about a second.
     /// Default: 30 s, at least 0.3 s.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.config.lease = lease;
-        self
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|all| all.lease = lease)
     }
 
     /// How far ahead of their deadline timers are claimed and then held, so that
     /// they start without a round trip. They never start early. Default: 10 ms,
     /// at most 1 s; 0 turns it off.
     #[must_use]
-    pub fn lookahead(mut self, lookahead: Duration) -> Self {
-        self.config.lookahead = lookahead;
-        self
+    pub fn lookahead(self, lookahead: Duration) -> Self {
+        self.with(|all| all.lookahead = lookahead)
     }
 
     /// How many attempts of this topic one listener runs at a time.
     /// Default: 100.
     #[must_use]
-    pub fn concurrency(mut self, attempts: usize) -> Self {
-        self.config.concurrency = attempts;
-        self
+    pub fn concurrency(self, attempts: usize) -> Self {
+        self.with(|all| all.concurrency = attempts)
     }
 
     /// Over how many partitions the topic is spread: each has an index and a
     /// slot of a cluster of its own. Fixed once the topic is in use. Default: 1,
     /// at most 1,024.
     #[must_use]
-    pub fn partitions(mut self, partitions: u32) -> Self {
-        self.config.partitions = partitions;
-        self
+    pub fn partitions(self, partitions: u32) -> Self {
+        self.with(|all| all.partitions = partitions)
     }
 
     /// Whether timers have a trigger key that other programs can see and hear
     /// expire. Without, a timer costs about 120 bytes less. Default: yes.
     #[must_use]
-    pub fn triggers(mut self, triggers: bool) -> Self {
-        self.config.triggers = triggers;
-        self
+    pub fn triggers(self, triggers: bool) -> Self {
+        self.with(|all| all.triggers = triggers)
     }
 
     /// The largest payload, in bytes; larger ones are refused. Default: 64 KiB,
     /// at most 8 MiB.
     #[must_use]
-    pub fn payload_limit(mut self, bytes: usize) -> Self {
-        self.config.payload_limit = bytes;
-        self
+    pub fn payload_limit(self, bytes: usize) -> Self {
+        self.with(|all| all.payload_limit = bytes)
     }
 
     /// How many dead letters each partition keeps, and for how long; the oldest
@@ -210,9 +204,8 @@ impl<T> Topic<T> {
 
     /// Pauses the topic when its dead letters are full, rather than trimming.
     #[must_use]
-    pub fn pause_when_dead_letters_are_full(mut self) -> Self {
-        self.config.letters.pause_when_full = true;
-        self
+    pub fn pause_when_dead_letters_are_full(self) -> Self {
+        self.with(|all| all.letters.pause_when_full = true)
     }
 
     /// The topic's name.
@@ -288,9 +281,6 @@ impl TopicConfig {
     /// Refuses settings that can never work. Setters do not, so that a topic
     /// can be built in one breath; whoever uses it first asks.
     pub(crate) fn check(&self, namespace: &str) -> Result<()> {
-        let refuse = |setting: &str, rule: &str| {
-            Err(Error::invalid(format!("topic {}: {setting} must be {rule}", self.name)))
-        };
         if is_own(namespace, self.pattern.literal_prefix().as_bytes()) {
             return Err(Error::invalid(format!(
                 "topic {}: pattern {} matches only names that are keylapse's own, which begin with \
@@ -298,29 +288,21 @@ impl TopicConfig {
                 self.name, self.pattern
             )));
         }
-        if self.partitions == 0 || self.partitions > MAX_PARTITIONS {
-            return refuse("partitions", "1 to 1,024");
-        }
-        if self.max_attempts == Some(0) {
-            return refuse("max_attempts", "at least 1");
-        }
-        if self.concurrency == 0 {
-            return refuse("concurrency", "at least 1");
-        }
-        if self.timeout.is_zero() {
-            return refuse("timeout", "more than zero");
-        }
-        if self.lease < MIN_LEASE || self.lease > Duration::from_secs(86_400) {
-            return refuse("lease", "0.3 s to 1 day");
-        }
-        if self.lookahead > Duration::from_secs(1) || self.lookahead >= self.lease / 3 {
-            return refuse("lookahead", "at most 1 s and less than a third of the lease");
-        }
-        if self.payload_limit > MAX_PAYLOAD {
-            return refuse("payload_limit", "at most 8 MiB");
-        }
-        if self.letters.count == 0 || self.letters.age_ms == 0 {
-            return refuse("dead_letters", "at least 1, kept for more than zero");
+        let lease = MIN_LEASE..=Duration::from_secs(86_400);
+        let lookahead = self.lookahead <= Duration::from_secs(1) && self.lookahead < self.lease / 3;
+        let letters = self.letters.count > 0 && self.letters.age_ms > 0;
+        let rules = [
+            ((1..=MAX_PARTITIONS).contains(&self.partitions), "partitions must be 1 to 1,024"),
+            (self.max_attempts != Some(0), "max_attempts must be at least 1"),
+            (self.concurrency > 0, "concurrency must be at least 1"),
+            (!self.timeout.is_zero(), "timeout must be more than zero"),
+            (lease.contains(&self.lease), "lease must be 0.3 s to 1 day"),
+            (lookahead, "lookahead must be at most 1 s and less than a third of the lease"),
+            (self.payload_limit <= MAX_PAYLOAD, "payload_limit must be at most 8 MiB"),
+            (letters, "dead_letters must be at least 1, kept for more than zero"),
+        ];
+        if let Some((_, rule)) = rules.iter().find(|(kept, _)| !kept) {
+            return Err(Error::invalid(format!("topic {}: {rule}", self.name)));
         }
         self.attach.as_ref().map_or(Ok(()), |policy| policy.check(&self.name, &self.pattern))
     }

@@ -84,7 +84,7 @@ impl Writer {
             return;
         }
         let Partition { store, names, topic, .. } = &*self.context.partition;
-        let mut throttle = LogThrottle::default();
+        let throttle = LogThrottle::default();
         let heals = |reason: &Error, _| {
             if throttle.should_log(reason) {
                 warn!(topic = %topic.config.name, error = %reason, "expiries cannot be noted; trying again");

@@ -10,30 +10,27 @@ use crate::escape::plain;
 
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
-    if let Some(code) = error.code() {
-        let (kind, advice) = by_code(code, error);
-        let (code, detail) = (plain(code, 40), plain(error.detail().unwrap_or_default(), 200));
-        return Error::new(kind, format!("{doing}: {code} {detail}{advice}"));
-    }
-    if error.is_timeout() {
-        return Error::new(ErrorKind::Timeout, format!("{doing}: the server did not answer in time"));
-    }
+    use {ErrorKind as K, redis::ErrorKind as R};
     let said = plain(&error.to_string(), 200);
-    match error.kind() {
-        redis::ErrorKind::AuthenticationFailed => Error::new(
-            ErrorKind::Auth,
-            format!("{doing}: the server refused the user or password; check the URL and the ACL"),
-        ),
-        redis::ErrorKind::Parse => Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{doing}: what answers there does not speak Redis' protocol; check host and port ({said})"
-            ),
-        ),
-        redis::ErrorKind::Io => Error::new(ErrorKind::Unreachable, format!("{doing}: {said}")),
-        redis::ErrorKind::InvalidClientConfig => Error::invalid(format!("{doing}: {said}")),
-        _ => Error::new(ErrorKind::Server, format!("{doing}: {said}")),
-    }
+    let (kind, what) = match (error.code(), error.kind()) {
+        (Some(code), _) => {
+            let (kind, advice) = by_code(code, error);
+            let detail = plain(error.detail().unwrap_or_default(), 200);
+            (kind, format!("{} {detail}{advice}", plain(code, 40)))
+        }
+        _ if error.is_timeout() => (K::Timeout, "the server did not answer in time".into()),
+        (None, R::AuthenticationFailed) => {
+            (K::Auth, "the server refused the user or password; check the URL and the ACL".into())
+        }
+        (None, R::Parse) => {
+            let advice = "what answers there does not speak Redis' protocol; check host and port";
+            (K::Unsupported, format!("{advice} ({said})"))
+        }
+        (None, R::Io) => (K::Unreachable, said),
+        (None, R::InvalidClientConfig) => (K::Invalid, said),
+        _ => (K::Server, said),
+    };
+    Error::new(kind, format!("{doing}: {what}"))
 }
 
 /// The same for a connection that never stood: a server without room says so and

@@ -101,12 +101,12 @@ impl Node {
     }
 
     async fn live(&self) -> Result<Live, Error> {
-        if let Some(live) = self.peek() {
-            return Ok(live);
+        if let Some(live) = &*self.lock() {
+            return Ok(live.clone());
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(live) = self.peek() {
-            return Ok(live);
+        if let Some(live) = &*self.lock() {
+            return Ok(live.clone());
         }
         let connection = self.connect().await?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -147,27 +147,12 @@ impl Node {
     /// After anything but an answer the connection is given up: nothing would
     /// tell a slow one from a dead one, and `redis` never does so by itself.
     fn failed(&self, doing: &str, number: u64, error: &RedisError) -> CallError {
-        let code = error.code().map(str::to_owned);
-        let reason = classify(doing, error);
-        match code.as_deref() {
-            None => self.give_up(number),
-            // Behind the name there may be another primary by now.
-            Some("READONLY" | "MASTERDOWN") => self.give_up(number),
-            Some(_) => {}
+        // Behind the name there may be another primary by now.
+        if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
+            self.lock().take_if(|live| live.number == number);
         }
-        let error = if code.is_none() { reason.unanswered() } else { reason };
-        CallError { error, code }
-    }
-
-    fn give_up(&self, number: u64) {
-        let mut current = self.lock();
-        if current.as_ref().is_some_and(|live| live.number == number) {
-            *current = None;
-        }
-    }
-
-    fn peek(&self) -> Option<Live> {
-        self.lock().clone()
+        let (code, reason) = (error.code().map(str::to_owned), classify(doing, error));
+        CallError { error: if code.is_none() { reason.unanswered() } else { reason }, code }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Live>> {

@@ -47,13 +47,41 @@ impl<R: Into<Outcome>, E: Into<Failure>> Answer for Result<R, E> {
     }
 }
 
-impl<F, T, A, Fut> Handler<T, fn(A)> for F
+/// A function of one argument. `M` is `()`, and the second implementation is nobody's: as there are two to choose
+/// from, the compiler says of a function with more or fewer arguments that it is no handler, which it does in our
+/// words. Of a lone implementation it would say what the bound `Fn(A)` misses, in its own.
+trait Function<A, M> {
+    /// `A` again: known only once the function is found to be one.
+    type Argument;
+    type Future;
+    fn run(&self, argument: Self::Argument) -> Self::Future;
+}
+
+impl<F: Fn(A) -> Fut, A, Fut> Function<A, ()> for F {
+    type Argument = A;
+    type Future = Fut;
+
+    fn run(&self, argument: A) -> Fut {
+        self(argument)
+    }
+}
+
+trait Nobody {}
+
+impl<F: Nobody, A> Function<A, Box<dyn Nobody>> for F {
+    type Argument = A;
+    type Future = ();
+
+    fn run(&self, _: A) {}
+}
+
+impl<F, T, A, M> Handler<T, fn(A) -> M> for F
 where
-    F: Fn(A) -> Fut + Send + Sync + 'static,
-    Lapse<T>: GivenAs<A>,
-    Fut: Future<Output: Answer> + Send,
+    F: Function<A, M> + Send + Sync + 'static,
+    Lapse<T>: GivenAs<F::Argument>,
+    F::Future: Future<Output: Answer> + Send,
 {
     fn call(&self, lapse: Lapse<T>) -> impl Future<Output = Result<Outcome, Failure>> + Send {
-        self(lapse.give()).map(Answer::answer)
+        self.run(lapse.give()).map(Answer::answer)
     }
 }

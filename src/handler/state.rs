@@ -14,8 +14,8 @@ pub struct State<S>(pub(crate) S);
 /// [`state`](crate::ListenerBuilder::state) an async function from a lapse and that state.
 ///
 /// `S` is the builder's; `K` keeps the kinds of handlers apart. Neither is ever written.
-// Without a state there is one implementation, and the compiler says what its bounds miss. With a state there
-// are two, and it says this.
+// Without a state there is one implementation, and the compiler says what its bounds miss; of a function with
+// more or fewer arguments it says this. With a state there are two implementations, and it says this of all.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot handle lapses that carry `{T}`",
     label = "wrong arguments, a wrong payload or a wrong result",

@@ -23,7 +23,7 @@ use crate::topic::{Topic, TopicConfig};
 pub struct ListenerBuilder<S = ()> {
     state: S,
     client: Result<Client>,
-    topics: Vec<(TopicConfig, Arc<dyn AnyHandler>)>,
+    topics: Vec<(TopicConfig, AnyHandler)>,
     pub(crate) concurrency: usize,
     pub(crate) grace: Duration,
     manage_notifications: bool,
@@ -114,7 +114,7 @@ impl<S> ListenerBuilder<S> {
 
     /// Puts something around each handler so far, by the name of its topic.
     #[cfg(feature = "testing")]
-    pub(crate) fn wrap(mut self, wrap: impl Fn(&str, Arc<dyn AnyHandler>) -> Arc<dyn AnyHandler>) -> Self {
+    pub(crate) fn wrap(mut self, wrap: impl Fn(&str, AnyHandler) -> AnyHandler) -> Self {
         for (config, handler) in &mut self.topics {
             *handler = wrap(&config.name, handler.clone());
         }
@@ -199,7 +199,7 @@ impl<S> fmt::Debug for ListenerBuilder<S> {
     }
 }
 
-fn route(topics: &[(TopicConfig, Arc<dyn AnyHandler>)], namespace: &str) -> Result<Router<usize>> {
+fn route(topics: &[(TopicConfig, AnyHandler)], namespace: &str) -> Result<Router<usize>> {
     let mut router = Router::new();
     let mut names = HashMap::new();
     for (index, (config, _)) in topics.iter().enumerate() {

@@ -76,7 +76,7 @@ async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
 /// Agrees with Redis on every topic. Waits for a server that is away; gives up
 /// only where an operator is needed.
 async fn register(runtime: &Runtime) -> Result<()> {
-    let mut throttle = LogThrottle::default();
+    let throttle = LogThrottle::default();
     for topic in &runtime.topics {
         let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
         let partitions: Vec<_> = names.collect();

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::pattern::excerpt::Excerpt;
-use crate::pattern::segment::{self, SEPARATOR};
-use crate::pattern::{Capture, Pattern, Takes};
+use crate::escape::excerpt;
+use crate::pattern::Pattern;
 
 /// A key that matched a pattern, and the parts of it that the pattern names.
 ///
@@ -24,17 +23,12 @@ use crate::pattern::{Capture, Pattern, Takes};
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Captures {
-    pattern: Pattern,
-    key: Arc<[u8]>,
+    pub(super) pattern: Pattern,
+    /// The pattern matches it.
+    pub(super) key: Arc<[u8]>,
 }
 
 impl Captures {
-    /// The key must match the pattern.
-    pub(super) fn of_matching(pattern: Pattern, key: &[u8]) -> Self {
-        debug_assert!(pattern.is_match(key));
-        Self { pattern, key: key.into() }
-    }
-
     /// The whole key.
     pub fn key(&self) -> &[u8] {
         &self.key
@@ -47,8 +41,7 @@ impl Captures {
 
     /// What the capture of this name took; `None` if the pattern has no such name.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let (at, capture) = self.pattern.captures().find(|(_, capture)| capture.name == name)?;
-        self.slice(at, capture)
+        self.iter().find_map(|(its, value)| (its == name).then_some(value))
     }
 
     /// As [`get`](Self::get); `None` also if it is not UTF-8.
@@ -66,22 +59,14 @@ impl Captures {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_index(&self, index: usize) -> Option<&[u8]> {
-        let (at, capture) = self.pattern.captures().nth(index)?;
-        self.slice(at, capture)
+        self.iter().nth(index).map(|(_, value)| value)
     }
 
     /// Names and what they took, from left to right. What is yielded goes back into
     /// [`Pattern::build`] to give the same key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let captures = self.pattern.captures();
-        captures.filter_map(|(at, capture)| Some((&*capture.name, self.slice(at, capture)?)))
-    }
-
-    fn slice(&self, at: usize, capture: &Capture) -> Option<&[u8]> {
-        match capture.takes {
-            Takes::Rest => self.key.splitn(at + 1, |&byte| byte == SEPARATOR).nth(at),
-            Takes::One | Takes::Matching(_) => segment::split(&self.key).nth(at),
-        }
+        let parts = self.pattern.parts(&self.key);
+        parts.filter(|(segment, _)| !segment.is_literal()).map(|(segment, part)| (&*segment.text, part))
     }
 }
 
@@ -89,7 +74,7 @@ impl fmt::Debug for Captures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for (name, value) in self.iter() {
-            map.entry(&name, &format_args!("`{}`", Excerpt(value)));
+            map.entry(&name, &format_args!("`{}`", excerpt(value)));
         }
         map.finish()
     }

@@ -66,22 +66,14 @@
 //! only by what they match; if there is a key that both match, [`Router::insert`] refuses the
 //! second one and names both, and the key.
 
-mod build;
 mod captures;
-mod conflict;
 mod error;
-mod excerpt;
-mod expression;
-mod kind;
-mod language;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod oracle;
 mod overlap;
 mod parse;
-mod prefix;
 mod router;
 mod segment;
-mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -91,12 +83,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use captures::Captures;
-pub use conflict::PatternConflict;
-pub use error::PatternError;
-pub use kind::PatternErrorKind;
+pub use error::{PatternConflict, PatternError, PatternErrorKind};
 pub use router::Router;
 
-use segment::{Capture, SEPARATOR, Segment, Takes};
+use crate::escape::excerpt;
+use segment::{SEPARATOR, Segment, split};
 
 /// What the keys of a topic look like; see the [module documentation](self) for the grammar.
 ///
@@ -142,7 +133,12 @@ impl Pattern {
     /// ```
     pub fn new(source: &str) -> Result<Self, PatternError> {
         let segments = parse::parse(source)?;
-        Ok(Self(Arc::new(Compiled { source: source.into(), prefix: prefix::of(&segments), segments })))
+        let literals = segments.iter().take_while(|segment| segment.is_literal());
+        let mut prefix = literals.map(|literal| &*literal.text).collect::<Vec<_>>().join(":");
+        if !prefix.is_empty() && !segments.iter().all(Segment::is_literal) {
+            prefix.push(':');
+        }
+        Ok(Self(Arc::new(Compiled { source: source.into(), segments, prefix })))
     }
 
     /// The source, as it was given.
@@ -159,7 +155,7 @@ impl Pattern {
     /// # Ok::<(), keylapse::PatternError>(())
     /// ```
     pub fn capture_names(&self) -> impl Iterator<Item = &str> {
-        self.captures().map(|(_, capture)| &*capture.name)
+        self.segments().iter().filter(|segment| !segment.is_literal()).map(|capture| &*capture.text)
     }
 
     /// Takes a key apart, if it matches.
@@ -176,7 +172,7 @@ impl Pattern {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn matches(&self, key: &[u8]) -> Option<Captures> {
-        self.is_match(key).then(|| Captures::of_matching(self.clone(), key))
+        self.is_match(key).then(|| Captures { pattern: self.clone(), key: key.into() })
     }
 
     /// Whether a key matches, without copying anything.
@@ -190,27 +186,109 @@ impl Pattern {
     /// # Ok::<(), keylapse::PatternError>(())
     /// ```
     pub fn is_match(&self, key: &[u8]) -> bool {
-        let mut parts = segment::split(key);
+        let fitting = self.parts(key).take_while(|(segment, part)| segment.fault(part).is_none());
+        fitting.count() == self.segments().len()
+    }
+
+    /// Puts a key together from one value per capture, in the order of
+    /// [`capture_names`](Self::capture_names).
+    ///
+    /// The key always matches the pattern and gives back the same values.
+    ///
+    /// # Errors
+    ///
+    /// If there are too few or too many values, or if one of them would not come back: it is empty
+    /// or has an empty segment, it contains a `:` where only one segment fits, or the regular
+    /// expression does not match it.
+    ///
+    /// ```
+    /// use keylapse::{Pattern, pattern::PatternErrorKind};
+    ///
+    /// let cart = Pattern::new("shop:{region:[a-z]+}:{path..}")?;
+    /// assert_eq!(cart.build(["eu", "cart:7"])?, b"shop:eu:cart:7");
+    ///
+    /// let kind = |values: &[&str]| cart.build(values).map_err(|error| error.kind());
+    /// assert_eq!(kind(&["eu"]), Err(PatternErrorKind::MissingValue));
+    /// assert_eq!(kind(&["eu", "cart:"]), Err(PatternErrorKind::EmptyValue));
+    /// assert_eq!(kind(&["EU", "cart"]), Err(PatternErrorKind::ValueMismatch));
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn build<V: AsRef<[u8]>>(
+        &self,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Vec<u8>, PatternError> {
+        let mut values = values.into_iter();
+        let mut key = Vec::new();
         for segment in self.segments() {
-            if let Segment::Capture(Capture { takes: Takes::Rest, .. }) = segment {
-                return parts.next().is_some_and(|part| !part.is_empty())
-                    && parts.all(|part| !part.is_empty());
+            if !key.is_empty() {
+                key.push(SEPARATOR);
             }
-            if !parts.next().is_some_and(|part| segment.accepts(part)) {
-                return false;
+            if segment.is_literal() {
+                key.extend_from_slice(segment.text.as_bytes());
+                continue;
             }
+            let refuse = |kind, given: &str| {
+                let detail = format!("`{{{}}}`{given}", segment.text);
+                PatternError::new(self.as_str(), kind, segment.offset, detail)
+            };
+            let value = values.next().ok_or_else(|| refuse(PatternErrorKind::MissingValue, ""))?;
+            if let Some(kind) = segment.fault(value.as_ref()) {
+                return Err(refuse(kind, &format!(" given `{}`", excerpt(value.as_ref()))));
+            }
+            key.extend_from_slice(value.as_ref());
         }
-        parts.next().is_none()
+        if values.next().is_some() {
+            let (kind, detail) =
+                (PatternErrorKind::SurplusValue, format!("{} expected", self.capture_names().count()));
+            return Err(PatternError::new(self.as_str(), kind, self.as_str().len(), detail));
+        }
+        debug_assert!(self.is_match(&key));
+        Ok(key)
+    }
+
+    /// What every matching key starts with: the leading literal segments and, when more follows,
+    /// the `:` after them.
+    ///
+    /// ```
+    /// use keylapse::Pattern;
+    ///
+    /// let prefix = |source: &str| Pattern::new(source).map(|p| p.literal_prefix().to_owned());
+    /// assert_eq!(prefix("app:trans:{id}:x")?, "app:trans:");
+    /// assert_eq!(prefix("app:config")?, "app:config");
+    /// assert_eq!(prefix("{app}:config")?, "");
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn literal_prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
+    /// The name a topic has unless it is given another: the leading literal segments joined by `.`.
+    ///
+    /// `None` if the pattern begins with a capture, or if the name would hold anything but
+    /// `A-Z a-z 0-9 _ . -`.
+    ///
+    /// ```
+    /// use keylapse::Pattern;
+    ///
+    /// let name = |source: &str| Pattern::new(source).map(|p| p.default_name());
+    /// assert_eq!(name("app:trans:notice:{id}")?.as_deref(), Some("app.trans.notice"));
+    /// assert_eq!(name("{app}:notice")?, None);
+    /// assert_eq!(name("café:{id}")?, None);
+    /// # Ok::<(), keylapse::PatternError>(())
+    /// ```
+    pub fn default_name(&self) -> Option<String> {
+        let name = self.literal_prefix().trim_end_matches(':').replace(':', ".");
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        (!name.is_empty() && name.chars().all(allowed)).then_some(name)
     }
 
     fn segments(&self) -> &[Segment] {
         &self.0.segments
     }
 
-    /// The captures, each with the number of its segment.
-    fn captures(&self) -> impl DoubleEndedIterator<Item = (usize, &Capture)> {
-        let numbered = self.segments().iter().enumerate();
-        numbered.filter_map(|(at, segment)| Some((at, segment.as_capture()?)))
+    /// The segments, each with what stands at its place in a key.
+    fn parts<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a Segment, &'a [u8])> {
+        self.segments().iter().zip(split(key, self.segments().len()))
     }
 }
 

@@ -3,17 +3,23 @@
 //! Patterns of one [`Shape`] differ only in their literals and regular expressions, so each shape
 //! keeps a hash table over the literals, and shapes are asked from the most specific to the least.
 //! The first pattern that matches is the answer: more specific shapes were asked before, and within
-//! a shape no two patterns match a common key, or the second would have been refused. A key of
-//! somebody else's costs one look-up per shape and runs no regular expression.
+//! a shape no two patterns match a common key, or the second would have been refused. A key with
+//! the literals of none costs one look-up per shape and runs no regular expression.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use crate::pattern::Pattern;
-use crate::pattern::conflict::PatternConflict;
+use crate::pattern::error::PatternConflict;
 use crate::pattern::overlap::Overlap;
-use crate::pattern::shape::Shape;
+use crate::pattern::segment::{Kind, split};
+
+/// The kinds of a pattern's segments; of two shapes, the lesser is the more specific.
+///
+/// Where one shape is the beginning of another the order is of no consequence: no key has both
+/// numbers of segments, as a rest stands only at the end.
+type Shape = Vec<Kind>;
 
 /// Patterns with a value each; a key leads to the most specific pattern that matches it.
 ///
@@ -72,9 +78,9 @@ impl<V> Router<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&mut self, pattern: Pattern, value: V) -> Result<(), PatternConflict> {
-        let digest = Shape::digest_of_pattern(pattern.segments(), self.hasher.build_hasher());
-        let table = self.tables.entry(Shape::of(pattern.segments())).or_default();
-        let peers = table.entry(digest).or_default();
+        let (shape, texts): (Shape, Vec<_>) = pattern.segments().iter().map(|s| (s.kind, &*s.text)).unzip();
+        let digest = self.digest(&shape, texts.join(":").as_bytes());
+        let peers = self.tables.entry(shape).or_default().entry(digest).or_default();
         for &peer in &*peers {
             let existing = &self.routes[peer].0;
             let witness = match existing.overlap(&pattern) {
@@ -82,7 +88,7 @@ impl<V> Router<V> {
                 Overlap::Witness(key) => Some(key),
                 Overlap::Undecided => None,
             };
-            return Err(PatternConflict::new(existing.clone(), pattern, witness));
+            return Err(PatternConflict { existing: existing.clone(), rejected: pattern, witness });
         }
         peers.push(self.routes.len());
         self.routes.push((pattern, value));
@@ -103,13 +109,23 @@ impl<V> Router<V> {
     /// ```
     pub fn route(&self, key: &[u8]) -> Option<(&Pattern, &V)> {
         self.tables.iter().find_map(|(shape, table)| {
-            let digest = shape.digest(key, self.hasher.build_hasher())?;
-            table.get(&digest)?.iter().find_map(|&at| {
-                let (pattern, value) = &self.routes[at];
-                // The digest may coincide for other literals, so the pattern has the last word.
-                pattern.is_match(key).then_some((pattern, value))
-            })
+            let mut peers = table.get(&self.digest(shape, key))?.iter().map(|&at| &self.routes[at]);
+            // The digest may coincide for other literals, so the pattern has the last word.
+            let (pattern, value) = peers.find(|(pattern, _)| pattern.is_match(key))?;
+            Some((pattern, value))
         })
+    }
+
+    /// Of those segments of a key that are literals in this shape: a pattern's own texts, as a key,
+    /// give the digest of all keys that it matches.
+    pub(super) fn digest(&self, shape: &[Kind], key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        for (kind, part) in shape.iter().zip(split(key, shape.len())) {
+            if *kind == Kind::Literal {
+                part.hash(&mut hasher);
+            }
+        }
+        hasher.finish()
     }
 
     /// All patterns with their values, in the order of insertion.

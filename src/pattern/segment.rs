@@ -2,71 +2,55 @@
 
 use regex::bytes::Regex;
 
+use crate::pattern::error::PatternErrorKind;
+
 /// What separates segments, in patterns and in keys.
 pub(super) const SEPARATOR: u8 = b':';
 
-/// The segments of a key. The empty key has one, which is empty.
-pub(super) fn split(key: &[u8]) -> impl Iterator<Item = &[u8]> {
-    key.split(|&byte| byte == SEPARATOR)
+/// The segments of a key, the last of so many with all that follow.
+pub(super) fn split(key: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
+    key.splitn(count, |&byte| byte == SEPARATOR)
 }
 
-pub(super) enum Segment {
-    /// Without its escapes; never empty, never holding a separator.
-    Literal(String),
-    Capture(Capture),
-}
-
-pub(super) struct Capture {
-    pub(super) name: String,
-    pub(super) takes: Takes,
-    /// Where its opening brace stands in the pattern, for error messages.
-    pub(super) offset: usize,
-}
-
-pub(super) enum Takes {
-    /// One segment that the expression, which is anchored at both ends, matches.
-    Matching(Regex),
-    /// Any one segment.
-    One,
-    /// All remaining segments.
+/// Ordered from the most specific to the least: that is the rule by which one pattern beats another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Literal,
+    /// A capture of one segment that an expression matches.
+    Regex,
+    /// A capture of any one segment.
+    Plain,
+    /// A capture of all remaining segments.
     Rest,
 }
 
-impl Segment {
-    pub(super) fn as_literal(&self) -> Option<&str> {
-        match self {
-            Self::Literal(text) => Some(text),
-            Self::Capture(_) => None,
-        }
-    }
-
-    pub(super) fn as_capture(&self) -> Option<&Capture> {
-        match self {
-            Self::Literal(_) => None,
-            Self::Capture(capture) => Some(capture),
-        }
-    }
-
-    pub(super) fn is_rest(&self) -> bool {
-        matches!(self, Self::Capture(Capture { takes: Takes::Rest, .. }))
-    }
-
-    /// Whether one segment of a key fits here. A rest accepts each of its segments.
-    pub(super) fn accepts(&self, part: &[u8]) -> bool {
-        match self {
-            Self::Literal(text) => part == text.as_bytes(),
-            Self::Capture(capture) => capture.takes.accepts(part),
-        }
-    }
+pub(super) struct Segment {
+    pub(super) kind: Kind,
+    /// Of a literal its text without escapes, which is never empty; of a capture its name.
+    pub(super) text: String,
+    /// Anchored at both ends; [`Kind::Regex`] alone has one.
+    pub(super) regex: Option<Regex>,
+    /// Where it begins in the pattern, for error messages.
+    pub(super) offset: usize,
 }
 
-impl Takes {
-    /// As [`Segment::accepts`].
-    pub(super) fn accepts(&self, part: &[u8]) -> bool {
-        !part.is_empty()
-            && match self {
-                Self::Matching(regex) => regex.is_match(part),
-                Self::One | Self::Rest => true,
-            }
+impl Segment {
+    pub(super) fn is_literal(&self) -> bool {
+        self.kind == Kind::Literal
+    }
+
+    /// Why this part of a key cannot stand here, if it cannot.
+    pub(super) fn fault(&self, part: &[u8]) -> Option<PatternErrorKind> {
+        if self.kind != Kind::Rest && part.contains(&SEPARATOR) {
+            return Some(PatternErrorKind::SeparatorInValue);
+        }
+        if part.split(|&byte| byte == SEPARATOR).any(<[u8]>::is_empty) {
+            return Some(PatternErrorKind::EmptyValue);
+        }
+        let fits = match &self.regex {
+            Some(regex) => regex.is_match(part),
+            None => !self.is_literal() || part == self.text.as_bytes(),
+        };
+        (!fits).then_some(PatternErrorKind::ValueMismatch)
     }
 }

@@ -146,7 +146,7 @@ impl Job {
             lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
         );
         let handler = self.partition.topic.handler.clone();
-        let start = || handler.start(about, self.record.payload.clone());
+        let start = || handler(about, self.record.payload.clone());
         let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked()))
         {
             Ok(attempt) => attempt,

@@ -67,7 +67,7 @@ impl Settler {
 
     /// Says why nothing can be settled, once for each reason.
     fn throttle(&self) -> impl FnMut(&Error) {
-        let mut throttle = LogThrottle::default();
+        let throttle = LogThrottle::default();
         move |reason| {
             if !throttle.should_log(reason) {
                 return;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lapse::LapseSource;
-use crate::log_throttle::Outage;
+use crate::log_throttle::LogThrottle;
 use crate::runtime::clock::Clock;
 use crate::runtime::disposition::Disposition;
 use crate::runtime::leases::Leases;
@@ -30,7 +30,7 @@ pub(crate) struct Partition {
     pub(crate) store: Store,
     pub(crate) topic: Arc<RunningTopic>,
     pub(crate) permits: Arc<Permits>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<LogThrottle>,
     pub(crate) wakeup: Wakeup,
     /// Of the timers in quarantine.
     pub(crate) quarantine: Wakeup,
@@ -47,7 +47,7 @@ pub(crate) struct Partition {
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) permits: Arc<Permits>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Arc<LogThrottle>,
     /// How long the end of an attempt waits for others.
     pub(crate) linger: Duration,
 }

@@ -1,7 +1,6 @@
 //! A topic as a listener runs it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::handler::AnyHandler;
@@ -13,7 +12,7 @@ use crate::topic::TopicConfig;
 pub(crate) struct RunningTopic {
     pub(crate) index: usize,
     pub(crate) config: TopicConfig,
-    pub(crate) handler: Arc<dyn AnyHandler>,
+    pub(crate) handler: AnyHandler,
     pub(crate) stats: TopicCounters,
     /// Of an attached topic.
     pub(crate) attached: AttachCounters,
@@ -28,7 +27,7 @@ impl RunningTopic {
         index: usize,
         first_partition: usize,
         config: TopicConfig,
-        handler: Arc<dyn AnyHandler>,
+        handler: AnyHandler,
     ) -> Self {
         Self {
             index,

@@ -160,7 +160,7 @@ impl TestBed {
         let crash = Arc::<Crash>::default();
         let builder = build(Listener::builder(self.client.clone())).wrap(|topic, handler| {
             let (ledger, crash) = (self.ledger.clone(), crash.clone());
-            Arc::new(Recorder { topic: topic.to_owned(), handler, ledger, crash })
+            Recorder { topic: topic.to_owned(), handler, ledger, crash }.watching()
         });
         let listening = Listening::start(builder.build()?, crash);
         self.lives.lock().unwrap_or_else(PoisonError::into_inner).push(listening.life.clone());

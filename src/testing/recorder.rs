@@ -19,23 +19,27 @@ use crate::testing::run::End;
 /// Writes down what a handler does, and ends it where its process is to end.
 pub(super) struct Recorder {
     pub(super) topic: String,
-    pub(super) handler: Arc<dyn AnyHandler>,
+    pub(super) handler: AnyHandler,
     pub(super) ledger: Ledger,
     pub(super) crash: Arc<Crash>,
 }
 
-impl AnyHandler for Recorder {
+impl Recorder {
+    /// The handler that is watched, in its place.
+    pub(super) fn watching(self) -> AnyHandler {
+        let recorder = Arc::new(self);
+        Arc::new(move |about, payload| recorder.clone().start(about, payload))
+    }
+
     fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
         if self.crash.has_happened() {
             return Ok(futures::future::pending().boxed());
         }
-        let attempt = self.handler.clone().start(about.clone(), payload)?;
+        let attempt = (self.handler)(about.clone(), payload)?;
         let entry = Stopped(self.ledger.begin(&self.topic, &about));
         Ok(async move { self.watch(attempt, entry).await }.boxed())
     }
-}
 
-impl Recorder {
     async fn watch(&self, attempt: Attempt, entry: Stopped) -> Result<Outcome, Failure> {
         let ended = tokio::select! {
             biased;

@@ -3,9 +3,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use crate::pattern::Pattern;
-use crate::pattern::kind::PatternErrorKind as Kind;
 use crate::pattern::tests::pattern;
+use crate::pattern::{Pattern, PatternErrorKind as Kind};
 
 fn refusal(source: &str) -> (Kind, usize) {
     let error = Pattern::new(source).expect_err(source);

@@ -1,10 +1,7 @@
 //! Keys that match, keys that do not, and keys that mean harm.
 
-use crate::pattern::Pattern;
-use crate::pattern::captures::Captures;
-use crate::pattern::error::PatternError;
-use crate::pattern::kind::PatternErrorKind as Kind;
 use crate::pattern::tests::pattern;
+use crate::pattern::{Captures, Pattern, PatternError, PatternErrorKind as Kind};
 
 fn values(source: &str, key: &[u8]) -> Option<Vec<Vec<u8>>> {
     let captures = pattern(source).matches(key)?;

@@ -5,11 +5,11 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 use regex::bytes::Regex;
 
+use crate::pattern::Pattern;
 use crate::pattern::oracle::Spec;
-use crate::pattern::overlap::Overlap;
+use crate::pattern::overlap::{Overlap, common_segment};
 use crate::pattern::router::Router;
 use crate::pattern::tests::{pattern, strategies};
-use crate::pattern::{Pattern, language};
 
 /// Strings that look like patterns to the parser.
 fn nearly_a_pattern() -> impl Strategy<Value = String> {
@@ -184,7 +184,7 @@ proptest! {
         let (left, right) = (anchored(&left), anchored(&right));
         let compiled = [&left, &right].map(|regex| Regex::new(regex).expect("a sound regex"));
         let common = |s: &[u8]| compiled.iter().all(|regex| regex.is_match(s));
-        match language::common_segment(&left, &right) {
+        match common_segment(&left, &right) {
             Overlap::Witness(found) => {
                 prop_assert!(!found.is_empty() && !found.contains(&b':') && common(&found));
                 prop_assert!(!short_strings().iter().any(|s| s.len() < found.len() && common(s)));

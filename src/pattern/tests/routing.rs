@@ -1,12 +1,9 @@
 //! Which pattern wins, and which two cannot stand together.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
-use crate::pattern::conflict::PatternConflict;
+use crate::pattern::PatternConflict;
 use crate::pattern::overlap::Overlap;
 use crate::pattern::router::Router;
-use crate::pattern::shape::Shape;
+use crate::pattern::segment::Kind;
 use crate::pattern::tests::pattern;
 
 fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConflict> {
@@ -141,28 +138,6 @@ fn a_comparison_that_would_take_too_many_steps_is_given_up() {
 }
 
 #[test]
-fn overlap_of_different_shapes() {
-    let table: [(&str, &str, Option<&[u8]>); 11] = [
-        ("a:{x}", "a:b", Some(b"a:b")),
-        ("a:{x:[0-9]}", "a:b", None),
-        ("a:{x:[0-9]}", "{y}:{z}", Some(b"a:0")),
-        ("a:{x..}", "a:b:{y:[c-d]}:{z}", Some(b"a:b:c:0")),
-        ("a:{x..}", "a", None),
-        ("a:{x..}", "b:c", None),
-        ("a:{x..}", "a:{y..}", Some(b"a:0")),
-        ("a:{x..}", "a:{y}:{z..}", Some(b"a:0:0")),
-        ("{x..}", "a:b:c", Some(b"a:b:c")),
-        ("a:{x}", "a:{x}:{y}", None),
-        ("{x}", "a:b", None),
-    ];
-    for (one, two, witness) in table {
-        let expected = witness.map_or(Overlap::Disjoint, |key| Overlap::Witness(key.to_vec()));
-        assert_eq!(pattern(one).overlap(&pattern(two)), expected, "{one} {two}");
-        assert_eq!(pattern(two).overlap(&pattern(one)), expected, "{two} {one}");
-    }
-}
-
-#[test]
 fn conflict_messages_are_one_line() {
     let conflict = router(&["a:{x:\\n+}", "a:{x:\\s}"]).expect_err("both match a newline");
     let message = conflict.to_string();
@@ -174,14 +149,14 @@ fn conflict_messages_are_one_line() {
 /// Or all patterns of a shape would stand in one row, and be asked one after the other.
 #[test]
 fn a_digest_tells_literals_apart_wherever_they_are_cut() {
-    let hasher = RandomState::new();
-    let digest = |source| Shape::digest_of_pattern(pattern(source).segments(), hasher.build_hasher());
-    assert_ne!(digest("a:{x}"), digest("b:{x}"));
-    assert_ne!(digest("ab:c"), digest("a:bc"));
-    let of_key = |key| Shape::of(pattern("a:{x}:b").segments()).digest(key, hasher.build_hasher());
-    assert_eq!(of_key(b"a:7:b"), Some(digest("a:{x}:b")));
-    assert_ne!(of_key(b"a:7:c"), Some(digest("a:{x}:b")));
-    assert_eq!((of_key(b"a:7"), of_key(b"a:7:b:c")), (None, None), "other numbers of segments");
+    let router = Router::<()>::new();
+    let digest = |kinds: &[Kind], key: &[u8]| router.digest(kinds, key);
+    assert_ne!(digest(&[Kind::Literal, Kind::Plain], b"a:x"), digest(&[Kind::Literal, Kind::Plain], b"b:x"));
+    assert_ne!(digest(&[Kind::Literal; 2], b"ab:c"), digest(&[Kind::Literal; 2], b"a:bc"));
+    let around = |key| digest(&[Kind::Literal, Kind::Plain, Kind::Literal], key);
+    assert_eq!(around(b"a:7:b"), around(b"a:x:b"));
+    assert_ne!(around(b"a:7:b"), around(b"a:7:c"));
+    assert_eq!(digest(&[Kind::Literal, Kind::Rest], b"a:7:b"), digest(&[Kind::Literal, Kind::Rest], b"a:x"));
 }
 
 #[test]
