@@ -98,8 +98,9 @@ impl<'a> Session<'a> {
                     let Opened { connection, queue, .. } = &self.opened;
                     touching.spawn(touch(asked, connection.clone(), queue.clone()));
                 }
-                Some(_) = touching.join_next() => {}
-                Some(Ok(done)) = releasing.join_next() => self.released(done)?,
+                // Nobody ends these but the session: a panic in them is one here.
+                Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
+                Some(done) = releasing.join_next() => self.released(done.expect("a canary that ends"))?,
                 () = tokio::time::sleep_until(wake) => match missing_at.take() {
                     Some(_) => self.missed_canary().await,
                     None => {
