@@ -1,12 +1,13 @@
 //! What goes wrong for hours is said when it begins and once a minute, not each
 //! time it is tried.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 
 /// The same reason is said again after this.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -39,15 +40,11 @@ pub(crate) struct Outage(Mutex<LogThrottle>);
 
 impl Outage {
     pub(crate) fn should_log(&self, error: &Error) -> bool {
-        self.lock().should_log(error)
+        lock(&self.0).should_log(error)
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.lock().is_over()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LogThrottle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).is_over()
     }
 }
 

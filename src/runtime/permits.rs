@@ -1,8 +1,10 @@
 //! How many attempts may run at a time: in each topic, and overall.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
+
+use crate::lock::lock;
 
 /// Free and taken permits.
 ///
@@ -42,7 +44,7 @@ impl Permits {
 
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let free = self.limit.saturating_sub(state.used);
         let mine = &state.topics[topic];
         let others_idle = state.idle - usize::from(mine.used == 0);
@@ -63,7 +65,7 @@ impl Permits {
         if count == 0 {
             return;
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let was_full = state.used + state.idle >= self.limit;
         state.used -= count;
         state.topics[topic].used -= count;
@@ -89,10 +91,6 @@ impl Permits {
             }
             freed.await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
