@@ -16,7 +16,7 @@ use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Partition, RunningTopic, Runtime, StreamState};
+use crate::runtime::{EventMode, Known, Partition, RunningTopic, Runtime};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -57,7 +57,7 @@ impl Scanner {
 
     /// Whoever hears nothing leaves it to others, if there are any.
     async fn hold(&self) -> bool {
-        let patient = !self.runtime.stream_state.is_anchored();
+        let patient = !self.runtime.stream_state.known().anchored;
         self.say_so(patient).await.unwrap_or(false)
     }
 
@@ -84,7 +84,7 @@ impl Scanner {
         let mut waits = RetryDelays::default();
         self.until_known().await;
         loop {
-            let gaps = self.runtime.stream_state.gaps();
+            let gaps = self.runtime.stream_state.known().gaps;
             let pause = match self.scan().await {
                 Ok(()) => self.policy().scan_every,
                 Err(error) => {
@@ -92,14 +92,14 @@ impl Scanner {
                     waits.next()
                 }
             };
-            self.runtime.stream_state.until(Instant::now() + pause, |state| state.gaps() != gaps).await;
+            self.runtime.stream_state.until(Instant::now() + pause, |known| known.gaps != gaps).await;
         }
     }
 
     /// Waits until the first canary was heard, or is missing: what is scanned before the stream begins
     /// would have to be scanned again.
     async fn until_known(&self) {
-        let is_known = |state: &StreamState| state.gaps() > 0 || state.mode() == EventMode::Blind;
+        let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
         self.runtime.stream_state.until(Instant::now() + KNOWN, is_known).await;
     }
 

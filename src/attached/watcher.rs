@@ -59,9 +59,8 @@ impl Watcher {
                 () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
                 () = self.stream_state.changed() => LapseSource::Sweep,
             };
-            let state = self.stream_state.clone();
-            let changed = state.changed();
-            match state.patience() {
+            let changed = self.stream_state.changed();
+            match self.stream_state.patience() {
                 None => changed.await,
                 Some(patience) => self.tick(source, patience).await,
             }

@@ -21,7 +21,7 @@ pub(crate) use self::outbox::{LINGER, Settlement};
 pub(crate) use self::partition::{Partition, Shared};
 pub(crate) use self::permits::Permits;
 pub(crate) use self::stop::{Stop, Stopped};
-pub(crate) use self::stream_state::StreamState;
+pub(crate) use self::stream_state::{Known, StreamState};
 pub(crate) use self::topic::RunningTopic;
 pub(crate) use self::wakeup::Wakeup;
 
