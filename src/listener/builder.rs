@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::{LINGER, Partition, Permits, RunningTopic, Runtime, Shared};
+use crate::runtime::{Partition, Permits, RunningTopic, Runtime};
 use crate::stats::ListenerCounters;
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
@@ -164,19 +164,13 @@ impl<S> ListenerBuilder<S> {
         let client = self.client?;
         let router = route(&self.topics, client.prefix())?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
-        let shared = Shared {
-            store: client.store().clone(),
-            permits: Arc::new(Permits::new(self.concurrency, limits)),
-            outage: Arc::default(),
-            // Virtual time stands still while there is work to do, so company comes anyway.
-            linger: if client.virtual_time() { Duration::ZERO } else { LINGER },
-        };
+        let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(client.prefix());
             let topic = Arc::new(RunningTopic::new(index, partitions.len(), config, handler));
-            partitions
-                .extend(names.into_iter().map(|at| Arc::new(Partition::new(at, topic.clone(), &shared))));
+            let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &permits, &outage));
+            partitions.extend(names.into_iter().map(partition));
             topics.push(topic);
         }
         let runtime = Runtime {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -23,7 +23,8 @@ use crate::roles::repair::Repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{RunningTopic, Runtime, Stop};
+use crate::runtime::{RunningTopic, Runtime};
+use crate::wire::End;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -108,12 +109,13 @@ struct Roles {
     slots: Vec<(usize, SlotId)>,
     /// Those who may be scanning for an attached topic.
     scanners: Vec<(usize, SlotId)>,
-    stop: Stop,
+    /// Dropped to ask the claimers to stop.
+    stop: watch::Sender<()>,
 }
 
 impl Roles {
     fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
-        let (stop, stopped) = Stop::new();
+        let (stop, stopped) = watch::channel(());
         let mut roles = Self {
             claiming: JoinSet::new(),
             keeping: JoinSet::new(),
@@ -127,10 +129,10 @@ impl Roles {
         let alone = Arc::new(Semaphore::new(1));
         for (index, partition) in runtime.partitions.iter().enumerate() {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
-            for mut claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
+            for claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
                 roles.slots.push((index, claimer.slot()));
                 let stopped = stopped.clone();
-                roles.claiming.spawn(async move { claimer.run(stopped).await });
+                roles.claiming.spawn(claimer.run(stopped));
             }
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
@@ -168,7 +170,7 @@ impl Roles {
     async fn stop(mut self, runtime: &Arc<Runtime>, grace: Duration, starter: &Starter) {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
-        self.stop.ask();
+        drop(self.stop);
         let stopped = async { while self.claiming.join_next().await.is_some() {} };
         if tokio::time::timeout_at(until, stopped).await.is_err() {
             self.claiming.abort_all();
@@ -212,7 +214,7 @@ impl Roles {
 fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
     for job in &jobs {
-        job.partition.outbox.release([job.held.clone()]);
+        job.partition.end(job.held.clone(), End::Release);
     }
     if !jobs.is_empty() {
         info!(
@@ -230,6 +232,6 @@ fn hand_back_running(runtime: &Runtime) {
             continue;
         }
         warn!(topic = %partition.topic.config.name, count = running.len(), "handing back attempts that did not end in time");
-        partition.outbox.release(running);
+        running.into_iter().for_each(|held| partition.end(held, End::Release));
     }
 }

@@ -20,14 +20,6 @@ use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Re
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
 
-/// What a claimer asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) index: Index,
-    pub(super) slot: SlotId,
-    pub(super) limit: usize,
-}
-
 /// The answer to a claim, and when it was asked and answered.
 pub(super) struct Taken {
     pub(super) claimed: Claimed,
@@ -44,18 +36,20 @@ pub(super) struct Taken {
 /// When nothing was taken.
 pub(super) async fn take(
     partition: &Partition,
-    request: Request,
+    index: Index,
+    slot: SlotId,
+    limit: usize,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
     let call = Claim {
-        index: request.index,
-        slot: request.slot,
+        index,
+        slot,
         token: Token::random(),
         repeat: false,
-        limit: request.limit,
+        limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: if request.index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lookahead_ms: if index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
@@ -146,7 +140,7 @@ impl Taken {
         self,
         partition: &Arc<Partition>,
         source: LapseSource,
-        mut permit: impl FnMut() -> Permit,
+        mut permits: Permit,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, since, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
@@ -165,7 +159,7 @@ impl Taken {
                         reading,
                         since,
                         source,
-                        permit: permit(),
+                        permit: permits.split(),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
@@ -209,19 +203,17 @@ fn bury(partition: &Arc<Partition>, held: Held) {
 
 /// Ends a timer that was claimed and is not run.
 fn end(partition: &Arc<Partition>, held: Held, end: End) {
-    partition.leases.hold([(held.clone(), Arc::default())].into_iter(), Instant::now());
+    partition.leases.hold([(held.clone(), Arc::default())], Instant::now());
     partition.end(held, end);
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::handler::erase;
     use crate::lapse::Lapse;
     use crate::outcome::{Done, Failure};
-    use crate::runtime::{Permits, RunningTopic, Shared};
+    use crate::runtime::{Permits, RunningTopic};
     use crate::testing::{Fault, TestBed};
     use crate::topic::Topic;
 
@@ -234,19 +226,13 @@ mod tests {
         let handler =
             erase(topic.codec.decode, |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>());
         let topic = Arc::new(RunningTopic::new(0, 0, topic.config, handler));
-        let shared = Shared {
-            store: bed.client().store().clone(),
-            permits: Arc::new(Permits::new(1, [1])),
-            outage: Arc::default(),
-            linger: Duration::ZERO,
-        };
-        let partition = Partition::new(names, topic, &shared);
+        let permits = Arc::new(Permits::new(1, [1]));
+        let partition = Partition::new(names, topic, &bed.client(), &permits, &Arc::default());
         // Its partition is made by the first call, whatever becomes of that.
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
-        let (asked, request) =
-            (Instant::now(), Request { index: Index::Due, slot: SlotId::random(), limit: 1 });
-        let taken = take(&partition, request, &mut ClaimTrouble::default()).await;
+        let asked = Instant::now();
+        let taken = take(&partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -1,6 +1,5 @@
 //! Tells Redis how attempts ended, batch after batch.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use crate::connection::insist;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{Disposition, Partition, Settlement};
+use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
 use crate::wire::{AckReply, DeadReason, End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerReply};
 
@@ -32,14 +31,11 @@ impl Settler {
 
     async fn settle(&self, batch: Vec<Settlement>) {
         for chunk in batch.chunks(MAX_BATCH) {
-            let (mut acks, mut ends, mut copies) = (Vec::new(), Vec::new(), HashMap::new());
-            for Settlement { held, decision, restore } in chunk {
-                if let Some(copy) = restore {
-                    copies.insert(held.key.clone(), copy.clone());
-                }
-                match decision {
-                    Disposition::Ack => acks.push(held.clone()),
-                    Disposition::End(end) => ends.push(Settle { held: held.clone(), end: end.clone() }),
+            let (mut acks, mut ends) = (Vec::new(), Vec::new());
+            for Settlement { held, end, .. } in chunk {
+                match end {
+                    None => acks.push(held.clone()),
+                    Some(end) => ends.push(Settle { held: held.clone(), end: end.clone() }),
                 }
             }
             let mut triggers = Vec::new();
@@ -48,6 +44,8 @@ impl Settler {
             // Settled or not, they are not ours any more.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.held));
             self.partition.outbox.settled(chunk);
+            let copy = |one: &Settlement| Some((one.held.key.clone(), one.restore.clone()?));
+            let copies = chunk.iter().filter_map(copy).collect();
             write_back::write_back(&self.partition, &triggers, &copies).await;
             self.set_triggers(&triggers).await;
         }

@@ -9,21 +9,18 @@ pub(crate) mod leases;
 pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
-pub(crate) mod stop;
 pub(crate) mod stream_state;
 pub(crate) mod topic;
 pub(crate) mod wakeup;
 
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::disposition::{Before, Disposition, Ended};
+pub(crate) use self::disposition::Ended;
 pub(crate) use self::event_mode::EventMode;
-pub(crate) use self::outbox::{LINGER, Settlement};
-pub(crate) use self::partition::{Partition, Shared};
+pub(crate) use self::outbox::Settlement;
+pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::Permits;
-pub(crate) use self::stop::{Stop, Stopped};
 pub(crate) use self::stream_state::{Known, StreamState};
 pub(crate) use self::topic::RunningTopic;
-pub(crate) use self::wakeup::Wakeup;
 
 use std::sync::Arc;
 
