@@ -39,7 +39,7 @@ use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
 use crate::events::Touch;
 use crate::id::SlotId;
-use crate::runtime::Runtime;
+use crate::runtime::{Partition, Runtime};
 
 /// Requests that may wait for the reader.
 const REQUESTS: usize = 1024;
@@ -51,7 +51,7 @@ pub(crate) struct AttachedRoles {
     /// What it is asked.
     pub(crate) requests: mpsc::Receiver<Request>,
     /// The partitions for whose topics this listener may be scanning, and as whom.
-    pub(crate) scanners: Vec<(usize, SlotId)>,
+    pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
 impl AttachedRoles {
@@ -75,7 +75,7 @@ impl AttachedRoles {
                 roles.spawn(Watcher::new(index, partition.clone(), state, asking.clone()).run());
             }
             let slot = SlotId::random();
-            scanners.push((topic.partition(0), slot));
+            scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
             let (runtime, topic, requests) = (runtime.clone(), topic.clone(), asking.clone());
             roles.spawn(Scanner { runtime, topic, requests, slot }.run());
         }

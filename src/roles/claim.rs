@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
@@ -10,7 +11,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
 use crate::lapse::LapseSource;
-use crate::lease::LeaseSignal;
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
 use crate::runtime::Partition;
@@ -149,13 +149,12 @@ impl Taken {
             let held = Held { key: timer.key.clone(), token };
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
-                    let signal = Arc::new(LeaseSignal::default());
                     let job = Job {
                         partition: partition.clone(),
                         held,
                         record,
                         state,
-                        signal,
+                        signal: Arc::default(),
                         reading,
                         since,
                         source,
@@ -166,7 +165,13 @@ impl Taken {
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
                     put_back(partition, held);
                 }
-                _ => bury(partition, held),
+                // What the script cannot see at a glance: a deadline that never comes. Should
+                // another byte be beyond us after all, the timer is not lost either.
+                _ => {
+                    debug!(topic = ?partition.topic, "a claimed record cannot be read");
+                    let (reason, history) = (DeadReason::Unreadable, Bytes::new());
+                    end(partition, held, End::Dead { reason, history });
+                }
             }
         }
         partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.signal.clone())), since);
@@ -185,7 +190,7 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
 
 /// Somebody has moved the index entry ahead of the deadline. The record says
 /// when; until then the timer must not sit on one of our permits.
-fn put_back(partition: &Arc<Partition>, held: Held) {
+fn put_back(partition: &Partition, held: Held) {
     warn!(
         topic = %partition.topic.config.name, key = %Escaped(&held.key),
         "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
@@ -194,15 +199,8 @@ fn put_back(partition: &Arc<Partition>, held: Held) {
     end(partition, held, End::Release);
 }
 
-/// What the script cannot see at a glance: a deadline that never comes. Should
-/// another byte be beyond us after all, the timer is not lost either.
-fn bury(partition: &Arc<Partition>, held: Held) {
-    debug!(topic = %partition.topic.config.name, "a claimed record cannot be read");
-    end(partition, held, End::Dead { reason: DeadReason::Unreadable, history: bytes::Bytes::new() });
-}
-
 /// Ends a timer that was claimed and is not run.
-fn end(partition: &Arc<Partition>, held: Held, end: End) {
+fn end(partition: &Partition, held: Held, end: End) {
     partition.leases.hold([(held.clone(), Arc::default())], Instant::now());
     partition.end(held, end);
 }

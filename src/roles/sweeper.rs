@@ -12,8 +12,6 @@ use crate::error::Result;
 use crate::events::Gap;
 use crate::lapse::LapseSource;
 use crate::runtime::Runtime;
-use crate::time::Reading;
-use crate::wire::Heads;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
 const CALM: Duration = Duration::from_secs(5);
@@ -71,22 +69,16 @@ impl Sweeper {
         let partitions: Vec<_> =
             self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let (stamp, heads) = self.runtime.client.store().peek(&partitions).await?;
-        let reading = Reading::now(stamp);
-        for (index, heads) in heads.into_iter().enumerate() {
-            self.tell(index, heads, reading);
+        for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
+            match heads.due {
+                Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
+                Some(ms) => partition.wakeup.head(ms),
+                None => {}
+            }
+            if let Some(ms) = heads.quarantine {
+                partition.quarantine.head(ms);
+            }
         }
         Ok(())
-    }
-
-    fn tell(&self, index: usize, heads: Heads, reading: Reading) {
-        let partition = &self.runtime.partitions[index];
-        match heads.due {
-            Some(ms) if ms <= reading.stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
-            Some(ms) => partition.wakeup.head(ms),
-            None => {}
-        }
-        if let Some(ms) = heads.quarantine {
-            partition.quarantine.head(ms);
-        }
     }
 }

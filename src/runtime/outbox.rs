@@ -68,14 +68,12 @@ impl Outbox {
         if self.linger.is_zero() {
             return self.take();
         }
-        let linger = tokio::time::sleep(self.linger);
-        tokio::pin!(linger);
-        while lock(&self.state).waiting.len() < ENOUGH {
-            tokio::select! {
-                () = &mut linger => break,
-                () = self.filled.notified() => {}
+        let company = async {
+            while lock(&self.state).waiting.len() < ENOUGH {
+                self.filled.notified().await;
             }
-        }
+        };
+        let _ = tokio::time::timeout(self.linger, company).await;
         self.take()
     }
 

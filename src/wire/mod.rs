@@ -23,11 +23,11 @@ pub(crate) use self::calls::attached::{
     Watch, read_touched, touch_command,
 };
 pub(crate) use self::calls::cancel::{Cancel, Cancelled, Rescheduled};
-pub(crate) use self::calls::claim::{Claim, Claimed, ClaimedTimer, Heads, Index};
+pub(crate) use self::calls::claim::{Claim, Claimed, ClaimedTimer, Index};
 pub(crate) use self::calls::letters::{LetterBounds, LetterPosition, RawLetter, Replayed};
 pub(crate) use self::calls::look::Look;
 pub(crate) use self::calls::partition::TopicEntry;
-pub(crate) use self::calls::repair::{RepairStep, Repaired, Scan};
+pub(crate) use self::calls::repair::{RepairStep, Scan};
 pub(crate) use self::calls::settle::{AckReply, End, Held, Settle, SettleReply};
 pub(crate) use self::calls::triggers::{Trigger, TriggerReply};
 pub(crate) use self::calls::write_back::WrittenBack;
