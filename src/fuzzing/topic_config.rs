@@ -160,7 +160,7 @@ impl Case {
     /// Each end that an attempt can have.
     fn verdicts(&self) -> Vec<Ended> {
         let delay = self.delay;
-        let failed = |then| Ended::Failed { kind: "error", then, error: "é".repeat(600) };
+        let failed = |then| Ended::Failed("error", Failure { then, error: "é".repeat(600) });
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
         let thens = [Then::ByPolicy, Then::After(delay), Then::Dead];
         outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()

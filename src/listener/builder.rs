@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
@@ -179,6 +181,7 @@ impl<S> ListenerBuilder<S> {
             partitions,
             router,
             stats: ListenerCounters::default(),
+            calm: watch::Sender::default(),
             stream_state: Arc::default(),
         };
         let (runtime, grace) = (Arc::new(runtime), self.grace);

@@ -129,12 +129,12 @@ impl Roles {
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
-        let sweeper = Arc::new(Sweeper::new(runtime.clone()));
+        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
         let (events, attached) = roles.listen(runtime);
-        let event_loop = EventLoop { runtime: runtime.clone(), events, sweeper: sweeper.clone(), attached };
+        let event_loop = EventLoop { runtime: runtime.clone(), events, attached };
         // Fences matter as long as anything runs.
         roles.keeping.spawn(event_loop.run());
-        roles.keeping.spawn(async move { sweeper.run().await });
+        roles.keeping.spawn(sweeper.run());
         roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles

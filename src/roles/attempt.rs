@@ -16,7 +16,7 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::lease::LeaseSignal;
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::runtime::{Ended, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
@@ -161,8 +161,9 @@ impl Job {
         );
         let handler = self.partition.topic.handler.clone();
         let start = || handler.start(about, self.record.payload.clone());
-        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked()))
-        {
+        // Without the panic's message, which may quote the payload.
+        let panicked = |_| Err(Error::new(ErrorKind::Payload, "the decoder of the payload panicked"));
+        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(panicked) {
             Ok(attempt) => attempt,
             Err(error) => {
                 span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
@@ -170,7 +171,7 @@ impl Job {
             }
         };
         let verdict = self.supervise(attempt).instrument(span.clone()).await;
-        if let Some(Ended::Failed { kind, error, .. }) = &verdict {
+        if let Some(Ended::Failed(kind, Failure { error, .. })) = &verdict {
             span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
         }
         verdict
@@ -192,9 +193,10 @@ impl Job {
             }
         };
         Some(match ended {
-            Ok(Ok(result)) => Ended::from(result),
-            Ok(Err(panic)) => Ended::failed("panic", panic_message(&*panic).to_owned()),
-            Err(_) => Ended::failed("timeout", format!("no end within {timeout:?}")),
+            Ok(Ok(Ok(outcome))) => Ended::Returned(outcome),
+            Ok(Ok(Err(failure))) => Ended::Failed("error", failure),
+            Ok(Err(panic)) => Ended::Failed("panic", Failure::retry(panic_message(&*panic))),
+            Err(_) => Ended::Failed("timeout", Failure::retry(format!("no end within {timeout:?}"))),
         })
     }
 
@@ -225,7 +227,7 @@ fn count(stats: &TopicCounters, ended: &Ended) {
         Ended::Returned(_) => stats.handled.add(1),
         Ended::Superseded => stats.superseded.add(1),
         Ended::Undecodable(_) => stats.failed.add(1),
-        Ended::Failed { kind, .. } => {
+        Ended::Failed(kind, _) => {
             stats.failed.add(1);
             match *kind {
                 "panic" => stats.panics.add(1),
@@ -234,11 +236,6 @@ fn count(stats: &TopicCounters, ended: &Ended) {
             }
         }
     }
-}
-
-/// Without the panic's message, which may quote the payload.
-fn decoder_panicked() -> Error {
-    Error::new(ErrorKind::Payload, "the decoder of the payload panicked")
 }
 
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {

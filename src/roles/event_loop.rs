@@ -10,14 +10,12 @@ use tracing::{debug, trace};
 use crate::attached::AttachedRoles;
 use crate::escape::Escaped;
 use crate::events::{Event, Gap};
-use crate::roles::sweeper::Sweeper;
 use crate::runtime::Runtime;
 
 /// Passes events on to the partitions, until the stream ends.
 pub(crate) struct EventLoop {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) events: mpsc::Receiver<Event>,
-    pub(crate) sweeper: Arc<Sweeper>,
     /// Of attached topics.
     pub(crate) attached: Option<AttachedRoles>,
 }
@@ -60,7 +58,8 @@ impl EventLoop {
             (Event::Gap(gap), attached) => {
                 runtime.stats.gaps.add(1);
                 debug!(gap = gap.as_str(), "events may have been missed: sweeping");
-                self.sweeper.gap(gap);
+                // Often until events flow again; what a full queue has dropped is found at once.
+                runtime.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
                 match (gap, attached) {
                     (Gap::Disconnected, Some(attached)) => attached.reader.disconnected(),
                     (Gap::Silent, Some(attached)) => attached.reader.silent(),
@@ -69,7 +68,7 @@ impl EventLoop {
             }
             (Event::Anchored, _) => {
                 runtime.stats.anchored.add(1);
-                self.sweeper.anchored();
+                runtime.calm.send_replace(true);
             }
             (Event::Changed(key, change), Some(attached)) => {
                 if let Some(partition) = runtime.route(&key) {

@@ -1,15 +1,13 @@
 //! Looks for what is overdue, whatever was or was not heard.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::error::Result;
-use crate::events::Gap;
 use crate::lapse::LapseSource;
 use crate::runtime::Runtime;
 
@@ -19,42 +17,19 @@ const CALM: Duration = Duration::from_secs(5);
 const ALERT: Duration = Duration::from_secs(1);
 
 /// Peeks at every partition.
-#[derive(Debug)]
 pub(crate) struct Sweeper {
-    runtime: Arc<Runtime>,
-    alert: AtomicBool,
-    now: Notify,
+    pub(crate) runtime: Arc<Runtime>,
+    /// Whether events flow. Whenever that is said, something may have been missed before.
+    pub(crate) calm: watch::Receiver<bool>,
 }
 
 impl Sweeper {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, alert: AtomicBool::new(true), now: Notify::new() }
-    }
-
-    /// Something may have been missed: sweep at once, and often until events
-    /// flow again.
-    pub(crate) fn gap(&self, gap: Gap) {
-        if gap != Gap::Overflow {
-            self.alert.store(true, Ordering::Relaxed);
-        }
-        self.now.notify_one();
-    }
-
-    /// Events flow: what was missed before is looked for once.
-    pub(crate) fn anchored(&self) {
-        self.alert.store(false, Ordering::Relaxed);
-        self.now.notify_one();
-    }
-
     /// Until it is dropped.
-    pub(crate) async fn run(&self) {
+    pub(crate) async fn run(mut self) {
         loop {
-            let calm = if self.alert.load(Ordering::Relaxed) { ALERT } else { CALM };
-            tokio::select! {
-                biased;
-                () = self.now.notified() => {}
-                () = tokio::time::sleep(calm) => {}
-            }
+            // Not taken as heard: what is said during a sweep leads to the next.
+            let wait = if *self.calm.borrow() { CALM } else { ALERT };
+            let _ = tokio::time::timeout(wait, self.calm.changed()).await;
             if let Err(error) = self.tick().await {
                 self.runtime.stats.sweep_errors.add(1);
                 debug!(%error, "sweep failed");

@@ -11,24 +11,17 @@ use crate::topic::TopicConfig;
 use crate::wire::{DeadReason, End, FailedAttempt, History, Record, State};
 
 /// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Ended {
     Returned(Outcome),
-    Failed {
-        kind: &'static str,
-        then: Then,
-        error: String,
-    },
+    /// With a word for the kind of failure.
+    Failed(&'static str, Failure),
     Undecodable(String),
     /// The key was written back for this attempt, and its writer has taken it.
     Superseded,
 }
 
 impl Ended {
-    pub(crate) fn failed(kind: &'static str, error: String) -> Self {
-        Self::Failed { kind, then: Then::ByPolicy, error }
-    }
-
     /// Applies the topic's policy to a timer whose attempt has ended at this ms of the server's clock: what
     /// Redis is to be told; none: that it is done.
     pub(crate) fn decide(self, config: &TopicConfig, record: &Record, state: &State, at: u64) -> Option<End> {
@@ -50,7 +43,7 @@ impl Ended {
             Self::Undecodable(error) => {
                 dead(DeadReason::Undecodable, with_failure(state, "undecodable", error, at))
             }
-            Self::Failed { kind, then, error } => {
+            Self::Failed(kind, Failure { then, error }) => {
                 let history = with_failure(state, kind, error, at);
                 let delay = match then {
                     Then::Dead => return Some(dead(DeadReason::Permanent, history)),
@@ -62,15 +55,6 @@ impl Ended {
                 End::Retry { delay: bounded(delay), attempt: attempt.saturating_add(1), snoozes, history }
             }
         })
-    }
-}
-
-impl From<Result<Outcome, Failure>> for Ended {
-    fn from(result: Result<Outcome, Failure>) -> Self {
-        match result {
-            Ok(outcome) => Self::Returned(outcome),
-            Err(Failure { then, error }) => Self::Failed { kind: "error", then, error },
-        }
     }
 }
 
@@ -124,7 +108,7 @@ mod tests {
     }
 
     fn error(then: Then) -> Ended {
-        Ended::Failed { kind: "error", then, error: "no".into() }
+        Ended::Failed("error", Failure { then, error: "no".into() })
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) use self::calls::letters::{LetterBounds, LetterPosition, RawLetter, R
 pub(crate) use self::calls::look::Look;
 pub(crate) use self::calls::partition::TopicEntry;
 pub(crate) use self::calls::repair::{RepairStep, Scan};
-pub(crate) use self::calls::settle::{AckReply, End, Held, Settle, SettleReply};
+pub(crate) use self::calls::settle::{End, Held, Settle, SettleReply};
 pub(crate) use self::calls::triggers::{Trigger, TriggerReply};
 pub(crate) use self::calls::write_back::WrittenBack;
 pub(crate) use self::names::{
