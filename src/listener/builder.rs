@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,7 +15,7 @@ use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
 use crate::runtime::{Partition, Permits, RunningTopic, Runtime};
-use crate::stats::ListenerCounters;
+use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 
@@ -170,7 +171,15 @@ impl<S> ListenerBuilder<S> {
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(client.prefix());
-            let topic = Arc::new(RunningTopic::new(index, partitions.len(), config, handler));
+            let topic = Arc::new(RunningTopic {
+                index,
+                first_partition: partitions.len(),
+                config,
+                handler,
+                stats: TopicCounters::default(),
+                attached: AttachCounters::default(),
+                scanning: AtomicBool::default(),
+            });
             let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &permits, &outage));
             partitions.extend(names.into_iter().map(partition));
             topics.push(topic);

@@ -123,7 +123,7 @@ impl Roles {
         for partition in &runtime.partitions {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
             for claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
-                roles.slots.push((partition.clone(), claimer.slot()));
+                roles.slots.push((partition.clone(), claimer.slot));
                 roles.claiming.spawn(claimer.run(roles.stop.subscribe()));
             }
             roles.keeping.spawn(keep_leases(partition.clone()));

@@ -94,11 +94,9 @@ impl Job {
             // What the application gave us besides the handler has panicked: a
             // retry policy, or a value dropped at the end. Leases are renewed
             // for as long as a timer is held.
-            error!(
-                topic = %partition.topic.config.name, key = %Escaped(&held.key),
-                "a panic outside of the handler: the timer runs again when its lease ends"
-            );
-            partition.topic.stats.panics.add(1);
+            let (topic, key) = (&partition.topic, Escaped(&held.key));
+            error!(?topic, %key, "a panic outside of the handler: the timer runs again when its lease ends");
+            topic.stats.panics.add(1);
             partition.leases.lose(&held);
         }
     }

@@ -191,11 +191,12 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
 /// Somebody has moved the index entry ahead of the deadline. The record says
 /// when; until then the timer must not sit on one of our permits.
 fn put_back(partition: &Partition, held: Held) {
+    let (topic, key) = (&partition.topic, Escaped(&held.key));
     warn!(
-        topic = %partition.topic.config.name, key = %Escaped(&held.key),
+        ?topic, %key,
         "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
     );
-    partition.topic.stats.repaired.add(1);
+    topic.stats.repaired.add(1);
     end(partition, held, End::Release);
 }
 
@@ -208,10 +209,9 @@ fn end(partition: &Partition, held: Held, end: End) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::erase;
     use crate::lapse::Lapse;
+    use crate::listener::Listener;
     use crate::outcome::{Done, Failure};
-    use crate::runtime::{Permits, RunningTopic};
     use crate::testing::{Fault, TestBed};
     use crate::topic::Topic;
 
@@ -220,17 +220,14 @@ mod tests {
     async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
         let bed = TestBed::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
-        let names = topic.config.all_partitions("keylapse").remove(0);
-        let handler =
-            erase(topic.codec.decode, |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>());
-        let topic = Arc::new(RunningTopic::new(0, 0, topic.config, handler));
-        let permits = Arc::new(Permits::new(1, [1]));
-        let partition = Partition::new(names, topic, &bed.client(), &permits, &Arc::default());
+        let handler = |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>();
+        let listener = Listener::builder(bed.client()).on(topic, handler).build().unwrap();
+        let partition = &listener.runtime.partitions[0];
         // Its partition is made by the first call, whatever becomes of that.
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken = take(&partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
+        let taken = take(partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Claimer {
     partition: Arc<Partition>,
     starter: Starter,
     touches: Touches,
-    slot: SlotId,
+    pub(crate) slot: SlotId,
     /// Of the quarantine: one of its timers runs at a time in a listener, so that it can take nothing along.
     alone: Option<Arc<Semaphore>>,
     timer: DeadlineTimer,
@@ -56,10 +56,6 @@ impl Claimer {
     pub(crate) fn of_quarantine(self, alone: Arc<Semaphore>) -> Self {
         let timer = DeadlineTimer::new(Duration::ZERO);
         Self { alone: Some(alone), slot: SlotId::random(), timer, ..self }
-    }
-
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
     }
 
     /// Until it is asked to stop; a claim that is on its way is finished first,

@@ -57,3 +57,32 @@ impl Sweeper {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lapse::Lapse;
+    use crate::listener::Listener;
+    use crate::outcome::{Done, Failure};
+    use crate::testing::TestBed;
+    use crate::topic::Topic;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_during_a_sweep_leads_to_the_next() {
+        let bed = TestBed::new();
+        let topic = Topic::<u32>::new("a:{id}").unwrap();
+        let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
+        let runtime = Listener::builder(bed.client()).on(topic, handler).build().unwrap().runtime;
+        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
+        let sweeping = tokio::spawn(sweeper.run());
+        runtime.calm.send_replace(true);
+        tokio::task::yield_now().await;
+        assert_eq!(runtime.stats.sweeps.get(), 1, "it is on its way");
+        runtime.calm.send_replace(true);
+        tokio::time::sleep(ALERT).await;
+        assert_eq!(runtime.stats.sweeps.get(), 2);
+        tokio::time::sleep(CALM).await;
+        assert_eq!(runtime.stats.sweeps.get(), 3);
+        sweeping.abort();
+    }
+}

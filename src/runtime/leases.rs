@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lease::LeaseSignal;
-use crate::lock::lock;
+use crate::lock::{lock, until};
 use crate::wire::Held;
 
 /// How many fences are remembered.
@@ -118,7 +118,7 @@ impl Leases {
     /// somebody else's, until the lease keeper has extended it or given it up.
     pub(crate) async fn trusted(&self, held: &Held, trust: Duration) -> bool {
         let known = |lease: &Lease| lease.extended.elapsed() < trust;
-        self.until(|leases| leases.get(held).is_none_or(known)).await;
+        until(&self.state, &self.changed, |state| state.held.get(held).is_none_or(known)).await;
         self.holds(held)
     }
 
@@ -130,22 +130,12 @@ impl Leases {
 
     /// Returns once nothing is held.
     pub(crate) async fn emptied(&self) {
-        self.until(HashMap::is_empty).await;
+        until(&self.state, &self.changed, |state| state.held.is_empty()).await;
     }
 
     /// Returns once this timer is settled or given up.
     pub(crate) async fn released(&self, held: &Held) {
-        self.until(|leases| !leases.contains_key(held)).await;
-    }
-
-    async fn until(&self, done: impl Fn(&HashMap<Held, Lease>) -> bool) {
-        loop {
-            let changed = self.changed.notified();
-            if done(&lock(&self.state).held) {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.state, &self.changed, |state| !state.held.contains_key(held)).await;
     }
 
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.

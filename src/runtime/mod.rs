@@ -79,29 +79,12 @@ pub(crate) struct RunningTopic {
     /// Of an attached topic.
     pub(crate) attached: AttachCounters,
     /// Whether this listener scans for it, and enrols what it hears written.
-    scanning: AtomicBool,
+    pub(crate) scanning: AtomicBool,
     /// The index of its first partition.
-    first_partition: usize,
+    pub(crate) first_partition: usize,
 }
 
 impl RunningTopic {
-    pub(crate) fn new(
-        index: usize,
-        first_partition: usize,
-        config: TopicConfig,
-        handler: Arc<dyn AnyHandler>,
-    ) -> Self {
-        Self {
-            index,
-            config,
-            handler,
-            stats: TopicCounters::default(),
-            attached: AttachCounters::default(),
-            scanning: AtomicBool::new(false),
-            first_partition,
-        }
-    }
-
     /// The index of one of its partitions.
     pub(crate) fn partition(&self, number: usize) -> usize {
         self.first_partition + number

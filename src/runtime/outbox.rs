@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::lock::lock;
+use crate::lock::{lock, until};
 use crate::wire::{End, Held, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
@@ -109,18 +109,7 @@ impl Outbox {
     }
 
     async fn fewer_than(&self, count: usize) {
-        loop {
-            let drained = self.drained.notified();
-            if self.unsettled() < count {
-                return;
-            }
-            drained.await;
-        }
-    }
-
-    fn unsettled(&self) -> usize {
-        let state = lock(&self.state);
-        state.waiting.len() + state.sent.len()
+        until(&self.state, &self.drained, |state| state.waiting.len() + state.sent.len() < count).await;
     }
 }
 
