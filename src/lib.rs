@@ -91,6 +91,7 @@ mod lapse;
 mod lease;
 mod limits;
 mod listener;
+mod lock;
 mod log_throttle;
 mod outcome;
 pub mod pattern;

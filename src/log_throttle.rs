@@ -1,12 +1,13 @@
 //! What goes wrong for hours is said when it begins and once a minute, not each
 //! time it is tried.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 
 /// The same reason is said again after this.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -19,7 +20,7 @@ pub(crate) struct LogThrottle(Mutex<Option<(ErrorKind, Instant)>>);
 impl LogThrottle {
     /// Whether this is worth a line in the log.
     pub(crate) fn should_log(&self, error: &Error) -> bool {
-        let (kind, mut last) = (error.kind(), self.lock());
+        let (kind, mut last) = (error.kind(), lock(&self.0));
         let said = last.is_some_and(|(said, at)| said == kind && at.elapsed() < REMINDER);
         if !said {
             *last = Some((kind, Instant::now()));
@@ -29,11 +30,7 @@ impl LogThrottle {
 
     /// All is well; whether it was not until now.
     pub(crate) fn is_over(&self) -> bool {
-        self.lock().take().is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(ErrorKind, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).take().is_some()
     }
 }
 

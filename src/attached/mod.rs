@@ -60,7 +60,7 @@ pub(crate) struct AttachedRoles {
     /// What it is asked.
     pub(crate) requests: mpsc::Receiver<Request>,
     /// The partitions for whose topics this listener may be scanning, and as whom.
-    pub(crate) scanners: Vec<(usize, SlotId)>,
+    pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
 impl AttachedRoles {
@@ -84,7 +84,7 @@ impl AttachedRoles {
                 roles.spawn(Watcher::new(context).run());
             }
             let slot = SlotId::random();
-            scanners.push((topic.partition(0), slot));
+            scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
             let (runtime, topic, requests) = (runtime.clone(), topic.clone(), asking.clone());
             roles.spawn(Scanner { runtime, topic, requests, slot }.run());
         }

@@ -17,7 +17,7 @@ use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::policy::Capture;
-use crate::runtime::{EventMode, RunningTopic, Runtime, StreamState};
+use crate::runtime::{EventMode, Known, RunningTopic, Runtime};
 use crate::time::ms_ceil;
 
 /// For how long a scanner is one, without saying so again.
@@ -44,7 +44,7 @@ impl Scanner {
     pub(crate) async fn run(self) {
         loop {
             // Whoever hears nothing leaves it to others, if there are any.
-            let patient = !self.runtime.stream_state.is_anchored();
+            let patient = !self.runtime.stream_state.known().anchored;
             if self.hold(patient).await.unwrap_or(false) {
                 self.topic.set_scanning(true);
                 debug!(topic = %self.topic.config.name, "this listener scans for keys now");
@@ -82,11 +82,11 @@ impl Scanner {
         let state = &self.runtime.stream_state;
         // What is scanned before the first canary was heard would have to be scanned again, unless that is
         // missing.
-        let is_known = |state: &StreamState| state.gaps() > 0 || state.mode() == EventMode::Blind;
+        let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
         state.until(Instant::now() + KNOWN, is_known).await;
         let mut waits = RetryDelays::default();
         loop {
-            let gaps = state.gaps();
+            let gaps = state.known().gaps;
             let pause = match self.scan().await {
                 Ok(()) => self.topic.policy().scan_every,
                 Err(error) => {
@@ -94,7 +94,7 @@ impl Scanner {
                     waits.next()
                 }
             };
-            state.until(Instant::now() + pause, |state| state.gaps() != gaps).await;
+            state.until(Instant::now() + pause, |known| known.gaps != gaps).await;
         }
     }
 

@@ -7,17 +7,21 @@ use bytes::Bytes;
 use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::fuzzing::assert_fit_for_a_log;
+use crate::id::ArmingId;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure, Outcome, Then};
-use crate::runtime::{Before, Disposition, Ended};
+use crate::runtime::Ended;
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
-use crate::wire::End;
+use crate::wire::{End, Record, State};
 
 /// A topic and what is done with it.
 struct Case {
     topic: Topic<u64>,
-    before: Before,
+    record: Record,
+    state: State,
+    /// When an attempt ended.
+    ended: u64,
     delay: Duration,
     listener_concurrency: usize,
 }
@@ -32,7 +36,14 @@ pub fn topic_config(data: &[u8]) {
         Ok(topic) => topic,
         Err(error) => return assert_refused(&error),
     };
-    let mut case = Case { topic, before: before(), delay: Duration::ZERO, listener_concurrency: 1 };
+    let mut case = Case {
+        topic,
+        record: Record { arming: ArmingId([0; 8]), deadline: 0, payload: Bytes::new() },
+        state: State::waiting(1),
+        ended: 0,
+        delay: Duration::ZERO,
+        listener_concurrency: 1,
+    };
     for (word, value) in lines {
         case = case.with(word, value);
     }
@@ -54,10 +65,6 @@ pub fn topic_config(data: &[u8]) {
 fn assert_refused(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_fit_for_a_log(&error.to_string(), 6000);
-}
-
-fn before() -> Before {
-    Before { attempt: 1, snoozes: 0, history: Bytes::new(), first_deadline: 0, ended: 0 }
 }
 
 /// A number of any size; the nearest that there is.
@@ -105,11 +112,11 @@ impl Case {
             _ => topic,
         };
         match word {
-            "attempt" => self.before.attempt = number(value, u32::MAX),
-            "snoozes" => self.before.snoozes = number(value, u16::MAX),
-            "first_deadline" => self.before.first_deadline = number(value, u64::MAX),
-            "ended" => self.before.ended = number(value, u64::MAX),
-            "history" => self.before.history = Bytes::copy_from_slice(value.as_bytes()),
+            "attempt" => self.state.attempt = number(value, u32::MAX),
+            "snoozes" => self.state.snoozes = number(value, u16::MAX),
+            "first_deadline" => self.record.deadline = number(value, u64::MAX),
+            "ended" => self.ended = number(value, u64::MAX),
+            "history" => self.state.history = Bytes::copy_from_slice(value.as_bytes()),
             "delay" => self.delay = time,
             "listener_concurrency" => self.listener_concurrency = number(value, usize::MAX),
             _ => {}
@@ -139,7 +146,7 @@ impl Case {
         let config = &self.topic.config;
         assert!(config.attempts() > 0);
         assert!(config.partition_of(self.topic.name().as_bytes()) < config.partitions as usize);
-        let wait = config.backoff.delay(self.before.attempt);
+        let wait = config.backoff.delay(self.state.attempt);
         assert!(wait <= MAX_DELAY && When::from(wait).resolve().is_ok());
         assert_eq!(When::from(self.delay).resolve().is_ok(), self.delay <= MAX_DELAY);
         let now = Instant::now();
@@ -153,7 +160,7 @@ impl Case {
     /// Each end that an attempt can have.
     fn verdicts(&self) -> Vec<Ended> {
         let delay = self.delay;
-        let failed = |then| Ended::Failed { kind: "error", then, error: "é".repeat(600) };
+        let failed = |then| Ended::Failed("error", Failure { then, error: "é".repeat(600) });
         let outcomes = [Outcome::Done, Outcome::Drop, Outcome::Again(delay), Outcome::Snooze(delay)];
         let thens = [Then::ByPolicy, Then::After(delay), Then::Dead];
         outcomes.map(Ended::Returned).into_iter().chain(thens.map(failed)).collect()
@@ -161,17 +168,17 @@ impl Case {
 
     fn check_decision(&self, verdict: Ended) {
         let config = &self.topic.config;
-        match verdict.decide(config, &self.before) {
-            Disposition::Ack | Disposition::End(End::Dead { .. }) => {}
-            Disposition::End(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
-            Disposition::End(End::Retry { delay, attempt, snoozes, history }) => {
+        match verdict.decide(config, &self.record, &self.state, self.ended) {
+            None | Some(End::Dead { .. }) => {}
+            Some(End::Again { delay, .. }) => assert!(delay <= ms_ceil(MAX_DELAY)),
+            Some(End::Retry { delay, attempt, snoozes, history }) => {
                 assert!(delay <= ms_ceil(MAX_DELAY) && attempt <= config.attempts());
-                assert_eq!((attempt, snoozes), (self.before.attempt + 1, self.before.snoozes));
+                assert_eq!((attempt, snoozes), (self.state.attempt + 1, self.state.snoozes));
                 assert!(!history.is_empty());
             }
-            Disposition::End(End::Snooze { delay, attempt, snoozes, .. }) => {
+            Some(End::Snooze { delay, attempt, snoozes, .. }) => {
                 assert!(delay <= ms_ceil(MAX_DELAY) && snoozes <= config.max_snoozes);
-                assert_eq!((attempt, snoozes), (self.before.attempt, self.before.snoozes + 1));
+                assert_eq!((attempt, snoozes), (self.state.attempt, self.state.snoozes + 1));
             }
             other => panic!("{other:?}"),
         }

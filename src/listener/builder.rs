@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
@@ -11,8 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::{LINGER, Partition, Permits, RunningTopic, Runtime, Shared};
-use crate::stats::ListenerCounters;
+use crate::runtime::{Partition, Permits, RunningTopic, Runtime};
+use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 
@@ -164,19 +167,21 @@ impl<S> ListenerBuilder<S> {
         let client = self.client?;
         let router = route(&self.topics, client.prefix())?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
-        let shared = Shared {
-            store: client.store().clone(),
-            permits: Arc::new(Permits::new(self.concurrency, limits)),
-            outage: Arc::default(),
-            // Virtual time stands still while there is work to do, so company comes anyway.
-            linger: if client.virtual_time() { Duration::ZERO } else { LINGER },
-        };
+        let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(client.prefix());
-            let topic = Arc::new(RunningTopic::new(index, partitions.len(), config, handler));
-            partitions
-                .extend(names.into_iter().map(|at| Arc::new(Partition::new(at, topic.clone(), &shared))));
+            let topic = Arc::new(RunningTopic {
+                index,
+                first_partition: partitions.len(),
+                config,
+                handler,
+                stats: TopicCounters::default(),
+                attached: AttachCounters::default(),
+                scanning: AtomicBool::default(),
+            });
+            let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &permits, &outage));
+            partitions.extend(names.into_iter().map(partition));
             topics.push(topic);
         }
         let runtime = Runtime {
@@ -185,6 +190,7 @@ impl<S> ListenerBuilder<S> {
             partitions,
             router,
             stats: ListenerCounters::default(),
+            calm: watch::Sender::default(),
             stream_state: Arc::default(),
         };
         let (runtime, grace) = (Arc::new(runtime), self.grace);

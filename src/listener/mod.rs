@@ -36,7 +36,7 @@ use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 /// ```
 #[derive(Debug)]
 pub struct Listener {
-    runtime: Arc<Runtime>,
+    pub(crate) runtime: Arc<Runtime>,
     grace: Duration,
     manage_notifications: bool,
 }

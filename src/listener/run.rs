@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -19,11 +19,12 @@ use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
 use crate::roles::expirer::touches;
 use crate::roles::lease_keeper::keep_leases;
-use crate::roles::repair::Repair;
+use crate::roles::repair::repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{RunningTopic, Runtime, Stop};
+use crate::runtime::{Partition, RunningTopic, Runtime};
+use crate::wire::End;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -98,6 +99,7 @@ async fn register(runtime: &Runtime) -> Result<()> {
 }
 
 /// The running tasks, in the order in which they stop.
+#[derive(Default)]
 struct Roles {
     /// Find and claim work.
     claiming: JoinSet<()>,
@@ -105,43 +107,35 @@ struct Roles {
     keeping: JoinSet<()>,
     /// Write down what was heard of attached keys.
     writers: JoinSet<()>,
-    slots: Vec<(usize, SlotId)>,
+    slots: Vec<(Arc<Partition>, SlotId)>,
     /// Those who may be scanning for an attached topic.
-    scanners: Vec<(usize, SlotId)>,
-    stop: Stop,
+    scanners: Vec<(Arc<Partition>, SlotId)>,
+    /// Dropped to ask the claimers to stop.
+    stop: watch::Sender<()>,
 }
 
 impl Roles {
     fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
-        let (stop, stopped) = Stop::new();
-        let mut roles = Self {
-            claiming: JoinSet::new(),
-            keeping: JoinSet::new(),
-            writers: JoinSet::new(),
-            slots: Vec::new(),
-            scanners: Vec::new(),
-            stop,
-        };
+        let mut roles = Self::default();
         let (touched, touching) = touches(runtime.client.store().clone());
         roles.keeping.spawn(touching);
         let alone = Arc::new(Semaphore::new(1));
-        for (index, partition) in runtime.partitions.iter().enumerate() {
+        for partition in &runtime.partitions {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
-            for mut claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
-                roles.slots.push((index, claimer.slot()));
-                let stopped = stopped.clone();
-                roles.claiming.spawn(async move { claimer.run(stopped).await });
+            for claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
+                roles.slots.push((partition.clone(), claimer.slot));
+                roles.claiming.spawn(claimer.run(roles.stop.subscribe()));
             }
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
-        let sweeper = Arc::new(Sweeper::new(runtime.clone()));
+        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
         let (events, attached) = roles.listen(runtime);
-        let event_loop = EventLoop { runtime: runtime.clone(), events, sweeper: sweeper.clone(), attached };
+        let event_loop = EventLoop { runtime: runtime.clone(), events, attached };
         // Fences matter as long as anything runs.
         roles.keeping.spawn(event_loop.run());
-        roles.keeping.spawn(async move { sweeper.run().await });
-        roles.keeping.spawn(Repair::new(runtime.clone()).run());
+        roles.keeping.spawn(sweeper.run());
+        roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles
     }
@@ -168,42 +162,28 @@ impl Roles {
     async fn stop(mut self, runtime: &Arc<Runtime>, grace: Duration, starter: &Starter) {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
-        self.stop.ask();
+        drop(self.stop);
         let stopped = async { while self.claiming.join_next().await.is_some() {} };
         if tokio::time::timeout_at(until, stopped).await.is_err() {
             self.claiming.abort_all();
         }
         hand_back_unstarted(runtime, starter);
-        let idle = async {
-            for partition in &runtime.partitions {
-                partition.leases.emptied().await;
-            }
-        };
+        let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.emptied()));
         if tokio::time::timeout_at(until, idle).await.is_err() {
             hand_back_running(runtime);
         }
-        let settled = async {
-            for partition in &runtime.partitions {
-                partition.outbox.empty().await;
-            }
-        };
+        let settled = join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty()));
         if tokio::time::timeout(FAREWELL, settled).await.is_err() {
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
-        let slots = self.slots.iter().map(|(index, slot)| {
-            let partition = &runtime.partitions[*index];
-            partition.store.close_slot(&partition.names, *slot)
-        });
+        let slots = self.slots.iter().map(|(at, slot)| at.store.close_slot(&at.names, *slot));
         // Those that stay open are tidied in a day.
         let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
         // What was heard is written down; with the last who could add to it, the writers end.
         let written = async { while self.writers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, written).await;
-        let left = self.scanners.iter().map(|(index, slot)| {
-            let partition = &runtime.partitions[*index];
-            partition.store.hold_scanner(&partition.names, *slot, 0, false)
-        });
+        let left = self.scanners.iter().map(|(at, slot)| at.store.hold_scanner(&at.names, *slot, 0, false));
         let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
         info!("stopped");
     }
@@ -212,14 +192,11 @@ impl Roles {
 fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
     for job in &jobs {
-        job.partition.outbox.release([job.held.clone()]);
+        job.partition.end(job.held.clone(), End::Release);
     }
     if !jobs.is_empty() {
-        info!(
-            count = jobs.len(),
-            topics = runtime.topics.len(),
-            "handing back timers whose attempts have not started"
-        );
+        let topics = runtime.topics.len();
+        info!(count = jobs.len(), topics, "handing back timers whose attempts have not started");
     }
 }
 
@@ -230,6 +207,6 @@ fn hand_back_running(runtime: &Runtime) {
             continue;
         }
         warn!(topic = %partition.topic.config.name, count = running.len(), "handing back attempts that did not end in time");
-        partition.outbox.release(running);
+        running.into_iter().for_each(|held| partition.end(held, End::Release));
     }
 }

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -17,10 +16,11 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::lease::LeaseSignal;
-use crate::outcome::Outcome;
-use crate::runtime::{Before, Disposition, Ended, Partition, Settlement};
+use crate::outcome::{Failure, Outcome};
+use crate::runtime::{Ended, Partition, Settlement};
+use crate::stats::TopicCounters;
 use crate::time::Reading;
-use crate::wire::{End, Held, History, Record, State};
+use crate::wire::{End, Held, History, MAX_BATCH, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
@@ -42,26 +42,39 @@ pub(crate) struct Job {
     pub(crate) permit: Permit,
 }
 
-/// A permit to run at the same time as others; given back when dropped.
-#[derive(Debug)]
-pub(crate) enum Permit {
-    /// One of the ordinary ones.
-    Ordinary(Arc<Partition>),
+/// Permits to run at the same time as others; given back when dropped.
+pub(crate) struct Permit {
+    partition: Arc<Partition>,
+    /// How many of the ordinary ones.
+    ordinary: usize,
     /// The only one of the quarantine.
-    Alone(#[allow(dead_code)] OwnedSemaphorePermit), // held, never read
+    alone: Option<OwnedSemaphorePermit>,
+}
+
+impl Permit {
+    /// As many as there are for a claim, or the one of the quarantine.
+    pub(crate) fn take(partition: &Arc<Partition>, alone: Option<OwnedSemaphorePermit>) -> Self {
+        let most = if alone.is_some() { 0 } else { MAX_BATCH };
+        let ordinary = partition.permits.take(partition.topic.index, most);
+        Self { partition: partition.clone(), ordinary, alone }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.ordinary + usize::from(self.alone.is_some())
+    }
+
+    /// One of them, for an attempt.
+    pub(crate) fn split(&mut self) -> Self {
+        debug_assert!(self.count() > 0, "a claim never takes more than was asked for");
+        let ordinary = self.ordinary.min(1);
+        self.ordinary -= ordinary;
+        Self { partition: self.partition.clone(), ordinary, alone: self.alone.take() }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Self::Ordinary(partition) = self {
-            partition.permits.give_back(partition.topic.index, 1);
-        }
-    }
-}
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Job({})", Escaped(&self.held.key))
+        self.partition.permits.give_back(self.partition.topic.index, self.ordinary);
     }
 }
 
@@ -81,11 +94,9 @@ impl Job {
             // What the application gave us besides the handler has panicked: a
             // retry policy, or a value dropped at the end. Leases are renewed
             // for as long as a timer is held.
-            error!(
-                topic = %partition.topic.config.name, key = %Escaped(&held.key),
-                "a panic outside of the handler: the timer runs again when its lease ends"
-            );
-            partition.topic.stats.panics.add(1);
+            let (topic, key) = (&partition.topic, Escaped(&held.key));
+            error!(?topic, %key, "a panic outside of the handler: the timer runs again when its lease ends");
+            topic.stats.panics.add(1);
             partition.leases.lose(&held);
         }
     }
@@ -99,33 +110,34 @@ impl Job {
     }
 
     async fn run_to_its_end(self) {
-        let stats = &self.partition.topic.stats;
-        stats.started(self.source, self.state.lost > 0);
-        let (ended, before) = (self.attempt().await, self.before());
-        let Self { partition, held, permit, record, .. } = self;
-        match ended {
-            Some(ended) if partition.leases.holds(&held) => {
-                settle(&partition, held.clone(), ended, &before, &record.payload);
-            }
+        let Self { partition, held, .. } = &self;
+        partition.topic.stats.started(self.source, self.state.lost > 0);
+        match self.attempt().await {
+            Some(ended) if partition.leases.holds(held) => self.settle(ended),
             _ => partition.topic.stats.fenced.add(1),
         }
-        if let Permit::Alone(_) = permit {
+        if self.permit.alone.is_some() {
             // Until Redis knows how it ended: or the next in quarantine, should it
             // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
-            let _ = tokio::time::timeout(LANDING, partition.leases.released(&held)).await;
+            let _ = tokio::time::timeout(LANDING, partition.leases.released(held)).await;
         }
     }
 
-    fn before(&self) -> Before {
-        Before {
-            attempt: self.state.attempt,
-            snoozes: self.state.snoozes,
-            history: self.state.history.clone(),
-            first_deadline: self.record.deadline,
-            ended: self.reading.at(Instant::now()).ms(),
-        }
+    /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
+    fn settle(&self, ended: Ended) {
+        let topic = &self.partition.topic;
+        count(&topic.stats, &ended);
+        let now = self.reading.at(Instant::now()).ms();
+        let end = ended.decide(&topic.config, &self.record, &self.state, now);
+        let restore = match &end {
+            Some(End::Retry { attempt, .. }) => {
+                write_back::value(&self.record.payload, &topic.config, *attempt)
+            }
+            _ => None,
+        };
+        self.partition.outbox.put(Settlement { held: self.held.clone(), end, restore });
     }
 
     /// How the attempt ended; `None` if it was not ours any more.
@@ -147,8 +159,9 @@ impl Job {
         );
         let handler = self.partition.topic.handler.clone();
         let start = || handler(about, self.record.payload.clone());
-        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| Err(decoder_panicked()))
-        {
+        // Without the panic's message, which may quote the payload.
+        let panicked = |_| Err(Error::new(ErrorKind::Payload, "the decoder of the payload panicked"));
+        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(panicked) {
             Ok(attempt) => attempt,
             Err(error) => {
                 span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
@@ -156,7 +169,7 @@ impl Job {
             }
         };
         let verdict = self.supervise(attempt).instrument(span.clone()).await;
-        if let Some(Ended::Failed { kind, error, .. }) = &verdict {
+        if let Some(Ended::Failed(kind, Failure { error, .. })) = &verdict {
             span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
         }
         verdict
@@ -178,9 +191,10 @@ impl Job {
             }
         };
         Some(match ended {
-            Ok(Ok(result)) => Ended::from(result),
-            Ok(Err(panic)) => Ended::failed("panic", panic_message(&*panic).to_owned()),
-            Err(_) => Ended::failed("timeout", format!("no end within {timeout:?}")),
+            Ok(Ok(Ok(outcome))) => Ended::Returned(outcome),
+            Ok(Ok(Err(failure))) => Ended::Failed("error", failure),
+            Ok(Err(panic)) => Ended::Failed("panic", Failure::retry(panic_message(&*panic))),
+            Err(_) => Ended::Failed("timeout", Failure::retry(format!("no end within {timeout:?}"))),
         })
     }
 
@@ -204,27 +218,14 @@ impl Job {
     }
 }
 
-/// Counts how an attempt ended, decides what follows, and leaves it to the settler.
-fn settle(partition: &Partition, held: Held, ended: Ended, before: &Before, payload: &Bytes) {
-    count(partition, &ended);
-    let config = &partition.topic.config;
-    let disposition = ended.decide(config, before);
-    let restore = match &disposition {
-        Disposition::End(End::Retry { attempt, .. }) => write_back::value(payload, config, *attempt),
-        _ => None,
-    };
-    partition.outbox.put(Settlement { restore, ..Settlement::new(held, disposition) });
-}
-
-fn count(partition: &Partition, ended: &Ended) {
-    let stats = &partition.topic.stats;
+fn count(stats: &TopicCounters, ended: &Ended) {
     match ended {
         Ended::Returned(Outcome::Drop) => stats.dropped.add(1),
         Ended::Returned(Outcome::Snooze(_)) => {}
         Ended::Returned(_) => stats.handled.add(1),
         Ended::Superseded => stats.superseded.add(1),
         Ended::Undecodable(_) => stats.failed.add(1),
-        Ended::Failed { kind, .. } => {
+        Ended::Failed(kind, _) => {
             stats.failed.add(1);
             match *kind {
                 "panic" => stats.panics.add(1),
@@ -233,11 +234,6 @@ fn count(partition: &Partition, ended: &Ended) {
             }
         }
     }
-}
-
-/// Without the panic's message, which may quote the payload.
-fn decoder_panicked() -> Error {
-    Error::new(ErrorKind::Payload, "the decoder of the payload panicked")
 }
 
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {

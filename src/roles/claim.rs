@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
@@ -10,7 +11,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
 use crate::lapse::LapseSource;
-use crate::lease::LeaseSignal;
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
 use crate::runtime::Partition;
@@ -19,14 +19,6 @@ use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Re
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
-
-/// What a claimer asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) index: Index,
-    pub(super) slot: SlotId,
-    pub(super) limit: usize,
-}
 
 /// The answer to a claim, and when it was asked and answered.
 pub(super) struct Taken {
@@ -44,18 +36,20 @@ pub(super) struct Taken {
 /// When nothing was taken.
 pub(super) async fn take(
     partition: &Partition,
-    request: Request,
+    index: Index,
+    slot: SlotId,
+    limit: usize,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
     let call = Claim {
-        index: request.index,
-        slot: request.slot,
+        index,
+        slot,
         token: Token::random(),
         repeat: false,
-        limit: request.limit,
+        limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: if request.index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lookahead_ms: if index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
@@ -146,7 +140,7 @@ impl Taken {
         self,
         partition: &Arc<Partition>,
         source: LapseSource,
-        mut permit: impl FnMut() -> Permit,
+        mut permits: Permit,
     ) -> Vec<(Instant, Job)> {
         let Self { claimed, token, since, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
@@ -155,24 +149,29 @@ impl Taken {
             let held = Held { key: timer.key.clone(), token };
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
-                    let signal = Arc::new(LeaseSignal::default());
                     let job = Job {
                         partition: partition.clone(),
                         held,
                         record,
                         state,
-                        signal,
+                        signal: Arc::default(),
                         reading,
                         since,
                         source,
-                        permit: permit(),
+                        permit: permits.split(),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
                     put_back(partition, held);
                 }
-                _ => bury(partition, held),
+                // What the script cannot see at a glance: a deadline that never comes. Should
+                // another byte be beyond us after all, the timer is not lost either.
+                _ => {
+                    debug!(topic = ?partition.topic, "a claimed record cannot be read");
+                    let (reason, history) = (DeadReason::Unreadable, Bytes::new());
+                    end(partition, held, End::Dead { reason, history });
+                }
             }
         }
         partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.signal.clone())), since);
@@ -191,37 +190,28 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
 
 /// Somebody has moved the index entry ahead of the deadline. The record says
 /// when; until then the timer must not sit on one of our permits.
-fn put_back(partition: &Arc<Partition>, held: Held) {
+fn put_back(partition: &Partition, held: Held) {
+    let (topic, key) = (&partition.topic, Escaped(&held.key));
     warn!(
-        topic = %partition.topic.config.name, key = %Escaped(&held.key),
+        ?topic, %key,
         "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
     );
-    partition.topic.stats.repaired.add(1);
+    topic.stats.repaired.add(1);
     end(partition, held, End::Release);
 }
 
-/// What the script cannot see at a glance: a deadline that never comes. Should
-/// another byte be beyond us after all, the timer is not lost either.
-fn bury(partition: &Arc<Partition>, held: Held) {
-    debug!(topic = %partition.topic.config.name, "a claimed record cannot be read");
-    end(partition, held, End::Dead { reason: DeadReason::Unreadable, history: bytes::Bytes::new() });
-}
-
 /// Ends a timer that was claimed and is not run.
-fn end(partition: &Arc<Partition>, held: Held, end: End) {
-    partition.leases.hold([(held.clone(), Arc::default())].into_iter(), Instant::now());
+fn end(partition: &Partition, held: Held, end: End) {
+    partition.leases.hold([(held.clone(), Arc::default())], Instant::now());
     partition.end(held, end);
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::handler::erase;
     use crate::lapse::Lapse;
+    use crate::listener::Listener;
     use crate::outcome::{Done, Failure};
-    use crate::runtime::{Permits, RunningTopic, Shared};
     use crate::testing::{Fault, TestBed};
     use crate::topic::Topic;
 
@@ -230,23 +220,14 @@ mod tests {
     async fn claim(faults: &[(Fault, usize)]) -> (bool, u64, usize) {
         let bed = TestBed::new();
         let topic: Topic<u32> = Topic::new("a:{id}").unwrap();
-        let names = topic.config.all_partitions("keylapse").remove(0);
-        let handler =
-            erase(topic.codec.decode, |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>());
-        let topic = Arc::new(RunningTopic::new(0, 0, topic.config, handler));
-        let shared = Shared {
-            store: bed.client().store().clone(),
-            permits: Arc::new(Permits::new(1, [1])),
-            outage: Arc::default(),
-            linger: Duration::ZERO,
-        };
-        let partition = Partition::new(names, topic, &shared);
+        let handler = |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>();
+        let listener = Listener::builder(bed.client()).on(topic, handler).build().unwrap();
+        let partition = &listener.runtime.partitions[0];
         // Its partition is made by the first call, whatever becomes of that.
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
-        let (asked, request) =
-            (Instant::now(), Request { index: Index::Due, slot: SlotId::random(), limit: 1 });
-        let taken = take(&partition, request, &mut ClaimTrouble::default()).await;
+        let asked = Instant::now();
+        let taken = take(partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::roles::attempt::Permit;
-use crate::roles::claim::{ClaimTrouble, Request, Taken, take};
+use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
-use crate::runtime::{DeadlineTimer, Partition, Seen, Stopped, Wakeup};
+use crate::runtime::{DeadlineTimer, Partition, Seen};
 use crate::time::Reading;
-use crate::wire::{Index, MAX_BATCH};
+use crate::wire::Index;
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) struct Claimer {
     partition: Arc<Partition>,
     starter: Starter,
     touches: Touches,
-    slot: SlotId,
+    pub(crate) slot: SlotId,
     /// Of the quarantine: one of its timers runs at a time in a listener, so that it can take nothing along.
     alone: Option<Arc<Semaphore>>,
     timer: DeadlineTimer,
@@ -58,17 +58,13 @@ impl Claimer {
         Self { alone: Some(alone), slot: SlotId::random(), timer, ..self }
     }
 
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
-    }
-
     /// Until it is asked to stop; a claim that is on its way is finished first,
     /// or what it takes would lie until its lease is over.
-    pub(crate) async fn run(&mut self, mut stopped: Stopped) {
+    pub(crate) async fn run(mut self, mut stopped: watch::Receiver<()>) {
         loop {
             let (source, permits) = tokio::select! {
                 biased;
-                () = stopped.asked() => return,
+                _ = stopped.changed() => return, // who could ask is gone, which is how it is asked
                 look = self.next_look() => look,
             };
             self.tick(source, permits).await;
@@ -76,28 +72,30 @@ impl Claimer {
     }
 
     /// Waits until it is time to look and there are permits.
-    async fn next_look(&mut self) -> (LapseSource, FreePermits) {
+    async fn next_look(&mut self) -> (LapseSource, Permit) {
+        let Self { partition, alone, timer, .. } = self;
+        let wakeup = if alone.is_some() { &partition.quarantine } else { &partition.wakeup };
         loop {
-            let source =
-                self.timer.due(wakeup(&self.partition, self.alone.as_ref()), &self.partition.clock).await;
-            self.partition.outbox.room().await;
-            if let Some(alone) = &self.alone {
-                let one = alone.clone().acquire_owned().await.ok();
-                return (source, FreePermits { partition: self.partition.clone(), left: 0, one });
+            let source = timer.due(wakeup, &partition.clock).await;
+            partition.outbox.room().await;
+            let one = match alone {
+                Some(alone) => alone.clone().acquire_owned().await.ok(),
+                None => None,
+            };
+            let permits = Permit::take(partition, one);
+            if permits.count() > 0 {
+                return (source, permits);
             }
-            let free = FreePermits::take(&self.partition);
-            if free.left > 0 {
-                return (source, free);
-            }
-            self.partition.permits.free(self.partition.topic.index).await;
+            partition.permits.free(partition.topic.index).await;
         }
     }
 
     /// Looks once.
-    async fn tick(&mut self, source: LapseSource, permits: FreePermits) {
+    async fn tick(&mut self, source: LapseSource, permits: Permit) {
         self.timer.begin();
-        let request = Request { index: permits.index(), slot: self.slot, limit: permits.count() };
-        let Ok(taken) = take(&self.partition, request, &mut self.trouble).await else {
+        let index = if self.alone.is_some() { Index::Quarantine } else { Index::Due };
+        let claim = take(&self.partition, index, self.slot, permits.count(), &mut self.trouble);
+        let Ok(taken) = claim.await else {
             // Its permits go back at once: other partitions may have a use for
             // them.
             return self.timer.failed(source);
@@ -145,8 +143,8 @@ impl Claimer {
         });
     }
 
-    fn dispatch(&self, taken: Taken, mut permits: FreePermits, source: LapseSource) {
-        let jobs = taken.into_jobs(&self.partition, source, || permits.occupy());
+    fn dispatch(&self, taken: Taken, permits: Permit, source: LapseSource) {
+        let jobs = taken.into_jobs(&self.partition, source, permits);
         if jobs.is_empty() {
             return;
         }
@@ -155,47 +153,5 @@ impl Claimer {
             self.touches.plan(latest, jobs.iter().map(|(_, job)| job.held.key.clone()));
         }
         self.starter.hold(jobs.into_iter());
-    }
-}
-
-fn wakeup<'a>(partition: &'a Partition, alone: Option<&Arc<Semaphore>>) -> &'a Wakeup {
-    if alone.is_some() { &partition.quarantine } else { &partition.wakeup }
-}
-
-/// Permits that were taken for a claim; those that it does not use go back.
-struct FreePermits {
-    partition: Arc<Partition>,
-    left: usize,
-    /// The only one of the quarantine.
-    one: Option<OwnedSemaphorePermit>,
-}
-
-impl FreePermits {
-    fn take(partition: &Arc<Partition>) -> Self {
-        let left = partition.permits.take(partition.topic.index, MAX_BATCH);
-        Self { partition: partition.clone(), left, one: None }
-    }
-
-    fn index(&self) -> Index {
-        if self.one.is_some() { Index::Quarantine } else { Index::Due }
-    }
-
-    fn count(&self) -> usize {
-        self.left + usize::from(self.one.is_some())
-    }
-
-    fn occupy(&mut self) -> Permit {
-        if let Some(one) = self.one.take() {
-            return Permit::Alone(one);
-        }
-        debug_assert!(self.left > 0, "a claim never takes more than was asked for");
-        self.left = self.left.saturating_sub(1);
-        Permit::Ordinary(self.partition.clone())
-    }
-}
-
-impl Drop for FreePermits {
-    fn drop(&mut self) {
-        self.partition.permits.give_back(self.partition.topic.index, self.left);
     }
 }

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::OptionFuture;
 use tokio::sync::mpsc;
 use tracing::{debug, trace};
 
-use crate::attached::{AttachedRoles, Request};
+use crate::attached::AttachedRoles;
 use crate::escape::Escaped;
 use crate::events::{Event, Gap};
-use crate::roles::sweeper::Sweeper;
 use crate::runtime::Runtime;
 
 /// Passes events on to the partitions, until the stream ends.
 pub(crate) struct EventLoop {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) events: mpsc::Receiver<Event>,
-    pub(crate) sweeper: Arc<Sweeper>,
     /// Of attached topics.
     pub(crate) attached: Option<AttachedRoles>,
 }
@@ -24,14 +23,15 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) async fn run(mut self) {
         loop {
+            let requests = self.attached.as_mut().map(|attached| attached.requests.recv());
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(event) => self.heard(event).await,
                     None => return,
                 },
-                Some(ask) = asked(&mut self.attached) => {
+                Some(Some(request)) = OptionFuture::from(requests) => {
                     if let Some(attached) = &mut self.attached {
-                        attached.reader.asked(ask);
+                        attached.reader.asked(request);
                     }
                 }
             }
@@ -43,53 +43,42 @@ impl EventLoop {
 
     async fn heard(&mut self, event: Event) {
         let runtime = &self.runtime;
-        match event {
-            Event::Wake { partition, at } => {
+        match (event, &mut self.attached) {
+            (Event::Wake { partition, at }, _) => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.wakeup.head(at);
                 }
             }
-            Event::Fence { partition, held } => {
+            (Event::Fence { partition, held }, _) => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.leases.fence(held);
                 }
             }
-            Event::Expired(key) => self.expired(key).await,
-            Event::Gap(gap) => {
+            (Event::Expired(key), _) => self.expired(key).await,
+            (Event::Gap(gap), attached) => {
                 runtime.stats.gaps.add(1);
                 debug!(gap = gap.as_str(), "events may have been missed: sweeping");
-                self.sweeper.gap(gap);
-                match (gap, &mut self.attached) {
+                // Often until events flow again; what a full queue has dropped is found at once.
+                runtime.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
+                match (gap, attached) {
                     (Gap::Disconnected, Some(attached)) => attached.reader.disconnected(),
                     (Gap::Silent, Some(attached)) => attached.reader.silent(),
                     _ => {}
                 }
             }
-            Event::Anchored => {
+            (Event::Anchored, _) => {
                 runtime.stats.anchored.add(1);
-                self.sweeper.anchored();
+                runtime.calm.send_replace(true);
             }
-            Event::Changed(key, change) => {
-                let partition = runtime.route(&key);
-                if let (Some(attached), Some(partition)) = (&mut self.attached, partition) {
+            (Event::Changed(key, change), Some(attached)) => {
+                if let Some(partition) = runtime.route(&key) {
                     attached.reader.changed(partition, key, change);
                 }
             }
-            Event::Canary(canary) => {
-                if let Some(attached) = &mut self.attached {
-                    attached.reader.canary(canary).await;
-                }
-            }
-            Event::Touched(touched) => {
-                if let Some(attached) = &mut self.attached {
-                    attached.reader.touched(touched).await;
-                }
-            }
-            Event::Lost => {
-                if let Some(attached) = &mut self.attached {
-                    attached.reader.lost();
-                }
-            }
+            (Event::Canary(canary), Some(attached)) => attached.reader.canary(canary).await,
+            (Event::Touched(touched), Some(attached)) => attached.reader.touched(touched).await,
+            (Event::Lost, Some(attached)) => attached.reader.lost(),
+            (Event::Changed(..) | Event::Canary(_) | Event::Touched(_) | Event::Lost, None) => {}
         }
     }
 
@@ -105,13 +94,5 @@ impl EventLoop {
             Some(attached) if topic.config.attach.is_some() => attached.reader.expired(partition, key).await,
             _ => self.runtime.partitions[partition].note_expired(),
         }
-    }
-}
-
-/// What attached topics' roles ask; nothing without such topics.
-async fn asked(attached: &mut Option<AttachedRoles>) -> Option<Request> {
-    match attached {
-        Some(attached) => attached.requests.recv().await,
-        None => std::future::pending().await,
     }
 }

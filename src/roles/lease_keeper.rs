@@ -14,7 +14,7 @@ use crate::wire::{Held, MAX_BATCH};
 /// ago: so each lease is extended at about a third. What cannot be extended in
 /// time is given up.
 pub(crate) async fn keep_leases(partition: Arc<Partition>) {
-    let lease = partition.topic.config.lease;
+    let (topic, lease) = (&partition.topic, partition.topic.config.lease);
     let mut beat = tokio::time::interval(lease / 6);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -23,14 +23,14 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
         let aging = partition.leases.extended_before(before.checked_sub(lease / 6).unwrap_or(before));
         for batch in aging.chunks(MAX_BATCH) {
             if let Err(error) = extend(&partition, batch).await {
-                debug!(topic = %partition.topic.config.name, %error, "leases not renewed");
+                debug!(?topic, %error, "leases not renewed");
                 break;
             }
         }
-        let lost = partition.leases.distrust(partition.topic.config.trust());
+        let lost = partition.leases.distrust(topic.config.trust());
         if lost > 0 {
-            partition.topic.stats.lost_leases.add(lost);
-            warn!(topic = %partition.topic.config.name, count = lost, "leases lost: they could not be renewed in time");
+            topic.stats.lost_leases.add(lost);
+            warn!(?topic, count = lost, "leases lost: they could not be renewed in time");
         }
     }
 }
@@ -44,10 +44,7 @@ async fn extend(partition: &Partition, batch: &[Held]) -> Result<()> {
     let ours = partition.leases.renewed(batch, &lost, since);
     if ours > 0 {
         topic.stats.lost_leases.add(ours);
-        warn!(
-            topic = %topic.config.name, count = ours,
-            "leases lost: another listener has the timers, or they were cancelled"
-        );
+        warn!(?topic, count = ours, "leases lost: another listener has the timers, or they were cancelled");
     }
     Ok(())
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use crate::error::Result;
-use crate::runtime::Runtime;
+use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
-use crate::wire::{RepairStep, Repaired, Scan};
+use crate::wire::{RepairStep, Scan};
 
 /// One step for the whole listener: a million records take it seven hours, and
 /// cost nothing that anybody would notice.
@@ -22,61 +21,39 @@ const HURRY: Duration = Duration::from_millis(100);
 
 const SCANS: [Scan; 4] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots];
 
-/// Where the repair has got to.
-#[derive(Debug)]
-pub(crate) struct Repair {
-    runtime: Arc<Runtime>,
-    partition: usize,
-    scan: usize,
-    cursor: u64,
-}
-
-impl Repair {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, partition: 0, scan: 0, cursor: 0 }
-    }
-
-    /// Until it is dropped.
-    pub(crate) async fn run(mut self) {
-        let mut wait = EVERY;
-        loop {
-            tokio::time::sleep(wait).await;
-            wait = match self.tick().await {
-                Ok(reply) if reply.repaired > 0 => HURRY,
-                Ok(_) => EVERY,
-                Err(error) => {
-                    debug!(%error, "repair step failed");
-                    EVERY
-                }
-            };
-        }
-    }
-
-    /// One step.
-    pub(crate) async fn tick(&mut self) -> Result<Repaired> {
-        let partition = &self.runtime.partitions[self.partition];
-        let config = &partition.topic.config;
-        let what = SCANS[self.scan];
-        let step = RepairStep { what, cursor: self.cursor, count: ENTRIES, lease_ms: ms_ceil(config.lease) };
-        let reply = self.runtime.client.store().repair(&partition.names, step).await;
-        if let Ok(reply) = &reply {
-            partition.topic.stats.repaired.add_u64(reply.repaired);
-            if reply.repaired > 0 && what != Scan::Slots {
-                warn!(topic = %config.name, count = reply.repaired, scan = ?what, "entries were put right");
+/// Goes through all partitions, over and over, until it is dropped.
+pub(crate) async fn repair(runtime: Arc<Runtime>) {
+    let mut wait = EVERY;
+    loop {
+        for partition in &runtime.partitions {
+            for what in SCANS {
+                wait = scan(partition, what, wait).await;
             }
         }
-        self.go_on(reply.as_ref().map_or(0, |reply| reply.cursor));
-        reply
     }
+}
 
-    fn go_on(&mut self, cursor: u64) {
-        self.cursor = cursor;
-        if cursor != 0 {
-            return;
+/// Goes through one hash, a step after each wait; how long to wait before the next.
+async fn scan(partition: &Partition, what: Scan, mut wait: Duration) -> Duration {
+    let topic = &partition.topic;
+    let mut step = RepairStep { what, cursor: 0, count: ENTRIES, lease_ms: ms_ceil(topic.config.lease) };
+    loop {
+        tokio::time::sleep(wait).await;
+        let (cursor, repaired) = match partition.store.repair(&partition.names, step.clone()).await {
+            Ok(reply) => (reply.cursor, reply.repaired),
+            Err(error) => {
+                debug!(%error, "repair step failed");
+                (0, 0)
+            }
+        };
+        topic.stats.repaired.add_u64(repaired);
+        if repaired > 0 && what != Scan::Slots {
+            warn!(?topic, count = repaired, scan = ?what, "entries were put right");
         }
-        self.scan = (self.scan + 1) % SCANS.len();
-        if self.scan == 0 {
-            self.partition = (self.partition + 1) % self.runtime.partitions.len();
+        wait = if repaired > 0 { HURRY } else { EVERY };
+        if cursor == 0 {
+            return wait;
         }
+        step.cursor = cursor;
     }
 }

@@ -1,19 +1,15 @@
 //! Looks for what is overdue, whatever was or was not heard.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::error::Result;
-use crate::events::Gap;
 use crate::lapse::LapseSource;
 use crate::runtime::Runtime;
-use crate::time::Reading;
-use crate::wire::Heads;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
 const CALM: Duration = Duration::from_secs(5);
@@ -21,42 +17,19 @@ const CALM: Duration = Duration::from_secs(5);
 const ALERT: Duration = Duration::from_secs(1);
 
 /// Peeks at every partition.
-#[derive(Debug)]
 pub(crate) struct Sweeper {
-    runtime: Arc<Runtime>,
-    alert: AtomicBool,
-    now: Notify,
+    pub(crate) runtime: Arc<Runtime>,
+    /// Whether events flow. Whenever that is said, something may have been missed before.
+    pub(crate) calm: watch::Receiver<bool>,
 }
 
 impl Sweeper {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, alert: AtomicBool::new(true), now: Notify::new() }
-    }
-
-    /// Something may have been missed: sweep at once, and often until events
-    /// flow again.
-    pub(crate) fn gap(&self, gap: Gap) {
-        if gap != Gap::Overflow {
-            self.alert.store(true, Ordering::Relaxed);
-        }
-        self.now.notify_one();
-    }
-
-    /// Events flow: what was missed before is looked for once.
-    pub(crate) fn anchored(&self) {
-        self.alert.store(false, Ordering::Relaxed);
-        self.now.notify_one();
-    }
-
     /// Until it is dropped.
-    pub(crate) async fn run(&self) {
+    pub(crate) async fn run(mut self) {
         loop {
-            let calm = if self.alert.load(Ordering::Relaxed) { ALERT } else { CALM };
-            tokio::select! {
-                biased;
-                () = self.now.notified() => {}
-                () = tokio::time::sleep(calm) => {}
-            }
+            // Not taken as heard: what is said during a sweep leads to the next.
+            let wait = if *self.calm.borrow() { CALM } else { ALERT };
+            let _ = tokio::time::timeout(wait, self.calm.changed()).await;
             if let Err(error) = self.tick().await {
                 self.runtime.stats.sweep_errors.add(1);
                 debug!(%error, "sweep failed");
@@ -71,22 +44,45 @@ impl Sweeper {
         let partitions: Vec<_> =
             self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let (stamp, heads) = self.runtime.client.store().peek(&partitions).await?;
-        let reading = Reading::now(stamp);
-        for (index, heads) in heads.into_iter().enumerate() {
-            self.tell(index, heads, reading);
+        for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
+            match heads.due {
+                Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
+                Some(ms) => partition.wakeup.head(ms),
+                None => {}
+            }
+            if let Some(ms) = heads.quarantine {
+                partition.quarantine.head(ms);
+            }
         }
         Ok(())
     }
+}
 
-    fn tell(&self, index: usize, heads: Heads, reading: Reading) {
-        let partition = &self.runtime.partitions[index];
-        match heads.due {
-            Some(ms) if ms <= reading.stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
-            Some(ms) => partition.wakeup.head(ms),
-            None => {}
-        }
-        if let Some(ms) = heads.quarantine {
-            partition.quarantine.head(ms);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lapse::Lapse;
+    use crate::listener::Listener;
+    use crate::outcome::{Done, Failure};
+    use crate::testing::TestBed;
+    use crate::topic::Topic;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_during_a_sweep_leads_to_the_next() {
+        let bed = TestBed::new();
+        let topic = Topic::<u32>::new("a:{id}").unwrap();
+        let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
+        let runtime = Listener::builder(bed.client()).on(topic, handler).build().unwrap().runtime;
+        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
+        let sweeping = tokio::spawn(sweeper.run());
+        runtime.calm.send_replace(true);
+        tokio::task::yield_now().await;
+        assert_eq!(runtime.stats.sweeps.get(), 1, "it is on its way");
+        runtime.calm.send_replace(true);
+        tokio::time::sleep(ALERT).await;
+        assert_eq!(runtime.stats.sweeps.get(), 2);
+        tokio::time::sleep(CALM).await;
+        assert_eq!(runtime.stats.sweeps.get(), 3);
+        sweeping.abort();
     }
 }

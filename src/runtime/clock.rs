@@ -5,11 +5,12 @@
 //! (`make bench`: a quarter of a millisecond). The answers of the last moments
 //! were not all equally slow: the quickest of them says best what time it is.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::time::{Reading, ServerTime};
 
 /// What two clocks may drift apart in a second: each may be slewed by 500 ppm
@@ -28,7 +29,7 @@ impl Clock {
     /// back: what was known is forgotten. What goes unnoticed is a step back
     /// that is shorter than the call took.
     pub(crate) fn read(&self, sent: Instant, answer: Reading) -> Reading {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let earlier = known
             .filter(|known| at_least(known, sent) <= answer.stamp)
             .map(|known| at_least(&known, answer.arrived));
@@ -38,7 +39,7 @@ impl Clock {
 
     /// The last reading, if there was one.
     pub(crate) fn known(&self) -> Option<Reading> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

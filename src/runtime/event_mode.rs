@@ -68,13 +68,6 @@ impl EventMode {
             ),
         }
     }
-
-    pub(crate) fn from_u8(value: u8) -> Self {
-        [Self::Starting, Self::Blind, Self::Expired, Self::Changes, Self::SomeChanges]
-            .into_iter()
-            .find(|mode| *mode as u8 == value)
-            .unwrap_or_default()
-    }
 }
 
 impl fmt::Display for EventMode {

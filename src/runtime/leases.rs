@@ -1,28 +1,35 @@
 //! What this listener holds of one partition, from claim to settlement.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lease::LeaseSignal;
+use crate::lock::{lock, until};
 use crate::wire::Held;
+
+/// How many fences are remembered.
+const FENCES: usize = 256;
 
 /// The timers that this listener holds, by key and token.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    held: Mutex<HashMap<Held, Lease>>,
-    /// Fences for what we do not hold: mostly other listeners', but a fence can
-    /// also overtake the answer to the claim that it is for.
-    fenced: Mutex<VecDeque<Held>>,
+    state: Mutex<State>,
     /// Something is held no longer, or for longer.
     changed: Notify,
 }
 
-/// How many fences are remembered.
-const FENCES: usize = 256;
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<Held, Lease>,
+    /// Fences for what we do not hold: mostly other listeners', but a fence can
+    /// also overtake the answer to the claim that it is for.
+    fenced: VecDeque<Held>,
+}
 
 #[derive(Debug)]
 struct Lease {
@@ -34,88 +41,84 @@ struct Lease {
 
 impl Leases {
     /// Takes claimed timers in.
-    pub(crate) fn hold(&self, claimed: impl Iterator<Item = (Held, Arc<LeaseSignal>)>, since: Instant) {
-        let new = claimed.map(|(held, signal)| (held, Lease { signal, extended: since }));
-        self.lock().extend(new);
-        let fenced: Vec<_> = self.fences().iter().filter(|held| self.holds(held)).cloned().collect();
-        fenced.iter().for_each(|held| {
-            self.lose(held);
-        });
+    pub(crate) fn hold(
+        &self,
+        claimed: impl IntoIterator<Item = (Held, Arc<LeaseSignal>)>,
+        extended: Instant,
+    ) {
+        let State { held, fenced } = &mut *lock(&self.state);
+        held.extend(claimed.into_iter().map(|(held, signal)| (held, Lease { signal, extended })));
+        // Nobody has seen these yet: only their attempts need to be told.
+        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| lease.signal.lose());
     }
 
     /// A cancel has fenced this timer, which may be about to be ours.
     pub(crate) fn fence(&self, held: Held) {
-        if self.lose(&held) {
-            return;
+        let mut state = lock(&self.state);
+        let lease = state.held.remove(&held);
+        if lease.is_none() {
+            state.fenced.truncate(FENCES - 1);
+            state.fenced.push_front(held);
         }
-        let mut fences = self.fences();
-        fences.truncate(FENCES - 1);
-        fences.push_front(held);
+        drop(state);
+        self.tell(lease);
     }
 
     /// Whether the timer is still ours to settle.
     pub(crate) fn holds(&self, held: &Held) -> bool {
-        self.lock().contains_key(held)
+        lock(&self.state).held.contains_key(held)
     }
 
     /// Forgets what is settled.
     pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a Held>) {
-        let mut leases = self.lock();
+        let mut state = lock(&self.state);
         held.for_each(|one| {
-            leases.remove(one);
+            state.held.remove(one);
         });
-        drop(leases);
+        drop(state);
         self.changed.notify_waiters();
     }
 
     /// Gives a timer up and tells its handler; whether it was ours.
     pub(crate) fn lose(&self, held: &Held) -> bool {
-        let lease = self.lock().remove(held);
-        self.changed.notify_waiters();
-        lease.map(|lease| lease.signal.lose()).is_some()
+        let lease = lock(&self.state).held.remove(held);
+        self.tell(lease) > 0
     }
 
     /// Gives everything up, to be handed back.
     pub(crate) fn surrender(&self) -> Vec<Held> {
-        let leases = std::mem::take(&mut *self.lock());
-        self.changed.notify_waiters();
-        leases
-            .into_iter()
-            .map(|(held, lease)| {
-                lease.signal.lose();
-                held
-            })
-            .collect()
+        let held = mem::take(&mut lock(&self.state).held);
+        let (held, leases): (_, Vec<_>) = held.into_iter().unzip();
+        self.tell(leases);
+        held
     }
 
     /// What was last extended before `when`.
     pub(crate) fn extended_before(&self, when: Instant) -> Vec<Held> {
-        let leases = self.lock();
-        leases.iter().filter(|(_, lease)| lease.extended < when).map(|(held, _)| held.clone()).collect()
+        let held = &lock(&self.state).held;
+        held.iter().filter(|(_, lease)| lease.extended < when).map(|(held, _)| held.clone()).collect()
     }
 
     /// The answer to a renewal of `batch`: gives up what is `lost`, and notes that the others are
     /// extended; how many of the lost were ours. In this order and in one step: whoever waits to be
     /// [`trusted`](Self::trusted) must not be told in between that what is lost was extended.
     pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], since: Instant) -> usize {
-        let mut leases = self.lock();
-        let given_up: Vec<_> = lost.iter().filter_map(|held| leases.remove(*held)).collect();
+        let mut state = lock(&self.state);
+        let given_up: Vec<_> = lost.iter().filter_map(|held| state.held.remove(*held)).collect();
         for one in batch {
-            if let Some(lease) = leases.get_mut(one) {
+            if let Some(lease) = state.held.get_mut(one) {
                 lease.extended = since;
             }
         }
-        drop(leases);
-        given_up.iter().for_each(|lease| lease.signal.lose());
-        self.changed.notify_waiters();
-        given_up.len()
+        drop(state);
+        self.tell(given_up)
     }
 
     /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
     /// somebody else's, until the lease keeper has extended it or given it up.
     pub(crate) async fn trusted(&self, held: &Held, trust: Duration) -> bool {
         let known = |lease: &Lease| lease.extended.elapsed() < trust;
-        self.until(|leases| leases.get(held).is_none_or(known)).await;
+        until(&self.state, &self.changed, |state| state.held.get(held).is_none_or(known)).await;
         self.holds(held)
     }
 
@@ -127,30 +130,19 @@ impl Leases {
 
     /// Returns once nothing is held.
     pub(crate) async fn emptied(&self) {
-        self.until(HashMap::is_empty).await;
+        until(&self.state, &self.changed, |state| state.held.is_empty()).await;
     }
 
     /// Returns once this timer is settled or given up.
     pub(crate) async fn released(&self, held: &Held) {
-        self.until(|leases| !leases.contains_key(held)).await;
+        until(&self.state, &self.changed, |state| !state.held.contains_key(held)).await;
     }
 
-    async fn until(&self, done: impl Fn(&HashMap<Held, Lease>) -> bool) {
-        loop {
-            let changed = self.changed.notified();
-            if done(&self.lock()) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn fences(&self) -> MutexGuard<'_, VecDeque<Held>> {
-        self.fenced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Held, Lease>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
+    fn tell(&self, given_up: impl IntoIterator<Item = Lease>) -> usize {
+        let told = given_up.into_iter().map(|lease| lease.signal.lose()).count();
+        self.changed.notify_waiters();
+        told
     }
 }
 
@@ -169,7 +161,7 @@ mod tests {
 
     fn held_of(leases: &Leases, key: &'static str) -> Arc<LeaseSignal> {
         let watch = Arc::new(LeaseSignal::default());
-        leases.hold([(held(key), watch.clone())].into_iter(), Instant::now());
+        leases.hold([(held(key), watch.clone())], Instant::now());
         watch
     }
 
@@ -198,8 +190,9 @@ mod tests {
         let leases = Leases::default();
         let numbered = |number: usize| Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
         (0..FENCES + 10).for_each(|number| leases.fence(numbered(number)));
-        assert_eq!(leases.fences().len(), FENCES);
-        assert!(leases.fences().contains(&numbered(10)) && !leases.fences().contains(&numbered(9)));
+        let fenced = &lock(&leases.state).fenced;
+        assert_eq!(fenced.len(), FENCES);
+        assert!(fenced.contains(&numbered(10)) && !fenced.contains(&numbered(9)));
     }
 
     #[tokio::test(start_paused = true)]

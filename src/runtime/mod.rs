@@ -9,27 +9,29 @@ pub(crate) mod leases;
 pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
-pub(crate) mod stop;
 pub(crate) mod stream_state;
-pub(crate) mod topic;
 pub(crate) mod wakeup;
 
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::disposition::{Before, Disposition, Ended};
+pub(crate) use self::disposition::Ended;
 pub(crate) use self::event_mode::EventMode;
-pub(crate) use self::outbox::{LINGER, Settlement};
-pub(crate) use self::partition::{Partition, Shared};
+pub(crate) use self::outbox::Settlement;
+pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::Permits;
-pub(crate) use self::stop::{Stop, Stopped};
-pub(crate) use self::stream_state::StreamState;
-pub(crate) use self::topic::RunningTopic;
-pub(crate) use self::wakeup::Wakeup;
+pub(crate) use self::stream_state::{Known, StreamState};
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
 
 use crate::client::Client;
+use crate::handler::AnyHandler;
 use crate::pattern::Router;
-use crate::stats::ListenerCounters;
+use crate::policy::Policy;
+use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
+use crate::topic::TopicConfig;
 use crate::wire::is_own;
 
 /// What all roles of a listener share.
@@ -41,6 +43,8 @@ pub(crate) struct Runtime {
     /// From a key to the index of its topic.
     pub(crate) router: Router<usize>,
     pub(crate) stats: ListenerCounters,
+    /// Whether events flow, as far as canaries tell. Said anew whenever something may have been missed.
+    pub(crate) calm: watch::Sender<bool>,
     /// What is known of the stream, for attached topics.
     pub(crate) stream_state: Arc<StreamState>,
 }
@@ -63,5 +67,50 @@ impl Runtime {
     pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
         let first = topic.partition(0);
         &self.partitions[first..first + topic.config.partitions as usize]
+    }
+}
+
+/// A topic, its handler and its counters.
+pub(crate) struct RunningTopic {
+    pub(crate) index: usize,
+    pub(crate) config: TopicConfig,
+    pub(crate) handler: AnyHandler,
+    pub(crate) stats: TopicCounters,
+    /// Of an attached topic.
+    pub(crate) attached: AttachCounters,
+    /// Whether this listener scans for it, and enrols what it hears written.
+    pub(crate) scanning: AtomicBool,
+    /// The index of its first partition.
+    pub(crate) first_partition: usize,
+}
+
+impl RunningTopic {
+    /// The index of one of its partitions.
+    pub(crate) fn partition(&self, number: usize) -> usize {
+        self.first_partition + number
+    }
+
+    /// The index of the partition that a key belongs to.
+    pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
+        self.partition(self.config.partition_of(key))
+    }
+
+    pub(crate) fn is_scanning(&self) -> bool {
+        self.scanning.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_scanning(&self, scanning: bool) {
+        self.scanning.store(scanning, Ordering::Release);
+    }
+
+    /// How its keys are treated. Only asked of attached topics.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.config.attach.as_ref().expect("the topic is attached")
+    }
+}
+
+impl fmt::Debug for RunningTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.config.name)
     }
 }

@@ -1,18 +1,18 @@
 //! Ends of attempts on their way to Redis, gathered into batches.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::runtime::disposition::Disposition;
+use crate::lock::{lock, until};
 use crate::wire::{End, Held, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
 /// faster; at a low one nobody waits for an ack but Redis.
-pub(crate) const LINGER: Duration = Duration::from_millis(20);
+pub(super) const LINGER: Duration = Duration::from_millis(20);
 /// This many do not wait any longer.
 const ENOUGH: usize = 64;
 /// Beyond this many unsettled ends, nothing more is claimed.
@@ -22,15 +22,10 @@ const FULL: usize = 4 * MAX_BATCH;
 #[derive(Clone, Debug)]
 pub(crate) struct Settlement {
     pub(crate) held: Held,
-    pub(crate) decision: Disposition,
+    /// None: gone, the ordinary way.
+    pub(crate) end: Option<End>,
     /// The value of an attached key that is to be written back for its retry.
     pub(crate) restore: Option<Bytes>,
-}
-
-impl Settlement {
-    pub(crate) fn new(held: Held, decision: Disposition) -> Self {
-        Self { held, decision, restore: None }
-    }
 }
 
 /// The ends of one partition.
@@ -56,7 +51,7 @@ impl Outbox {
     }
 
     pub(crate) fn put(&self, settlement: Settlement) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.waiting.push(settlement);
         let count = state.waiting.len();
         drop(state);
@@ -65,35 +60,25 @@ impl Outbox {
         }
     }
 
-    /// Hands timers back, at once.
-    pub(crate) fn release(&self, held: impl IntoIterator<Item = Held>) {
-        let mut state = self.lock();
-        let release = |held| Settlement::new(held, Disposition::End(End::Release));
-        state.waiting.extend(held.into_iter().map(release));
-        self.filled.notify_one();
-    }
-
     /// The next batch, once there is something.
     pub(crate) async fn next_batch(&self) -> Vec<Settlement> {
-        while self.lock().waiting.is_empty() {
+        while lock(&self.state).waiting.is_empty() {
             self.filled.notified().await;
         }
         if self.linger.is_zero() {
             return self.take();
         }
-        let linger = tokio::time::sleep(self.linger);
-        tokio::pin!(linger);
-        while self.lock().waiting.len() < ENOUGH {
-            tokio::select! {
-                () = &mut linger => break,
-                () = self.filled.notified() => {}
+        let company = async {
+            while lock(&self.state).waiting.len() < ENOUGH {
+                self.filled.notified().await;
             }
-        }
+        };
+        let _ = tokio::time::timeout(self.linger, company).await;
         self.take()
     }
 
     fn take(&self) -> Vec<Settlement> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let batch: Vec<_> = std::mem::take(&mut state.waiting);
         state.sent.extend(batch.iter().map(|settlement| settlement.held.clone()));
         batch
@@ -101,7 +86,7 @@ impl Outbox {
 
     /// Forgets a batch that was settled or given up.
     pub(crate) fn settled(&self, batch: &[Settlement]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for settlement in batch {
             state.sent.remove(&settlement.held);
         }
@@ -110,7 +95,7 @@ impl Outbox {
     }
 
     pub(crate) fn is_not_settling(&self, held: &Held) -> bool {
-        !self.lock().sent.contains(held)
+        !lock(&self.state).sent.contains(held)
     }
 
     /// Returns once there is room for more ends.
@@ -124,22 +109,7 @@ impl Outbox {
     }
 
     async fn fewer_than(&self, count: usize) {
-        loop {
-            let drained = self.drained.notified();
-            if self.unsettled() < count {
-                return;
-            }
-            drained.await;
-        }
-    }
-
-    fn unsettled(&self) -> usize {
-        let state = self.lock();
-        state.waiting.len() + state.sent.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        until(&self.state, &self.drained, |state| state.waiting.len() + state.sent.len() < count).await;
     }
 }
 
@@ -156,7 +126,7 @@ mod tests {
     }
 
     fn ended(number: usize) -> Settlement {
-        Settlement::new(held(number), Disposition::Ack)
+        Settlement { held: held(number), end: None, restore: None }
     }
 
     fn put(outbox: &Outbox, numbers: std::ops::Range<usize>) {
@@ -247,14 +217,5 @@ mod tests {
         assert!(outbox.is_not_settling(&held(1)));
         outbox.settled(&sent);
         assert!(outbox.is_not_settling(&held(0)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_handed_back_waits_like_any_end() {
-        let outbox = Outbox::new(Duration::ZERO);
-        outbox.release([held(0), held(1)]);
-        let batch = outbox.next_batch().await;
-        assert!(batch.iter().all(|one| one.decision == Disposition::End(End::Release)));
-        assert_eq!(batch.len(), 2);
     }
 }

@@ -1,19 +1,20 @@
 //! One partition of a topic, as a listener serves it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::client::Client;
 use crate::lapse::LapseSource;
+use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
+use crate::runtime::RunningTopic;
 use crate::runtime::clock::Clock;
-use crate::runtime::disposition::Disposition;
 use crate::runtime::leases::Leases;
-use crate::runtime::outbox::{Outbox, Settlement};
+use crate::runtime::outbox::{LINGER, Outbox, Settlement};
 use crate::runtime::permits::Permits;
-use crate::runtime::topic::RunningTopic;
 use crate::runtime::wakeup::Wakeup;
 use crate::time::Reading;
 use crate::wire::{End, Held, PartitionNames, Store};
@@ -42,16 +43,6 @@ pub(crate) struct Partition {
     seen: Mutex<Seen>,
 }
 
-/// What all partitions of a listener share.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared {
-    pub(crate) store: Store,
-    pub(crate) permits: Arc<Permits>,
-    pub(crate) outage: Arc<LogThrottle>,
-    /// How long the end of an attempt waits for others.
-    pub(crate) linger: Duration,
-}
-
 /// How far the last look reached.
 #[derive(Default)]
 struct Seen {
@@ -60,14 +51,22 @@ struct Seen {
 }
 
 impl Partition {
-    pub(crate) fn new(names: PartitionNames, topic: Arc<RunningTopic>, shared: &Shared) -> Self {
-        let Shared { store, permits, outage, linger } = shared.clone();
+    /// The permits and the outage are those of all partitions of a listener.
+    pub(crate) fn new(
+        names: PartitionNames,
+        topic: Arc<RunningTopic>,
+        client: &Client,
+        permits: &Arc<Permits>,
+        outage: &Arc<LogThrottle>,
+    ) -> Self {
+        // Virtual time stands still while there is work to do, so company comes anyway.
+        let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
         Self {
             names,
-            store,
+            store: client.store().clone(),
             topic,
-            permits,
-            outage,
+            permits: permits.clone(),
+            outage: outage.clone(),
             wakeup: Wakeup::default(),
             quarantine: Wakeup::default(),
             clock: Clock::default(),
@@ -80,12 +79,12 @@ impl Partition {
 
     /// Ends a timer without an attempt.
     pub(crate) fn end(&self, held: Held, end: End) {
-        self.outbox.put(Settlement::new(held, Disposition::End(end)));
+        self.outbox.put(Settlement { held, end: Some(end), restore: None });
     }
 
     /// Notes how far a claim has looked.
     pub(crate) fn note_look(&self, reading: Reading) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         seen.until = Some(reading.arrived + self.topic.config.lookahead + NOTIFIED_LATE);
     }
 
@@ -94,7 +93,7 @@ impl Partition {
     /// each other's work over and over.
     pub(crate) fn note_expired(&self) {
         let now = Instant::now();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         if seen.until.is_some_and(|until| now <= until) {
             return;
         }

@@ -1,8 +1,10 @@
 //! How many attempts may run at a time: in each topic, and overall.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
+
+use crate::lock::{lock, until};
 
 /// Free and taken permits.
 ///
@@ -42,20 +44,24 @@ impl Permits {
 
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
-        let mut state = self.lock();
-        let free = self.limit.saturating_sub(state.used);
-        let mine = &state.topics[topic];
-        let others_idle = state.idle - usize::from(mine.used == 0);
-        // Its own reserved permit, or what is left above everybody's.
-        let least = usize::from(mine.used == 0).min(free);
-        let shared = free.saturating_sub(others_idle).max(least);
-        let taken = want.min(mine.limit - mine.used).min(shared);
+        let mut state = lock(&self.state);
+        let taken = want.min(self.free_for(topic, &state));
         if taken > 0 {
-            state.idle = others_idle;
+            state.idle -= usize::from(state.topics[topic].used == 0);
             state.used += taken;
             state.topics[topic].used += taken;
         }
         taken
+    }
+
+    /// How many a topic may take.
+    fn free_for(&self, topic: usize, state: &State) -> usize {
+        let mine = &state.topics[topic];
+        let idle = usize::from(mine.used == 0);
+        let free = self.limit.saturating_sub(state.used);
+        // Its own reserved permit, or what is left above everybody's.
+        let shared = free.saturating_sub(state.idle - idle).max(idle.min(free));
+        shared.min(mine.limit - mine.used)
     }
 
     /// Gives permits back, and tells those who wait for one.
@@ -63,7 +69,7 @@ impl Permits {
         if count == 0 {
             return;
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let was_full = state.used + state.idle >= self.limit;
         state.used -= count;
         state.topics[topic].used -= count;
@@ -80,19 +86,7 @@ impl Permits {
 
     /// Returns once a topic may have a permit.
     pub(crate) async fn free(&self, topic: usize) {
-        loop {
-            let freed = self.freed[topic].notified();
-            let taken = self.take(topic, 1);
-            self.give_back(topic, taken);
-            if taken > 0 {
-                return;
-            }
-            freed.await;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        until(&self.state, &self.freed[topic], |state| self.free_for(topic, state) > 0).await;
     }
 }
 

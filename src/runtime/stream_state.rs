@@ -1,10 +1,9 @@
 //! What the roles of a listener know of its stream: whether it is anchored, and for how long it is not.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::mem;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::runtime::event_mode::EventMode;
@@ -13,86 +12,62 @@ use crate::runtime::event_mode::EventMode;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Shared by the reader, who writes it, and watchers and scanners.
-#[derive(Debug)]
-pub(crate) struct StreamState {
-    anchored: AtomicBool,
-    mode: AtomicU8,
-    /// How often something may have been missed.
-    gaps: AtomicU64,
-    changed: Notify,
-}
+#[derive(Debug, Default)]
+pub(crate) struct StreamState(watch::Sender<Known>);
 
-impl Default for StreamState {
-    fn default() -> Self {
-        Self {
-            anchored: AtomicBool::new(false),
-            mode: AtomicU8::new(EventMode::Starting as u8),
-            gaps: AtomicU64::new(0),
-            changed: Notify::new(),
-        }
-    }
+/// What is known at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) anchored: bool,
+    pub(crate) mode: EventMode,
+    /// How often something may have been missed, and that was over.
+    pub(crate) gaps: u64,
 }
 
 impl StreamState {
     pub(crate) fn set_anchored(&self, anchored: bool) {
-        if self.anchored.swap(anchored, Ordering::AcqRel) == anchored {
-            return;
-        }
-        self.changed.notify_waiters();
+        self.0.send_if_modified(|known| mem::replace(&mut known.anchored, anchored) != anchored);
     }
 
     /// Something may have been missed, and that is over.
     pub(crate) fn gap(&self) {
-        self.gaps.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_waiters();
+        self.0.send_modify(|known| known.gaps += 1);
     }
 
     pub(crate) fn set_mode(&self, mode: EventMode) {
-        if self.mode.swap(mode as u8, Ordering::AcqRel) != mode as u8 {
+        if self.0.send_if_modified(|known| mem::replace(&mut known.mode, mode) != mode) {
             mode.announce();
-            self.changed.notify_waiters();
         }
     }
 
+    pub(crate) fn known(&self) -> Known {
+        *self.0.borrow()
+    }
+
     pub(crate) fn mode(&self) -> EventMode {
-        EventMode::from_u8(self.mode.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn is_anchored(&self) -> bool {
-        self.anchored.load(Ordering::Acquire)
-    }
-
-    /// Changes whenever something may have been missed, and is over.
-    pub(crate) fn gaps(&self) -> u64 {
-        self.gaps.load(Ordering::Acquire)
+        self.known().mode
     }
 
     /// How long a look must have been due before it is taken: no time for whoever hears, and none is
     /// taken in a gap.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        match (self.is_anchored(), self.mode()) {
-            (true, _) => Some(Duration::ZERO),
-            (false, EventMode::Blind) => Some(PATIENCE),
-            (false, _) => None,
+        match self.known() {
+            Known { anchored: true, .. } => Some(Duration::ZERO),
+            Known { mode: EventMode::Blind, .. } => Some(PATIENCE),
+            Known { .. } => None,
         }
     }
 
     /// Returns once this holds, or the moment has come.
-    pub(crate) async fn until(&self, over: Instant, holds: impl Fn(&Self) -> bool) {
-        loop {
-            let changed = self.changed();
-            if holds(self) || Instant::now() >= over {
-                return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep_until(over) => {}
-                () = changed => {}
-            }
-        }
+    pub(crate) async fn until(&self, over: Instant, holds: impl FnMut(&Known) -> bool) {
+        let _ = tokio::time::timeout_at(over, self.0.subscribe().wait_for(holds)).await;
     }
 
     /// Completes when any of this is different from when it was called.
-    pub(crate) fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
+    pub(crate) fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let mut seen = self.0.subscribe();
+        async move {
+            let _ = seen.changed().await;
+        }
     }
 }

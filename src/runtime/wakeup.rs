@@ -1,11 +1,12 @@
 //! The wake-up of a claimer: what others know of its partition, left for it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lapse::LapseSource;
+use crate::lock::lock;
 
 /// What a claimer is woken by. Cleared *before* a claim is sent, so that nothing
 /// that arrives meanwhile is lost.
@@ -27,14 +28,14 @@ pub(crate) struct Pending {
 impl Wakeup {
     /// Something is due at this ms.
     pub(crate) fn head(&self, ms: u64) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.pending);
         pending.head = Some(pending.head.map_or(ms, |head| head.min(ms)));
         self.woken.notify_one();
     }
 
     /// Look, at this moment or earlier.
     pub(crate) fn look(&self, at: Instant, source: LapseSource) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.pending);
         if pending.look.is_none_or(|(planned, _)| at < planned) {
             pending.look = Some((at, source));
             self.woken.notify_one();
@@ -42,15 +43,11 @@ impl Wakeup {
     }
 
     pub(crate) fn take(&self) -> Pending {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *lock(&self.pending))
     }
 
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
