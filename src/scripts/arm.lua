@@ -54,14 +54,8 @@ local function over(key, id, record, at)
   if kept then redis.call('HDEL', nxt, key) end
   tombstone('r' .. id, old and 'a' .. sub(old, 2, 9))
   local lost = state and byte(state, 15) or 0
-  redis.call('HSET', rec, key, record)
-  if lost > 0 then
-    redis.call('HSET', run, key, fresh_state(lost))
-  else
-    redis.call('HDEL', run, key)
-  end
-  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
-  sooner(at)
+  install(key, record, at, lost)
+  if lost == 0 then redis.call('HDEL', run, key) end
   return 1, at
 end
 

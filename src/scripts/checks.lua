@@ -1,4 +1,4 @@
--- checks.lua: which keys have to be looked at.
+-- checks.lua: which keys have to be checked.
 --
 -- Purpose: give the checks that are due to one listener, for a while; at most 1,000 a call.
 -- Parts: prelude
@@ -6,9 +6,9 @@
 -- KEYS 1 meta, 2 checks, 3 watch, 4 scanner
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 slot
--- Returns: secs, micros, the next look (score, or ''), keys, their watches' heads (28 bytes each),
+-- Returns: secs, micros, the next check (score, or ''), keys, their watches' heads (28 bytes each),
 --   1 if there is none and another slot took the last, else 0
--- Invariants: nothing depends on a look being made once; a listener that dies with it costs its time.
+-- Invariants: nothing depends on a check being made once; a listener that dies with it costs its time.
 
 local checks, watch, scanner = KEYS[2], KEYS[3], KEYS[4]
 local SIZE = 28

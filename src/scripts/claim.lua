@@ -77,7 +77,7 @@ local function attend(key, record, state)
   end
   local lost = state and byte(state, 15) or 0
   if alone and lost < QUARANTINE_AT then
-    -- Its state was lost, and with it the suspicion: it is one of the others.
+    -- Its state was lost, and with it the lost leases: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
     redis.call('ZREM', quarantine, key)
     return

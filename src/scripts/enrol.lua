@@ -9,57 +9,49 @@
 --   6 how many keys may be enrolled, 7 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
 --   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for)
--- Returns: secs, micros, the first look (score, or ''), then per key: 0 stale, 1 enrolled,
+-- Returns: secs, micros, the first check (score, or ''), then per key: 0 stale, 1 enrolled,
 --   2 known already, 3 no room, 4 enrolled, and it has no copy yet, 5 it was written back by us,
 --   6 not remembered any more
--- Invariants: what was done at a later place stands; of two readings at one place the later holds. Where
---   no canary is heard, so does the later of any two, ten seconds after one was heard.
+-- Invariants: what was done at a later position stands; of two readings at one position the later holds.
+--   Where no canary is heard, so does the later of any two, ten seconds after one was heard.
 
 local cap, again = tonumber(ARGV[6]), tonumber(ARGV[7])
 local BASE, WIDTH = 7, 6
 local HEARD = 10000
 local TOUCH_AFTER = 2 -- in its deadline's own millisecond a key is still there
 
-local function look_at(deadline)
+local function check_at(deadline)
   local early = deadline - again
   if again > 0 and early > now then return early end
   return deadline + TOUCH_AFTER
 end
 
--- A key that was read and has no deadline, or is known to be deleted.
-local function drop(key, n, c, stamp)
-  forget(key)
-  if n > 0 then
-    local memory = recall(key)
-    advance(memory, n, c, stamp)
-    remember(key, memory)
-  end
-  return 6
-end
-
 local function enrol(key, deadline, n, c, stamp, copy)
   local bytes = redis.call('HGET', watch, key)
   local old = bytes and read_watch(bytes)
-  local memory = recall(key)
+  local past = recall(key)
   if n == 0 then
     -- Where no canary is heard, only times can be compared; where one is, whoever hears it knows better.
-    if now - math.max(memory.n, old and old.n or 0) < HEARD then return 0 end
+    if now - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
     if old and stamp < old.stamp then return 0 end
-  elseif n <= floor or earlier(n, c, stamp, memory) or old and earlier(n, c, stamp, old) then
+  elseif n <= floor or earlier(n, c, stamp, past) or old and earlier(n, c, stamp, old) then
     return 0
   end
-  if deadline == 0 then return old and drop(key, n, c, stamp) or 6 end
+  if deadline == 0 then
+    if old then forget_as_of(key, n, c, stamp) end
+    return 6
+  end
   if old and old.deadline == deadline and copy == '' then
-    redis.call('ZADD', checks, 'NX', look_at(deadline), key)
+    redis.call('ZADD', checks, 'NX', check_at(deadline), key)
     return old.copy == '\0' and again > 0 and 4 or 2
   end
-  local back, runs = written_back(key)
+  local back, waits = written_back(key)
   if back == deadline then return 5 end
-  if back and not runs then supersede(key) end
+  if waits then supersede(key) end
   if not old and redis.call('HLEN', watch) >= cap then return 3 end
   local body = copy == '' and '\0' or copy
   redis.call('HSET', watch, key, struct.pack('>I8I8I4I8', deadline, n, c, stamp) .. body)
-  redis.call('ZADD', checks, look_at(deadline), key)
+  redis.call('ZADD', checks, check_at(deadline), key)
   if copy == '' and again > 0 then return 4 end
   return old and 2 or 1
 end

@@ -1,11 +1,11 @@
 -- history.lua: what is remembered of an attached key's expiries.
 --
--- Purpose: say of an expiry, by its place in its server's stream, whether it was noted before. A
---   place is the number of the last canary heard and how many expiries of the key since.
+-- Purpose: say of an expiry, by its position in its server's stream, whether it was noted before. A
+--   position is the number of the last canary heard and how many expiries of the key since.
 -- KEYS 8 history, 9 history_old, 10 checks, 11 watch
 -- ARGV 5 '1' where keys are written back for their retries
--- Invariants: what was done at a place is never undone by what was read before it. All that is forgotten lies at or below
---   the floor, and what lies there is refused as stale.
+-- Invariants: what was done at a position is never undone by what was read before it. All that is
+--   forgotten lies at or below the floor, and what lies there is refused as stale.
 
 -- Whether keys are written back for their retries.
 local restores = ARGV[5] == '1'
@@ -21,11 +21,8 @@ local function turn_pages(newest)
   local turned = redis.call('HMGET', KEYS[1], 'turned', 'floor', 'newest')
   local last, known = tonumber(turned[1]), tonumber(turned[3]) or 0
   floor = tonumber(turned[2]) or 0
-  if newest > known then
-    redis.call('HSET', KEYS[1], 'newest', newest)
-  else
-    newest = known
-  end
+  if newest > known then redis.call('HSET', KEYS[1], 'newest', newest) end
+  newest = math.max(newest, known)
   if not last then return newest > 0 and redis.call('HSET', KEYS[1], 'turned', newest) end
   local age = newest - last
   if age < LEAST or age < SPAN and redis.call('HLEN', history) < MOST then return end
@@ -39,57 +36,57 @@ local function before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
--- A memory: latest place, and the time of what was read there; traces of recoveries, each a reach of
--- places of which one was meant; and for each canary the count up to which expiries were noted: whoever
--- notes has counted from one.
+-- The history of a key: latest position, and the time of what was read there; traces of recoveries, each a
+-- reach of positions of which one was meant; and for each canary the count up to which expiries were noted:
+-- whoever notes has counted from one.
 local function recall(key)
   local kept = redis.call('HGET', history, key) or redis.call('HGET', history_old, key)
-  local memory = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, noted = {} }
-  if not kept then return memory end
+  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, noted = {} }
+  if not kept then return past end
   local traces, at
-  memory.n, memory.c, memory.stamp, memory.back, memory.returned, memory.owed, traces, at =
+  past.n, past.c, past.stamp, past.back, past.returned, past.owed, traces, at =
     struct.unpack('>I8I4I8I8I8BB', kept)
   for i = 1, traces do
     local an, ac, un, uc
     an, ac, un, uc, at = struct.unpack('>I8I4I8I4', kept, at)
-    memory.traces[i] = { an, ac, un, uc }
+    past.traces[i] = { an, ac, un, uc }
   end
   while at <= #kept do
     local n, c
     n, c, at = struct.unpack('>I8I4', kept, at)
-    memory.noted[#memory.noted + 1] = { n, c }
+    past.noted[#past.noted + 1] = { n, c }
   end
-  return memory
+  return past
 end
 
 -- More recoveries of one key than these, with no note between them, and the oldest is forgotten.
 local TRACES = 16
 
-local function remember(key, memory)
+local function remember(key, past)
   local traces, noted = {}, {}
-  for _, trace in ipairs(memory.traces) do
+  for _, trace in ipairs(past.traces) do
     if trace[3] > floor then traces[#traces + 1] = struct.pack('>I8I4I8I4', unpack(trace)) end
   end
   while #traces > TRACES do table.remove(traces, 1) end
-  for _, one in ipairs(memory.noted) do
+  for _, one in ipairs(past.noted) do
     if one[1] > floor then noted[#noted + 1] = struct.pack('>I8I4', unpack(one)) end
   end
-  redis.call('HSET', history, key, struct.pack('>I8I4I8I8I8BB', memory.n, memory.c, memory.stamp,
-    memory.back, memory.returned, memory.owed, #traces)
+  redis.call('HSET', history, key, struct.pack('>I8I4I8I8I8BB', past.n, past.c, past.stamp,
+    past.back, past.returned, past.owed, #traces)
     .. table.concat(traces) .. table.concat(noted))
 end
 
--- Whether what was read at one place and time came before what was read at another.
+-- Whether what was read at one position and time came before what was read at another.
 local function earlier(n, c, stamp, than)
   return before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
 end
 
-local function advance(memory, n, c, stamp)
-  if not earlier(n, c, stamp, memory) then memory.n, memory.c, memory.stamp = n, c, stamp end
+local function advance(past, n, c, stamp)
+  if not earlier(n, c, stamp, past) then past.n, past.c, past.stamp = n, c, stamp end
 end
 
--- What is remembered of a key's deadline: deadline, place and time of the reading, and the copy of
--- its value, which begins with one byte that says what it is.
+-- The watch of a key: its deadline, position and time of the reading, and the copy of its value, which
+-- begins with one byte that says what it is.
 local HEAD = 28
 local function read_watch(bytes)
   local deadline, n, c, stamp = struct.unpack('>I8I8I4I8', bytes)
@@ -101,40 +98,38 @@ local function forget(key)
   redis.call('ZREM', checks, key)
 end
 
+-- Forgets a watch as of a position, where there is one, so that what was read before does not come back.
+-- trace: of the recovery that it ends with, if it does
+local function forget_as_of(key, n, c, stamp, trace)
+  forget(key)
+  if n == 0 then return end
+  local past = recall(key)
+  advance(past, n, c, stamp)
+  past.traces[#past.traces + 1] = trace
+  remember(key, past)
+end
+
 -- Begins a lapse, or keeps it behind the one that there is.
 -- flags: 1 recovered, 2 its deadline was known, 4 heard without an anchor, 8 by policy
--- Returns whether it begins now.
 local function lapse(key, id, deadline, flags, copy)
   local record = '\1' .. id .. struct.pack('>I8', math.min(deadline, now)) .. char(flags) .. copy
   local present = redis.call('HGET', rec, key)
   if not present then
     redis.call('HDEL', run, key)
-    redis.call('HSET', rec, key, record)
-    redis.call('ZADD', due, now, key)
-    sooner(now)
-    return true
+    return install(key, record, now, 0)
   end
-  local kept = redis.call('HGET', nxt, key)
-  local count, latest = 0, ''
-  if kept then count, latest = lives_of(kept) end
+  local count, latest = cycles_of(redis.call('HGET', nxt, key) or '')
   -- A repeat of an unanswered call.
-  if sub(present, 2, 9) == id or sub(latest, 2, 9) == id then return false end
+  if sub(present, 2, 9) == id or sub(latest, 2, 9) == id then return end
   redis.call('HSET', nxt, key, 'L' .. struct.pack('>I4', count + 1) .. record)
-  return false
 end
 
--- A retry whose key may have been written back: until when, or nil; and whether it runs already.
+-- A retry whose key may have been written back: until when, or nil; and whether it still waits. Then it
+-- is superseded where the key's writer comes first.
 local function written_back(key)
   if not restores then return end
   local state = redis.call('HGET', run, key)
   if not state or #state < 25 then return end
   local attempt, at = struct.unpack('>I4', state, 11), struct.unpack('>I8', state, 18)
-  if attempt > 1 and at > 0 then return at, byte(state, 2) == 1 end
-end
-
--- The key's writer has come first: the retry ends, and what waits behind it follows.
-local function supersede(key)
-  local record = redis.call('HGET', rec, key) or ''
-  remove(key)
-  succeed(key, 0, record)
+  if attempt > 1 and at > 0 then return at, byte(state, 2) ~= 1 end
 end

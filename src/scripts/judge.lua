@@ -1,18 +1,18 @@
 -- judge.lua: what checks have found.
 --
--- Purpose: forget, fire or look again; at most 1,000 keys a call.
+-- Purpose: forget, fire or check again; at most 1,000 keys a call.
 -- Parts: prelude, succession, history
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   then per key: 'forget', 'fire' or 'again', key, head of the watch that was looked at, number of the
---   last canary, count since, time of the look in µs, arming id; then for 'fire' its flags, for 'again'
---   when to look (ms), for 'forget' 0
--- Returns: secs, micros, the next look (score, or ''), then per key: 1 done, 0 the watch has changed
+--   then per key: 'forget', 'fire' or 'again', key, head of the watch that was checked, number of the
+--   last canary, count since, time of the check in µs, arming id; then for 'fire' its flags, for 'again'
+--   when to check (ms), for 'forget' 0
+-- Returns: secs, micros, the next check (score, or ''), then per key: 1 done, 0 the watch has changed
 --   since
 -- Errors: those of the prelude, BADVERDICT (nothing was written)
--- Invariants: a verdict holds only for the watch that was looked at. A firing leaves a trace, so
+-- Invariants: a verdict holds only for the watch that was checked. A firing leaves a trace, so
 --   that a late note of the same expiry does not fire again.
 
 local BASE, WIDTH = 5, 8
@@ -23,23 +23,13 @@ function verdicts.again(key, old, n, c, stamp, id, at)
 end
 
 function verdicts.forget(key, old, n, c, stamp)
-  forget(key)
-  if n == 0 then return end
-  local memory = recall(key)
-  advance(memory, n, c, stamp)
-  remember(key, memory)
+  forget_as_of(key, n, c, stamp)
 end
 
 function verdicts.fire(key, old, n, c, stamp, id, flags)
-  forget(key)
-  if n > 0 then
-    local memory = recall(key)
-    advance(memory, n, c, stamp)
-    memory.traces[#memory.traces + 1] = { old.n, old.c, n, c }
-    remember(key, memory)
-  end
-  local back, runs = written_back(key)
-  if back and not runs then supersede(key) end
+  forget_as_of(key, n, c, stamp, { old.n, old.c, n, c })
+  local _, waits = written_back(key)
+  if waits then supersede(key) end
   lapse(key, id, old.deadline, flags, old.copy)
 end
 

@@ -10,7 +10,7 @@
 --   then per expiry: key, number of the last canary, count since (0 and 0: heard without an anchor),
 --   arming id
 -- Returns: secs, micros, then per expiry: 0 known, 1 a lapse, 2 it was recovered before, 3 ignored,
---   4 stale (older than the memory), 5 it ends a retry whose key was written back, 6 a lapse, in
+--   4 stale (older than the history), 5 it ends a retry whose key was written back, 6 a lapse, in
 --   place of such a retry
 -- Invariants: an identity makes one lapse, whoever notes it, and however often.
 
@@ -18,32 +18,32 @@ local fires = ARGV[6] == 'fire'
 local BASE, WIDTH = 6, 4
 
 -- Whether one of the recoveries was this expiry; each is one expiry only.
-local function was_recovered(memory, n, c)
-  for i, trace in ipairs(memory.traces) do
+local function was_recovered(past, n, c)
+  for i, trace in ipairs(past.traces) do
     if before(trace[1], trace[2], n, c) and not before(trace[3], trace[4], n, c) then
-      table.remove(memory.traces, i)
+      table.remove(past.traces, i)
       return true
     end
   end
 end
 
-local function is_new(memory, n, c)
-  for _, one in ipairs(memory.noted) do
+local function is_new(past, n, c)
+  for _, one in ipairs(past.noted) do
     if one[1] == n then
       if c <= one[2] then return false end
       one[2] = c
       return true
     end
   end
-  memory.noted[#memory.noted + 1] = { n, c }
+  past.noted[#past.noted + 1] = { n, c }
   return true
 end
 
 -- seen: what is remembered of its deadline, if that is older than this expiry
 local function begin(key, id, seen, flags)
-  local back, runs = written_back(key)
+  local back, waits = written_back(key)
   local code = 1
-  if back and not runs and (seen or now < back) then
+  if waits and (seen or now < back) then
     supersede(key)
     code = 6
   end
@@ -60,14 +60,14 @@ end
 -- Whether this is the end of a key that was written back: each such key is announced once, at or after
 -- the deadline that it was given; by then its retry waits, runs, or has ended.
 local OWED = 10000
-local function is_return(key, memory)
-  if memory.owed > 0 and now < memory.back + OWED then
-    memory.owed = memory.owed - 1
+local function is_return(key, past)
+  if past.owed > 0 and now < past.back + OWED then
+    past.owed = past.owed - 1
     return true
   end
   local back = written_back(key)
-  if back and now >= back and memory.returned ~= back then
-    memory.returned = back
+  if back and now >= back and past.returned ~= back then
+    past.returned = back
     return true
   end
 end
@@ -75,21 +75,20 @@ end
 local function note(key, n, c, id)
   local bytes = redis.call('HGET', watch, key)
   local seen = bytes and read_watch(bytes)
-  local memory = recall(key)
+  local past = recall(key)
   if n == 0 then
     if seen and seen.deadline > now then seen = nil end
-    if not seen and is_return(key, memory) then
-      remember(key, memory)
+    if not seen and is_return(key, past) then
+      remember(key, past)
       return 5
     end
     return begin(key, id, seen, 4)
   end
   if n <= floor then return 4 end
-  local new = is_new(memory, n, c)
-  if not new then return 0 end
-  local recovered = was_recovered(memory, n, c)
-  advance(memory, n, c, 0)
-  -- A reading that came after this expiry is of the key's next life. Where only what was read is to
+  if not is_new(past, n, c) then return 0 end
+  local recovered = was_recovered(past, n, c)
+  advance(past, n, c, 0)
+  -- A reading that came after this expiry is of the key's next cycle. Where only what was read is to
   -- fire, a key that should still be there may have been announced by anybody.
   if seen and not before(seen.n, seen.c, n, c) then seen = nil end
   local code = 2
@@ -97,12 +96,12 @@ local function note(key, n, c, id)
     code = 3
   elseif recovered then
     if seen then forget(key) end
-  elseif not seen and is_return(key, memory) then
+  elseif not seen and is_return(key, past) then
     code = 5
   else
     code = begin(key, id, seen, 0)
   end
-  remember(key, memory)
+  remember(key, past)
   return code
 end
 

@@ -61,6 +61,12 @@ local function sooner(score)
   if not soonest or score < soonest then soonest = score end
 end
 
+-- Puts a timer into an index, or moves it there.
+local function wait_until(zset, at, key)
+  redis.call('ZADD', zset, at, key)
+  sooner(at)
+end
+
 -- Last of all, and under pcall: a caller without the right to publish has
 -- done its work all the same.
 local function wake(head)

@@ -24,14 +24,10 @@ local mend = {}
 function mend.rec(key, record)
   if is_placed(key) then return end
   local state = redis.call('HGET', run, key)
-  local at, lost = present_deadline(record, state), 0
-  if state and #state >= 25 then
-    lost = byte(state, 15)
-    if byte(state, 2) == 1 then at = now + lease end
-  end
+  if not state or #state < 25 then state = fresh_state(0) end
+  local at = byte(state, 2) == 1 and now + lease or present_deadline(record, state)
   if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim will bury it
-  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
-  sooner(at)
+  wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
   return true
 end
 

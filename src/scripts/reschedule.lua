@@ -29,7 +29,6 @@ if byte(record) == 1 and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
 else
   redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
 end
-redis.call('ZADD', byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
-sooner(at)
+wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
 wake(head)
 return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)) }

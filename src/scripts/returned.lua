@@ -12,10 +12,10 @@
 
 turn_pages(tonumber(ARGV[4]))
 local key, deadline = ARGV[6], tonumber(ARGV[7])
-local memory = recall(key)
-local owed = memory.returned ~= deadline and memory.back ~= deadline
+local past = recall(key)
+local owed = past.returned ~= deadline and past.back ~= deadline
 if owed then
-  memory.owed, memory.back = math.min(memory.owed + 1, 255), deadline
-  remember(key, memory)
+  past.owed, past.back = math.min(past.owed + 1, 255), deadline
+  remember(key, past)
 end
 return { secs, micros, owed and 1 or 0 }

@@ -20,11 +20,6 @@
 dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local BASE, WIDTH = 6, 5
 
-local function wait_until(index, key, at)
-  redis.call('ZADD', index, at, key)
-  sooner(at)
-end
-
 -- In each of these the state, and the token with it, is written last: should an
 -- earlier write be refused, a repeat finds the timer held and finishes the rest.
 local ends = {}
@@ -32,36 +27,25 @@ local ends = {}
 function ends.snooze(key, record, state, delay, body)
   local at = ceil + delay
   redis.call('ZREM', quarantine, key)
-  wait_until(due, key, at)
+  wait_until(due, at, key)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
   return 1, at, sub(record, 2, 9)
 end
 
--- Ends the timer in favour of the arming kept behind it, if there is one.
-local function give_way(key, record)
-  if redis.call('HEXISTS', nxt, key) == 0 then return end
-  remove(key)
-  return succeed(key, 0, record)
-end
-
 function ends.retry(key, record, state, delay, body)
-  -- A later life of an attached key waits until this one has ended for good.
-  if byte(redis.call('HGET', nxt, key) or '') ~= LIVES then
-    local at, id = give_way(key, record)
-    if at then return 2, at, id end
-  end
+  local kept = redis.call('HGET', nxt, key)
+  -- A later expiry cycle of an attached key waits until this one has ended for good.
+  if kept and byte(kept) ~= CYCLES then return 2, supersede(key) end
   return ends.snooze(key, record, state, delay, body)
 end
 
 function ends.again(key, record, state, delay, body)
-  local at, id = give_way(key, record)
-  if at then return 2, at, id end
+  if redis.call('HEXISTS', nxt, key) == 1 then return 2, supersede(key) end
+  local at = ceil + delay
   tombstone('a' .. sub(record, 2, 9))
-  at = ceil + delay
   redis.call('ZREM', quarantine, key)
-  wait_until(due, key, at)
-  redis.call('HSET', rec, key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18))
+  install(key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
   redis.call('HDEL', run, key)
   return 1, at, body
 end
@@ -78,7 +62,7 @@ function ends.release(key, record, state)
   local at = present_deadline(record, state)
   -- One that was cut short meanwhile is due now, and buried by its claim.
   if at == 0 then at = now end
-  wait_until(lost >= QUARANTINE_AT and quarantine or due, key, at)
+  wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   return 1, at, sub(record, 2, 9)
 end

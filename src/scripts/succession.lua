@@ -26,17 +26,17 @@ local function remove(key)
   redis.call('HDEL', run, key)
 end
 
--- What waits behind a lapse of an attached topic: lives of its key that have ended since. They are
+-- What waits behind a lapse of an attached topic: expiry cycles of its key that have ended since. They are
 -- counted, and the value of the latest is kept. A letter, how many, the record of the latest.
-local LIVES = 76 -- 'L'
-local function lives_of(kept)
-  if byte(kept) ~= LIVES then return 0, kept end
+local CYCLES = 76 -- 'L'
+local function cycles_of(kept)
+  if byte(kept) ~= CYCLES then return 0, kept end
   return (struct.unpack('>I4', kept, 2)), sub(kept, 6)
 end
 
 -- The next of them, under an id of its own, and what is left.
-local function next_life(kept)
-  local count, record = lives_of(kept)
+local function next_cycle(kept)
+  local count, record = cycles_of(kept)
   if count < 2 then return record end
   local mark = bit.bxor(struct.unpack('>I4', record, 6), count - 1)
   if mark < 0 then mark = mark + 4294967296 end
@@ -44,22 +44,32 @@ local function next_life(kept)
     'L' .. struct.pack('>I4', count - 1) .. record
 end
 
--- Installs the arming kept behind a timer that is gone from rec, run and the
--- indexes. Lost leases are inherited until a live holder settles, or a poison
--- pill that arms its own key would never be caught.
+-- Makes an arming the key's timer. Lost leases are inherited until a live holder
+-- settles, or a poison pill that arms its own key would never be caught. Where
+-- there are none, it is for the caller to remove a state that is left.
+local function install(key, record, at, lost)
+  wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
+  redis.call('HSET', rec, key, record)
+  if lost > 0 then redis.call('HSET', run, key, fresh_state(lost)) end
+end
+
+-- Installs the arming kept behind a timer that is gone from rec, run and the indexes.
 -- ended: the record of the timer that is gone, or ''
 -- Returns the new deadline and arming id, or nil.
 local function succeed(key, lost, ended)
   local kept = redis.call('HGET', nxt, key)
   if not kept then return end
-  local others
-  kept, others = next_life(kept)
-  local at = #kept >= 17 and struct.unpack('>I8', kept, 10) or now
-  redis.call('HSET', rec, key, kept)
-  if lost > 0 then redis.call('HSET', run, key, fresh_state(lost)) end
-  redis.call('ZADD', lost >= QUARANTINE_AT and quarantine or due, at, key)
+  local record, others = next_cycle(kept)
+  local at = #record >= 17 and struct.unpack('>I8', record, 10) or now
+  install(key, record, at, lost)
   if others then redis.call('HSET', nxt, key, others) else redis.call('HDEL', nxt, key) end
   if #ended >= 9 then tombstone('a' .. sub(ended, 2, 9)) end
-  sooner(at)
-  return at, sub(kept, 2, 9)
+  return at, sub(record, 2, 9)
+end
+
+-- Ends a timer in favour of what is kept behind it, if anything is.
+local function supersede(key)
+  local record = redis.call('HGET', rec, key) or ''
+  remove(key)
+  return succeed(key, 0, record)
 end

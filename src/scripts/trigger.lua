@@ -8,10 +8,10 @@
 -- ARGV per key: deadline in ms since 1970; attempt to come, from 1 to 9999;
 --   '1' if this moves the deadline of a timer that was there before (an arm
 --   that was answered "replaced", a reschedule), else '0'
--- Returns: per key 1 set, 0 the name holds a foreign value (nothing was
---   changed), 2 the deadline has passed (nothing was set)
--- Invariants: a foreign value is never touched. Ours are whole numbers from 1
---   to 9999 that expire: now (at a retry the old key is mostly still in its
+-- Returns: per key 1 set, 0 the name holds what others have written (nothing
+--   was changed), 2 the deadline has passed (nothing was set)
+-- Invariants: what others have written is never touched. Ours are whole numbers
+--   from 1 to 9999 that expire: now (at a retry the old key is mostly still in its
 --   own last millisecond), or at the deadline that is set (a repeat), or
 --   whenever, where the timer was there before.
 

@@ -1,6 +1,6 @@
 -- write_back.lua: write a key back for its retry.
 --
--- Purpose: the key of an attached topic lives again until the next attempt, if the name is free.
+-- Purpose: the key of an attached topic is there again until the next attempt, if the name is free.
 -- Parts: (none)
 -- Flags: (none)
 -- KEYS 1 the key

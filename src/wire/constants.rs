@@ -1,7 +1,7 @@
 //! Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
 
 use super::copy::{DUMP, STRING, TOO_LARGE};
-use super::record::LIVES;
+use super::record::CYCLES;
 use super::scripts;
 use crate::time::MAX_DEADLINE_MS;
 
@@ -26,7 +26,7 @@ fn rust_and_the_scripts_have_the_same_numbers() {
     assert_eq!(constant(&scripts::CLAIM, "QUARANTINE_AT"), u64::from(QUARANTINE_AT));
     assert_eq!(constant(&scripts::CLAIM, "DEAD_AT"), u64::from(DEAD_AT));
     assert_eq!(constant(&scripts::ARM, "MAX_DEADLINE"), MAX_DEADLINE_MS);
-    assert_eq!(constant(&scripts::JUDGE, "LIVES"), u64::from(LIVES));
+    assert_eq!(constant(&scripts::JUDGE, "CYCLES"), u64::from(CYCLES));
     assert_eq!(constant(&scripts::CHECKS, "SIZE"), constant(&scripts::ENROL, "HEAD"));
 }
 

@@ -201,8 +201,8 @@ mod tests {
         ] {
             assert!(is_own("ns", own.as_bytes()), "{own}");
         }
-        for foreign in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {
-            assert!(!is_own("ns", foreign.as_bytes()), "{foreign}");
+        for other in ["", "ns", "ns2:x", "app:ns:x", "NS:x"] {
+            assert!(!is_own("ns", other.as_bytes()), "{other}");
         }
     }
 

@@ -68,7 +68,7 @@ impl Record {
     /// Reads what is kept behind a running attempt: a record, or that of the latest of several expiry cycles.
     pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
-            Some(&LIVES) if bytes.len() >= LIVES_HEAD => Self::decode(bytes.slice(LIVES_HEAD..)),
+            Some(&CYCLES) if bytes.len() >= CYCLES_HEAD => Self::decode(bytes.slice(CYCLES_HEAD..)),
             _ => Self::decode(bytes),
         }
     }
@@ -76,9 +76,9 @@ impl Record {
 
 /// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
 /// record of the latest.
-pub(super) const LIVES: u8 = b'L';
+pub(super) const CYCLES: u8 = b'L';
 /// The letter and how many.
-const LIVES_HEAD: usize = 5;
+const CYCLES_HEAD: usize = 5;
 
 /// What claims and failures have added to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! From a foreign program's `SET … PX` to the handler, with each set of flags.
+//! From another program's `SET … PX` to the handler, with each set of flags.
 
 use std::time::Duration;
 

@@ -535,6 +535,8 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     assert_eq!(small[..2], [&b"\x018"[..], b"\x02"]);
     assert!(small[2].starts_with(b"\x01") && small[2].len() > 1, "its size is known: {small:?}");
     assert_eq!(small[3], &b"\x01"[..], "it was not even begun");
+    // The least that its elements can take: a dump was made, and is larger.
+    assert!(read(12, true).await[3].len() > 1);
     let large = read(1000, true).await;
     assert!(large[2..].iter().all(|copy| copy[0] == 3 && copy.len() > 2), "{large:?}");
 }

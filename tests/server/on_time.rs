@@ -88,19 +88,19 @@ async fn p3_with_notifications_off_from_the_start_everything_fires_on_time() {
     running.stop().await.unwrap();
 }
 
-/// The median of one run beside that of another, under the same load: foreign
-/// keys must not matter. A plain subscriber would wait for minutes here.
+/// The median of one run beside that of another, under the same load:
+/// keys of others must not matter. A plain subscriber would wait for minutes here.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_foreign_volatile_keys_do_not_make_timers_late() {
+async fn p3_volatile_keys_of_others_do_not_make_timers_late() {
     let (server, schedule) = server_and_schedule().await;
-    let topic = topic("foreign");
+    let topic = topic("beside");
     let (running, mut reported) = running(&server, &topic);
     let mut medians = Vec::new();
-    for foreign in [0, 300_000] {
+    for theirs in [0, 300_000] {
         let script = "for i = 1, ARGV[1] do redis.call('SET', 'f:' .. i, '', 'EX', 3600 + i % 100) end";
-        server.cmd(&["EVAL", script, "0", &foreign.to_string()]).await;
+        server.cmd(&["EVAL", script, "0", &theirs.to_string()]).await;
         let start = SystemTime::now() + Duration::from_millis(300);
-        arm(&schedule, &topic, (0..1000).map(|n| (foreign + n, start + Duration::from_millis(2) * n))).await;
+        arm(&schedule, &topic, (0..1000).map(|n| (theirs + n, start + Duration::from_millis(2) * n))).await;
         medians.push(latenesses(&mut reported, 1000).await[500]);
     }
     let allowed = medians[0] * 2 + Duration::from_millis(5);

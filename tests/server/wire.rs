@@ -78,7 +78,7 @@ fn keys_have_the_partitions_of_the_table() {
 
 /// The bytes of the page's examples, by what they are.
 fn examples() -> BTreeMap<String, Vec<Bytes>> {
-    let example = Regex::new(r"(?m)^(record|state|letter|watch|history|lives) +((?:[0-9a-f]+\s+)+)")
+    let example = Regex::new(r"(?m)^(record|state|letter|watch|history|cycles) +((?:[0-9a-f]+\s+)+)")
         .expect("a pattern");
     let mut examples = BTreeMap::<_, Vec<_>>::new();
     for found in example.captures_iter(PAGE) {
@@ -130,10 +130,10 @@ async fn the_examples_of_attached_topics_are_what_is_written() {
 
     scene.clock(end).await;
     let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
-    let lives = &examples["lives"][0];
-    let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&lives[6..14]))];
+    let cycles = &examples["cycles"][0];
+    let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&cycles[6..14]))];
     scene.notes(&on(), &notes).await;
-    assert_eq!(scene.get("next", "a").await, lives);
+    assert_eq!(scene.get("next", "a").await, cycles);
 
     scene.enrol("b", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
     let watch = scene.watch("b").await;

@@ -15,7 +15,7 @@ async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn suspects_run_one_after_the_other_and_the_others_beside_them() {
+async fn what_is_in_quarantine_runs_one_after_the_other_and_the_others_beside_it() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), take_time).await;
     for id in ["x", "y"] {
@@ -53,7 +53,7 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_and_two_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_claim_of_suspects_is_made_again_but_not_in_a_hurry() {
+async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
     let bed = TestBed::new();
     listen(&bed, topic(), take_time).await;
     for id in ["x", "y"] {
@@ -73,7 +73,7 @@ async fn a_refused_claim_of_suspects_is_made_again_but_not_in_a_hurry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_suspect_waits_until_the_end_of_the_last_is_settled_but_not_for_ever() {
+async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_not_for_ever() {
     for (fails, waits) in [(0, ms(0)..ms(1)), (1, ms(5)..ms(100)), (1000, secs(1)..ms(1100))] {
         let bed = TestBed::new();
         listen(&bed, topic(), succeed).await;
@@ -89,7 +89,7 @@ async fn the_next_suspect_waits_until_the_end_of_the_last_is_settled_but_not_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspect_that_fails_in_peace_is_none_any_more() {
+async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
     let bed = TestBed::new();
     let listening = listen(&bed, topic(), fail).await;
     arm_after_losses(&bed, "x", 3, 0).await;

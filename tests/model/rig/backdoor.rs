@@ -1,6 +1,6 @@
 //! What a test does to a server past the library's calls: broken data, other programs' keys.
 
-use keylapse::internals::Scan;
+use keylapse::internals::{Scan, scripts};
 use redis::{Cmd, FromRedisValue, cmd};
 
 use super::Rig;
@@ -45,5 +45,25 @@ impl Rig {
     /// Publishes on the partition's channel, as another program might.
     pub(crate) async fn publish(&self, message: &[u8]) {
         self.ask::<()>(cmd("SPUBLISH").arg(&self.at.wake).arg(message)).await;
+    }
+
+    /// Writes a dead letter's bytes anew.
+    pub(crate) async fn put_letter(&self, id: &[u8], letter: &[u8]) {
+        self.ask::<()>(cmd("HSET").arg(self.at.key("letters")).arg(id).arg(letter)).await;
+    }
+
+    /// Makes a canary of this test's own, as a subscription does: what it says, and whether it is new.
+    pub(crate) async fn release_canary(&self, ttl_ms: u64) -> (String, bool) {
+        let (text, last) = (&scripts::CANARY.text, self.last_canary());
+        self.ask(cmd("EVAL").arg(text).arg(1).arg(last).arg(ttl_ms)).await
+    }
+
+    /// Ends a canary before its time.
+    pub(crate) async fn drop_canary(&self, name: &str) {
+        self.ask::<()>(cmd("DEL").arg(format!("{}:{name}", self.last_canary()))).await;
+    }
+
+    fn last_canary(&self) -> String {
+        format!("{{canary/{}}}", self.at.topic)
     }
 }

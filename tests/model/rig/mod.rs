@@ -1,5 +1,6 @@
 //! A server under test, with a clock that the test moves.
 
+mod attached;
 mod backdoor;
 mod events;
 mod ids;

@@ -3,7 +3,7 @@
 use crate::rig::{ArmCode, Rig, ms, system_time};
 use bytes::Bytes;
 use keylapse::internals::record::Record;
-use keylapse::internals::{Arm, MAX_DEADLINE_MS, WireWhen};
+use keylapse::internals::{Arm, End, MAX_DEADLINE_MS, WireWhen};
 use keylapse::{ErrorKind, Rescheduled};
 
 on_each_server! {
@@ -18,6 +18,7 @@ on_each_server! {
     if_absent_over_a_running_attempt_says_exists,
     rescheduling_keeps_arming_payload_and_attempt,
     rescheduling_what_was_never_tried_is_as_arming_it_for_then,
+    rescheduling_what_was_handed_back_untried_leaves_no_state,
     rescheduling_to_a_time_too_far_is_refused,
     a_running_attempt_is_not_rescheduled,
     what_is_not_there_is_not_rescheduled,
@@ -121,6 +122,14 @@ async fn rescheduling_what_was_never_tried_is_as_arming_it_for_then(rig: &mut Ri
     let look = rig.look("a").await.expect("it waits");
     let record = Record { arming: timer.arming, deadline, payload: timer.payload };
     assert_eq!((look.record, look.state), (record.encode(), None), "its age counts from then");
+}
+
+async fn rescheduling_what_was_handed_back_untried_leaves_no_state(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.end(&held, End::Release).await;
+    assert!(rig.look("a").await.expect("it waits").state.is_some());
+    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
+    assert_eq!(rig.look("a").await.expect("it waits").state, None, "each costs bytes");
 }
 
 async fn rescheduling_to_a_time_too_far_is_refused(rig: &mut Rig) {

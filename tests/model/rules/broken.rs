@@ -4,13 +4,14 @@ use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, State};
 use keylapse::internals::{Claim, End, Scan, SettleReply};
 
-use crate::rig::{LETTERS, Rig, ms};
+use crate::rig::{ArmCode, LETTERS, Rig, dead, ms};
 
 on_each_server! {
     a_record_of_a_newer_version_is_parked_for_a_minute,
     a_state_of_a_newer_version_is_parked_too,
     a_record_cut_short_is_buried_as_unreadable,
     an_empty_record_is_buried_as_unreadable,
+    of_a_record_cut_behind_its_arming_id_that_id_ends,
     a_state_cut_short_is_buried_with_its_record,
     an_index_entry_without_a_record_is_removed,
     broken_records_do_not_stop_the_healthy_behind_them,
@@ -65,6 +66,16 @@ async fn an_empty_record_is_buried_as_unreadable(rig: &mut Rig) {
     rig.put_raw(Scan::Records, b"a", Some(b"")).await;
     let (id, letter) = letter_of_a_claim(rig).await;
     assert_eq!((&id[..], letter.reason), (&b"\0\0\0\0\0\0\0\0a"[..], DeadReason::Unreadable));
+}
+
+async fn of_a_record_cut_behind_its_arming_id_that_id_ends(rig: &mut Rig) {
+    let (first, held) = rig.run("a").await;
+    let (kept, _) = rig.arm_in("a", 10).await;
+    rig.put_raw(Scan::Records, b"a", Some(&[&b"\x01"[..], first.arming.as_bytes()].concat())).await;
+    rig.end(&held, dead()).await;
+    assert_eq!(rig.letters().await[0].id, [first.arming.as_bytes(), &b"a"[..]].concat());
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
+    assert_eq!(rig.armed("a").await, Some(kept.arming));
 }
 
 async fn a_state_cut_short_is_buried_with_its_record(rig: &mut Rig) {

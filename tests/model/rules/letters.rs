@@ -19,6 +19,7 @@ on_each_server! {
     a_key_with_a_timer_is_not_replayed,
     an_unknown_letter_is_not_replayed,
     an_unreadable_letter_is_not_replayed,
+    a_letter_of_a_newer_version_or_cut_short_is_not_replayed,
 }
 
 /// Ends each of these keys for good, one after the other in time.
@@ -182,4 +183,15 @@ async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     let replayed = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it answers");
     assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
     assert_eq!(rig.cancel("a").await.result, Cancelled::NotArmed);
+}
+
+async fn a_letter_of_a_newer_version_or_cut_short_is_not_replayed(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let raw = rig.letters().await.remove(0);
+    for letter in [[&b"\x02"[..], &raw.letter[1..]].concat(), raw.letter[..13].to_vec()] {
+        rig.put_letter(&raw.id, &letter).await;
+        let replayed = rig.store.replay(&rig.at, &raw.id, rig.ids.arming()).await.expect("it answers");
+        assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
+        assert_eq!(rig.look("a").await, None);
+    }
 }

@@ -21,8 +21,10 @@ macro_rules! on_each_server {
 
 mod arming;
 mod broken;
+mod canaries;
 mod cancelling;
 mod claiming;
+mod enrolling;
 mod events;
 mod late_repeats;
 mod leases;
@@ -34,3 +36,4 @@ mod repair;
 mod repeats;
 mod settling;
 mod triggers;
+mod written_back;

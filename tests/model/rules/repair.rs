@@ -1,8 +1,8 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
 use crate::rig::{ArmCode, LEASE, Rig, ms, retry};
-use keylapse::internals::record::State;
-use keylapse::internals::{End, Held, RepairStep, Scan, Token, WireWhen};
+use keylapse::internals::record::{Record, State};
+use keylapse::internals::{End, Held, MAX_DEADLINE_MS, RepairStep, Scan, Token, WireWhen};
 
 on_each_server! {
     a_waiting_record_without_an_index_entry_comes_back_at_its_deadline,
@@ -11,6 +11,7 @@ on_each_server! {
     what_is_in_quarantine_stays_there_without_an_index_entry,
     a_lease_without_an_end_in_sight_is_cut_short,
     a_broken_record_without_an_index_entry_is_due_now,
+    a_record_whose_day_never_comes_is_due_now,
     a_state_without_a_record_is_removed,
     a_kept_arming_without_a_timer_takes_its_place,
     a_state_left_behind_does_not_speak_for_a_kept_arming,
@@ -79,6 +80,17 @@ async fn a_broken_record_without_an_index_entry_is_due_now(rig: &mut Rig) {
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it waits").score, Some(rig.now()));
     assert_eq!(rig.claim().await.claimed.buried, 1);
+}
+
+async fn a_record_whose_day_never_comes_is_due_now(rig: &mut Rig) {
+    let (timer, _) = rig.arm_in("a", 10).await;
+    for deadline in [MAX_DEADLINE_MS, u64::MAX] {
+        let record = Record { arming: timer.arming, deadline, payload: timer.payload.clone() };
+        rig.put_raw(Scan::Records, b"a", Some(&record.encode())).await;
+        rig.unindex(b"a").await;
+        assert_eq!((tidy(rig, Scan::Records).await, tidy(rig, Scan::Records).await), (1, 0));
+        assert_eq!(rig.look("a").await.expect("it waits").score, Some(rig.now()));
+    }
 }
 
 async fn a_state_without_a_record_is_removed(rig: &mut Rig) {

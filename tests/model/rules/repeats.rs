@@ -1,12 +1,14 @@
 //! Calls whose answers were lost, made once more.
 
 use crate::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
-use keylapse::internals::{Cancel, Claim, End, WireWhen};
+use bytes::Bytes;
+use keylapse::internals::{Cancel, Claim, End, NewTimer, WireWhen};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,
     a_repeated_arm_that_never_arrived_arms,
     a_repeated_arm_finds_what_was_kept,
+    a_repeated_arm_without_a_payload_answers_as_the_first,
     a_repeated_arm_finds_what_is_kept_behind_a_released_attempt,
     a_repeated_arm_finds_a_retry_at_its_present_deadline,
     a_repeated_arm_that_replaced_says_so_again,
@@ -51,6 +53,19 @@ async fn a_repeated_arm_finds_what_was_kept(rig: &mut Rig) {
     let (kept, reply) = rig.arm_in("a", 10).await;
     rig.pass(ms(3)).await;
     assert_eq!(rig.arm_again(&kept).await, reply);
+}
+
+/// Of its record there is nothing but the head.
+async fn a_repeated_arm_without_a_payload_answers_as_the_first(rig: &mut Rig) {
+    let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
+    let reply = rig.arm_all(std::slice::from_ref(&empty)).await[0];
+    rig.pass(ms(3)).await;
+    assert_eq!((reply.code, rig.arm_again(&empty).await), (ArmCode::Armed, reply));
+    rig.claim().await.one();
+    let kept = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(10)) };
+    let reply = rig.arm_all(std::slice::from_ref(&kept)).await[0];
+    rig.pass(ms(3)).await;
+    assert_eq!((reply.code, rig.arm_again(&kept).await), (ArmCode::AfterRunning, reply));
 }
 
 async fn a_repeated_arm_finds_what_is_kept_behind_a_released_attempt(rig: &mut Rig) {

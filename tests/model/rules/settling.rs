@@ -13,6 +13,7 @@ on_each_server! {
     a_retry_waits_from_the_next_whole_millisecond,
     a_snooze_keeps_the_attempt,
     running_again_is_a_new_arming_with_the_same_payload,
+    running_again_leaves_the_quarantine,
     a_death_keeps_record_state_and_history,
     a_release_hands_back_at_the_old_deadline,
     a_release_hands_a_retry_back_at_its_own_deadline,
@@ -67,6 +68,16 @@ async fn running_again_is_a_new_arming_with_the_same_payload(rig: &mut Rig) {
     let record = Record { arming, deadline, payload: timer.payload };
     assert_eq!(taken.claimed.timers[0].record, record.encode());
     assert_eq!(taken.claimed.timers[0].state, None, "the attempts start over");
+}
+
+async fn running_again_leaves_the_quarantine(rig: &mut Rig) {
+    rig.lose("a", 3).await;
+    let held = rig.claim_quarantined().await.one();
+    let arming = rig.ids.arming();
+    rig.end(&held, End::Again { delay: 0, arming }).await;
+    rig.pass(ms(1)).await;
+    let taken = rig.claim().await;
+    assert_eq!((taken.state().lost, taken.claimed.heads.quarantine), (0, None), "it is in one index only");
 }
 
 async fn a_death_keeps_record_state_and_history(rig: &mut Rig) {

@@ -70,10 +70,10 @@ async fn events_for_unknown_keys_are_counted_and_their_keys_never_touched() {
     let gone = async || scene.server.cmd(&["EXISTS", "session:7"]).await == Value::Int(0);
     eventually(PATIENCE, "their key to expire", gone).await;
     scene.publish(CHANNEL, b"app:order:unknown").await;
-    for foreign in [&b"app:order"[..], b"app:orders:1", b"", b"\xff\0\n", b"keylapse:{orders/0}:due"] {
-        scene.publish(CHANNEL, foreign).await;
+    for theirs in [&b"app:order"[..], b"app:orders:1", b"", b"\xff\0\n", b"keylapse:{orders/0}:due"] {
+        scene.publish(CHANNEL, theirs).await;
     }
-    eventually(PATIENCE, "the foreign ones to be counted", async || {
+    eventually(PATIENCE, "those of others to be counted", async || {
         scene.running.stats.listener().unrouted == 6 && scene.stats().heard == 1
     })
     .await;
@@ -87,7 +87,7 @@ async fn events_for_unknown_keys_are_counted_and_their_keys_never_touched() {
 /// Names that would be kept in the queue in full take no more room than a key
 /// of ours can.
 #[tokio::test(flavor = "multi_thread")]
-async fn events_with_enormous_names_are_foreign() {
+async fn events_with_enormous_names_are_unrouted() {
     let scene = Scene::new().await;
     scene.hears().await;
     let name = [b"app:order:", &vec![b'x'; 8 << 20][..]].concat();
@@ -139,7 +139,7 @@ async fn a_flood_of_a_hundred_thousand_events_costs_little_and_delays_nobody() {
     let before = (scene.stats(), scene.running.stats.listener());
     for _ in 0..2 {
         scene.flood(25_000, CHANNEL, "PUBLISH", "app:order:forged").await;
-        scene.flood(25_000, CHANNEL, "PUBLISH", "app:foreign:").await;
+        scene.flood(25_000, CHANNEL, "PUBLISH", "app:theirs:").await;
     }
     // Events come in order: once a later one is heard, the flood is over.
     eventually(PATIENCE, "the flood to be over", async || {

@@ -3,9 +3,9 @@
 
 mod connections;
 mod events;
-mod foreign_hands;
 mod keys;
 mod no_redis;
+mod other_hands;
 mod panics;
 mod payloads;
 mod permissions;

@@ -108,8 +108,8 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     }
     let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 4;
     eventually(PATIENCE, "four dead letters", dead).await;
-    for foreign in [odd.as_bytes(), b"\xff\xfe\n\x1b"] {
-        server.cmd(&[&b"PUBLISH"[..], b"__keyevent@0__:expired", foreign]).await;
+    for theirs in [odd.as_bytes(), b"\xff\xfe\n\x1b"] {
+        server.cmd(&[&b"PUBLISH"[..], b"__keyevent@0__:expired", theirs]).await;
     }
     server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "\x1b[31m\n"]).await;
     let error = schedule.arm(&topic, ["4"], Duration::ZERO, &4).await.unwrap_err();

@@ -156,7 +156,11 @@ fn others() -> Vec<Row> {
         Row::of("replay nothing", [], replay),
         Row::of("init", [], Step::Init),
         Row::of("trigger", [], Step::Trigger("a", 1)),
-        Row::of("trigger over a foreign value", [Step::Raw(&["SET", "app:t:a", "x"])], Step::Trigger("a", 1)),
+        Row::of(
+            "trigger over what others have written",
+            [Step::Raw(&["SET", "app:t:a", "x"])],
+            Step::Trigger("a", 1),
+        ),
         Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
         Row::of("canary", [], Step::Canary).repeat_says("4000000000000:0, new: 0"),
         Row::of("canary after another", [Step::Canary, Step::Raw(&["DEL", FIRST_CANARY])], Step::Canary)

@@ -37,7 +37,6 @@ fn declared(source: &Source) -> BTreeSet<String> {
     let aliases: &[&str] = match source.name.as_str() {
         "prelude" => &["zset"],
         "claim" => &["index", "zset"],
-        "settle" => &["index"],
         "repair" => &["hashes[which]"],
         "peek" | "touch" | "trigger" => &["key"],
         _ => &[],

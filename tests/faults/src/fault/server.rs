@@ -20,7 +20,7 @@ pub enum ServerFault {
     Freeze(u64),
     /// DEBUG SLEEP: it answers nobody.
     Sleep(u64),
-    /// A foreign script that runs so long; others are told BUSY.
+    /// A script of others that runs so long; others are told BUSY.
     Busy(u64),
     /// CLIENT PAUSE ALL.
     PauseAll(u64),

@@ -16,8 +16,8 @@ use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 const SOON: Duration = Duration::from_millis(300);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Foreign values of every kind at the names of triggers.
-const FOREIGN: [(&str, &[&str]); 6] = [
+/// What other programs may keep at the names of triggers, of every kind.
+const THEIRS: [(&str, &[&str]); 6] = [
     ("string", &["SET", "KEY", "theirs"]),
     ("empty", &["SET", "KEY", ""]),
     ("number", &["INCR", "KEY"]),
@@ -26,8 +26,8 @@ const FOREIGN: [(&str, &[&str]); 6] = [
     ("stream", &["XADD", "KEY", "*", "a", "1"]),
 ];
 
-async fn write_foreign(server: &Server) {
-    for (kind, command) in FOREIGN {
+async fn write_theirs(server: &Server) {
+    for (kind, command) in THEIRS {
         let key = format!("app:order:{kind}");
         let words: Vec<&str> = command.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect();
         server.cmd(&words).await;
@@ -36,14 +36,14 @@ async fn write_foreign(server: &Server) {
 
 /// Lets all of them but the number expire in a day: of a number nobody could tell whose it is.
 async fn let_expire(server: &Server) {
-    for (kind, _) in FOREIGN.iter().filter(|(kind, _)| *kind != "number") {
+    for (kind, _) in THEIRS.iter().filter(|(kind, _)| *kind != "number") {
         assert_eq!(server.cmd(&["PEXPIRE", &format!("app:order:{kind}"), "86400000"]).await, Value::Int(1));
     }
 }
 
 async fn dump(server: &Server) -> Vec<Option<Vec<u8>>> {
     let mut dumps = Vec::new();
-    for (kind, _) in FOREIGN {
+    for (kind, _) in THEIRS {
         dumps.push(bytes(server.cmd(&["DUMP", &format!("app:order:{kind}")]).await));
     }
     dumps
@@ -51,16 +51,16 @@ async fn dump(server: &Server) -> Vec<Option<Vec<u8>>> {
 
 /// At every step of a timer's life.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_value_under_a_triggers_name_is_left_alone_and_its_timer_fires() {
+async fn what_others_keep_under_a_triggers_name_is_left_alone_and_its_timer_fires() {
     let (server, schedule) = server_and_schedule().await;
-    write_foreign(&server).await;
+    write_theirs(&server).await;
     are_left_alone(&server, &schedule).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_value_that_expires_is_left_alone_too() {
+async fn what_others_keep_there_is_left_alone_though_it_expires() {
     let (server, schedule) = server_and_schedule().await;
-    write_foreign(&server).await;
+    write_theirs(&server).await;
     let_expire(&server).await;
     are_left_alone(&server, &schedule).await;
 }
@@ -76,27 +76,27 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
         let retry = Failure::retry_after(Duration::from_millis(50), "once more");
         std::future::ready(if first { Err(retry) } else { Ok(Done) })
     }));
-    for (kind, _) in FOREIGN {
+    for (kind, _) in THEIRS {
         let armed = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
         assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{kind}: {armed:?}");
     }
-    let arms = FOREIGN.map(|(kind, _)| NewArm::new([kind], HOUR, String::new()));
+    let arms = THEIRS.map(|(kind, _)| NewArm::new([kind], HOUR, String::new()));
     for armed in schedule.arm_many(&topic, arms).await.unwrap() {
         assert!(matches!(armed.unwrap().receipt().unwrap().trigger, TriggerKey::Taken));
     }
-    for (kind, _) in FOREIGN {
+    for (kind, _) in THEIRS {
         let moved = schedule.reschedule(&topic, [kind], Duration::from_millis(50)).await.unwrap();
         assert!(matches!(moved, Rescheduled::Rescheduled(_)));
     }
     let mut attempts = [0, 0];
-    for _ in 0..2 * FOREIGN.len() {
+    for _ in 0..2 * THEIRS.len() {
         attempts[reported.next().await as usize - 1] += 1;
     }
-    assert_eq!(attempts, [FOREIGN.len(); 2]);
-    let counted = async || running.stats.total().taken_triggers == FOREIGN.len() as u64;
+    assert_eq!(attempts, [THEIRS.len(); 2]);
+    let counted = async || running.stats.total().taken_triggers == THEIRS.len() as u64;
     eventually(PATIENCE, "the retries' triggers to be counted", counted).await;
     running.stop().await.unwrap();
-    for (kind, _) in FOREIGN {
+    for (kind, _) in THEIRS {
         let _ = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
         assert_eq!(schedule.cancel(&topic, [kind]).await.unwrap(), Cancelled::Cancelled);
     }

@@ -1,0 +1,78 @@
+//! Calls for keys that other programs write, in the few words that a readable case needs.
+
+use bytes::Bytes;
+use keylapse::internals::attached::{Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks, Watch};
+use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
+use keylapse::internals::{Policy, ServerTime, WrittenBack};
+use keylapse::{Unenrolled, WriteBack};
+use redis::cmd;
+
+use super::{Ids, Rig};
+
+/// Whatever is heard fires, keys are written back for their retries, and ten are remembered.
+pub(crate) fn policy() -> Policy {
+    Policy {
+        cap: 10,
+        unenrolled: Unenrolled::Fire,
+        write_back: Some(WriteBack::unchanged()),
+        ..Policy::default()
+    }
+}
+
+impl Rig {
+    /// From here on the topic is attached.
+    pub(crate) fn attach(&mut self) {
+        self.at = PartitionNames::new(DEFAULT_NAMESPACE, &self.at.topic, 0, 1, true);
+    }
+
+    /// What becomes of an expiry of `a`, the `count`th since the canary of this number.
+    pub(crate) async fn note(&mut self, canary: u64, count: u32) -> Noted {
+        let note = Note {
+            key: Bytes::from_static(b"a"),
+            at: Some(Position { canary, count }),
+            arming: self.ids.arming(),
+        };
+        self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
+    }
+
+    /// Reads that `a` lives until this deadline (0: it has none), behind so many expiries since the canary
+    /// of this number (0: none is heard). Also when the next check is due.
+    pub(crate) async fn read(&self, deadline: u64, canary: u64, count: u32) -> (Enrolled, Option<u64>) {
+        let read = Enrolment {
+            key: Bytes::from_static(b"a"),
+            deadline,
+            at: Position { canary, count },
+            stamp: ServerTime::new(0, self.micros()),
+            copy: Bytes::new(),
+        };
+        let enrolled = self.store.enrol(&self.at, &policy(), &[read]).await;
+        let Next { next, value } = enrolled.expect("it can be enrolled");
+        (value[0], next)
+    }
+
+    /// Takes the checks that are due, and keeps others from them for so long.
+    pub(crate) async fn take_checks(&self, hold_ms: u64) -> Vec<Watch> {
+        let take = TakeChecks { slot: Ids::slot(1), limit: 10, hold_ms, overdue_ms: 0 };
+        self.store.checks(&self.at, take).await.expect("they can be taken").watches
+    }
+
+    /// Says that `a` was written back until this deadline, and has expired; whether its announcement is
+    /// still to come.
+    pub(crate) async fn returned(&self, deadline: u64) -> bool {
+        self.store.returned(&self.at, b"a", deadline).await.expect("it can be said")
+    }
+
+    pub(crate) async fn write_back(&self, key: &str, deadline: u64, copy: &[u8]) -> WrittenBack {
+        self.store.write_back(key.as_bytes(), deadline, copy).await.expect("it answers")
+    }
+
+    /// Loses the check of `a`.
+    pub(crate) async fn lose_check(&self) {
+        self.ask::<()>(cmd("ZREM").arg(self.at.key("checks")).arg("a")).await;
+    }
+
+    /// Of how many keys there is a history.
+    pub(crate) async fn histories(&self) -> u64 {
+        self.ask(cmd("HLEN").arg(self.at.key("history"))).await
+    }
+}

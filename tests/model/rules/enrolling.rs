@@ -1,0 +1,47 @@
+//! Attached keys whose deadlines were read.
+
+use keylapse::internals::attached::Enrolled;
+
+use crate::rig::{Rig, ms};
+
+on_each_server! {
+    reading_an_unchanged_key_again_restores_a_lost_check,
+    reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it,
+    a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing,
+    what_is_forgotten_without_a_canary_leaves_nothing,
+}
+
+/// A check comes this long after the deadline: in the deadline's own millisecond a key is still there.
+const TOUCH_AFTER: u64 = 2;
+
+async fn reading_an_unchanged_key_again_restores_a_lost_check(rig: &mut Rig) {
+    rig.attach();
+    let (canary, deadline) = (rig.now(), rig.now() + 1000);
+    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::New, Some(deadline + TOUCH_AFTER)));
+    rig.lose_check().await;
+    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::Known, Some(deadline + TOUCH_AFTER)));
+}
+
+async fn reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it(rig: &mut Rig) {
+    rig.attach();
+    let (canary, deadline) = (rig.now(), rig.now() + 1000);
+    rig.read(deadline, canary, 0).await;
+    rig.pass(ms(1500)).await;
+    assert_eq!(rig.take_checks(5000).await.len(), 1);
+    assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::Known, Some(rig.now() + 5000)));
+}
+
+async fn a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing(rig: &mut Rig) {
+    rig.attach();
+    let canary = rig.now();
+    assert_eq!(rig.read(0, canary, 1).await, (Enrolled::Forgotten, None));
+    assert_eq!(rig.histories().await, 0);
+    assert_eq!(rig.read(canary + 1000, canary, 0).await.0, Enrolled::New, "nothing later was done to it");
+}
+
+async fn what_is_forgotten_without_a_canary_leaves_nothing(rig: &mut Rig) {
+    rig.attach();
+    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New);
+    assert_eq!(rig.read(0, 0, 0).await, (Enrolled::Forgotten, None));
+    assert_eq!(rig.histories().await, 0, "a history is of positions");
+}
