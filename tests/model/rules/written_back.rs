@@ -2,7 +2,7 @@
 
 use keylapse::internals::attached::{Enrolled, Noted};
 use keylapse::internals::record::State;
-use keylapse::internals::{Held, Scan, WrittenBack};
+use keylapse::internals::{Held, Placed, Scan};
 
 use crate::rig::{Rig, ms, retry, snooze};
 
@@ -38,9 +38,9 @@ async fn pass_until(rig: &mut Rig, deadline: u64) {
 async fn what_is_written_back_has_its_value_again(rig: &mut Rig) {
     let key = format!("written:{}", rig.at.topic);
     let later = rig.now() + 60_000;
-    assert_eq!(rig.write_back(&key, later, b"\x02value").await, WrittenBack::Written);
+    assert_eq!(rig.write_back(&key, later, b"\x02value").await, Placed::Set);
     assert_eq!(rig.trigger(&key).await.as_deref(), Some("value"));
-    assert_eq!(rig.write_back(&key, later, b"\x02other").await, WrittenBack::Taken);
+    assert_eq!(rig.write_back(&key, later, b"\x02other").await, Placed::Taken);
     assert_eq!(rig.trigger(&key).await.as_deref(), Some("value"));
 }
 
