@@ -29,7 +29,7 @@ pub(crate) struct About {
     pub(crate) deadline: u64,
     pub(crate) lateness: Duration,
     pub(crate) source: LapseSource,
-    pub(crate) recovered: bool,
+    pub(crate) redelivered: bool,
     pub(crate) history: Vec<FailedAttempt>,
     pub(crate) lease: Arc<LeaseSignal>,
 }
@@ -132,8 +132,8 @@ impl<T> Lapse<T> {
     }
 
     /// Whether this attempt was begun before, by a listener that lost its lease.
-    pub fn is_recovered(&self) -> bool {
-        self.about.recovered
+    pub fn is_redelivered(&self) -> bool {
+        self.about.redelivered
     }
 
     /// The failed attempts before this one, at most ten, oldest first.

@@ -73,7 +73,7 @@ counters! {
         /// Attempts begun because a sweep found them.
         by_sweep,
         /// Attempts begun again after a lost lease.
-        recovered,
+        redelivered,
         /// Attempts that ended well.
         handled,
         /// Attempts that ended with `Drop`.
@@ -125,14 +125,14 @@ counters! {
 }
 
 impl TopicCounters {
-    pub(crate) fn started(&self, source: LapseSource, recovered: bool) {
+    pub(crate) fn started(&self, source: LapseSource, redelivered: bool) {
         let counter = match source {
             LapseSource::Timer => &self.by_timer,
             LapseSource::Notification => &self.by_notification,
             LapseSource::Sweep => &self.by_sweep,
         };
         counter.add(1);
-        self.recovered.add(usize::from(recovered));
+        self.redelivered.add(usize::from(redelivered));
     }
 }
 

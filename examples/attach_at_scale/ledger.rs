@@ -41,7 +41,7 @@ impl Ledger {
             deadline_known: expired.deadline_known(),
             value: expired.value().cloned(),
             expiry: expired.expiry(),
-            again: lapse.is_recovered(),
+            again: lapse.is_redelivered(),
         };
         self.lock().entry(order).or_default().push(run);
     }

@@ -58,7 +58,7 @@ struct Run {
     at: SystemTime,
     deadline: SystemTime,
     source: LapseSource,
-    recovered: bool,
+    redelivered: bool,
 }
 
 impl Ledger {
@@ -88,7 +88,7 @@ impl Ledger {
             at,
             deadline: lapse.deadline(),
             source: lapse.source(),
-            recovered: lapse.is_recovered(),
+            redelivered: lapse.is_redelivered(),
         };
         self.lock().entry(lapse.arming()).or_default().runs.push(run);
     }
@@ -169,7 +169,7 @@ impl Tally {
         };
         if story.runs[..place].iter().any(|other| other.id == run.id) {
             self.duplicates += 1;
-            complain(if run.recovered { "ran again, as its lease was lost" } else { "ran twice" });
+            complain(if run.redelivered { "ran again, as its lease was lost" } else { "ran twice" });
         }
         if let Some(by) = story.early_by(run) {
             self.early += 1;

@@ -118,6 +118,6 @@ pub(crate) fn complaints(tally: &Tally) {
 pub(crate) fn summary(tally: &Tally) {
     let Tally { armed, handled, retried, swept, dead, open, duplicates, early, .. } = tally;
     println!(
-        "armed={armed} handled={handled} retried={retried} recovered={swept} dead={dead} duplicates={duplicates} lost={open} early={early}"
+        "armed={armed} handled={handled} retried={retried} swept={swept} dead={dead} duplicates={duplicates} lost={open} early={early}"
     );
 }

@@ -211,7 +211,7 @@ impl Job {
             deadline: self.deadline(),
             lateness: Duration::from_micros(late),
             source: self.source,
-            recovered: self.state.lost > 0,
+            redelivered: self.state.lost > 0,
             history: History::decode(&self.state.history).0,
             lease: self.signal.clone(),
         }

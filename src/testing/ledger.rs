@@ -51,7 +51,7 @@ impl Ledger {
             attempt: about.attempt,
             source: about.source,
             lateness: about.lateness,
-            recovered: about.recovered,
+            redelivered: about.redelivered,
             began: self.began.elapsed(),
             ended: None,
             end: None,

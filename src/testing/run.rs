@@ -26,7 +26,7 @@ pub struct Run {
     /// How long after its deadline it began.
     pub lateness: Duration,
     /// Whether it was begun before, by a listener that lost its lease.
-    pub recovered: bool,
+    pub redelivered: bool,
     /// When it began: this long after the bed was made.
     pub began: Duration,
     /// When it ended, if it has.

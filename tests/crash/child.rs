@@ -83,8 +83,8 @@ async fn handle(
     mut journal: redis::aio::MultiplexedConnection,
 ) -> Result<Done, Failure> {
     let say = |what: &str| {
-        let recovered = if lapse.is_recovered() { "again" } else { "first" };
-        format!("{what} {} {recovered} {}", std::process::id(), lapse.id())
+        let redelivered = if lapse.is_redelivered() { "again" } else { "first" };
+        format!("{what} {} {redelivered} {}", std::process::id(), lapse.id())
     };
     let mut log = async |what: &str| {
         let list = format!("journal:{}", String::from_utf8_lossy(lapse.key()));
@@ -92,9 +92,9 @@ async fn handle(
     };
     log("started").await?;
     match lapse.payload().as_str() {
-        "hang once" if !lapse.is_recovered() => std::future::pending::<()>().await,
+        "hang once" if !lapse.is_redelivered() => std::future::pending::<()>().await,
         "abort" => std::process::abort(),
-        "until lost" if !lapse.is_recovered() => {
+        "until lost" if !lapse.is_redelivered() => {
             lapse.lease_lost().await;
             log("told").await?;
             std::future::pending::<()>().await;
@@ -117,7 +117,7 @@ pub(crate) struct Journal {
 pub(crate) struct Line {
     pub(crate) what: String,
     pub(crate) pid: u32,
-    pub(crate) recovered: bool,
+    pub(crate) redelivered: bool,
     pub(crate) attempt_id: String,
 }
 
@@ -133,11 +133,11 @@ impl Journal {
         let line: Option<(String, String)> = pop.query_async(&mut self.connection).await.expect("a journal");
         let (_, line) = line.unwrap_or_else(|| panic!("nothing in {} within {within:?}", self.list));
         let words: Vec<_> = line.split(' ').collect();
-        let [what, pid, recovered, id] = words[..] else { panic!("a line: {line}") };
+        let [what, pid, redelivered, id] = words[..] else { panic!("a line: {line}") };
         Line {
             what: what.to_owned(),
             pid: pid.parse().expect("a pid"),
-            recovered: recovered == "again",
+            redelivered: redelivered == "again",
             attempt_id: id.to_owned(),
         }
     }

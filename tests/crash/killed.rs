@@ -54,14 +54,14 @@ async fn kill_loop(server: &Server, lane: usize, kills: usize, lease: Duration) 
         let armed = schedule.arm(&topic, [&id], Duration::ZERO, &"hang once".to_owned()).await;
         assert!(armed.expect("armed").is_armed());
         let first = journal.next(Duration::from_secs(20)).await;
-        assert_eq!((first.what.as_str(), first.recovered), ("started", false));
+        assert_eq!((first.what.as_str(), first.redelivered), ("started", false));
         let held_by = children.iter().position(|child| child.pid() == first.pid).expect("one of ours");
         children[held_by].kill();
         let killed = Instant::now();
         children[held_by] = Listening::start(server, &name, lease);
         let again = journal.next(lease + Duration::from_secs(20)).await;
         let took = killed.elapsed();
-        assert_eq!((again.what.as_str(), again.recovered), ("started", true));
+        assert_eq!((again.what.as_str(), again.redelivered), ("started", true));
         assert_eq!(again.attempt_id, first.attempt_id, "the idempotency id is the same");
         assert!(took <= lease + ABOUT_A_SECOND, "recovered only after {took:?}");
         assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");

@@ -22,7 +22,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
     sleeper.signal(Signal::STOP);
     let other = Listening::start(&server, "stop", lease);
     let again = journal.next(Duration::from_secs(20)).await;
-    assert_eq!((again.what.as_str(), again.pid, again.recovered), ("started", other.pid(), true));
+    assert_eq!((again.what.as_str(), again.pid, again.redelivered), ("started", other.pid(), true));
     assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
     sleeper.signal(Signal::CONT);
     let told = journal.next(Duration::from_secs(20)).await;
@@ -60,7 +60,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     let mut journal = Journal::of(&server, "app:held:1").await;
     let mut other = Listening::start(&server, "held", lease);
     let again = journal.next(Duration::from_secs(20)).await;
-    assert_eq!((again.pid, again.recovered), (other.pid(), true));
+    assert_eq!((again.pid, again.redelivered), (other.pid(), true));
     assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
     other.kill();
 

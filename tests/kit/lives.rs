@@ -100,7 +100,7 @@ async fn what_a_crashed_listener_held_runs_elsewhere_under_the_same_id() {
     let ends: Vec<_> = runs.iter().map(|run| run.end.clone()).collect();
     assert_eq!(ends, [Some(End::Crashed), Some(End::Returned(Outcome::Done))]);
     assert_eq!(runs[0].id, runs[1].id);
-    assert!(runs[1].recovered && runs[1].began < secs(1 + 30 + 2), "{runs:#?}");
+    assert!(runs[1].redelivered && runs[1].began < secs(1 + 30 + 2), "{runs:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ async fn what_is_in_quarantine_runs_one_after_the_other_and_the_others_beside_it
     let (first, second) = (began("a:x").min(began("a:y")).unwrap(), began("a:x").max(began("a:y")).unwrap());
     assert!(first < secs(1) + ms(20), "{runs:#?}");
     assert!(second >= first + secs(10) && second < first + secs(11), "{runs:#?}");
-    assert_eq!((stats(&listening).handled, stats(&listening).recovered), (4, 2));
+    assert_eq!((stats(&listening).handled, stats(&listening).redelivered), (4, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
     arm_after_losses(&bed, "x", 3, 0).await;
     bed.pass(secs(30)).await;
     let runs = bed.all_runs();
-    let found: Vec<_> = runs.iter().map(|run| (run.attempt, run.recovered)).collect();
+    let found: Vec<_> = runs.iter().map(|run| (run.attempt, run.redelivered)).collect();
     assert_eq!(found, [(1, true), (2, false), (3, false)]);
-    assert_eq!((stats(&listening).recovered, stats(&listening).failed), (1, 3));
+    assert_eq!((stats(&listening).redelivered, stats(&listening).failed), (1, 3));
 }

@@ -207,7 +207,7 @@ async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() 
     assert_eq!((stats.unsettled, stats.settle_errors), (2, 1), "an answer that no repeat will change");
     bed.until_finished().await;
     assert_eq!(bed.all_runs().len(), 4);
-    assert!(bed.all_runs()[2].recovered && bed.all_runs()[2].began <= secs(32));
+    assert!(bed.all_runs()[2].redelivered && bed.all_runs()[2].began <= secs(32));
 }
 
 #[tokio::test(start_paused = true)]

@@ -51,7 +51,7 @@ async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
     listen(&bed, topic(), succeed).await;
     bed.pass(ms(2)).await;
     let run = bed.all_runs().pop().unwrap();
-    assert_eq!((run.began, run.attempt, run.recovered), (secs(1), 1, false));
+    assert_eq!((run.began, run.attempt, run.redelivered), (secs(1), 1, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn what_does_not_end_within_the_grace_time_is_told_so_and_handed_back() {
     listen(&bed, topic(), succeed).await;
     bed.pass(ms(1)).await;
     let run = bed.all_runs().pop().unwrap();
-    assert_eq!((run.attempt, run.recovered, run.is_done()), (1, false, true));
+    assert_eq!((run.attempt, run.redelivered, run.is_done()), (1, false, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn a_retry_policy_that_panics_costs_a_lease_and_no_timer() {
     arm(&bed, "1", secs(1), 0).await;
     bed.pass(secs(40)).await;
     assert_eq!(bed.all_runs().len(), 2, "again when the lease ended");
-    assert!(bed.all_runs()[1].recovered);
+    assert!(bed.all_runs()[1].redelivered);
     assert_eq!(stats(&listening).panics, 2);
 }
 

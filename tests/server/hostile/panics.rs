@@ -81,7 +81,7 @@ async fn a_handler_that_panics_when_it_is_stopped_is_a_lost_lease_like_any_other
     let topic = Topic::<u32>::new("app:guard:{id}").unwrap().lease(LEASE).timeout(Duration::from_millis(20));
     let (report, mut reported) = reports();
     let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let first = !lapse.is_recovered();
+        let first = !lapse.is_redelivered();
         report.send(first).ok();
         async move {
             if first {

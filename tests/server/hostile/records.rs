@@ -256,7 +256,7 @@ async fn a_record_that_claims_to_be_held_by_nobody_we_know_runs_again() {
     scene.write_state("1", &state.encode()).await;
     scene.make_due("1").await;
     scene.tally.until(1).await;
-    assert_eq!(scene.stats().recovered, 1);
+    assert_eq!(scene.stats().redelivered, 1);
     scene.stop().await;
 }
 

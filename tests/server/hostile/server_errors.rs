@@ -118,7 +118,7 @@ async fn readonly_is_waited_for_and_what_ended_meanwhile_is_settled_afterwards()
     };
     eventually(PATIENCE, "both ends to be settled", gone).await;
     let stats = running.stats.total();
-    assert_eq!((stats.handled, stats.recovered, stats.unsettled), (2, 0, 0));
+    assert_eq!((stats.handled, stats.redelivered, stats.unsettled), (2, 0, 0));
     running.stop().await.unwrap();
 }
 

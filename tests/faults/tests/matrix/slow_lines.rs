@@ -33,7 +33,7 @@ async fn run_behind(row: &str, lease: Duration, spoil: impl AsyncFnOnce(&Proxy))
     tally.until(TIMERS as usize).await;
     let stats = until_all_handled(running).await;
     tally.assert_each_once(TIMERS as usize);
-    assert_eq!((stats.recovered, stats.lost_leases, stats.gone), (0, 0, 0), "{row}: no lease was lost");
+    assert_eq!((stats.redelivered, stats.lost_leases, stats.gone), (0, 0, 0), "{row}: no lease was lost");
     let late = tally.lateness();
     println!("{row}: late p50, max {late:?}; {} claims, {} of them empty", stats.claims, stats.empty_claims);
     // One claim for each timer and one that comes away empty, and a few for wake-ups.

@@ -59,7 +59,7 @@ async fn a3_a_starved_listener_loses_its_leases_and_begins_nothing_that_others_r
     let other = Running::start(listener(&server).on(topic.clone(), tally.handler()));
     tally.until(TIMERS as usize).await;
     let stats = other.stop().await;
-    assert_eq!((stats.recovered, stats.handled), (u64::from(TIMERS), u64::from(TIMERS)));
+    assert_eq!((stats.redelivered, stats.handled), (u64::from(TIMERS), u64::from(TIMERS)));
     tally.assert_each_once(TIMERS as usize);
     blocking.released.store(true, Ordering::SeqCst);
     let waiting = u64::from(TIMERS) - THREADS as u64;
@@ -96,6 +96,6 @@ async fn a3_a_starved_listener_that_is_alone_goes_on_where_it_was() {
     eventually(PATIENCE, "everything to be done", all_gone).await;
     assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts"), (0, 0));
     let stats = starved.stop().await;
-    println!("A3 alone: {} begun for {TIMERS} timers, {} again", blocking.begun(), stats.recovered);
+    println!("A3 alone: {} begun for {TIMERS} timers, {} again", blocking.begun(), stats.redelivered);
     runtime.shutdown_background();
 }

@@ -32,7 +32,7 @@ async fn b1_the_reply_to_a_claim_torn_at_each_byte_loses_and_doubles_nothing() {
     }
     let stats = running.stop().await;
     tally.assert_each_once(BYTES);
-    assert_eq!((stats.handled, stats.recovered, stats.lost_leases), (BYTES as u64, 0, 0));
+    assert_eq!((stats.handled, stats.redelivered, stats.lost_leases), (BYTES as u64, 0, 0));
     println!("B1: a claim's reply torn at {BYTES} places, late p50, max {:?}", tally.lateness());
 }
 
@@ -62,7 +62,7 @@ async fn b1_everything_byte_by_byte_runs_everything_once() {
     let schedule = Schedule::connect(&line.app_url()).await.expect("a schedule");
     arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(u64::from(n) * 10)).await;
     tally.until(TIMERS as usize).await;
-    assert_eq!(running.stop().await.recovered, 0);
+    assert_eq!(running.stop().await.redelivered, 0);
     tally.assert_each_once(TIMERS as usize);
     println!("B1: byte by byte, {TIMERS} timers, late p50, max {:?}", tally.lateness());
 }

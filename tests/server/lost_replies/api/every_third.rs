@@ -33,7 +33,7 @@ async fn each_attempt_still_runs_once() {
         *ran.entry(more).or_insert(0) += 1;
     }
     assert_eq!(ran, expected.into_iter().map(|attempt| (attempt, 1)).collect());
-    assert_eq!((stats.recovered, stats.unsettled, stats.dead), (0, 0, 0));
+    assert_eq!((stats.redelivered, stats.unsettled, stats.dead), (0, 0, 0));
     assert!(line.proxy.lost() > TIMERS / 3, "only {} replies were lost", line.proxy.lost());
 }
 

@@ -80,7 +80,7 @@ async fn a_claim_without_a_reply_keeps_what_it_took() {
         let running = Running::start(line.listener().on(topic.clone(), reporting(report)));
         assert_eq!(next_ids(&mut reported, 3).await, ["1 1", "2 1", "3 1"]);
         let stats = stop(running).await;
-        assert_eq!((line.proxy.lost(), stats.handled, stats.recovered, stats.gone), (1, 3, 0, 0));
+        assert_eq!((line.proxy.lost(), stats.handled, stats.redelivered, stats.gone), (1, 3, 0, 0));
         assert_eq!(reported.try_next(), None);
     }
 }
