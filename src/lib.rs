@@ -98,6 +98,7 @@ mod payload;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod policy;
 mod roles;
+mod rounds;
 mod runtime;
 mod schedule;
 mod signal;

@@ -28,6 +28,7 @@ use crate::connection::Address;
 use crate::error::Result;
 use crate::events::session::Session;
 use crate::log_throttle::LogThrottle;
+use crate::rounds::Rounds;
 use crate::wire::PartitionNames;
 
 /// Events that may wait for the listener. Those beyond are dropped, counted,
@@ -59,11 +60,12 @@ pub(crate) fn open(
     namespace: &str,
     partitions: &[PartitionNames],
     attached: &[String],
+    rounds: Rounds,
 ) -> EventStream {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
     let decoder = Decoder::new(namespace, address.db, partitions, attached);
-    tokio::spawn(Supervisor { address: address.clone(), decoder, events }.run(asked));
+    tokio::spawn(Supervisor { address: address.clone(), decoder, events, rounds }.run(asked));
     EventStream { events: receiver, touches }
 }
 
@@ -71,6 +73,7 @@ struct Supervisor {
     address: Address,
     decoder: Decoder,
     events: mpsc::Sender<Event>,
+    rounds: Rounds,
 }
 
 impl Supervisor {
@@ -119,7 +122,7 @@ impl Supervisor {
 
     /// One session, to its end; whether it ever was anchored.
     async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
-        let opening = Session::open(&self.address, &self.decoder);
+        let opening = Session::open(&self.address, &self.decoder, self.rounds.clone());
         let mut session = reads::refuse(touches, &self.events, opening).await??;
         session.run(&self.events, touches).await
     }

@@ -19,6 +19,7 @@ use crate::events::decoder::{Decoded, Decoder, Proof};
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::open::{Opened, open};
 use crate::events::reads::touch;
+use crate::rounds::Rounds;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +52,7 @@ pub(super) struct Session {
     wake_ups: bool,
     anchor: Anchor,
     next_canary: Instant,
+    rounds: Rounds,
 }
 
 /// What is known of the stream.
@@ -68,7 +70,7 @@ type Release = Pin<Box<dyn Future<Output = RedisResult<()>> + Send>>;
 
 impl Session {
     /// Connects and subscribes, within a deadline.
-    pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Self> {
+    pub(super) async fn open(address: &Address, decoder: &Decoder, rounds: Rounds) -> Result<Self> {
         let Opened { connection, pushed, queue, ordered, wake_ups } = open(address, decoder.clone()).await?;
         Ok(Self {
             server: address.to_string(),
@@ -85,6 +87,7 @@ impl Session {
             wake_ups,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
+            rounds,
         })
     }
 
@@ -103,7 +106,6 @@ impl Session {
         let mut release: Option<Release> = None;
         let mut missing_at: Option<Instant> = None;
         loop {
-            let wake = missing_at.unwrap_or(self.next_canary);
             tokio::select! {
                 heard = self.pushed.recv() => match heard {
                     Some(Decoded::Canary(number, before)) => {
@@ -126,9 +128,10 @@ impl Session {
                     release = None;
                     self.released(done)?;
                 }
-                () = tokio::time::sleep_until(wake) => match missing_at.take() {
+                () = wake(missing_at, self.next_canary, &self.rounds) => match missing_at.take() {
                     Some(_) => self.missed_canary(events).await?,
                     None => {
+                        self.rounds.begin();
                         self.plan_canary();
                         missing_at = Some(Instant::now() + CANARY_WITHIN);
                         if release.is_none() {
@@ -215,6 +218,14 @@ impl Session {
         warn!(count = self.dropped, "events dropped: more expired events than can be looked at");
         self.dropped = 0;
         pass(events, Event::Gap(Gap::Overflow)).await
+    }
+}
+
+/// Waits until a canary is missing, or the next one is due.
+async fn wake(missing_at: Option<Instant>, next_canary: Instant, rounds: &Rounds) {
+    match missing_at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => rounds.next(next_canary, CANARY_EVERY).await,
     }
 }
 

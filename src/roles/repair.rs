@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::error::Result;
@@ -38,11 +39,19 @@ impl Repair {
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut wait = EVERY;
+        let (mut wait, mut rounds) = (EVERY, self.runtime.client.rounds());
         loop {
-            tokio::time::sleep(wait).await;
+            if self.is_at_the_beginning() {
+                rounds.next(Instant::now() + wait, EVERY).await;
+                rounds.begin();
+            } else {
+                tokio::time::sleep(wait).await;
+            }
             wait = match self.tick().await {
-                Ok(reply) if reply.repaired > 0 => HURRY,
+                Ok(reply) if reply.repaired > 0 => {
+                    rounds = self.runtime.client.rounds(); // the next is made in any case
+                    HURRY
+                }
                 Ok(_) => EVERY,
                 Err(error) => {
                     debug!(%error, "repair step failed");
@@ -67,6 +76,10 @@ impl Repair {
         }
         self.go_on(reply.as_ref().map_or(0, |reply| reply.cursor));
         reply
+    }
+
+    fn is_at_the_beginning(&self) -> bool {
+        (self.partition, self.scan, self.cursor) == (0, 0, 0)
     }
 
     fn go_on(&mut self, cursor: u64) {

@@ -50,13 +50,15 @@ impl Sweeper {
 
     /// Until it is dropped.
     pub(crate) async fn run(&self) {
+        let mut rounds = self.runtime.client.rounds();
         loop {
             let calm = if self.alert.load(Ordering::Relaxed) { ALERT } else { CALM };
             tokio::select! {
                 biased;
                 () = self.now.notified() => {}
-                () = tokio::time::sleep(calm) => {}
+                () = rounds.next(Instant::now() + calm, calm) => {}
             }
+            rounds.begin();
             if let Err(error) = self.tick().await {
                 self.runtime.stats.sweep_errors.add(1);
                 debug!(%error, "sweep failed");
