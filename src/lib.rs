@@ -68,6 +68,8 @@
 //! passwords never appear; what a handler's error says does.
 
 #![forbid(unsafe_code)]
+// What a program gets it can also name.
+#![warn(unnameable_types)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attached;
