@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::connection::{Address, Streams};
 use crate::error::{Error, Result};
+use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 
 /// The most patience: a repeat must find what the first call left behind.
@@ -118,6 +119,14 @@ impl Client {
 
     pub(crate) fn how_patient(&self) -> Duration {
         self.patience
+    }
+
+    /// For looks that are made over and over.
+    pub(crate) fn rounds(&self) -> Rounds {
+        #[cfg(feature = "testing")]
+        return self.testing.rounds();
+        #[cfg(not(feature = "testing"))]
+        Rounds::default()
     }
 
     /// Whether time is tokio's, which tests may pause and advance.

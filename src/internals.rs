@@ -40,5 +40,12 @@ pub async fn check_settings(store: &Store) -> crate::Result<()> {
 /// # Panics
 /// Without any.
 pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
-    crate::events::open(store.address(), &partitions[0].namespace, partitions, &[]).events
+    crate::events::open(
+        store.address(),
+        &partitions[0].namespace,
+        partitions,
+        &[],
+        crate::rounds::Rounds::default(),
+    )
+    .events
 }

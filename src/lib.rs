@@ -68,6 +68,8 @@
 //! passwords never appear; what a handler's error says does.
 
 #![forbid(unsafe_code)]
+// What a program gets it can also name.
+#![warn(unnameable_types)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attached;
@@ -99,6 +101,7 @@ mod payload;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod policy;
 mod roles;
+mod rounds;
 mod runtime;
 mod schedule;
 mod signal;

@@ -27,6 +27,7 @@ use crate::connection::Address;
 use crate::error::Result;
 use crate::events::session::Session;
 use crate::log_throttle::LogThrottle;
+use crate::rounds::Rounds;
 use crate::wire::PartitionNames;
 
 /// Events that may wait for the listener. Those beyond are dropped, counted,
@@ -58,11 +59,12 @@ pub(crate) fn open(
     namespace: &str,
     partitions: &[PartitionNames],
     attached: &[String],
+    rounds: Rounds,
 ) -> EventStream {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
     let decoder = Decoder::new(namespace, address.db, partitions, attached);
-    let supervisor = Supervisor { address: address.clone(), decoder, events };
+    let supervisor = Supervisor { address: address.clone(), decoder, events, rounds };
     tokio::spawn(supervisor.run(asked));
     EventStream { events: receiver, touches }
 }
@@ -71,6 +73,7 @@ struct Supervisor {
     address: Address,
     decoder: Decoder,
     events: mpsc::Sender<Event>,
+    rounds: Rounds,
 }
 
 impl Supervisor {

@@ -16,6 +16,7 @@ use crate::events::calls::{release_canary, touch};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::open::{Opened, open};
+use crate::rounds::Rounds;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -76,9 +77,9 @@ impl<'a> Session<'a> {
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
         let (mut touching, mut releasing) = (JoinSet::new(), JoinSet::new());
+        let mut rounds = self.supervisor.rounds.clone();
         let mut missing_at: Option<Instant> = None;
         loop {
-            let wake = missing_at.unwrap_or(self.next_canary);
             tokio::select! {
                 heard = self.opened.pushed.recv() => match heard {
                     Some(Decoded::Canary(number, before)) => {
@@ -101,9 +102,10 @@ impl<'a> Session<'a> {
                 // Nobody ends these but the session: a panic in them is one here.
                 Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
                 Some(done) = releasing.join_next() => self.released(done.expect("a canary that ends"))?,
-                () = tokio::time::sleep_until(wake) => match missing_at.take() {
+                () = wake(missing_at, self.next_canary, &rounds) => match missing_at.take() {
                     Some(_) => self.missed_canary().await,
                     None => {
+                        rounds.begin();
                         self.plan_canary();
                         missing_at = Some(Instant::now() + CANARY_WITHIN);
                         if releasing.is_empty() {
@@ -182,5 +184,13 @@ impl<'a> Session<'a> {
         warn!(count = self.dropped, "events dropped: more expired events than can be looked at");
         self.dropped = 0;
         self.supervisor.pass(Event::Gap(Gap::Overflow)).await;
+    }
+}
+
+/// Waits until a canary is missing, or the next one is due.
+async fn wake(missing_at: Option<Instant>, next_canary: Instant, rounds: &Rounds) {
+    match missing_at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => rounds.next(next_canary, CANARY_EVERY).await,
     }
 }

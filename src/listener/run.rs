@@ -146,7 +146,8 @@ impl Roles {
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
-        let stream = events::open(client.store().address(), client.prefix(), &partitions, &prefixes);
+        let stream =
+            events::open(client.store().address(), client.prefix(), &partitions, &prefixes, client.rounds());
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
         let EventStream { events, touches } = stream;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::runtime::{Partition, Runtime};
@@ -23,12 +24,18 @@ const SCANS: [Scan; 4] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots];
 
 /// Goes through all partitions, over and over, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
-    let mut wait = EVERY;
+    let (mut wait, mut rounds) = (EVERY, runtime.client.rounds());
     loop {
+        rounds.next(Instant::now() + wait, EVERY).await;
+        rounds.begin();
+        wait = Duration::ZERO;
         for partition in &runtime.partitions {
             for what in SCANS {
                 wait = scan(partition, what, wait).await;
             }
+        }
+        if wait == HURRY {
+            rounds = runtime.client.rounds(); // there may be more: the next is made in any case
         }
     }
 }

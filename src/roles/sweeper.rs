@@ -26,10 +26,16 @@ pub(crate) struct Sweeper {
 impl Sweeper {
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
+        let mut rounds = self.runtime.client.rounds();
         loop {
             // Not taken as heard: what is said during a sweep leads to the next.
             let wait = if *self.calm.borrow() { CALM } else { ALERT };
-            let _ = tokio::time::timeout(wait, self.calm.changed()).await;
+            tokio::select! {
+                biased;
+                _ = self.calm.changed() => {}
+                () = rounds.next(Instant::now() + wait, wait) => {}
+            }
+            rounds.begin();
             if let Err(error) = self.tick().await {
                 self.runtime.stats.sweep_errors.add(1);
                 debug!(%error, "sweep failed");

@@ -41,6 +41,7 @@ pub trait KeyArgs {
 pub(crate) mod private {
     /// Keeps the trait's method out of reach.
     #[derive(Clone, Copy, Debug)]
+    #[allow(unnameable_types, reason = "that is what it is for")]
     pub struct Scope<'a> {
         pub(crate) config: &'a super::TopicConfig,
         pub(crate) namespace: &'a str,

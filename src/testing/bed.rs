@@ -4,16 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-#[cfg(not(test))]
-use keylapse_testserver::Intervention;
-use keylapse_testserver::Reply;
+use keylapse_testserver::{Intervention, Reply, Request};
 use tokio::time::Instant;
 
 use super::hooks::Hooks;
 use super::ledger::Ledger;
 use super::listening::{Life, Listening};
 use super::notifications::Notifications;
-use super::pulse::Pulse;
+use super::pulse::{News, Pulse};
 use super::recorder::{Crash, Recorder};
 use super::run::Run;
 use crate::client::Client;
@@ -21,6 +19,7 @@ use crate::error::Result;
 use crate::listener::{Listener, ListenerBuilder};
 use crate::schedule::Schedule;
 use crate::topic::Topic;
+use crate::wire::scripts;
 
 /// A server in the test's own process, a clock that the test moves, notifications that can be
 /// broken, and a ledger of everything that handlers did.
@@ -111,16 +110,21 @@ impl TestBed {
         crate::wire::scripts::all().for_each(|script| {
             server.command(["SCRIPT", "LOAD", &script.text]);
         });
-        server.intercept(move |_request| {
-            beating.beat();
+        server.intercept(move |request| {
             #[cfg(test)]
-            return counting.arrived(_request);
+            let intervention = counting.arrived(request);
             #[cfg(not(test))]
-            Intervention::Execute
+            let intervention = Intervention::Execute;
+            match intervention {
+                Intervention::Execute if is_look(request) => beating.look(),
+                _ => beating.beat(),
+            }
+            intervention
         });
         let notifications = Notifications::new(pulse.clone());
+        let news = virtual_time.then(|| News::of(pulse.clone()));
         let (streams, hooks) =
-            (server.clone(), Hooks { virtual_time, notifications: Some(notifications.clone()) });
+            (server.clone(), Hooks { virtual_time, notifications: Some(notifications.clone()), news });
         let client = Client::new("redis://in.this.process").expect("the URL is fine");
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
         Self {
@@ -241,6 +245,20 @@ impl fmt::Debug for TestBed {
             .field("elapsed", &self.elapsed())
             .field("runs", &self.all_runs())
             .finish_non_exhaustive()
+    }
+}
+
+/// Whether listeners make this call over and over, to look for news. What it leads to, if anything, is none of them.
+fn is_look(request: &Request<'_>) -> bool {
+    use scripts::{CANARY, CHECKS, PEEK, REPAIR, SCANNER};
+    let text = |at: usize| request.args.get(at).map(|arg| &arg[..]).unwrap_or_default();
+    match text(0) {
+        b"EVALSHA" => {
+            [&CANARY, &PEEK, &REPAIR, &CHECKS, &SCANNER].iter().any(|look| look.sha.as_bytes() == text(1))
+        }
+        b"EXISTS" => text(1).windows(8).any(|part| part == b"{canary/"),
+        b"CONFIG" => text(1) == b"GET",
+        _ => false,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Where a client of a test differs from one of a program.
 
 use super::notifications::Notifications;
+use super::pulse::News;
 use crate::events::EventStream;
+use crate::rounds::Rounds;
 
 /// What a test has put into a client.
 #[derive(Clone, Debug, Default)]
@@ -9,9 +11,15 @@ pub(crate) struct Hooks {
     /// Whether time is tokio's, which tests may pause and advance.
     pub(crate) virtual_time: bool,
     pub(super) notifications: Option<Notifications>,
+    /// Which of the looks that are made over and over can be left out.
+    pub(super) news: Option<News>,
 }
 
 impl Hooks {
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds { news: self.news.clone() }
+    }
+
     /// Puts what breaks notifications between the subscription and the listener.
     pub(crate) fn between(&self, stream: EventStream) -> EventStream {
         match &self.notifications {

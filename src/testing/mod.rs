@@ -68,5 +68,6 @@ pub use listening::Listening;
 #[cfg(test)]
 pub(crate) use log::log;
 pub use notifications::Notifications;
+pub(crate) use pulse::News;
 pub use run::{End, Run};
 pub use server::Server;

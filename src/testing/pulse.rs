@@ -1,14 +1,19 @@
 //! A sign of life, so that tests wait for signals and never sleep and hope.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// This often in a row everybody had a turn and nothing moved: then nothing
 /// will, until time passes. One turn mostly runs all that can run; this many
 /// let handlers hand things to and fro among tasks of their own.
 const CALM: usize = 50;
+/// A condition may depend on what does not beat.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// Beats whenever the server is called, an event is passed on, or an attempt begins
 /// or ends.
@@ -16,15 +21,25 @@ const CALM: usize = 50;
 pub(super) struct Pulse {
     beats: AtomicU64,
     beat: Notify,
+    news: AtomicU64,
+    fresh: Notify,
 }
 
 impl Pulse {
+    /// Something has happened.
     pub(super) fn beat(&self) {
+        self.news.fetch_add(1, Ordering::Relaxed);
+        self.fresh.notify_waiters();
+        self.look();
+    }
+
+    /// Somebody looked whether anything has happened.
+    pub(super) fn look(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
         self.beat.notify_waiters();
     }
 
-    /// Returns once `done` answers something. It is asked now and at each beat.
+    /// Returns once `done` answers something. It is asked now, at each beat, and now and then.
     pub(super) async fn until<T>(&self, mut done: impl FnMut() -> Option<T>) -> T {
         loop {
             // Created before the question: no beat after it is missed.
@@ -32,7 +47,10 @@ impl Pulse {
             if let Some(answer) = done() {
                 return answer;
             }
-            beat.await;
+            tokio::select! {
+                () = beat => {}
+                () = sleep(ASK_EVERY) => {}
+            }
         }
     }
 
@@ -45,5 +63,74 @@ impl Pulse {
             calm = if beats == seen { calm + 1 } else { 0 };
             seen = beats;
         }
+    }
+}
+
+/// Whether anything has happened since a listener looked last.
+///
+/// A bed's server changes, and the way to it breaks, only by what a test or a listener does, and at deadlines for
+/// which somebody wakes. So while nothing happens, canaries, sweeps and repairs find what they found before. They
+/// are left out then, and the next is made when it would have been made after all. (Slots of claims that are a day
+/// old are tidied by the repair that follows the next thing to happen.)
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    pulse: Arc<Pulse>,
+    read: Option<u64>,
+}
+
+impl News {
+    pub(super) fn of(pulse: Arc<Pulse>) -> Self {
+        Self { pulse, read: None }
+    }
+
+    /// All that has happened so far is known.
+    pub(crate) fn read(&mut self) {
+        self.read = Some(self.pulse.news.load(Ordering::Relaxed));
+    }
+
+    /// Waits until there are news, and then for the next of the moments in this distance.
+    pub(crate) async fn wait(&self, due: Instant, every: Duration) {
+        loop {
+            let fresh = self.pulse.fresh.notified();
+            if self.read != Some(self.pulse.news.load(Ordering::Relaxed)) {
+                break;
+            }
+            fresh.await;
+        }
+        let rounds = due.elapsed().as_nanos().div_ceil(every.as_nanos().max(1));
+        sleep_until(due + every * u32::try_from(rounds).unwrap_or(u32::MAX)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Done, Failure};
+    use crate::testing::TestBed;
+    use crate::topic::Topic;
+
+    /// All looks of a listener for nine hours after its first minute.
+    async fn looks(topics: usize) -> usize {
+        let bed = TestBed::new();
+        let topics = (0..topics).map(|topic| Topic::<u8>::new(&format!("t{topic}:{{id}}")).unwrap());
+        let all = |listener| {
+            topics.fold(listener, |listener: crate::ListenerBuilder, topic| {
+                listener.on(topic, async |_| Ok::<_, Failure>(Done))
+            })
+        };
+        let _listening = bed.listen(all).await.unwrap();
+        let made =
+            || ["canary", "peek", "repair"].iter().map(|look| bed.calls().made(look).len()).sum::<usize>();
+        bed.pass(Duration::from_secs(60)).await;
+        let before = made();
+        bed.pass(Duration::from_secs(9 * 3600)).await;
+        made() - before
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_that_would_find_nothing_are_left_out() {
+        assert_eq!(looks(1).await, 0);
+        // A round of repairs through five topics takes 100 s, and the minute had not seen all of it.
+        assert_eq!(looks(5).await, 8);
     }
 }

@@ -5,6 +5,7 @@ mod determinism;
 mod faults;
 mod handlers;
 mod lives;
+mod quiet;
 mod server;
 mod services;
 mod serving;

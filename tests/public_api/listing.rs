@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{Generics, Ident, ImplItem, Item, ItemImpl, TraitItem, Type, TypePath};
+use syn::{Generics, Ident, Item, ItemImpl, Type, TypePath};
 
 use crate::exports::{Exports, Name, attributes_of};
 use crate::modules::{self, Modules};
@@ -87,8 +87,9 @@ impl Listing {
             return impls::inherent(block).into_iter().map(of).collect();
         };
         // `From<OfOurOwn>` is nobody else's.
-        let arguments = Mentioned::of(self, module, |seen| visit::visit_path(seen, what));
-        if !arguments.nameless.is_empty() {
+        let mut arguments = Mentioned { listing: self, module, public: Vec::new(), nameless: false };
+        visit::visit_path(&mut arguments, what);
+        if arguments.nameless {
             return Vec::new();
         }
         let of_trait = names::find(&self.modules, module, &names::path_of(what));
@@ -109,23 +110,6 @@ impl Listing {
             Type::Path(TypePath { path, .. }) => names::find(&self.modules, module, &names::path_of(path)),
             _ => None,
         }
-    }
-
-    /// Names in public signatures that programs cannot write.
-    pub(crate) fn nameless(&self) -> Vec<String> {
-        let mut found = BTreeSet::new();
-        for (at, name, item) in self.items() {
-            let Found::Item(module, _) = &at else { continue };
-            let seen = Mentioned::of(self, module, |seen| seen.visit_declaration(item));
-            found.extend(seen.nameless.into_iter().map(|one| format!("{one}, in {}", name.path)));
-        }
-        for (module, _, block) in self.impls() {
-            let own = self.found(module, &block.self_ty).and_then(|found| self.exports.of_items.get(&found));
-            let Some(own) = own.filter(|_| block.trait_.is_none()) else { continue };
-            let seen = Mentioned::of(self, module, |seen| seen.visit_methods(block));
-            found.extend(seen.nameless.into_iter().map(|one| format!("{one}, in {}", own[0].path)));
-        }
-        found.into_iter().collect()
     }
 }
 
@@ -149,46 +133,8 @@ struct Mentioned<'a> {
     listing: &'a Listing,
     module: &'a [String],
     public: Vec<&'a Name>,
-    nameless: BTreeSet<String>,
-}
-
-impl<'a> Mentioned<'a> {
-    fn of(listing: &'a Listing, module: &'a [String], visit: impl FnOnce(&mut Self)) -> Self {
-        let mut seen = Self { listing, module, public: Vec::new(), nameless: BTreeSet::new() };
-        visit(&mut seen);
-        seen
-    }
-
-    fn visit_declaration(&mut self, item: &Item) {
-        match item {
-            Item::Struct(one) => {
-                one.fields
-                    .iter()
-                    .filter(|field| names::is_public(&field.vis))
-                    .for_each(|field| self.visit_field(field));
-            }
-            Item::Trait(one) => one.items.iter().for_each(|item| match item {
-                TraitItem::Fn(method) if attributes::is_seen(&method.attrs) => {
-                    self.visit_signature(&method.sig);
-                }
-                _ => {}
-            }),
-            Item::Fn(one) => self.visit_signature(&one.sig),
-            Item::Enum(_) | Item::Const(_) | Item::Static(_) | Item::Type(_) => self.visit_item(item),
-            _ => {}
-        }
-    }
-
-    fn visit_methods(&mut self, block: &ItemImpl) {
-        for item in &block.items {
-            match item {
-                ImplItem::Fn(one) if names::is_public(&one.vis) && attributes::is_seen(&one.attrs) => {
-                    self.visit_signature(&one.sig);
-                }
-                _ => {}
-            }
-        }
-    }
+    /// Whether there is one that programs cannot write.
+    nameless: bool,
 }
 
 impl Visit<'_> for Mentioned<'_> {
@@ -196,9 +142,7 @@ impl Visit<'_> for Mentioned<'_> {
         let found = names::find(&self.listing.modules, self.module, &names::path_of(path));
         match found.as_ref().map(|found| (found, self.listing.exports.of_items.get(found))) {
             Some((_, Some(public))) => self.public.push(&public[0]),
-            Some((Found::Item(module, name), None)) => {
-                self.nameless.insert(format!("{}::{name}", module.join("::")));
-            }
+            Some((Found::Item(..), None)) => self.nameless = true,
             _ => {}
         }
         visit::visit_path(self, path);

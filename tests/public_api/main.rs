@@ -40,11 +40,3 @@ fn the_public_api_is_the_one_that_is_written_down() {
          {BLESS}=1 cargo test --test public_api"
     );
 }
-
-#[test]
-fn every_type_of_a_public_signature_has_a_public_name() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let listing = listing::Listing::of(&root.join("src/lib.rs"));
-    let nameless = listing.nameless();
-    assert!(nameless.is_empty(), "users cannot write these names:\n{}", nameless.join("\n"));
-}

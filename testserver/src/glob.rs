@@ -7,6 +7,9 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = at {
+            if rest.is_empty() {
+                return true;
+            }
             star = Some((rest, from));
             at = rest;
             continue;

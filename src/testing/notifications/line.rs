@@ -138,9 +138,10 @@ impl Line {
     }
 
     async fn pass(&self, event: Event) {
+        let is_look = matches!(event, Event::Canary(_));
         // Refused by a listener that is gone, which ends the line.
         let _ = self.listener.send(event).await;
-        self.shared.pulse.beat();
+        if is_look { self.shared.pulse.look() } else { self.shared.pulse.beat() }
     }
 }
 

@@ -354,10 +354,16 @@ static TABLE: &[Command] = &[
 static NAMES: LazyLock<HashMap<&'static str, &'static Command>> =
     LazyLock::new(|| TABLE.iter().map(|command| (command.name, command)).collect());
 
+/// No name has more bytes.
+const LONGEST: usize = 32;
+
 /// The command that these words begin with; of one with subcommands, the subcommand, if it is one.
 pub(crate) fn find(args: &[Bytes]) -> Option<&'static Command> {
-    let name = args.first()?.to_ascii_lowercase();
-    let command = *NAMES.get(std::str::from_utf8(&name).ok()?)?;
+    let mut name = [0; LONGEST];
+    let name = name.get_mut(..args.first()?.len())?;
+    name.copy_from_slice(args.first()?);
+    name.make_ascii_lowercase();
+    let command = *NAMES.get(std::str::from_utf8(name).ok()?)?;
     match args.get(1).filter(|_| command.flags.has(Flags::CONTAINER)) {
         Some(word) => {
             let word = std::string::String::from_utf8_lossy(word).to_ascii_lowercase();

@@ -47,15 +47,17 @@ impl Parser {
 
     /// Reads what a command begins with; false where it is not there yet.
     fn begin(&mut self) -> Result<bool, Invalid> {
-        let Some(line) = self.line("Protocol error: too big inline request")? else { return Ok(false) };
-        let Some(count) = line.strip_prefix(b"*") else {
-            self.words = inline(&line);
-            return Ok(true);
-        };
-        let count = crate::number::integer(count).filter(|count| *count <= MOST_WORDS);
-        let count = count.ok_or(Invalid("Protocol error: invalid multibulk length"))?;
-        self.missing = usize::try_from(count).unwrap_or_default();
-        self.words.reserve(self.missing.min(1024));
+        let Some(end) = self.line("Protocol error: too big inline request")? else { return Ok(false) };
+        let line = trimmed(&self.buffer[..end]);
+        if let Some(count) = line.strip_prefix(b"*") {
+            let count = crate::number::integer(count).filter(|count| *count <= MOST_WORDS);
+            let count = count.ok_or(Invalid("Protocol error: invalid multibulk length"))?;
+            self.missing = usize::try_from(count).unwrap_or_default();
+            self.words.reserve(self.missing.min(1024));
+        } else {
+            self.words = inline(line);
+        }
+        self.buffer.advance(end);
         Ok(true)
     }
 
@@ -78,23 +80,29 @@ impl Parser {
     }
 
     fn word_length(&mut self) -> Result<Option<usize>, Invalid> {
-        let Some(line) = self.line("Protocol error: too big bulk count string")? else { return Ok(None) };
-        let digits = line.strip_prefix(b"$").ok_or(Invalid("Protocol error: expected '$'"))?;
+        let Some(end) = self.line("Protocol error: too big bulk count string")? else { return Ok(None) };
+        let digits = trimmed(&self.buffer[..end]).strip_prefix(b"$");
+        let digits = digits.ok_or(Invalid("Protocol error: expected '$'"))?;
         let length = crate::number::integer(digits).filter(|length| (0..=LARGEST_WORD).contains(length));
         let length = length.and_then(|length| usize::try_from(length).ok());
+        self.buffer.advance(end);
         length.map(Some).ok_or(Invalid("Protocol error: invalid bulk length"))
     }
 
-    /// A line without its end.
-    fn line(&mut self, too_long: &'static str) -> Result<Option<Bytes>, Invalid> {
-        let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
-            return if self.buffer.len() > LONGEST_LINE { Err(Invalid(too_long)) } else { Ok(None) };
-        };
-        let line = self.buffer.split_to(end).freeze();
-        self.buffer.advance(1);
-        let length = line.strip_suffix(b"\r").unwrap_or(&line).len();
-        Ok(Some(line.slice(..length)))
+    /// Where the line ends that is next.
+    fn line(&self, too_long: &'static str) -> Result<Option<usize>, Invalid> {
+        match self.buffer.iter().position(|byte| *byte == b'\n') {
+            Some(end) => Ok(Some(end + 1)),
+            None if self.buffer.len() > LONGEST_LINE => Err(Invalid(too_long)),
+            None => Ok(None),
+        }
     }
+}
+
+/// A line without its end.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Words between blanks, as somebody with a terminal types them.

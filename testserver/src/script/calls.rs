@@ -9,7 +9,6 @@ use crate::client::Client;
 use crate::commands::{self, Call, Command, Flags};
 use crate::engine::lock;
 use crate::reply::{Answer, Refusal};
-use crate::resp::Protocol;
 use crate::state::State;
 
 /// What is known of the script that runs.
@@ -53,14 +52,6 @@ impl CallContext {
         let full = lock(&self.state).is_full();
         let client = Client::new(0, Some(user));
         *self.running() = Running { client, read_only, allow_oom, full, dirty: false };
-    }
-
-    pub(super) fn protocol(&self) -> Protocol {
-        self.running().client.protocol
-    }
-
-    pub(super) fn speak(&self, protocol: Protocol) {
-        self.running().client.protocol = protocol;
     }
 
     /// Executes a command.

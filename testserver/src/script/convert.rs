@@ -5,7 +5,6 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use crate::number;
 use crate::reply::Reply;
-use crate::resp::Protocol;
 
 /// Deeper than this an answer is cut off.
 const DEEPEST: usize = 100;
@@ -28,57 +27,30 @@ fn whole(number: i64) -> Bytes {
     }
 }
 
-/// An answer, as a script sees it.
-pub(super) fn to_lua(lua: &Lua, reply: &Reply, protocol: Protocol) -> mlua::Result<Value> {
-    let rich = protocol == Protocol::Resp3;
-    let table = |name: &str, value: Value| -> mlua::Result<Value> {
+/// An answer, as a script sees it: in the forms of RESP2.
+pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
+    let table = |name: &str, text: &str| -> mlua::Result<Value> {
         let table = lua.create_table_with_capacity(0, 1)?;
-        table.raw_set(name, value)?;
+        table.raw_set(name, text)?;
         Ok(Value::Table(table))
     };
     Ok(match reply {
-        Reply::Nil => {
-            if rich {
-                Value::Nil
-            } else {
-                Value::Boolean(false)
-            }
-        }
+        Reply::Nil => Value::Boolean(false),
         Reply::Int(number) => Value::Number(*number as f64),
         Reply::Bulk(bytes) | Reply::Verbatim(bytes) => Value::String(lua.create_string(bytes)?),
-        Reply::Status(word) => table("ok", Value::String(lua.create_string(word.as_bytes())?))?,
-        Reply::Error(text) => table("err", Value::String(lua.create_string(text)?))?,
-        Reply::Boolean(flag) if rich => Value::Boolean(*flag),
+        Reply::Status(word) => table("ok", word)?,
+        Reply::Error(text) => table("err", text)?,
         Reply::Boolean(flag) => Value::Number(f64::from(u8::from(*flag))),
-        Reply::Double(number) if rich => table("double", Value::Number(*number))?,
         Reply::Double(number) => Value::String(lua.create_string(number::print(*number))?),
-        Reply::Map(pairs) if rich => {
-            let map = lua.create_table_with_capacity(0, pairs.len())?;
-            for (key, value) in pairs {
-                map.raw_set(to_lua(lua, key, protocol)?, to_lua(lua, value, protocol)?)?;
-            }
-            table("map", Value::Table(map))?
-        }
-        Reply::Set(members) if rich => {
-            let set = lua.create_table_with_capacity(0, members.len())?;
-            members.iter().try_for_each(|one| set.raw_set(to_lua(lua, one, protocol)?, true))?;
-            table("set", Value::Table(set))?
-        }
-        Reply::Map(pairs) => sequence(lua, pairs.iter().flat_map(|(key, value)| [key, value]), protocol)?,
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
-            sequence(lua, items.iter(), protocol)?
-        }
+        Reply::Map(pairs) => sequence(lua, pairs.iter().flat_map(|(key, value)| [key, value]))?,
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => sequence(lua, items.iter())?,
     })
 }
 
-fn sequence<'a>(
-    lua: &Lua,
-    items: impl Iterator<Item = &'a Reply>,
-    protocol: Protocol,
-) -> mlua::Result<Value> {
+fn sequence<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> mlua::Result<Value> {
     let table = lua.create_table_with_capacity(items.size_hint().0, 0)?;
     for (at, item) in items.enumerate() {
-        table.raw_seti(at + 1, to_lua(lua, item, protocol)?)?;
+        table.raw_seti(at + 1, to_lua(lua, item)?)?;
     }
     Ok(Value::Table(table))
 }
@@ -109,22 +81,6 @@ fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     }
     if let Value::String(text) = table.raw_get("ok")? {
         return Ok(Reply::Status(c_text(&text).into()));
-    }
-    match table.raw_get("double")? {
-        Value::Number(number) => return Ok(Reply::Double(number)),
-        Value::Integer(number) => return Ok(Reply::Double(number as f64)),
-        _ => {}
-    }
-    if let Value::Table(map) = table.raw_get("map")? {
-        let pairs = map.pairs::<Value, Value>().map(|pair| {
-            let (key, value) = pair?;
-            Ok((from_lua(&key, depth + 1)?, from_lua(&value, depth + 1)?))
-        });
-        return Ok(Reply::Map(pairs.collect::<mlua::Result<_>>()?));
-    }
-    if let Value::Table(set) = table.raw_get("set")? {
-        let members = set.pairs::<Value, Value>().map(|pair| from_lua(&pair?.0, depth + 1));
-        return Ok(Reply::Set(members.collect::<mlua::Result<_>>()?));
     }
     let mut items = Vec::new();
     for at in 1.. {

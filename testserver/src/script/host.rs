@@ -8,9 +8,8 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::calls::CallContext;
 use super::errors::{self, CHUNK};
-use super::{Run, Script, convert, libraries, sha_of};
+use super::{Run, Script, convert, libraries};
 use crate::reply::{Answer, Refusal, Reply};
-use crate::resp::Protocol;
 use crate::state::State;
 
 /// A Lua state in which scripts are compiled and run.
@@ -44,7 +43,7 @@ impl Host {
         })
     }
 
-    pub(super) fn run(&mut self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
+    pub(super) fn run(&self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
         let read_only = run.reading || script.shebang.no_writes;
         self.context.begin(run.user, read_only, script.shebang.allow_oom);
         let done = self.call(&script.function, run.keys, run.args);
@@ -87,25 +86,15 @@ fn server(lua: &Lua, context: &CallContext) -> mlua::Result<Table> {
     let of = context.clone();
     let call = lua.create_function(move |lua, args: MultiValue| {
         let reply = execute(&of, &args).map_err(errors::refused)?;
-        convert::to_lua(lua, &reply, of.protocol())
+        convert::to_lua(lua, &reply)
     })?;
     let of = context.clone();
     let pcall = lua.create_function(move |lua, args: MultiValue| {
         let reply = execute(&of, &args).unwrap_or_else(Reply::from);
-        convert::to_lua(lua, &reply, of.protocol())
-    })?;
-    let of = context.clone();
-    let setresp =
-        lua.create_function(move |_, args: MultiValue| speak(&of, &args).map_err(errors::refused))?;
-    let sha1hex = lua.create_function(|lua, args: MultiValue| {
-        let wrong = || errors::refused(Refusal::of("ERR wrong number of arguments"));
-        let text = args.front().filter(|_| args.len() == 1).cloned().ok_or_else(wrong)?;
-        Ok(sha_of(&lua.coerce_string(text)?.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
+        convert::to_lua(lua, &reply)
     })?;
     server.raw_set("call", call)?;
     server.raw_set("pcall", pcall)?;
-    server.raw_set("setresp", setresp)?;
-    server.raw_set("sha1hex", sha1hex)?;
     server.raw_set("open", lua.create_function(errors::open)?)?;
     server.raw_set("line", lua.create_function(|lua, ()| Ok(errors::line(lua)))?)?;
     Ok(server)
@@ -118,16 +107,4 @@ fn execute(context: &CallContext, args: &MultiValue) -> Answer {
     let words: Option<Vec<Bytes>> = args.iter().map(convert::argument).collect();
     let wrong = Refusal::of("ERR Lua redis lib command arguments must be strings or integers");
     context.call(&words.ok_or(wrong)?)
-}
-
-fn speak(context: &CallContext, args: &MultiValue) -> Result<(), Refusal> {
-    if args.len() != 1 {
-        return Err(Refusal::of("ERR redis.setresp() requires one argument."));
-    }
-    match args.front().and_then(Value::as_i64) {
-        Some(2) => context.speak(Protocol::Resp2),
-        Some(3) => context.speak(Protocol::Resp3),
-        _ => return Err(Refusal::of("ERR RESP version must be 2 or 3.")),
-    }
-    Ok(())
 }

@@ -30,7 +30,6 @@ pub(crate) struct Scripts {
 }
 
 /// A script that was compiled.
-#[derive(Clone)]
 struct Script {
     function: Function,
     shebang: Shebang,
@@ -77,10 +76,10 @@ impl Scripts {
     }
 
     pub(crate) fn run(&mut self, sha: &str, run: Run<'_>) -> Answer {
-        let missing = Refusal::of("NOSCRIPT No matching script. Please use EVAL.");
-        let script = self.known.get(sha).cloned().ok_or(missing)?;
+        let missing = || Refusal::of("NOSCRIPT No matching script. Please use EVAL.");
+        let script = self.known.get(sha).ok_or_else(missing)?;
         script.shebang.admit(&run, &crate::engine::lock(&self.state))?;
-        self.host()?.run(sha, &script, run)
+        self.host.as_ref().ok_or_else(missing)?.run(sha, script, run)
     }
 
     fn host(&mut self) -> Result<&mut Host, Refusal> {

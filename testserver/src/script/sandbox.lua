@@ -12,7 +12,7 @@ local function frozen(table)
   return setmetatable({}, { __index = table, __newindex = unchangeable })
 end
 
-local redis = { call = server.call, pcall = server.pcall, sha1hex = server.sha1hex, setresp = server.setresp }
+local redis = { call = server.call, pcall = server.pcall }
 
 local WRONG = 'wrong number or type of arguments'
 function redis.error_reply(text)

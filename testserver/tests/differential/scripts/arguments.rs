@@ -121,8 +121,8 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             }));
         }
         "claim" => {
-            out.push(random.one(&["due", "due", "solo"]).as_bytes().to_vec());
-            out.push(random.one(&["lane1", "lane2"]).as_bytes().to_vec());
+            out.push(random.one(&["due", "due", "quarantine"]).as_bytes().to_vec());
+            out.push(random.one(&["slot1", "slot2"]).as_bytes().to_vec());
             out.extend([token(random), flag(random)]);
             out.extend(words([*random.one(&["10", "1000", "1"]), *random.one(&["100000", "10", "0"])]));
             out.extend(words([*random.one(&["0", "50"]), *random.one(&["1", "30000"])]));
@@ -145,15 +145,15 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         "look" => out.push(key(random)),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
         "replay" => out.extend([[id(random), key(random)].concat(), id(random)]),
-        "tidy" => {
-            out.extend(words([*random.one(&["rec", "run", "next", "lanes", "x"]), "0", "100", "30000"]));
+        "repair" => {
+            out.extend(words([*random.one(&["rec", "run", "next", "slots", "x"]), "0", "100", "30000"]));
         }
-        "keeper" => {
-            out.extend(words([*random.one(&["lane1", "lane2"]), *random.one(&["hold", "release"]), "5000"]));
+        "scanner" => {
+            out.extend(words([*random.one(&["slot1", "slot2"]), *random.one(&["hold", "release"]), "5000"]));
             out.push(flag(random));
         }
-        "looks" => {
-            out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["lane1", "lane2"])]));
+        "checks" => {
+            out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["slot1", "slot2"])]));
         }
         _ => return attached(name, world, random),
     }
@@ -166,7 +166,7 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
     out.push(random.one(&["0", "1"]).as_bytes().to_vec());
     let stamp = |random: &mut Random| (world.now_micros - random.below(1000) as u64).to_string().into_bytes();
     match name {
-        "lend" => out.extend([key(random), world.ms().to_string().into_bytes()]),
+        "returned" => out.extend([key(random), world.ms().to_string().into_bytes()]),
         "note" => {
             out.push(random.one(&["fire", "ignore"]).as_bytes().to_vec());
             out.extend(several(random, |random| {
@@ -187,7 +187,7 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
                 one
             }));
         }
-        _ => out.extend(several(random, |random| {
+        "judge" => out.extend(several(random, |random| {
             let (key, head) = match world.heads.is_empty() {
                 true => (key(random), Vec::new()),
                 false => random.one(&world.heads).clone(),
@@ -199,6 +199,8 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
             one.extend([stamp(random), id(random), last.as_bytes().to_vec()]);
             one
         })),
+        // A script that is given what another takes is answered alike, and proves nothing.
+        _ => panic!("no arguments are known for {name}.lua"),
     }
     out
 }
@@ -216,7 +218,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
             })
             .collect(),
         "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),
-        "restore" => {
+        "write_back" => {
             words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"])
         }
         _ => {

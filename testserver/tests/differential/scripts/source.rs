@@ -9,7 +9,8 @@ use crate::random::Random;
 pub(crate) struct Script {
     pub(crate) name: String,
     pub(crate) text: String,
-    key_names: Vec<String>,
+    pub(crate) key_names: Vec<String>,
+    parts: Vec<String>,
 }
 
 /// In place of TIME, for both servers: µs since 1970 from a key.
@@ -26,14 +27,13 @@ fn read(name: &str) -> Option<String> {
 
 /// Every script that is not a part of others; nothing where there are none.
 pub(crate) fn all() -> Option<Vec<Script>> {
-    let mut names: Vec<String> = fs::read_dir(folder())
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
-        .filter(|name| !["prelude", "afterlife", "grave", "memory"].contains(&name.as_str()))
-        .collect();
-    names.sort();
-    let scripts: Vec<Script> = names.into_iter().filter_map(Script::read).collect();
-    (!scripts.is_empty()).then_some(scripts)
+    let files = fs::read_dir(folder()).ok()?;
+    let names = files.filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()));
+    let mut scripts: Vec<Script> = names.filter_map(Script::read).collect();
+    scripts.sort_by(|one, other| one.name.cmp(&other.name));
+    let parts: Vec<String> = scripts.iter().flat_map(|script| script.parts.clone()).collect();
+    scripts.retain(|script| !parts.contains(&script.name));
+    Some(scripts)
 }
 
 impl Script {
@@ -41,20 +41,26 @@ impl Script {
         let body = read(&name)?;
         let flags = header(&body, "Flags").join(",");
         let mut text = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
-        for part in header(&body, "Parts") {
-            text.push_str(&read(&part)?);
+        let parts = header(&body, "Parts");
+        for part in &parts {
+            text.push_str(&read(part)?);
         }
         text.push_str(&body);
-        Some(Self { name, text: text.replace("redis.call('TIME')", CLOCK), key_names: key_names(&body) })
+        Some(Self {
+            name,
+            text: text.replace("redis.call('TIME')", CLOCK),
+            key_names: key_names(&body),
+            parts,
+        })
     }
 
     /// The keys that it is called with: now and then one too few.
     pub(crate) fn keys(&self, world: &World, random: &mut Random) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = match self.name.as_str() {
             "canary" => vec![b"k:canary".to_vec()],
-            "peek" => ["due", "solo"].map(|name| format!("k:{{a/0}}:{name}").into_bytes()).into(),
+            "peek" => ["due", "quarantine"].map(|name| format!("k:{{a/0}}:{name}").into_bytes()).into(),
             "touch" | "trigger" => world.app_keys(),
-            "untrigger" | "restore" => vec![random.one(&world.app_keys()).clone()],
+            "untrigger" | "write_back" => vec![random.one(&world.app_keys()).clone()],
             _ => self.key_names.iter().map(|name| format!("k:{{a/0}}:{name}").into_bytes()).collect(),
         };
         if random.once_in(80) {

@@ -1,0 +1,32 @@
+//! Looks that are made over and over, though mostly there is nothing new to see.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// When to look again. In production that is always; in virtual time, of which a test lets days pass, the looks
+/// are left out that would see what the last one saw: see [`News`](crate::testing::News).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds {
+    #[cfg(feature = "testing")]
+    pub(crate) news: Option<crate::testing::News>,
+}
+
+impl Rounds {
+    /// A look begins: what happens from now on is for the next.
+    pub(crate) fn begin(&mut self) {
+        #[cfg(feature = "testing")]
+        self.news.iter_mut().for_each(crate::testing::News::read);
+    }
+
+    /// Waits for the next look, which is due then. Nothing is lost if this is dropped.
+    pub(crate) async fn next(&self, due: Instant, every: Duration) {
+        sleep_until(due).await;
+        #[cfg(feature = "testing")]
+        if let Some(news) = &self.news {
+            news.wait(due, every).await;
+        }
+        #[cfg(not(feature = "testing"))]
+        let _ = every;
+    }
+}
