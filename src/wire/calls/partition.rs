@@ -109,13 +109,12 @@ impl Store {
     /// Makes sure that the partitions exist as the caller believes, and lists
     /// the topic for others to find.
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
-        for at in partitions {
-            self.agree(at).await?;
+        let Some((first, others)) = partitions.split_first() else { return Ok(()) };
+        self.agree(first).await?;
+        for at in others {
+            self.init(at).await?;
         }
-        match partitions.first() {
-            Some(first) => self.list(&names::registry(&first.namespace), topic).await,
-            None => Ok(()),
-        }
+        self.list(&names::registry(&first.namespace), topic).await
     }
 
     /// Lists a topic for others to find. Nothing is written where it stands
