@@ -57,9 +57,8 @@ impl Store {
     }
 
     async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {
-        let mut set = cmd("CONFIG");
-        set.arg("SET").arg(FLAGS).arg(format!("{flags}{missing}"));
-        self.0.node.call("switching expired events on", &set).await?;
+        let all = format!("{flags}{missing}");
+        self.0.node.call("switching expired events on", cmd("CONFIG").arg("SET").arg(FLAGS).arg(all)).await?;
         info!(flags, added = missing, "expired events switched on, as asked");
         Ok(())
     }

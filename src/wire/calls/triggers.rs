@@ -51,11 +51,8 @@ impl Store {
 
     /// Reads trigger keys, so that the server expires those that are due.
     pub async fn touch(&self, keys: &[Bytes]) -> Result<()> {
-        let mut exists = cmd("EXISTS");
-        keys.iter().for_each(|key| {
-            exists.arg(&key[..]);
-        });
-        self.0.node.call("touching", &exists).await?;
+        let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+        self.0.node.call("touching", cmd("EXISTS").arg(keys)).await?;
         Ok(())
     }
 }
