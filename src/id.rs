@@ -49,7 +49,8 @@ random_id! {
 }
 
 random_id! {
-    /// Names one claim; everything its holder does later is checked against it.
+    /// Names one claim; everything its holder does later is checked against it. By default nobody's.
+    #[derive(Default)]
     Token
 }
 

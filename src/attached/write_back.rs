@@ -15,7 +15,7 @@ use crate::policy::{Capture, WriteBack};
 use crate::runtime::Partition;
 use crate::topic::TopicConfig;
 use crate::wire::copy::{DUMP, STRING};
-use crate::wire::{Life, Placed, Trigger};
+use crate::wire::{Life, Trigger, TriggerKey};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
@@ -33,8 +33,8 @@ pub(crate) async fn write_back(partition: &Partition, retries: &[Trigger], value
     for retry in retries.iter().filter(|retry| retry.attempt > 1) {
         let Some(value) = values.get(&retry.key) else { continue };
         match partition.store.write_back(&retry.key, retry.deadline, value).await {
-            Ok(Placed::Set) => partition.topic.attached.restored.add(1),
-            Ok(Placed::Taken | Placed::Past) => {}
+            Ok(TriggerKey::Set) => partition.topic.attached.restored.add(1),
+            Ok(_) => {}
             Err(error) => {
                 let topic = &partition.topic.config.name;
                 warn!(%topic, key = %Escaped(&retry.key), %error, "not written back; retried from the index alone");

@@ -12,7 +12,7 @@ use crate::escape::Escaped;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{End, Held, MAX_BATCH, Placed, Settle, SettleReply, Trigger};
+use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -162,7 +162,7 @@ impl Settler {
         }
         match self.partition.store.set_triggers(triggers).await {
             Ok(replies) => {
-                let taken = replies.iter().filter(|reply| **reply == Placed::Taken).count();
+                let taken = replies.iter().filter(|reply| **reply == TriggerKey::Taken).count();
                 self.partition.topic.stats.taken_triggers.add(taken);
             }
             Err(error) => debug!(topic = ?self.partition.topic, %error, "trigger keys not set"),

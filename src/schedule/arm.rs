@@ -10,7 +10,7 @@ use crate::id::ArmingId;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Placed, Trigger, TriggerKey};
+use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Trigger, TriggerKey};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -142,13 +142,9 @@ impl Schedule {
             return;
         }
         match self.store().set_triggers(&triggers).await {
-            Ok(placed) => receipts.into_iter().zip(placed).for_each(|(receipt, placed)| {
-                receipt.trigger = match placed {
-                    Placed::Set => TriggerKey::Set,
-                    Placed::Past => TriggerKey::None,
-                    Placed::Taken => TriggerKey::Taken,
-                }
-            }),
+            Ok(placed) => {
+                receipts.into_iter().zip(placed).for_each(|(receipt, placed)| receipt.trigger = placed);
+            }
             Err(error) => {
                 receipts.into_iter().for_each(|receipt| receipt.trigger = TriggerKey::Failed(error.clone()));
             }

@@ -42,24 +42,18 @@ pub(crate) mod private {
     /// Keeps the trait's method out of reach.
     #[derive(Clone, Copy, Debug)]
     #[allow(unnameable_types, reason = "that is what it is for")]
-    pub struct Scope<'a> {
-        pub(crate) config: &'a super::TopicConfig,
-        pub(crate) namespace: &'a str,
-    }
+    pub struct Scope<'a>(pub(crate) &'a crate::pattern::Pattern);
 }
 
 impl<K: AsRef<[u8]>> KeyArgs for Key<K> {
-    fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
-        scope.config.check_key(scope.namespace, self.0.as_ref())?;
+    fn key(&self, _: private::Scope<'_>) -> Result<Bytes> {
         Ok(Bytes::copy_from_slice(self.0.as_ref()))
     }
 }
 
 impl<V: AsRef<[u8]>> KeyArgs for [V] {
     fn key(&self, scope: private::Scope<'_>) -> Result<Bytes> {
-        let key = scope.config.pattern.build(self.iter().map(AsRef::as_ref))?;
-        scope.config.check_key(scope.namespace, &key)?;
-        Ok(key.into())
+        Ok(scope.0.build(self.iter().map(AsRef::as_ref))?.into())
     }
 }
 
@@ -77,7 +71,7 @@ impl<V: AsRef<[u8]>> KeyArgs for Vec<V> {
 
 /// The key of a pattern with one capture.
 fn key_of_one(value: &[u8], scope: private::Scope<'_>) -> Result<Bytes> {
-    let pattern = &scope.config.pattern;
+    let private::Scope(pattern) = scope;
     let captures = pattern.capture_names().count();
     if captures != 1 {
         return Err(Error::invalid(format!(
@@ -107,20 +101,24 @@ impl<A: KeyArgs + ?Sized> KeyArgs for &A {
 }
 
 impl Schedule {
-    /// The key that `args` name in a topic.
+    /// The key that `args` name in a topic; refused if it cannot be one of the topic's.
     pub(crate) fn key_of(&self, config: &TopicConfig, args: &impl KeyArgs) -> Result<Bytes> {
-        args.key(private::Scope { config, namespace: self.client.prefix() })
+        let key = args.key(private::Scope(&config.pattern))?;
+        config.check_key(self.client.prefix(), &key)?;
+        Ok(key)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Client;
     use crate::topic::Topic;
 
     fn key(pattern: &str, args: impl KeyArgs) -> Result<String> {
         let topic = Topic::<()>::named("test", pattern).unwrap();
-        let key = args.key(private::Scope { config: &topic.config, namespace: "keylapse" })?;
+        let schedule = Schedule::new(Client::new("redis://localhost").unwrap());
+        let key = schedule.key_of(&topic.config, &args)?;
         Ok(String::from_utf8(key.to_vec()).unwrap())
     }
 

@@ -90,7 +90,7 @@ impl<T> DeadLetter<T> {
         // Of a letter alone: what is none can have the length of a record.
         let record = letter.clone().and_then(|letter| Record::decode(letter.record));
         let letter = letter.unwrap_or_else(|_| Letter::unreadable(raw.letter));
-        let state = State::decode(letter.state).ok();
+        let state = State::decode(letter.state).unwrap_or_default();
         let deadline = record.as_ref().ok().map(|record| system_time(record.deadline));
         let bytes = record.map(|record| topic.config.own_payload(record.payload));
         let payload = match bytes {
@@ -106,9 +106,9 @@ impl<T> DeadLetter<T> {
             reason: letter.reason,
             died: system_time(letter.died),
             deadline,
-            attempts: state.as_ref().map_or(0, |state| state.attempt),
-            lost_leases: state.as_ref().map_or(0, |state| state.lost),
-            history: state.map(|state| History::decode(&state.history).0).unwrap_or_default(),
+            attempts: state.attempt,
+            lost_leases: state.lost,
+            history: History::decode(&state.history).0,
             payload,
             id: raw.id,
             at: at.clone(),

@@ -13,11 +13,12 @@ pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::timer::{Timer, TimerPhase};
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::client::Client;
 use crate::connection::persist;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::topic::{Topic, TopicConfig};
 use crate::wire::{PartitionNames, Store};
 
@@ -102,7 +103,7 @@ impl Schedule {
     /// The partitions of a topic; its definition is checked, agreed on with
     /// Redis and registered when this schedule first uses it.
     async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[PartitionNames]>> {
-        let known = self.lock().get(&config.name).cloned();
+        let known = lock(&self.known).get(&config.name).cloned();
         if let Some(known) = known.filter(|known| known.len() == config.partitions as usize) {
             return Ok(known);
         }
@@ -110,15 +111,11 @@ impl Schedule {
         let partitions: Arc<[PartitionNames]> = config.all_partitions(self.client.prefix()).into();
         let entry = config.entry();
         self.persist(|_| self.store().register(&entry, &partitions)).await?;
-        self.lock().insert(config.name.clone(), partitions.clone());
+        lock(&self.known).insert(config.name.clone(), partitions.clone());
         Ok(partitions)
     }
 
     async fn partition_of(&self, config: &TopicConfig, key: &[u8]) -> Result<PartitionNames> {
         Ok(self.partitions(config).await?[config.partition_of(key)].clone())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[PartitionNames]>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

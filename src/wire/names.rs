@@ -119,10 +119,8 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     if partitions <= 1 {
         return 0;
     }
-    let hash = fnv1a(key.iter().copied());
-    #[allow(clippy::cast_possible_truncation)] // below `partitions`
-    let index = (hash % u64::from(partitions)) as u32;
-    index
+    let index = fnv1a(key.iter().copied()) % u64::from(partitions);
+    u32::try_from(index).expect("it is below `partitions`")
 }
 
 /// Whether a key could be one of the names of this namespace.

@@ -81,7 +81,7 @@ pub(super) const CYCLES: u8 = b'L';
 const CYCLES_HEAD: usize = 5;
 
 /// What claims and failures have added to a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Whether somebody holds it, or held it when the lease ran out.
     pub claimed: bool,
@@ -107,15 +107,7 @@ impl State {
 
     /// A state that nobody holds.
     pub fn waiting(attempt: u32) -> Self {
-        Self {
-            claimed: false,
-            token: Token([0; 8]),
-            attempt,
-            lost: 0,
-            snoozes: 0,
-            deadline: 0,
-            history: Bytes::new(),
-        }
+        Self { attempt, ..Self::default() }
     }
 
     /// The present deadline in ms.

@@ -5,12 +5,12 @@
 //! the canary decides whether events flow.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 
 use redis::cmd;
 use tracing::{debug, error, info, warn};
 
 use crate::error::Result;
+use crate::lock::lock;
 use crate::wire::store::Store;
 
 /// Settings by name, as CONFIG GET answers.
@@ -23,7 +23,8 @@ impl Store {
     /// missing notification flags only when asked to: they are the operator's.
     pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
         let Some(settings) = self.read_settings().await? else { return Ok(()) };
-        let should_log = self.have_changed(&settings);
+        let seen = lock(&self.0.settings).replace(settings.clone());
+        let should_log = seen.as_ref() != Some(&settings);
         if should_log {
             warn_of_eviction(&settings);
         }
@@ -55,16 +56,9 @@ impl Store {
         }
     }
 
-    /// Whether these differ from those that were seen last.
-    fn have_changed(&self, settings: &Settings) -> bool {
-        let mut seen = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.replace(settings.clone()).as_ref() != Some(settings)
-    }
-
     async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {
-        let mut set = cmd("CONFIG");
-        set.arg("SET").arg(FLAGS).arg(format!("{flags}{missing}"));
-        self.0.node.call("switching expired events on", &set).await?;
+        let all = format!("{flags}{missing}");
+        self.0.node.call("switching expired events on", cmd("CONFIG").arg("SET").arg(FLAGS).arg(all)).await?;
         info!(flags, added = missing, "expired events switched on, as asked");
         Ok(())
     }
@@ -72,8 +66,7 @@ impl Store {
 
 /// Which of `E` and `x` a flag string lacks. `A` stands for all classes.
 fn missing_flags(flags: &str) -> &'static str {
-    let (channel, class) = (flags.contains('E'), flags.contains(['x', 'A']));
-    match (channel, class) {
+    match (flags.contains('E'), flags.contains(['x', 'A'])) {
         (true, true) => "",
         (true, false) => "x",
         (false, true) => "E",

@@ -11,10 +11,10 @@ use keylapse::internals::attached::{
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Placed, Policy, ServerTime, Settle, SettleReply,
-    SlotId, Store, Token, TopicEntry,
+    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
+    Store, Token, TopicEntry,
 };
-use keylapse::{ArmingId, ErrorKind, Unenrolled, WriteBack};
+use keylapse::{ArmingId, ErrorKind, TriggerKey, Unenrolled, WriteBack};
 use keylapse_support::Server;
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
@@ -557,14 +557,14 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
         scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
     };
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Placed::Set);
-    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, Placed::Taken);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, TriggerKey::Set);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, TriggerKey::Taken);
     assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
 
-    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, Placed::Past);
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Placed::Set);
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, TriggerKey::None);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Set);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
-    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, Placed::Taken);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Taken);
     let (_, found) = scene
         .store
         .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })

@@ -326,10 +326,7 @@ pub(crate) fn read_touched(answer: Value, count: usize) -> Result<(ServerTime, V
 
 fn read_watch(key: Bytes, head: Bytes) -> Option<Watch> {
     let mut numbers = head.clone();
-    if numbers.len() < 20 {
-        return None;
-    }
-    let deadline = numbers.get_u64();
-    let at = Position { canary: numbers.get_u64(), count: numbers.get_u32() };
+    let deadline = numbers.try_get_u64().ok()?;
+    let at = Position { canary: numbers.try_get_u64().ok()?, count: numbers.try_get_u32().ok()? };
     Some(Watch { key, head, deadline, at })
 }

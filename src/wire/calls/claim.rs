@@ -98,10 +98,7 @@ impl Heads {
 impl Store {
     /// Takes what is due.
     pub async fn claim(&self, at: &PartitionNames, claim: Claim) -> Result<Claimed> {
-        let index = match claim.index {
-            Index::Due => "due",
-            Index::Quarantine => "quarantine",
-        };
+        let index = if claim.index == Index::Due { "due" } else { "quarantine" };
         let mut call = self.call(&scripts::CLAIM, at);
         call.arg(index).arg(claim.slot.as_bytes()).arg(claim.token.as_bytes());
         call.arg(i32::from(claim.repeat)).arg(claim.limit).arg(claim.bytes);

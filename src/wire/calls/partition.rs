@@ -109,13 +109,12 @@ impl Store {
     /// Makes sure that the partitions exist as the caller believes, and lists
     /// the topic for others to find.
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
-        for at in partitions {
-            self.agree(at).await?;
+        let Some((first, others)) = partitions.split_first() else { return Ok(()) };
+        self.agree(first).await?;
+        for at in others {
+            self.init(at).await?;
         }
-        match partitions.first() {
-            Some(first) => self.list(&names::registry(&first.namespace), topic).await,
-            None => Ok(()),
-        }
+        self.list(&names::registry(&first.namespace), topic).await
     }
 
     /// Lists a topic for others to find. Nothing is written where it stands
@@ -139,13 +138,28 @@ impl Store {
 
     /// Forgets what a slot's last claim was, when its listener ends.
     pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
-        let mut forget = cmd("HDEL");
-        forget.arg(at.key("slots")).arg(slot.as_bytes());
-        self.0.node.call("closing a claim slot", &forget).await?;
+        let slots = at.key("slots");
+        self.0.node.call("closing a claim slot", cmd("HDEL").arg(slots).arg(slot.as_bytes())).await?;
         Ok(())
     }
 }
 
 pub(crate) fn read_peeked(mut reply: Reply) -> Result<(ServerTime, Vec<Heads>)> {
     Ok((reply.stamp, reply.each(Heads::read)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestBed;
+    use crate::topic::Topic;
+    use crate::wire::DEFAULT_NAMESPACE;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_is_registered_with_one_question_for_each_partition() {
+        let bed = TestBed::new();
+        let config = Topic::<u32>::new("a:{id}").unwrap().partitions(4).config;
+        let partitions = config.all_partitions(DEFAULT_NAMESPACE);
+        bed.client().store().register(&config.entry(), &partitions).await.unwrap();
+        assert_eq!(bed.calls().made("init").len(), 4);
+    }
 }

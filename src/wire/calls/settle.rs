@@ -140,15 +140,11 @@ impl Held {
 }
 
 fn add_end(call: &mut Call<'_>, Settle { held, end }: &Settle) {
-    let waiting = |attempt: &u32, snoozes: &u16, history: &[u8]| {
-        [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat()
-    };
     let (what, delay, body) = match end {
-        End::Retry { delay, attempt, snoozes, history } => {
-            ("retry", *delay, waiting(attempt, snoozes, history))
-        }
-        End::Snooze { delay, attempt, snoozes, history } => {
-            ("snooze", *delay, waiting(attempt, snoozes, history))
+        End::Retry { delay, attempt, snoozes, history }
+        | End::Snooze { delay, attempt, snoozes, history } => {
+            let what = if matches!(end, End::Retry { .. }) { "retry" } else { "snooze" };
+            (what, *delay, [&attempt.to_be_bytes()[..], &snoozes.to_be_bytes(), history].concat())
         }
         End::Again { delay, arming } => ("again", *delay, arming.as_bytes().to_vec()),
         End::Dead { reason, history } => ("dead", 0, [&[reason.code()], &history[..]].concat()),

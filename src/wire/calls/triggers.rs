@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 
 use crate::error::Result;
-use crate::wire::{Reply, Store, copy, scripts};
+use crate::wire::{Reply, Store, TriggerKey, copy, scripts};
 
 /// The largest number that a trigger key holds: servers keep numbers up to it once
 /// for all keys.
@@ -24,20 +24,9 @@ pub struct Trigger {
     pub moved: bool,
 }
 
-/// What became of a key that was to be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
-    /// It stands.
-    Set,
-    /// The name holds what is not known to be ours, and was left alone.
-    Taken,
-    /// The deadline has passed already.
-    Past,
-}
-
 impl Store {
     /// Sets trigger keys.
-    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<Placed>> {
+    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerKey>> {
         let keys: Vec<_> = triggers.iter().map(|trigger| &trigger.key[..]).collect();
         let mut call = self.call_with(&scripts::TRIGGER, &keys);
         for trigger in triggers {
@@ -53,7 +42,7 @@ impl Store {
     }
 
     /// Writes a key back, if the name is free. The copy is as touch.lua makes it.
-    pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<Placed> {
+    pub async fn write_back(&self, key: &[u8], deadline: u64, copy: &[u8]) -> Result<TriggerKey> {
         let (kind, value) = copy.split_first().map_or((0, copy), |(kind, value)| (*kind, value));
         let mut call = self.call_with(&scripts::WRITE_BACK, &[key]);
         call.arg(deadline).arg(if kind == copy::DUMP { "dump" } else { "string" }).arg(value);
@@ -62,19 +51,17 @@ impl Store {
 
     /// Reads trigger keys, so that the server expires those that are due.
     pub async fn touch(&self, keys: &[Bytes]) -> Result<()> {
-        let mut exists = cmd("EXISTS");
-        keys.iter().for_each(|key| {
-            exists.arg(&key[..]);
-        });
-        self.0.node.call("touching", &exists).await?;
+        let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+        self.0.node.call("touching", cmd("EXISTS").arg(keys)).await?;
         Ok(())
     }
 }
 
-fn placed(code: u64) -> Placed {
+/// What became of a key that was to be set; none is kept whose deadline has passed.
+fn placed(code: u64) -> TriggerKey {
     match code {
-        1 => Placed::Set,
-        2 => Placed::Past,
-        _ => Placed::Taken,
+        1 => TriggerKey::Set,
+        2 => TriggerKey::None,
+        _ => TriggerKey::Taken,
     }
 }

@@ -1,9 +1,10 @@
 //! Calls for keys that other programs write, in the few words that a readable case needs.
 
 use bytes::Bytes;
+use keylapse::TriggerKey;
 use keylapse::internals::attached::{Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks, Watch};
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
-use keylapse::internals::{Placed, Policy, ServerTime};
+use keylapse::internals::{Policy, ServerTime};
 use keylapse::{Unenrolled, WriteBack};
 use redis::cmd;
 
@@ -62,7 +63,7 @@ impl Rig {
         self.store.returned(&self.at, b"a", deadline).await.expect("it can be said")
     }
 
-    pub(crate) async fn write_back(&self, key: &str, deadline: u64, copy: &[u8]) -> Placed {
+    pub(crate) async fn write_back(&self, key: &str, deadline: u64, copy: &[u8]) -> TriggerKey {
         self.store.write_back(key.as_bytes(), deadline, copy).await.expect("it answers")
     }
 

@@ -1,8 +1,9 @@
 //! Attached keys that are written back for their retries, and what their writers do meanwhile.
 
+use keylapse::TriggerKey;
 use keylapse::internals::attached::{Enrolled, Noted};
 use keylapse::internals::record::State;
-use keylapse::internals::{Held, Placed, Scan};
+use keylapse::internals::{Held, Scan};
 
 use crate::rig::{Rig, ms, retry, snooze};
 
@@ -38,9 +39,9 @@ async fn pass_until(rig: &mut Rig, deadline: u64) {
 async fn what_is_written_back_has_its_value_again(rig: &mut Rig) {
     let key = format!("written:{}", rig.at.topic);
     let later = rig.now() + 60_000;
-    assert_eq!(rig.write_back(&key, later, b"\x02value").await, Placed::Set);
+    assert_eq!(rig.write_back(&key, later, b"\x02value").await, TriggerKey::Set);
     assert_eq!(rig.trigger(&key).await.as_deref(), Some("value"));
-    assert_eq!(rig.write_back(&key, later, b"\x02other").await, Placed::Taken);
+    assert_eq!(rig.write_back(&key, later, b"\x02other").await, TriggerKey::Taken);
     assert_eq!(rig.trigger(&key).await.as_deref(), Some("value"));
 }
 
