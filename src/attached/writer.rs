@@ -202,7 +202,7 @@ impl Writer {
 
     /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
     fn wake(&self) {
-        if self.context.stream_state.mode() == EventMode::Blind {
+        if self.context.known.borrow().mode == EventMode::Blind {
             self.context.partition.wakeup.look(Instant::now(), LapseSource::Timer);
         }
     }

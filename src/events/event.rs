@@ -40,7 +40,7 @@ pub enum Event {
 }
 
 /// A canary, heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canary {
     /// Its number.
     pub number: u64,
@@ -73,18 +73,6 @@ pub enum Gap {
     Overflow,
     /// Wake-ups cannot be heard here: new heads are found by sweeps.
     NoWakeUps,
-}
-
-impl Gap {
-    /// A word for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Disconnected => "disconnected",
-            Self::Silent => "silent",
-            Self::Overflow => "overflow",
-            Self::NoWakeUps => "no_wake_ups",
-        }
-    }
 }
 
 /// Keys to be read on the connection of the subscription.

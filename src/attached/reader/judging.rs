@@ -64,22 +64,19 @@ impl StreamReader {
         let touched = self.stream.number;
         for (watch, Found { life, copy }) in watches.into_iter().zip(found) {
             let verdict = decide(touching(life, &watch, stamp), self.stream.says(&watch, touched));
+            // What was read may be of the expiry cycle before or after what was heard: then, look again.
+            let fresh = !self.stream.heard_since(&watch.key, sent);
             let early = stamp.ms() < watch.deadline;
             match (verdict, life) {
                 (Verdict::Unproven, _) => {
                     self.unproven.push(Unproven { partition, watch, stamp, touched });
                 }
-                (Verdict::Extended | Verdict::NotYet, Life::Until(_))
-                    if self.stream.heard_since(&watch.key, sent) =>
-                {
-                    self.obey(partition, watch, Verdict::NotYet, stamp).await;
-                }
-                (Verdict::Extended, Life::Until(deadline)) => {
-                    self.stats(partition).extended.add(1);
+                (Verdict::Extended, Life::Until(deadline)) if fresh => {
+                    self.topic(partition).attached.extended.add(1);
                     self.remember(partition, watch.key, deadline, stamp, copy).await;
                 }
                 // The value was read once more, shortly before the deadline.
-                (Verdict::NotYet, Life::Until(deadline)) if early && !copy.is_empty() => {
+                (Verdict::NotYet, Life::Until(deadline)) if fresh && early && !copy.is_empty() => {
                     self.remember(partition, watch.key, deadline, stamp, copy).await;
                 }
                 // It was heard, if not in its position: one expiry fires once.
@@ -93,21 +90,21 @@ impl StreamReader {
 
     /// Does to the watch what its verdict says.
     async fn obey(&self, partition: usize, watch: Watch, verdict: Verdict, stamp: ServerTime) {
-        let stats = self.stats(partition);
+        let topic = self.topic(partition);
         let fire = |expiry: Expiry| Deed::Fire { arming: ArmingId::random(), flags: expiry.flags() };
         let (counter, deed) = match verdict {
             // The note of it ends the watch.
             Verdict::Lapsed => return,
             Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(&watch, stamp)),
-            Verdict::Persisted => (Some(&stats.persisted), Deed::Forget),
-            Verdict::Deleted => (Some(&stats.deleted), Deed::Forget),
-            Verdict::Vanished if self.policy(partition).vanished == Vanished::Fire => {
-                (Some(&stats.vanished), fire(Expiry::Vanished))
+            Verdict::Persisted => (Some(&topic.attached.persisted), Deed::Forget),
+            Verdict::Deleted => (Some(&topic.attached.deleted), Deed::Forget),
+            Verdict::Vanished if topic.policy().vanished == Vanished::Fire => {
+                (Some(&topic.attached.vanished), fire(Expiry::Vanished))
             }
-            Verdict::Vanished => (Some(&stats.vanished), Deed::Forget),
+            Verdict::Vanished => (Some(&topic.attached.vanished), Deed::Forget),
             Verdict::Recovered => {
                 debug!(key = %Escaped(&watch.key), "gone, and something may have been missed: recovered");
-                (Some(&stats.recovered), fire(Expiry::Recovered))
+                (Some(&topic.attached.recovered), fire(Expiry::Recovered))
             }
         };
         if let Some(counter) = counter {
@@ -131,7 +128,7 @@ impl StreamReader {
     pub(super) async fn forget_deleted(&mut self) {
         for (partition, forgotten) in mem::take(&mut self.deleted) {
             if self.stream.deleted_at(&forgotten.key) == Some(forgotten.at) {
-                self.stats(partition).deleted.add(1);
+                self.topic(partition).attached.deleted.add(1);
                 self.write(partition, Write::Enrol(forgotten)).await;
             }
         }
