@@ -265,16 +265,14 @@ impl StreamReader {
         if matches!(request, Request::Read(Read { prompted: true, .. })) {
             self.prompting -= 1;
         }
-        let Some((stamp, found)) = touched.answer else { return };
+        let Some(answer) = touched.answer else { return };
         match request {
             Request::Anchor => {
-                self.stream.anchored_at(stamp);
+                self.stream.anchored_at(answer.0);
                 self.judge_unproven().await;
             }
-            Request::Look { partition, watches, .. } => {
-                self.look(partition, watches, found, stamp, sent).await;
-            }
-            Request::Read(read) => self.enrol(read, found, stamp, sent).await,
+            Request::Look { partition, watches, .. } => self.look(partition, watches, answer, sent).await,
+            Request::Read(read) => self.enrol(read, answer, sent).await,
             Request::Late => {}
         }
     }

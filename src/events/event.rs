@@ -91,7 +91,9 @@ pub struct Touch {
 pub struct Touched {
     /// The asker's number.
     pub id: u64,
-    /// The server's time, and the keys in the order in which they were asked for; none where there was
-    /// no answer.
-    pub answer: Option<(ServerTime, Vec<Found>)>,
+    /// In the order in which the keys were asked for; none where there was no answer.
+    pub answer: Option<Answer>,
 }
+
+/// The server's time, and what was found of each key.
+pub type Answer = (ServerTime, Vec<Found>);

@@ -45,8 +45,8 @@ pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Opened>
 
 async fn subscribe(address: &Address, decoder: &Decoder) -> RedisResult<Opened> {
     let (queue, pushed) = mpsc::channel(PUSHED);
-    let sender = Sender { decoder: decoder.clone(), queue: queue.clone(), dropped: Arc::default() };
-    let (connection, wake_ups, ordered) = match in_resp3(address, decoder, sender.clone()).await {
+    let sender = Sender { decoder: Arc::new(decoder.clone()), queue: queue.clone(), dropped: Arc::default() };
+    let (connection, wake_ups, ordered) = match in_resp3(address, sender.clone()).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             (in_resp2(address, sender).await?, false, false)
@@ -63,21 +63,15 @@ fn lacks_resp3(error: &redis::RedisError) -> bool {
         || detail.contains("unknown command") && detail.contains("HELLO")
 }
 
-async fn in_resp3(
-    address: &Address,
-    decoder: &Decoder,
-    sender: Sender,
-) -> RedisResult<(MultiplexedConnection, bool)> {
+async fn in_resp3(address: &Address, sender: Sender) -> RedisResult<(MultiplexedConnection, bool)> {
+    let decoder = sender.decoder.clone();
     let config = config().set_push_sender(move |push| {
         sender.hear(push);
         Ok::<(), Infallible>(())
     });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
-    hear_changes(&mut connection, decoder).await?;
-    if decoder.wake.is_empty() {
-        return Ok((connection, true));
-    }
+    hear_changes(&mut connection, &decoder).await?;
     let answer = cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await;
     let refused = refusal("SSUBSCRIBE", answer)?;
     if let Some(error) = &refused {
@@ -145,7 +139,7 @@ fn config() -> AsyncConnectionConfig {
 /// Fills the bounded queue, and counts what does not fit.
 #[derive(Clone)]
 struct Sender {
-    decoder: Decoder,
+    decoder: Arc<Decoder>,
     queue: mpsc::Sender<Decoded>,
     /// Since the queue last took anything.
     dropped: Arc<AtomicU64>,

@@ -10,6 +10,7 @@ use crate::attached::reader::{PROMPTED, Read, Request, StreamReader, Unproven};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
 use crate::escape::Escaped;
+use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::policy::Vanished;
 use crate::time::ServerTime;
@@ -17,7 +18,7 @@ use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 
 impl StreamReader {
     /// Enrols what has a deadline. Of a key that was heard to change it is also written down that it has none.
-    pub(super) async fn enrol(&mut self, read: Read, found: Vec<Found>, stamp: ServerTime, sent: u64) {
+    pub(super) async fn enrol(&mut self, read: Read, (stamp, found): Answer, sent: u64) {
         let Read { partition, keys, capture, tries, prompted, done } = read;
         let mut again = Vec::new();
         for (key, Found { life, copy }) in keys.into_iter().zip(found) {
@@ -53,15 +54,8 @@ impl StreamReader {
     }
 
     /// Judges keys that were looked at for their deadlines.
-    pub(super) async fn look(
-        &mut self,
-        partition: usize,
-        watches: Vec<Watch>,
-        found: Vec<Found>,
-        stamp: ServerTime,
-        sent: u64,
-    ) {
-        let touched = self.stream.number;
+    pub(super) async fn look(&mut self, partition: usize, watches: Vec<Watch>, answer: Answer, sent: u64) {
+        let ((stamp, found), touched) = (answer, self.stream.number);
         for (watch, Found { life, copy }) in watches.into_iter().zip(found) {
             let verdict = decide(touching(life, &watch, stamp), self.stream.says(&watch, touched));
             // What was read may be of the expiry cycle before or after what was heard: then, look again.
