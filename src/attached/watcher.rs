@@ -42,7 +42,7 @@ impl Watcher {
             let source = tokio::select! {
                 source = self.timer.due(&partition.checks, &partition.clock) => source,
                 () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
-                _ = known.changed() => LapseSource::Sweep,
+                Ok(()) = known.changed() => LapseSource::Sweep,
             };
             let patience = known.borrow_and_update().patience();
             match patience {
