@@ -28,15 +28,15 @@ impl Recorder {
     /// The handler that is watched, in its place.
     pub(super) fn watching(self) -> AnyHandler {
         let recorder = Arc::new(self);
-        Arc::new(move |about, payload| recorder.clone().start(about, payload))
+        Arc::new(move |about, payload| recorder.clone().start(&about, payload))
     }
 
-    fn start(self: Arc<Self>, about: Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
+    fn start(self: Arc<Self>, about: &Arc<About>, payload: Bytes) -> Result<Attempt, Error> {
         if self.crash.has_happened() {
             return Ok(futures::future::pending().boxed());
         }
         let attempt = (self.handler)(about.clone(), payload)?;
-        let entry = Stopped(self.ledger.begin(&self.topic, &about));
+        let entry = Stopped(self.ledger.begin(&self.topic, about));
         Ok(async move { self.watch(attempt, entry).await }.boxed())
     }
 
