@@ -1,6 +1,7 @@
 //! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -109,18 +110,13 @@ fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
 async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedConnection> {
     let connection = address.connect(&config()).await?;
-    let (mut sink, mut messages) = address.connect_pubsub().await?.split();
+    let (mut sink, messages) = address.connect_pubsub().await?.split();
     sink.subscribe(&sender.decoder.expired).await?;
     tokio::spawn(async move {
         let _subscribed = sink; // dropping it would end the subscription
-        loop {
-            // A session that has ended is told from an idle one by its queue.
-            let message = tokio::select! {
-                biased;
-                () = sender.queue.closed() => return,
-                message = messages.next() => message,
-            };
-            let Some(message) = message else { break };
+        // A session that has ended is told from an idle one by its queue.
+        let mut messages = pin!(messages.take_until(sender.queue.closed()));
+        while let Some(message) = messages.next().await {
             let data = [message.get_channel_name().as_bytes(), message.get_payload_bytes()];
             let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
             sender.hear(PushInfo { kind: PushKind::Message, data });
