@@ -133,7 +133,7 @@ pub use listener::{Listener, ListenerBuilder, Stats};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Unenrolled, Vanished, WriteBack};
-pub use runtime::event_mode::EventMode;
+pub use runtime::stream_state::EventMode;
 pub use schedule::{
     ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase,
     Undecoded,

@@ -14,8 +14,8 @@
 
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
-pub(crate) mod reader;
-pub(crate) mod scanner;
+mod reader;
+mod scanner;
 pub(crate) mod stream;
 pub(crate) mod topic;
 pub(crate) mod value;
@@ -23,23 +23,22 @@ pub(crate) mod watcher;
 pub(crate) mod write_back;
 pub(crate) mod writer;
 
-pub(crate) use self::reader::Request;
 pub(crate) use self::topic::Attached;
 pub(crate) use self::value::Expired;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attached::reader::StreamReader;
+use crate::attached::reader::{Request, StreamReader};
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
 use crate::events::Touch;
 use crate::id::SlotId;
-use crate::runtime::{Partition, Runtime, StreamState};
+use crate::runtime::{Known, Partition, Runtime};
 
 /// Requests that may wait for the reader.
 const REQUESTS: usize = 1024;
@@ -49,7 +48,7 @@ const REQUESTS: usize = 1024;
 pub(crate) struct Context {
     index: usize,
     partition: Arc<Partition>,
-    stream_state: Arc<StreamState>,
+    known: watch::Receiver<Known>,
     requests: mpsc::Sender<Request>,
 }
 
@@ -76,8 +75,8 @@ impl AttachedRoles {
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
                 let index = topic.partition(number);
-                let (partition, stream_state) = (partition.clone(), runtime.stream_state.clone());
-                let context = Context { index, partition, stream_state, requests: asking.clone() };
+                let (partition, known) = (partition.clone(), runtime.stream_state.subscribe());
+                let context = Context { index, partition, known, requests: asking.clone() };
                 let (write, writes) = mpsc::channel(writer::WAITING);
                 writers.insert(index, write);
                 writing.spawn(Writer::new(context.clone(), writes).run());

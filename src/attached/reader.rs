@@ -14,13 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::attached::stream::{Meaning, Stream};
+use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
-use crate::policy::{Capture, Policy};
-use crate::runtime::{EventMode, Runtime};
-use crate::stats::AttachCounters;
+use crate::policy::Capture;
+use crate::runtime::{EventMode, RunningTopic, Runtime};
 use crate::time::ServerTime;
 use crate::wire::{Enrolment, MAX_BATCH, Note, Position, Watch, fnv1a};
 
@@ -124,14 +123,16 @@ impl StreamReader {
     pub(crate) async fn canary(&mut self, canary: Canary) {
         let unbroken = self.stream.canary(canary);
         self.silent_since = None;
-        self.runtime.stream_state.set_mode(EventMode::of(canary.writes, canary.expires));
+        self.runtime.stream_state.update(|known| {
+            known.mode = EventMode::of(canary.writes, canary.expires);
+            known.gaps += u64::from(!unbroken);
+        });
         if !unbroken {
-            self.runtime.stream_state.gap();
             self.unproven.clear();
             self.asked(Request::Anchor);
             self.fire_ambiguous().await;
         }
-        self.runtime.stream_state.set_anchored(true);
+        self.runtime.stream_state.update(|known| known.anchored = true);
         self.judge_unproven().await;
         self.forget_deleted().await;
     }
@@ -140,7 +141,7 @@ impl StreamReader {
     pub(crate) fn lost(&mut self) {
         self.stream.lose();
         self.unproven.clear();
-        self.runtime.stream_state.set_anchored(false);
+        self.runtime.stream_state.update(|known| known.anchored = false);
     }
 
     /// The subscription is gone, and with it what was asked on its connection.
@@ -154,7 +155,7 @@ impl StreamReader {
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
     /// has missed nothing; but if that takes too long, nothing will ever be proven.
     pub(crate) fn silent(&mut self) {
-        self.runtime.stream_state.set_anchored(false);
+        self.runtime.stream_state.update(|known| known.anchored = false);
         self.unheard();
     }
 
@@ -162,21 +163,21 @@ impl StreamReader {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || !self.stream.began() {
             self.lost();
-            self.runtime.stream_state.set_mode(EventMode::Blind);
+            self.runtime.stream_state.update(|known| known.mode = EventMode::Blind);
         }
     }
 
     /// A key of an attached topic has expired.
     pub(crate) async fn expired(&mut self, partition: usize, key: Bytes) {
         match self.stream.expired(&key) {
-            Meaning::Identity(at) => {
+            Some(at) => {
                 let arming = identity(&key, at);
                 self.write(partition, Write::Note(Note { key, at: Some(at), arming })).await;
             }
-            Meaning::Ambiguous if self.ambiguous.len() < AMBIGUOUS => {
+            None if self.stream.began() && self.ambiguous.len() < AMBIGUOUS => {
                 *self.ambiguous.entry(key).or_default() += 1;
             }
-            Meaning::Ambiguous | Meaning::Deaf => self.stats(partition).deaf.add(1),
+            None => self.topic(partition).attached.deaf.add(1),
         }
     }
 
@@ -185,7 +186,7 @@ impl StreamReader {
         if change == Change::Gone {
             self.stream.gone(&key);
         }
-        if !self.runtime.partitions[partition].topic.is_scanning() {
+        if !self.topic(partition).is_scanning() {
             return;
         }
         let keys = self.prompted.entry(partition).or_default();
@@ -202,7 +203,7 @@ impl StreamReader {
         }
         let mut prompted = mem::take(&mut self.prompted);
         for (partition, waiting) in &mut prompted {
-            let capture = self.policy(*partition).capture;
+            let capture = self.topic(*partition).policy().capture;
             let keys = waiting.extract_if(|_| true).take(keys_in_touch(capture)).collect();
             let read = Read { prompted: true, ..Read::of(*partition, keys, capture) };
             self.prompting += usize::from(self.send(Request::Read(read)));
@@ -213,7 +214,7 @@ impl StreamReader {
 
     /// What is read in a gap has no position, unless nothing has.
     fn can_enrol(&self) -> bool {
-        self.stream.is_anchored() || self.runtime.stream_state.mode() == EventMode::Blind
+        self.stream.is_anchored() || self.runtime.stream_state.known().mode == EventMode::Blind
     }
 
     /// Somebody asks.
@@ -264,16 +265,14 @@ impl StreamReader {
         if matches!(request, Request::Read(Read { prompted: true, .. })) {
             self.prompting -= 1;
         }
-        let Some((stamp, found)) = touched.answer else { return };
+        let Some(answer) = touched.answer else { return };
         match request {
             Request::Anchor => {
-                self.stream.anchored_at(stamp);
+                self.stream.anchored_at(answer.0);
                 self.judge_unproven().await;
             }
-            Request::Look { partition, watches, .. } => {
-                self.look(partition, watches, found, stamp, sent).await;
-            }
-            Request::Read(read) => self.enrol(read, found, stamp, sent).await,
+            Request::Look { partition, watches, .. } => self.look(partition, watches, answer, sent).await,
+            Request::Read(read) => self.enrol(read, answer, sent).await,
             Request::Late => {}
         }
     }
@@ -296,7 +295,7 @@ impl StreamReader {
     }
 
     async fn note_ambiguous(&self, partition: usize, key: Bytes) {
-        self.stats(partition).ambiguous.add(1);
+        self.topic(partition).attached.ambiguous.add(1);
         self.write(partition, Write::Note(Note { key, at: None, arming: ArmingId::random() })).await;
     }
 
@@ -316,12 +315,8 @@ impl StreamReader {
         }
     }
 
-    fn stats(&self, partition: usize) -> &AttachCounters {
-        &self.runtime.partitions[partition].topic.attached
-    }
-
-    fn policy(&self, partition: usize) -> &Policy {
-        self.runtime.partitions[partition].topic.policy()
+    fn topic(&self, partition: usize) -> &RunningTopic {
+        &self.runtime.partitions[partition].topic
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
 use crate::attached::reader::{Read, Request};
@@ -79,14 +79,14 @@ impl Scanner {
     }
 
     async fn scan_over_and_over(&self) {
-        let state = &self.runtime.stream_state;
+        let mut known = self.runtime.stream_state.subscribe();
         // What is scanned before the first canary was heard would have to be scanned again, unless that is
         // missing.
         let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
-        state.until(Instant::now() + KNOWN, is_known).await;
+        let _ = timeout(KNOWN, known.wait_for(is_known)).await;
         let mut waits = RetryDelays::default();
         loop {
-            let gaps = state.known().gaps;
+            let gaps = known.borrow().gaps;
             let pause = match self.scan().await {
                 Ok(()) => self.topic.policy().scan_every,
                 Err(error) => {
@@ -94,7 +94,7 @@ impl Scanner {
                     waits.next()
                 }
             };
-            state.until(Instant::now() + pause, |known| known.gaps != gaps).await;
+            let _ = timeout(pause, known.wait_for(|known| known.gaps != gaps)).await;
         }
     }
 
@@ -149,6 +149,6 @@ impl Scanner {
         let (done, read) = oneshot::channel();
         let page = Read { done: Some(done), ..Read::of(partition, keys, Capture::default()) };
         let _ = self.requests.send(Request::Read(page)).await;
-        matches!(tokio::time::timeout(READ_WITHIN, read).await, Ok(Ok(())))
+        matches!(timeout(READ_WITHIN, read).await, Ok(Ok(())))
     }
 }

@@ -49,17 +49,6 @@ struct Heard {
     since: u64,
 }
 
-/// What an expiry means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// It has a name.
-    Identity(Position),
-    /// It was heard in a gap.
-    Ambiguous,
-    /// It was heard before the stream began.
-    Deaf,
-}
-
 impl Stream {
     /// A canary was heard; whether nothing was missed since the last. Otherwise the stream begins here, and
     /// what was known is not any more.
@@ -91,17 +80,15 @@ impl Stream {
         self.keys.values_mut().for_each(|heard| heard.gone = None);
     }
 
-    /// A key has expired.
-    pub(crate) fn expired(&mut self, key: &Bytes) -> Meaning {
-        if self.anchor.is_none() {
-            return if self.began() { Meaning::Ambiguous } else { Meaning::Deaf };
-        }
+    /// A key has expired; where, which is the expiry's identity, but in a gap it has none.
+    pub(crate) fn expired(&mut self, key: &Bytes) -> Option<Position> {
+        self.anchor?;
         let number = self.number;
         let heard = self.hear(key);
         let count = if heard.expired.canary == number { heard.expired.count + 1 } else { 1 };
         heard.expired = Position { canary: number, count };
         heard.gone = None;
-        Meaning::Identity(heard.expired)
+        Some(heard.expired)
     }
 
     /// A key was deleted or renamed.

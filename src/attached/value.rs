@@ -67,18 +67,14 @@ impl Expiry {
 impl<T> Expired<T> {
     /// The value that the key had when it was last read, if that was a string within the topic's cap.
     pub fn value(&self) -> Option<&T> {
-        match &self.value {
-            KeptValue::Captured(value) => Some(value),
-            _ => None,
-        }
+        let KeptValue::Captured(value) = &self.value else { return None };
+        Some(value)
     }
 
     /// The value, taken out, where [`value`](Self::value) has one.
     pub fn into_value(self) -> Option<T> {
-        match self.value {
-            KeptValue::Captured(value) => Some(value),
-            _ => None,
-        }
+        let KeptValue::Captured(value) = self.value else { return None };
+        Some(value)
     }
 
     /// What is known of the value.

@@ -37,16 +37,16 @@ impl Watcher {
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
-        let Context { partition, stream_state: state, .. } = self.context.clone();
+        let Context { partition, mut known, .. } = self.context.clone();
         loop {
             let source = tokio::select! {
                 source = self.timer.due(&partition.checks, &partition.clock) => source,
                 () = tokio::time::sleep(SWEEP) => LapseSource::Sweep,
-                () = state.changed() => LapseSource::Sweep,
+                Ok(()) = known.changed() => LapseSource::Sweep,
             };
-            let changed = state.changed();
-            match state.patience() {
-                None => changed.await,
+            let patience = known.borrow_and_update().patience();
+            match patience {
+                None => _ = known.changed().await,
                 Some(patience) => self.tick(source, patience).await,
             }
         }

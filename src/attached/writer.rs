@@ -1,6 +1,6 @@
 //! Writes down what the reader has found: notes, enrolments and verdicts of one partition, in order.
 
-use std::mem;
+use std::mem::{self, discriminant};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,26 +55,21 @@ impl Writer {
         let mut batch = Vec::new();
         while self.writes.recv_many(&mut batch, MAX_BATCH).await > 0 {
             let (mut notes, mut read, mut judged) = (Vec::new(), Vec::new(), Vec::new());
-            for write in batch.drain(..) {
-                if !matches!(write, Write::Note(_)) {
-                    self.note(mem::take(&mut notes)).await;
-                }
-                if !matches!(write, Write::Enrol(_)) {
-                    self.enrol(mem::take(&mut read)).await;
-                }
-                if !matches!(write, Write::Judge(_)) {
-                    self.judge(mem::take(&mut judged)).await;
-                }
+            let mut writes = batch.drain(..).peekable();
+            while let Some(write) = writes.next() {
+                let more = writes.peek().is_some_and(|next| discriminant(next) == discriminant(&write));
                 match write {
                     Write::Note(note) => notes.push(note),
                     Write::Enrol(one) => read.push(one),
                     Write::Judge(one) => judged.push(one),
                     Write::Done(done) => _ = done.send(()),
                 }
+                if !more {
+                    self.note(mem::take(&mut notes)).await;
+                    self.enrol(mem::take(&mut read)).await;
+                    self.judge(mem::take(&mut judged)).await;
+                }
             }
-            self.note(notes).await;
-            self.enrol(read).await;
-            self.judge(judged).await;
         }
     }
 
@@ -202,7 +197,7 @@ impl Writer {
 
     /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
     fn wake(&self) {
-        if self.context.stream_state.mode() == EventMode::Blind {
+        if self.context.known.borrow().mode == EventMode::Blind {
             self.context.partition.wakeup.look(Instant::now(), LapseSource::Timer);
         }
     }

@@ -40,7 +40,7 @@ pub enum Event {
 }
 
 /// A canary, heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canary {
     /// Its number.
     pub number: u64,
@@ -75,18 +75,6 @@ pub enum Gap {
     NoWakeUps,
 }
 
-impl Gap {
-    /// A word for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Disconnected => "disconnected",
-            Self::Silent => "silent",
-            Self::Overflow => "overflow",
-            Self::NoWakeUps => "no_wake_ups",
-        }
-    }
-}
-
 /// Keys to be read on the connection of the subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touch {
@@ -103,7 +91,9 @@ pub struct Touch {
 pub struct Touched {
     /// The asker's number.
     pub id: u64,
-    /// The server's time, and the keys in the order in which they were asked for; none where there was
-    /// no answer.
-    pub answer: Option<(ServerTime, Vec<Found>)>,
+    /// In the order in which the keys were asked for; none where there was no answer.
+    pub answer: Option<Answer>,
 }
+
+/// The server's time, and what was found of each key.
+pub type Answer = (ServerTime, Vec<Found>);

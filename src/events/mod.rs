@@ -15,7 +15,7 @@ mod session;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
-pub(crate) use self::event::{Canary, Change, Event, Gap, Touch, Touched};
+pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Touch, Touched};
 
 use std::pin::pin;
 use std::time::Duration;

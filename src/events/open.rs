@@ -1,6 +1,7 @@
 //! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,8 +46,8 @@ pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Opened>
 
 async fn subscribe(address: &Address, decoder: &Decoder) -> RedisResult<Opened> {
     let (queue, pushed) = mpsc::channel(PUSHED);
-    let sender = Sender { decoder: decoder.clone(), queue: queue.clone(), dropped: Arc::default() };
-    let (connection, wake_ups, ordered) = match in_resp3(address, decoder, sender.clone()).await {
+    let sender = Sender { decoder: Arc::new(decoder.clone()), queue: queue.clone(), dropped: Arc::default() };
+    let (connection, wake_ups, ordered) = match in_resp3(address, sender.clone()).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             (in_resp2(address, sender).await?, false, false)
@@ -63,21 +64,15 @@ fn lacks_resp3(error: &redis::RedisError) -> bool {
         || detail.contains("unknown command") && detail.contains("HELLO")
 }
 
-async fn in_resp3(
-    address: &Address,
-    decoder: &Decoder,
-    sender: Sender,
-) -> RedisResult<(MultiplexedConnection, bool)> {
+async fn in_resp3(address: &Address, sender: Sender) -> RedisResult<(MultiplexedConnection, bool)> {
+    let decoder = sender.decoder.clone();
     let config = config().set_push_sender(move |push| {
         sender.hear(push);
         Ok::<(), Infallible>(())
     });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
-    hear_changes(&mut connection, decoder).await?;
-    if decoder.wake.is_empty() {
-        return Ok((connection, true));
-    }
+    hear_changes(&mut connection, &decoder).await?;
     let answer = cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await;
     let refused = refusal("SSUBSCRIBE", answer)?;
     if let Some(error) = &refused {
@@ -115,18 +110,13 @@ fn refusal(doing: &str, answer: RedisResult<()>) -> RedisResult<Option<Error>> {
 /// `redis` cannot SSUBSCRIBE in RESP2, so only expired keys are heard here.
 async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedConnection> {
     let connection = address.connect(&config()).await?;
-    let (mut sink, mut messages) = address.connect_pubsub().await?.split();
+    let (mut sink, messages) = address.connect_pubsub().await?.split();
     sink.subscribe(&sender.decoder.expired).await?;
     tokio::spawn(async move {
         let _subscribed = sink; // dropping it would end the subscription
-        loop {
-            // A session that has ended is told from an idle one by its queue.
-            let message = tokio::select! {
-                biased;
-                () = sender.queue.closed() => return,
-                message = messages.next() => message,
-            };
-            let Some(message) = message else { break };
+        // A session that has ended is told from an idle one by its queue.
+        let mut messages = pin!(messages.take_until(sender.queue.closed()));
+        while let Some(message) = messages.next().await {
             let data = [message.get_channel_name().as_bytes(), message.get_payload_bytes()];
             let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
             sender.hear(PushInfo { kind: PushKind::Message, data });
@@ -145,7 +135,7 @@ fn config() -> AsyncConnectionConfig {
 /// Fills the bounded queue, and counts what does not fit.
 #[derive(Clone)]
 struct Sender {
-    decoder: Decoder,
+    decoder: Arc<Decoder>,
     queue: mpsc::Sender<Decoded>,
     /// Since the queue last took anything.
     dropped: Arc<AtomicU64>,

@@ -34,9 +34,8 @@ pub(super) struct Session<'a> {
     /// Events that were dropped, and not reported yet.
     dropped: u64,
     reported: Option<Instant>,
-    /// What the last canary has proven besides.
-    writes: bool,
-    expires: bool,
+    /// What is heard of the next canary before it is.
+    canary: Canary,
     /// Why the last canary was not made.
     refused: Option<Error>,
     anchor: Anchor,
@@ -61,8 +60,7 @@ impl<'a> Session<'a> {
             opened: open(&supervisor.address, &supervisor.decoder).await?,
             dropped: 0,
             reported: None,
-            writes: false,
-            expires: false,
+            canary: Canary::default(),
             refused: None,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
@@ -86,8 +84,8 @@ impl<'a> Session<'a> {
                         missing_at = None;
                         self.heard_canary(number, before).await;
                     }
-                    Some(Decoded::Writes) => self.writes = true,
-                    Some(Decoded::Expires) => self.expires = true,
+                    Some(Decoded::Writes) => self.canary.writes = true,
+                    Some(Decoded::Expires) => self.canary.expires = true,
                     Some(Decoded::Dropped(count)) => {
                         self.dropped += count;
                         self.supervisor.pass(Event::Lost).await;
@@ -125,9 +123,8 @@ impl<'a> Session<'a> {
 
     async fn heard_canary(&mut self, number: u64, before: u64) {
         self.plan_canary();
-        let (writes, expires) = (mem::take(&mut self.writes), mem::take(&mut self.expires));
+        let canary = Canary { number, before, ..mem::take(&mut self.canary) };
         if self.opened.ordered {
-            let canary = Canary { number, before, writes, expires };
             self.supervisor.pass(Event::Canary(canary)).await;
         }
         if self.anchor != Anchor::Holds {

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::{Partition, Permits, RunningTopic, Runtime};
+use crate::runtime::{Partition, Permits, RunningTopic, Runtime, StreamState};
 use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
@@ -191,7 +191,7 @@ impl<S> ListenerBuilder<S> {
             router,
             stats: ListenerCounters::default(),
             calm: watch::Sender::default(),
-            stream_state: Arc::default(),
+            stream_state: StreamState::default(),
         };
         let (runtime, grace) = (Arc::new(runtime), self.grace);
         Ok(Listener { runtime, grace, manage_notifications: self.manage_notifications })

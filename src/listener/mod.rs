@@ -100,7 +100,7 @@ impl Stats {
 
     /// What can be heard of attached topics' keys.
     pub fn mode(&self) -> EventMode {
-        self.0.stream_state.mode()
+        self.0.stream_state.known().mode
     }
 
     /// What was counted of the subscription and the sweeps.

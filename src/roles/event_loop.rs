@@ -57,7 +57,7 @@ impl EventLoop {
             (Event::Expired(key), _) => self.expired(key).await,
             (Event::Gap(gap), attached) => {
                 runtime.stats.gaps.add(1);
-                debug!(gap = gap.as_str(), "events may have been missed: sweeping");
+                debug!(?gap, "events may have been missed: sweeping");
                 // Often until events flow again; what a full queue has dropped is found at once.
                 runtime.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
                 match (gap, attached) {

@@ -3,7 +3,6 @@
 pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod disposition;
-pub(crate) mod event_mode;
 pub(crate) mod leadership;
 pub(crate) mod leases;
 pub(crate) mod outbox;
@@ -14,11 +13,10 @@ pub(crate) mod wakeup;
 
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
 pub(crate) use self::disposition::Ended;
-pub(crate) use self::event_mode::EventMode;
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::Permits;
-pub(crate) use self::stream_state::{Known, StreamState};
+pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,7 +44,7 @@ pub(crate) struct Runtime {
     /// Whether events flow, as far as canaries tell. Said anew whenever something may have been missed.
     pub(crate) calm: watch::Sender<bool>,
     /// What is known of the stream, for attached topics.
-    pub(crate) stream_state: Arc<StreamState>,
+    pub(crate) stream_state: StreamState,
 }
 
 impl Runtime {

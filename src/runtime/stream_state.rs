@@ -1,22 +1,92 @@
-//! What the roles of a listener know of its stream: whether it is anchored, and for how long it is not.
+//! What the roles of a listener know of its stream: whether it is anchored, and what can be heard.
 
-use std::mem;
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
-
-use crate::runtime::event_mode::EventMode;
+use tracing::{info, warn};
 
 /// Others, who hear, have so long to look at a key before one who does not hear does.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Shared by the reader, who writes it, and watchers and scanners.
+/// What a listener can hear of keys that other programs write. It is proven by canaries, not read from
+/// the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventMode {
+    /// Nothing is known yet.
+    #[default]
+    Starting,
+    /// Nothing is heard (flags cleared, CONFIG forbidden, RESP2, a broken subscription): keys are found by
+    /// scanning and looked at after their deadlines. A key that expires before a scan has found it is lost,
+    /// and a deleted key cannot be told from an expired one.
+    Blind,
+    /// Expiries are heard (`Ex`): each is fired. Keys are found by scanning; a key that expires before a
+    /// scan has found it fires without its value.
+    Expired,
+    /// Expiries and changes of deadlines are heard (`KExg$`): keys are enrolled as they are written, and
+    /// deletions are known as such.
+    Changes,
+    /// Expiries and some of the changes are heard (`KExg` or `KEx$`): scans find the rest.
+    SomeChanges,
+}
+
+impl EventMode {
+    pub(crate) fn of(writes: bool, expires: bool) -> Self {
+        match (writes, expires) {
+            (true, true) => Self::Changes,
+            (false, false) => Self::Expired,
+            _ => Self::SomeChanges,
+        }
+    }
+
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Blind => "blind",
+            Self::Expired => "expired",
+            Self::Changes => "changes",
+            Self::SomeChanges => "some_changes",
+        }
+    }
+
+    fn announce(self) {
+        let mode = self.as_str();
+        match self {
+            Self::Starting => {}
+            Self::Blind => warn!(
+                mode,
+                "attached keys: nothing is heard. Keys are found by scanning alone, and one that expires before it \
+                 is found is lost; deleted keys fire like expired ones. notify-keyspace-events Ex would change that"
+            ),
+            Self::Expired => info!(
+                mode,
+                "attached keys: expiries are heard. Keys are enrolled by scanning; one that expires before it is found \
+                 fires without its value. notify-keyspace-events KExg$ would enrol them as they are written"
+            ),
+            Self::Changes => info!(mode, "attached keys: expiries and changes are heard"),
+            Self::SomeChanges => info!(
+                mode,
+                "attached keys: expiries and some changes are heard. Scans find the rest; \
+                 notify-keyspace-events KExg$ would tell of all"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for EventMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Shared by the reader, who writes it, and watchers, writers and scanners.
 #[derive(Debug, Default)]
 pub(crate) struct StreamState(watch::Sender<Known>);
 
 /// What is known at a moment.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) anchored: bool,
     pub(crate) mode: EventMode,
@@ -25,18 +95,16 @@ pub(crate) struct Known {
 }
 
 impl StreamState {
-    pub(crate) fn set_anchored(&self, anchored: bool) {
-        self.0.send_if_modified(|known| mem::replace(&mut known.anchored, anchored) != anchored);
-    }
-
-    /// Something may have been missed, and that is over.
-    pub(crate) fn gap(&self) {
-        self.0.send_modify(|known| known.gaps += 1);
-    }
-
-    pub(crate) fn set_mode(&self, mode: EventMode) {
-        if self.0.send_if_modified(|known| mem::replace(&mut known.mode, mode) != mode) {
-            mode.announce();
+    /// Changes what is known, and tells of it where that is news.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Known)) {
+        let before = self.known();
+        let mut known = before;
+        change(&mut known);
+        if known.mode != before.mode {
+            known.mode.announce();
+        }
+        if known != before {
+            self.0.send_replace(known);
         }
     }
 
@@ -44,30 +112,20 @@ impl StreamState {
         *self.0.borrow()
     }
 
-    pub(crate) fn mode(&self) -> EventMode {
-        self.known().mode
+    /// For those who wait for changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Known> {
+        self.0.subscribe()
     }
+}
 
+impl Known {
     /// How long a look must have been due before it is taken: no time for whoever hears, and none is
     /// taken in a gap.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        match self.known() {
-            Known { anchored: true, .. } => Some(Duration::ZERO),
-            Known { mode: EventMode::Blind, .. } => Some(PATIENCE),
-            Known { .. } => None,
-        }
-    }
-
-    /// Returns once this holds, or the moment has come.
-    pub(crate) async fn until(&self, over: Instant, holds: impl FnMut(&Known) -> bool) {
-        let _ = tokio::time::timeout_at(over, self.0.subscribe().wait_for(holds)).await;
-    }
-
-    /// Completes when any of this is different from when it was called.
-    pub(crate) fn changed(&self) -> impl Future<Output = ()> + use<> {
-        let mut seen = self.0.subscribe();
-        async move {
-            let _ = seen.changed().await;
+    pub(crate) fn patience(self) -> Option<Duration> {
+        match self {
+            Self { anchored: true, .. } => Some(Duration::ZERO),
+            Self { mode: EventMode::Blind, .. } => Some(PATIENCE),
+            Self { .. } => None,
         }
     }
 }

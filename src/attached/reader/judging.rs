@@ -10,6 +10,7 @@ use crate::attached::reader::{PROMPTED, Read, Request, StreamReader, Unproven};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
 use crate::escape::Escaped;
+use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::policy::Vanished;
 use crate::time::ServerTime;
@@ -17,7 +18,7 @@ use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 
 impl StreamReader {
     /// Enrols what has a deadline. Of a key that was heard to change it is also written down that it has none.
-    pub(super) async fn enrol(&mut self, read: Read, found: Vec<Found>, stamp: ServerTime, sent: u64) {
+    pub(super) async fn enrol(&mut self, read: Read, (stamp, found): Answer, sent: u64) {
         let Read { partition, keys, capture, tries, prompted, done } = read;
         let mut again = Vec::new();
         for (key, Found { life, copy }) in keys.into_iter().zip(found) {
@@ -53,33 +54,23 @@ impl StreamReader {
     }
 
     /// Judges keys that were looked at for their deadlines.
-    pub(super) async fn look(
-        &mut self,
-        partition: usize,
-        watches: Vec<Watch>,
-        found: Vec<Found>,
-        stamp: ServerTime,
-        sent: u64,
-    ) {
-        let touched = self.stream.number;
+    pub(super) async fn look(&mut self, partition: usize, watches: Vec<Watch>, answer: Answer, sent: u64) {
+        let ((stamp, found), touched) = (answer, self.stream.number);
         for (watch, Found { life, copy }) in watches.into_iter().zip(found) {
             let verdict = decide(touching(life, &watch, stamp), self.stream.says(&watch, touched));
+            // What was read may be of the expiry cycle before or after what was heard: then, look again.
+            let fresh = !self.stream.heard_since(&watch.key, sent);
             let early = stamp.ms() < watch.deadline;
             match (verdict, life) {
                 (Verdict::Unproven, _) => {
                     self.unproven.push(Unproven { partition, watch, stamp, touched });
                 }
-                (Verdict::Extended | Verdict::NotYet, Life::Until(_))
-                    if self.stream.heard_since(&watch.key, sent) =>
-                {
-                    self.obey(partition, watch, Verdict::NotYet, stamp).await;
-                }
-                (Verdict::Extended, Life::Until(deadline)) => {
-                    self.stats(partition).extended.add(1);
+                (Verdict::Extended, Life::Until(deadline)) if fresh => {
+                    self.topic(partition).attached.extended.add(1);
                     self.remember(partition, watch.key, deadline, stamp, copy).await;
                 }
                 // The value was read once more, shortly before the deadline.
-                (Verdict::NotYet, Life::Until(deadline)) if early && !copy.is_empty() => {
+                (Verdict::NotYet, Life::Until(deadline)) if fresh && early && !copy.is_empty() => {
                     self.remember(partition, watch.key, deadline, stamp, copy).await;
                 }
                 // It was heard, if not in its position: one expiry fires once.
@@ -93,21 +84,21 @@ impl StreamReader {
 
     /// Does to the watch what its verdict says.
     async fn obey(&self, partition: usize, watch: Watch, verdict: Verdict, stamp: ServerTime) {
-        let stats = self.stats(partition);
+        let topic = self.topic(partition);
         let fire = |expiry: Expiry| Deed::Fire { arming: ArmingId::random(), flags: expiry.flags() };
         let (counter, deed) = match verdict {
             // The note of it ends the watch.
             Verdict::Lapsed => return,
             Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(&watch, stamp)),
-            Verdict::Persisted => (Some(&stats.persisted), Deed::Forget),
-            Verdict::Deleted => (Some(&stats.deleted), Deed::Forget),
-            Verdict::Vanished if self.policy(partition).vanished == Vanished::Fire => {
-                (Some(&stats.vanished), fire(Expiry::Vanished))
+            Verdict::Persisted => (Some(&topic.attached.persisted), Deed::Forget),
+            Verdict::Deleted => (Some(&topic.attached.deleted), Deed::Forget),
+            Verdict::Vanished if topic.policy().vanished == Vanished::Fire => {
+                (Some(&topic.attached.vanished), fire(Expiry::Vanished))
             }
-            Verdict::Vanished => (Some(&stats.vanished), Deed::Forget),
+            Verdict::Vanished => (Some(&topic.attached.vanished), Deed::Forget),
             Verdict::Recovered => {
                 debug!(key = %Escaped(&watch.key), "gone, and something may have been missed: recovered");
-                (Some(&stats.recovered), fire(Expiry::Recovered))
+                (Some(&topic.attached.recovered), fire(Expiry::Recovered))
             }
         };
         if let Some(counter) = counter {
@@ -131,7 +122,7 @@ impl StreamReader {
     pub(super) async fn forget_deleted(&mut self) {
         for (partition, forgotten) in mem::take(&mut self.deleted) {
             if self.stream.deleted_at(&forgotten.key) == Some(forgotten.at) {
-                self.stats(partition).deleted.add(1);
+                self.topic(partition).attached.deleted.add(1);
                 self.write(partition, Write::Enrol(forgotten)).await;
             }
         }
