@@ -15,6 +15,7 @@
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
 mod reader;
+mod request;
 mod scanner;
 pub(crate) mod stream;
 pub(crate) mod topic;
@@ -29,28 +30,20 @@ pub(crate) use self::value::Expired;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::attached::reader::{Request, StreamReader};
+use crate::attached::reader::StreamReader;
+use crate::attached::request::{Context, Request};
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
 use crate::events::Touch;
 use crate::id::SlotId;
-use crate::runtime::{Known, Partition, Runtime};
+use crate::runtime::{Partition, Runtime};
 
 /// Requests that may wait for the reader.
 const REQUESTS: usize = 1024;
-
-/// What the roles of one partition share.
-#[derive(Clone)]
-pub(crate) struct Context {
-    index: usize,
-    partition: Arc<Partition>,
-    known: watch::Receiver<Known>,
-    requests: mpsc::Sender<Request>,
-}
 
 /// What the attached topics of a listener hear, and those who ask about it.
 pub(crate) struct AttachedRoles {

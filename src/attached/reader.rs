@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::attached::request::{Read, Request};
 use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
@@ -32,40 +33,6 @@ const PROMPTED: usize = 100_000;
 /// Keys in one touch, at most, and about so many bytes of their values.
 const TOUCH_KEYS: usize = 500;
 const TOUCH_BYTES: usize = 4 << 20;
-/// How often a key is read again because something happened to it meanwhile.
-const TRIES: u8 = 4;
-
-/// What the reader is asked for; mostly it has keys touched for that.
-#[derive(Debug)]
-pub(crate) enum Request {
-    /// The server's time, after the first canary.
-    Anchor,
-    /// Look at keys whose deadlines have come.
-    Look { partition: usize, watches: Vec<Watch>, capture: Capture },
-    /// Read keys, and enrol those that have a deadline.
-    Read(Read),
-    /// A note was older than the history: whoever is so late has missed something.
-    Late,
-}
-
-/// Keys to be enrolled.
-#[derive(Debug)]
-pub(crate) struct Read {
-    pub(super) partition: usize,
-    pub(super) keys: Vec<Bytes>,
-    pub(super) capture: Capture,
-    pub(super) tries: u8,
-    /// Whether they were heard to change.
-    pub(super) prompted: bool,
-    /// Told when it is done; dropped when it cannot be.
-    pub(super) done: Option<oneshot::Sender<()>>,
-}
-
-impl Read {
-    pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
-        Self { partition, keys, capture, tries: TRIES, prompted: false, done: None }
-    }
-}
 
 /// A check of a key that is gone, and of which nothing is proven yet.
 struct Unproven {

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
-use crate::attached::reader::{Read, Request};
+use crate::attached::request::{Read, Request};
 use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;

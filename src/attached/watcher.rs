@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use crate::attached::Context;
-use crate::attached::reader::Request;
+use crate::attached::request::{Context, Request};
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
 use crate::log_throttle::LogThrottle;

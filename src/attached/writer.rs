@@ -8,8 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use crate::attached::Context;
-use crate::attached::reader::{Read, Request};
+use crate::attached::request::{Context, Read, Request};
 use crate::connection::retry;
 use crate::error::Error;
 use crate::lapse::LapseSource;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use tracing::debug;
 
 use crate::attached::decision::{KeyState, Verdict, decide};
-use crate::attached::reader::{PROMPTED, Read, Request, StreamReader, Unproven};
+use crate::attached::reader::{PROMPTED, StreamReader, Unproven};
+use crate::attached::request::{Read, Request};
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
 use crate::escape::Escaped;
