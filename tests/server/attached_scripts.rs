@@ -539,6 +539,7 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     assert!(read(12, true).await[3].len() > 1);
     let large = read(1000, true).await;
     assert!(large[2..].iter().all(|copy| copy[0] == 3 && copy.len() > 2), "{large:?}");
+    assert_eq!(read(large[2].len() - 1, true).await[2], large[2], "it just fits");
 }
 
 #[tokio::test]

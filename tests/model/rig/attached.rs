@@ -1,7 +1,9 @@
 //! Calls for keys that other programs write, in the few words that a readable case needs.
 
 use bytes::Bytes;
-use keylapse::internals::attached::{Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks, Watch};
+use keylapse::internals::attached::{
+    DueChecks, Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks,
+};
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime, WrittenBack};
 use keylapse::{Unenrolled, WriteBack};
@@ -27,11 +29,16 @@ impl Rig {
 
     /// What becomes of an expiry of `a`, the `count`th since the canary of this number.
     pub(crate) async fn note(&mut self, canary: u64, count: u32) -> Noted {
-        let note = Note {
-            key: Bytes::from_static(b"a"),
-            at: Some(Position { canary, count }),
-            arming: self.ids.arming(),
-        };
+        self.note_at(Some(Position { canary, count })).await
+    }
+
+    /// The same of an expiry that was heard without an anchor.
+    pub(crate) async fn note_unanchored(&mut self) -> Noted {
+        self.note_at(None).await
+    }
+
+    async fn note_at(&mut self, at: Option<Position>) -> Noted {
+        let note = Note { key: Bytes::from_static(b"a"), at, arming: self.ids.arming() };
         self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
     }
 
@@ -50,10 +57,10 @@ impl Rig {
         (value[0], next)
     }
 
-    /// Takes the checks that are due, and keeps others from them for so long.
-    pub(crate) async fn take_checks(&self, hold_ms: u64) -> Vec<Watch> {
-        let take = TakeChecks { slot: Ids::slot(1), limit: 10, hold_ms, overdue_ms: 0 };
-        self.store.checks(&self.at, take).await.expect("they can be taken").watches
+    /// Takes the checks that are due for this slot, and keeps others from them for so long.
+    pub(crate) async fn take_checks(&self, slot: u64, hold_ms: u64) -> DueChecks {
+        let take = TakeChecks { slot: Ids::slot(slot), limit: 10, hold_ms, overdue_ms: 0 };
+        self.store.checks(&self.at, take).await.expect("they can be taken")
     }
 
     /// Says that `a` was written back until this deadline, and has expired; whether its announcement is
@@ -69,6 +76,11 @@ impl Rig {
     /// Loses the check of `a`.
     pub(crate) async fn lose_check(&self) {
         self.ask::<()>(cmd("ZREM").arg(self.at.key("checks")).arg("a")).await;
+    }
+
+    /// Writes the watch of `a` anew.
+    pub(crate) async fn put_watch(&self, watch: &[u8]) {
+        self.ask::<()>(cmd("HSET").arg(self.at.key("watch")).arg("a").arg(watch)).await;
     }
 
     /// Of how many keys there is a history.

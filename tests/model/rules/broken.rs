@@ -139,5 +139,5 @@ async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
     let taken = rig.claim().await;
     assert_eq!(taken.state().lost, 0);
     rig.ack(&taken.held()).await;
-    assert_eq!(rig.claim_quarantined().await.claimed.orphans, 0, "it is in one index only");
+    assert_eq!(rig.claim_quarantined().await.claimed.heads.quarantine, None, "it is in one index only");
 }

@@ -9,6 +9,8 @@ on_each_server! {
     reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it,
     a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing,
     what_is_forgotten_without_a_canary_leaves_nothing,
+    who_finds_no_check_is_told_whether_another_has_taken_the_last,
+    the_check_of_a_watch_cut_short_is_removed,
 }
 
 /// A check comes this long after the deadline: in the deadline's own millisecond a key is still there.
@@ -27,7 +29,7 @@ async fn reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it(rig
     let (canary, deadline) = (rig.now(), rig.now() + 1000);
     rig.read(deadline, canary, 0).await;
     rig.pass(ms(1500)).await;
-    assert_eq!(rig.take_checks(5000).await.len(), 1);
+    assert_eq!(rig.take_checks(1, 5000).await.watches.len(), 1);
     assert_eq!(rig.read(deadline, canary, 0).await, (Enrolled::Known, Some(rig.now() + 5000)));
 }
 
@@ -44,4 +46,30 @@ async fn what_is_forgotten_without_a_canary_leaves_nothing(rig: &mut Rig) {
     assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New);
     assert_eq!(rig.read(0, 0, 0).await, (Enrolled::Forgotten, None));
     assert_eq!(rig.histories().await, 0, "a history is of positions");
+}
+
+async fn who_finds_no_check_is_told_whether_another_has_taken_the_last(rig: &mut Rig) {
+    rig.attach();
+    let rival = async |rig: &Rig, slot| {
+        let taken = rig.take_checks(slot, 5000).await;
+        (taken.watches.len(), taken.rival)
+    };
+    assert_eq!(rival(rig, 1).await, (0, false), "nobody has");
+    rig.read(rig.now() + 1000, rig.now(), 0).await;
+    rig.pass(ms(1500)).await;
+    assert_eq!(rival(rig, 1).await, (1, false));
+    assert_eq!(rival(rig, 1).await, (0, false), "it was this one");
+    assert_eq!(rival(rig, 2).await, (0, true));
+    rig.pass(ms(5000)).await;
+    assert_eq!(rival(rig, 2).await, (1, false), "what comes back is for anybody");
+}
+
+async fn the_check_of_a_watch_cut_short_is_removed(rig: &mut Rig) {
+    rig.attach();
+    rig.read(rig.now() + 1000, rig.now(), 0).await;
+    // Its head, without the byte of the copy.
+    rig.put_watch(&[0; 28]).await;
+    rig.pass(ms(1500)).await;
+    let taken = rig.take_checks(1, 5000).await;
+    assert_eq!((taken.watches, taken.next), (vec![], None));
 }

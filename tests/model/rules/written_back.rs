@@ -9,6 +9,7 @@ use crate::rig::{Rig, ms, retry, snooze};
 on_each_server! {
     what_is_written_back_has_its_value_again,
     one_announcement_of_a_deadline_is_that_of_the_key_written_back,
+    an_announcement_without_an_anchor_is_that_of_the_key_written_back,
     an_announcement_that_was_heard_is_not_expected_any_more,
     an_announcement_is_expected_once_though_it_is_said_twice,
     a_retry_is_superseded_by_a_key_that_was_read_however_late,
@@ -53,6 +54,15 @@ async fn one_announcement_of_a_deadline_is_that_of_the_key_written_back(rig: &mu
     assert_eq!(rig.note(until, 2).await, Noted::Lapse);
     assert_eq!(rig.armed("a").await, retried);
     assert!(rig.look("a").await.expect("it waits").next.is_some());
+}
+
+async fn an_announcement_without_an_anchor_is_that_of_the_key_written_back(rig: &mut Rig) {
+    let until = written_back(rig).await;
+    let retried = rig.armed("a").await;
+    pass_until(rig, until).await;
+    assert_eq!(rig.note_unanchored().await, Noted::Returned);
+    assert_eq!(rig.note_unanchored().await, Noted::Lapse);
+    assert_eq!(rig.armed("a").await, retried);
 }
 
 async fn an_announcement_that_was_heard_is_not_expected_any_more(rig: &mut Rig) {
