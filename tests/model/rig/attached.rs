@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    DueChecks, Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks,
+    Deed, DueChecks, Enrolled, Enrolment, Judged, Next, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime, WrittenBack};
-use keylapse::{Unenrolled, WriteBack};
+use keylapse::{ArmingId, Unenrolled, WriteBack};
 use redis::cmd;
 
 use super::{Ids, Rig};
@@ -38,7 +38,13 @@ impl Rig {
     }
 
     async fn note_at(&mut self, at: Option<Position>) -> Noted {
-        let note = Note { key: Bytes::from_static(b"a"), at, arming: self.ids.arming() };
+        let arming = self.ids.arming();
+        self.note_as(at, arming).await
+    }
+
+    /// A note whose lapse would have this id.
+    pub(crate) async fn note_as(&self, at: Option<Position>, arming: ArmingId) -> Noted {
+        let note = Note { key: Bytes::from_static(b"a"), at, arming };
         self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
     }
 
@@ -61,6 +67,15 @@ impl Rig {
     pub(crate) async fn take_checks(&self, slot: u64, hold_ms: u64) -> DueChecks {
         let take = TakeChecks { slot: Ids::slot(slot), limit: 10, hold_ms, overdue_ms: 0 };
         self.store.checks(&self.at, take).await.expect("they can be taken")
+    }
+
+    /// Whether a verdict on this watch, given now, holds; and when the next check is due.
+    pub(crate) async fn judge(&self, watch: Watch, deed: Deed) -> (bool, Option<u64>) {
+        let at = Position { canary: self.now(), count: 0 };
+        let judged = Judged { watch, at, stamp: ServerTime::new(0, self.micros()), deed };
+        let Next { next, value } =
+            self.store.judge(&self.at, &policy(), &[judged]).await.expect("it answers");
+        (value[0], next)
     }
 
     /// Says that `a` was written back until this deadline, and has expired; whether its announcement is

@@ -1,6 +1,6 @@
-//! Attached keys whose deadlines were read.
+//! Attached keys whose deadlines were read, and that are checked.
 
-use keylapse::internals::attached::Enrolled;
+use keylapse::internals::attached::{Deed, Enrolled, Noted};
 
 use crate::rig::{Rig, ms};
 
@@ -11,6 +11,8 @@ on_each_server! {
     what_is_forgotten_without_a_canary_leaves_nothing,
     who_finds_no_check_is_told_whether_another_has_taken_the_last,
     the_check_of_a_watch_cut_short_is_removed,
+    a_verdict_may_put_a_check_off,
+    a_repeated_note_without_an_anchor_makes_one_lapse,
 }
 
 /// A check comes this long after the deadline: in the deadline's own millisecond a key is still there.
@@ -72,4 +74,26 @@ async fn the_check_of_a_watch_cut_short_is_removed(rig: &mut Rig) {
     rig.pass(ms(1500)).await;
     let taken = rig.take_checks(1, 5000).await;
     assert_eq!((taken.watches, taken.next), (vec![], None));
+}
+
+async fn a_verdict_may_put_a_check_off(rig: &mut Rig) {
+    rig.attach();
+    rig.read(rig.now() + 1000, rig.now(), 0).await;
+    rig.pass(ms(1500)).await;
+    let watch = rig.take_checks(1, 5000).await.watches.remove(0);
+    let later = rig.now() + 700;
+    assert_eq!(rig.judge(watch, Deed::Again { at: later }).await, (true, Some(later)));
+}
+
+async fn a_repeated_note_without_an_anchor_makes_one_lapse(rig: &mut Rig) {
+    rig.attach();
+    for kept in [0, 1, 2] {
+        let arming = rig.ids.arming();
+        for _ in 0..2 {
+            assert_eq!(rig.note_as(None, arming).await, Noted::Lapse);
+        }
+        let next = rig.look("a").await.expect("it waits").next;
+        let count = next.map_or(0, |cycles| u32::from_be_bytes(cycles[1..5].try_into().expect("4 bytes")));
+        assert_eq!(count, kept);
+    }
 }

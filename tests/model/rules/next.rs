@@ -66,7 +66,7 @@ async fn it_follows_an_ack(rig: &mut Rig) {
     let reply = rig.ack(&[held]).await;
     assert_eq!(reply.followed, [Followed { place: 0, deadline, arming: kept.arming }]);
     rig.pass(ms(1001)).await;
-    assert_eq!(rig.claim().await.state().attempt, 1);
+    assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
 
 async fn it_follows_once_although_an_ack_names_the_timer_twice(rig: &mut Rig) {
@@ -85,9 +85,11 @@ async fn it_follows_a_death(rig: &mut Rig) {
 
 async fn it_takes_the_place_of_a_retry(rig: &mut Rig) {
     let (held, kept, reply) = run_and_keep(rig).await;
+    let first = NewTimer { arming: rig.armed("a").await.expect("it runs"), ..kept.clone() };
     assert_eq!(rig.end(&held, retry(5)).await, SettleReply::GaveWay(reply.deadline, kept.arming));
     rig.pass(ms(6)).await;
     assert!(rig.claim().await.is_empty(), "the retry is off");
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
 }
 
 async fn it_takes_the_place_of_running_again(rig: &mut Rig) {
