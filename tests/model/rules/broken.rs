@@ -18,6 +18,7 @@ on_each_server! {
     a_record_cut_short_while_it_runs_can_still_be_released,
     a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim,
     what_loses_its_state_leaves_the_quarantine,
+    what_is_armed_over_a_lost_state_leaves_the_quarantine_and_keeps_its_deadline,
 }
 
 async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
@@ -140,4 +141,16 @@ async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
     assert_eq!(taken.state().lost, 0);
     rig.ack(&taken.held()).await;
     assert_eq!(rig.claim_quarantined().await.claimed.heads.quarantine, None, "it is in one index only");
+}
+
+async fn what_is_armed_over_a_lost_state_leaves_the_quarantine_and_keeps_its_deadline(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    rig.put_raw(Scan::States, b"a", None).await;
+    let (_, armed) = rig.arm_in("a", 1000).await;
+    assert_eq!(armed.code, ArmCode::Replaced);
+    let taken = rig.claim_quarantined().await;
+    assert!(taken.is_empty());
+    let heads = taken.claimed.heads;
+    assert_eq!((heads.due, heads.quarantine), (Some(armed.deadline), None));
 }

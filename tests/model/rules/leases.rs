@@ -172,8 +172,13 @@ async fn a_release_keeps_lost_leases(rig: &mut Rig) {
     rig.lose("a", 2).await;
     rig.claim().await;
     let held = rig.claim_quarantined().await.one();
-    rig.end(&held, End::Release).await;
-    assert!(rig.claim().await.is_empty());
+    let SettleReply::Settled(Some((deadline, _))) = rig.end(&held, End::Release).await else {
+        panic!("it was held");
+    };
+    let others = rig.claim().await;
+    assert!(others.is_empty());
+    let heads = others.claimed.heads;
+    assert_eq!((heads.due, heads.quarantine), (None, Some(deadline)), "it has stayed there");
     assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 

@@ -4,7 +4,7 @@ use crate::rig::{ArmCode, LETTERS, Rig, dead, ms, retry};
 use bytes::Bytes;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{LetterBounds, LetterPosition, NewTimer, Scan, Settle, WireWhen};
-use keylapse::{Cancelled, Replayed};
+use keylapse::{Cancelled, Replayed, Rescheduled};
 
 on_each_server! {
     the_oldest_letters_make_room,
@@ -17,8 +17,9 @@ on_each_server! {
     a_letter_is_dropped_once,
     dropping_a_letter_does_not_mix_up_the_answers_of_others,
     a_replayed_letter_is_a_new_arming_of_the_same_payload,
+    a_letter_is_replayed_once,
     a_replayed_letter_starts_over_whatever_state_is_left,
-    a_timer_without_a_payload_is_retried_and_replayed,
+    a_timer_without_a_payload_is_moved_retried_and_replayed,
     a_key_with_a_timer_is_not_replayed,
     an_unknown_letter_is_not_replayed,
     an_unreadable_letter_is_not_replayed,
@@ -162,6 +163,16 @@ async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
     assert_eq!(taken.state().attempt, 1);
 }
 
+async fn a_letter_is_replayed_once(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let id = rig.letters().await[0].id.clone();
+    for expected in [Replayed::Replayed, Replayed::Gone] {
+        let arming = rig.ids.arming();
+        assert_eq!(rig.store.replay(&rig.at, &id, arming).await.expect("it answers"), expected);
+        rig.cancel("a").await;
+    }
+}
+
 async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
@@ -173,9 +184,11 @@ async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
 }
 
 /// Of its record there is nothing but the head.
-async fn a_timer_without_a_payload_is_retried_and_replayed(rig: &mut Rig) {
+async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) {
     let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
     rig.arm_all(&[empty]).await;
+    let (moved, _) = rig.store.reschedule(&rig.at, b"a", WireWhen::In(0)).await.expect("it waits");
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();
     rig.end(&held, retry(0)).await;

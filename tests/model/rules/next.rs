@@ -1,15 +1,17 @@
 //! An arming over a running attempt is kept, and takes effect when that ends.
 
 use crate::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
+use bytes::Bytes;
 use keylapse::Cancelled;
 use keylapse::internals::record::State;
-use keylapse::internals::{End, Followed, NewTimer, SettleReply};
+use keylapse::internals::{End, Followed, NewTimer, SettleReply, WireWhen};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
     a_later_arming_takes_the_place_of_a_kept_one,
     a_later_arming_over_what_was_handed_back_withdraws_a_kept_one,
     it_follows_an_ack,
+    it_follows_at_its_deadline_although_it_has_no_payload,
     it_follows_once_although_an_ack_names_the_timer_twice,
     it_follows_a_death,
     it_takes_the_place_of_a_retry,
@@ -67,6 +69,14 @@ async fn it_follows_an_ack(rig: &mut Rig) {
     assert_eq!(reply.followed, [Followed { place: 0, deadline, arming: kept.arming }]);
     rig.pass(ms(1001)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
+}
+
+async fn it_follows_at_its_deadline_although_it_has_no_payload(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(1000)) };
+    let kept = rig.arm_all(std::slice::from_ref(&empty)).await[0];
+    let followed = Followed { place: 0, deadline: kept.deadline, arming: empty.arming };
+    assert_eq!(rig.ack(&[held]).await.followed, [followed]);
 }
 
 async fn it_follows_once_although_an_ack_names_the_timer_twice(rig: &mut Rig) {
