@@ -93,13 +93,17 @@ impl Rig {
         self.ask::<()>(cmd("ZREM").arg(self.at.key("checks")).arg("a")).await;
     }
 
-    /// Writes the watch of `a` anew.
-    pub(crate) async fn put_watch(&self, watch: &[u8]) {
-        self.ask::<()>(cmd("HSET").arg(self.at.key("watch")).arg("a").arg(watch)).await;
+    /// Writes the watch of `a` anew, or loses it.
+    pub(crate) async fn put_watch(&self, watch: Option<&[u8]>) {
+        let name = self.at.key("watch");
+        match watch {
+            Some(watch) => self.ask::<()>(cmd("HSET").arg(name).arg("a").arg(watch)).await,
+            None => self.ask::<()>(cmd("HDEL").arg(name).arg("a")).await,
+        }
     }
 
-    /// Of how many keys there is a history.
+    /// Of how many keys there is a history, on both pages.
     pub(crate) async fn histories(&self) -> u64 {
-        self.ask(cmd("HLEN").arg(self.at.key("history"))).await
+        self.length("history").await + self.length("history_old").await
     }
 }

@@ -68,6 +68,14 @@ async fn what_is_in_quarantine_stays_there_without_an_index_entry(rig: &mut Rig)
 async fn a_lease_without_an_end_in_sight_is_cut_short(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.pass(ms(1)).await;
+    let never = MAX_DEADLINE_MS - rig.now();
+    let taken = rig.claim_with(|call| call.lease_ms = never).await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
+    rig.ack(&taken.held()).await;
+
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
     rig.claim_with(|call| call.lease_ms = 1 << 45).await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));

@@ -1,8 +1,9 @@
 //! Attached keys that are written back for their retries, and what their writers do meanwhile.
 
+use bytes::Bytes;
 use keylapse::internals::attached::{Enrolled, Noted};
 use keylapse::internals::record::State;
-use keylapse::internals::{Held, Scan, WrittenBack};
+use keylapse::internals::{End, Held, Scan, WrittenBack};
 
 use crate::rig::{Rig, ms, retry, snooze};
 
@@ -14,6 +15,7 @@ on_each_server! {
     an_announcement_is_expected_once_though_it_is_said_twice,
     a_retry_is_superseded_by_a_key_that_was_read_however_late,
     a_running_retry_is_not_superseded,
+    a_retry_without_a_history_was_written_back_like_others,
     a_first_attempt_was_not_written_back,
     a_retry_without_a_deadline_was_not_written_back,
 }
@@ -106,6 +108,13 @@ async fn a_running_retry_is_not_superseded(rig: &mut Rig) {
     assert_eq!(rig.note(until, 1).await, Noted::Lapse);
     let acked = rig.ack(&[retrying]).await;
     assert_eq!((acked.gone.len(), acked.followed.len()), (0, 1), "it follows");
+}
+
+async fn a_retry_without_a_history_was_written_back_like_others(rig: &mut Rig) {
+    let canary = rig.now();
+    let held = run_lapse(rig, canary).await;
+    rig.end(&held, End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::new() }).await;
+    assert_eq!(rig.read(rig.ceil() + 1000, canary, 1).await.0, Enrolled::Ours);
 }
 
 async fn a_first_attempt_was_not_written_back(rig: &mut Rig) {
