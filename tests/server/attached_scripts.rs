@@ -444,8 +444,10 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     scene.clock(FIRST + 749).await;
     assert!(scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
     scene.clock(FIRST + 750).await;
+    // What is read that late is not read once more.
+    assert_eq!(scene.enrol_as(&how, "b", deadline, (FIRST, 0), stamp(9), b"").await, Enrolled::Wanted);
     let looks = scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer");
-    assert_eq!((looks.watches.len(), looks.next), (1, Some(FIRST + 5750)));
+    assert_eq!((looks.watches.len(), looks.next), (1, Some(deadline + 2)));
 }
 
 #[tokio::test]
@@ -539,6 +541,7 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     assert!(read(12, true).await[3].len() > 1);
     let large = read(1000, true).await;
     assert!(large[2..].iter().all(|copy| copy[0] == 3 && copy.len() > 2), "{large:?}");
+    assert_eq!(read(large[2].len() - 1, true).await[2], large[2], "it just fits");
 }
 
 #[tokio::test]

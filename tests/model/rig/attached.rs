@@ -1,11 +1,12 @@
 //! Calls for keys that other programs write, in the few words that a readable case needs.
 
 use bytes::Bytes;
-use keylapse::TriggerKey;
-use keylapse::internals::attached::{Enrolled, Enrolment, Next, Note, Noted, Position, TakeChecks, Watch};
+use keylapse::internals::attached::{
+    Deed, DueChecks, Enrolled, Enrolment, Judged, Next, Note, Noted, Position, TakeChecks, Watch,
+};
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime};
-use keylapse::{Unenrolled, WriteBack};
+use keylapse::{ArmingId, TriggerKey, Unenrolled, WriteBack};
 use redis::cmd;
 
 use super::{Ids, Rig};
@@ -28,11 +29,22 @@ impl Rig {
 
     /// What becomes of an expiry of `a`, the `count`th since the canary of this number.
     pub(crate) async fn note(&mut self, canary: u64, count: u32) -> Noted {
-        let note = Note {
-            key: Bytes::from_static(b"a"),
-            at: Some(Position { canary, count }),
-            arming: self.ids.arming(),
-        };
+        self.note_at(Some(Position { canary, count })).await
+    }
+
+    /// The same of an expiry that was heard without an anchor.
+    pub(crate) async fn note_unanchored(&mut self) -> Noted {
+        self.note_at(None).await
+    }
+
+    async fn note_at(&mut self, at: Option<Position>) -> Noted {
+        let arming = self.ids.arming();
+        self.note_as(at, arming).await
+    }
+
+    /// A note whose lapse would have this id.
+    pub(crate) async fn note_as(&self, at: Option<Position>, arming: ArmingId) -> Noted {
+        let note = Note { key: Bytes::from_static(b"a"), at, arming };
         self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
     }
 
@@ -51,10 +63,19 @@ impl Rig {
         (value[0], next)
     }
 
-    /// Takes the checks that are due, and keeps others from them for so long.
-    pub(crate) async fn take_checks(&self, hold_ms: u64) -> Vec<Watch> {
-        let take = TakeChecks { slot: Ids::slot(1), limit: 10, hold_ms, overdue_ms: 0 };
-        self.store.checks(&self.at, take).await.expect("they can be taken").watches
+    /// Takes the checks that are due for this slot, and keeps others from them for so long.
+    pub(crate) async fn take_checks(&self, slot: u64, hold_ms: u64) -> DueChecks {
+        let take = TakeChecks { slot: Ids::slot(slot), limit: 10, hold_ms, overdue_ms: 0 };
+        self.store.checks(&self.at, take).await.expect("they can be taken")
+    }
+
+    /// Whether a verdict on this watch, given now, holds; and when the next check is due.
+    pub(crate) async fn judge(&self, watch: Watch, deed: Deed) -> (bool, Option<u64>) {
+        let at = Position { canary: self.now(), count: 0 };
+        let judged = Judged { watch, at, stamp: ServerTime::new(0, self.micros()), deed };
+        let Next { next, value } =
+            self.store.judge(&self.at, &policy(), &[judged]).await.expect("it answers");
+        (value[0], next)
     }
 
     /// Says that `a` was written back until this deadline, and has expired; whether its announcement is
@@ -72,8 +93,17 @@ impl Rig {
         self.ask::<()>(cmd("ZREM").arg(self.at.key("checks")).arg("a")).await;
     }
 
-    /// Of how many keys there is a history.
+    /// Writes the watch of `a` anew, or loses it.
+    pub(crate) async fn put_watch(&self, watch: Option<&[u8]>) {
+        let name = self.at.key("watch");
+        match watch {
+            Some(watch) => self.ask::<()>(cmd("HSET").arg(name).arg("a").arg(watch)).await,
+            None => self.ask::<()>(cmd("HDEL").arg(name).arg("a")).await,
+        }
+    }
+
+    /// Of how many keys there is a history, on both pages.
     pub(crate) async fn histories(&self) -> u64 {
-        self.ask(cmd("HLEN").arg(self.at.key("history"))).await
+        self.length("history").await + self.length("history_old").await
     }
 }

@@ -20,6 +20,11 @@ impl Rig {
         }
     }
 
+    /// How many fields a hash of the partition has.
+    pub(crate) async fn length(&self, hash: &str) -> u64 {
+        self.ask(cmd("HLEN").arg(self.at.key(hash))).await
+    }
+
     /// Loses the index entry of a timer.
     pub(crate) async fn unindex(&self, key: &[u8]) {
         for index in ["due", "quarantine"] {

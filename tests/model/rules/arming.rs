@@ -14,6 +14,7 @@ on_each_server! {
     a_deadline_after_2248_is_refused_and_nothing_is_armed,
     a_record_says_what_was_armed,
     arming_again_replaces,
+    arming_over_a_waiting_retry_starts_over,
     if_absent_leaves_a_waiting_timer,
     if_absent_over_a_running_attempt_says_exists,
     rescheduling_keeps_arming_payload_and_attempt,
@@ -84,6 +85,14 @@ async fn arming_again_replaces(rig: &mut Rig) {
     rig.pass(ms(10)).await;
     assert_eq!(rig.claim().await.keys(), ["a"]);
     assert_eq!(rig.armed("a").await, Some(second.arming));
+}
+
+async fn arming_over_a_waiting_retry_starts_over(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.end(&held, crate::rig::retry(500)).await;
+    assert_eq!(rig.arm_in("a", 10).await.1.code, ArmCode::Replaced);
+    rig.pass(ms(11)).await;
+    assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
 
 async fn if_absent_leaves_a_waiting_timer(rig: &mut Rig) {

@@ -16,8 +16,10 @@ on_each_server! {
     an_index_entry_without_a_record_is_removed,
     broken_records_do_not_stop_the_healthy_behind_them,
     a_record_cut_short_while_it_runs_can_still_be_released,
+    a_state_cut_short_while_it_runs_can_still_be_acked,
     a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim,
     what_loses_its_state_leaves_the_quarantine,
+    what_is_armed_over_a_lost_state_leaves_the_quarantine_and_keeps_its_deadline,
 }
 
 async fn a_record_of_a_newer_version_is_parked_for_a_minute(rig: &mut Rig) {
@@ -88,10 +90,11 @@ async fn a_state_cut_short_is_buried_with_its_record(rig: &mut Rig) {
 async fn an_index_entry_without_a_record_is_removed(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
     rig.put_raw(Scan::Records, b"a", None).await;
+    rig.put_raw(Scan::States, b"a", Some(&State::waiting(2).encode())).await;
     rig.pass(ms(1)).await;
     let taken = rig.claim().await;
     assert_eq!((taken.is_empty(), taken.claimed.orphans), (true, 1));
-    assert_eq!(taken.claimed.heads.due, None);
+    assert_eq!((taken.claimed.heads.due, rig.length("run").await), (None, 0));
 }
 
 async fn broken_records_do_not_stop_the_healthy_behind_them(rig: &mut Rig) {
@@ -114,6 +117,14 @@ async fn a_record_cut_short_while_it_runs_can_still_be_released(rig: &mut Rig) {
     let state = rig.look("a").await.and_then(|look| look.state).expect("it waits");
     assert!(!State::decode(state).expect("it can be read").claimed);
     assert_eq!(rig.claim_with(|call| call.letters = LETTERS).await.claimed.buried, 1);
+}
+
+async fn a_state_cut_short_while_it_runs_can_still_be_acked(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let cut = &State::first(held.token).encode()[..14];
+    rig.put_raw(Scan::States, b"a", Some(cut)).await;
+    assert_eq!(rig.ack(&[held]).await.gone, [0; 0]);
+    assert_eq!(rig.look("a").await, None);
 }
 
 async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &mut Rig) {
@@ -139,5 +150,17 @@ async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
     let taken = rig.claim().await;
     assert_eq!(taken.state().lost, 0);
     rig.ack(&taken.held()).await;
-    assert_eq!(rig.claim_quarantined().await.claimed.orphans, 0, "it is in one index only");
+    assert_eq!(rig.claim_quarantined().await.claimed.heads.quarantine, None, "it is in one index only");
+}
+
+async fn what_is_armed_over_a_lost_state_leaves_the_quarantine_and_keeps_its_deadline(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    rig.put_raw(Scan::States, b"a", None).await;
+    let (_, armed) = rig.arm_in("a", 1000).await;
+    assert_eq!(armed.code, ArmCode::Replaced);
+    let taken = rig.claim_quarantined().await;
+    assert!(taken.is_empty());
+    let heads = taken.claimed.heads;
+    assert_eq!((heads.due, heads.quarantine), (Some(armed.deadline), None));
 }

@@ -2,7 +2,7 @@
 
 use crate::rig::{ArmCode, Rig, ms, retry};
 use keylapse::Cancelled;
-use keylapse::internals::{Cancel, CancelReply, Scan, SettleReply, WireWhen};
+use keylapse::internals::{Cancel, CancelReply, MAX_DEADLINE_MS, Scan, SettleReply, WireWhen};
 
 on_each_server! {
     a_waiting_timer_is_cancelled,
@@ -99,7 +99,8 @@ async fn a_cancel_tells_the_deadline_that_was_to_come(rig: &mut Rig) {
 
 async fn a_cancel_of_broken_data_tells_no_deadline(rig: &mut Rig) {
     let long = [0xff; 40];
-    for record in [&b""[..], b"\x01", b"\x01cut short", &long[..16], &long[..17], &long] {
+    let beyond = [&[1; 9][..], &MAX_DEADLINE_MS.to_be_bytes()].concat();
+    for record in [&b""[..], b"\x01", b"\x01cut short", &long[..16], &long[..17], &long, &beyond] {
         rig.arm_in("a", 10).await;
         rig.put_raw(Scan::Records, b"a", Some(record)).await;
         let reply = rig.cancel("a").await;

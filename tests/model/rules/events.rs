@@ -7,12 +7,14 @@ use crate::rig::{Events, Rig, ms, retry};
 
 on_each_server! {
     a_lower_head_wakes,
+    of_several_the_earliest_wakes,
     a_head_that_stays_does_not_wake,
     a_cancel_fences_the_claim_that_holds,
     a_cancel_of_a_waiting_timer_says_nothing,
     a_retry_wakes_only_if_it_is_next,
     a_release_wakes_those_who_stay,
     what_follows_an_ack_wakes,
+    what_follows_an_ack_wakes_only_if_it_is_next,
     what_follows_a_burial_wakes,
     a_resume_wakes,
     a_replay_wakes,
@@ -32,12 +34,22 @@ async fn a_lower_head_wakes(rig: &mut Rig) {
     assert_eq!(events.so_far(rig).await, all);
 }
 
+async fn of_several_the_earliest_wakes(rig: &mut Rig) {
+    let mut events = Events::open(rig).await;
+    let timers =
+        [("middle", 60), ("near", 50), ("far", 100)].map(|(key, ms)| rig.timer(key, WireWhen::In(ms)));
+    let armed = rig.arm_all(&timers).await;
+    assert_eq!(events.so_far(rig).await, [wake(armed[1].deadline)]);
+}
+
 async fn a_head_that_stays_does_not_wake(rig: &mut Rig) {
     let (_, near) = rig.arm_in("near", 50).await;
     let mut events = Events::open(rig).await;
     rig.arm_in("far", 100).await;
-    let same = rig.timer("same", WireWhen::At(near.deadline));
+    let at = WireWhen::At(near.deadline);
+    let same = rig.timer("same", at);
     rig.arm_all(&[same]).await;
+    let _ = rig.store.reschedule(&rig.at, b"far", at).await.expect("it waits");
     assert_eq!(events.so_far(rig).await, []);
 }
 
@@ -78,6 +90,15 @@ async fn what_follows_an_ack_wakes(rig: &mut Rig) {
     let mut events = Events::open(rig).await;
     rig.ack(&[held]).await;
     assert_eq!(events.so_far(rig).await, [wake(kept.deadline)]);
+}
+
+async fn what_follows_an_ack_wakes_only_if_it_is_next(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    rig.arm_in("a", 10).await;
+    rig.arm_in("next", 5).await;
+    let mut events = Events::open(rig).await;
+    assert_eq!(rig.ack(&[held]).await.followed.len(), 1);
+    assert_eq!(events.so_far(rig).await, []);
 }
 
 async fn what_follows_a_burial_wakes(rig: &mut Rig) {

@@ -23,6 +23,7 @@ on_each_server! {
     a_release_keeps_lost_leases,
     arming_over_what_waits_in_quarantine_keeps_lost_leases,
     a_cancel_forgets_lost_leases,
+    others_are_armed_as_ever_beside_what_is_in_quarantine,
 }
 
 async fn a_lease_that_runs_out_makes_the_timer_due_again(rig: &mut Rig) {
@@ -97,7 +98,7 @@ async fn what_is_in_quarantine_is_claimed_from_the_quarantine_only(rig: &mut Rig
     let taken = rig.claim_with(|call| (call.index, call.limit) = (Index::Quarantine, 1)).await;
     rig.ack(&[taken.one()]).await;
     assert_eq!(rig.look("a").await, None);
-    assert_eq!(rig.claim_quarantined().await.claimed.orphans, 0, "it has left its index");
+    assert_eq!(rig.claim_quarantined().await.claimed.heads.quarantine, None, "it has left its index");
 }
 
 async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut Rig) {
@@ -138,7 +139,8 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
 }
 
 async fn what_is_in_quarantine_stays_there_while_its_lease_is_renewed(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 2).await;
+    rig.claim().await;
     let held = rig.claim_quarantined().await.one();
     rig.pass(ms(LEASE - 1)).await;
     assert!(rig.renew(&held).await);
@@ -150,8 +152,11 @@ async fn what_is_in_quarantine_stays_there_when_it_is_rescheduled(rig: &mut Rig)
     rig.lose("a", 2).await;
     rig.claim().await;
     let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(10)).await.expect("it waits");
-    rig.pass(ms(11)).await;
-    assert!(rig.claim().await.is_empty());
+    let deadline = rig.ceil() + 10;
+    rig.pass(ms(15)).await;
+    let others = rig.claim().await;
+    assert!(others.is_empty());
+    assert_eq!((others.claimed.heads.due, others.claimed.heads.quarantine), (None, Some(deadline)));
     assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
@@ -168,11 +173,17 @@ async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
 }
 
 async fn a_release_keeps_lost_leases(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 2).await;
+    rig.claim().await;
     let held = rig.claim_quarantined().await.one();
-    rig.end(&held, End::Release).await;
-    assert!(rig.claim().await.is_empty());
-    assert_eq!(rig.claim_quarantined().await.state().lost, 3);
+    let SettleReply::Settled(Some((deadline, _))) = rig.end(&held, End::Release).await else {
+        panic!("it was held");
+    };
+    let others = rig.claim().await;
+    assert!(others.is_empty());
+    let heads = others.claimed.heads;
+    assert_eq!((heads.due, heads.quarantine), (None, Some(deadline)), "it has stayed there");
+    assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
 async fn arming_over_what_waits_in_quarantine_keeps_lost_leases(rig: &mut Rig) {
@@ -180,8 +191,11 @@ async fn arming_over_what_waits_in_quarantine_keeps_lost_leases(rig: &mut Rig) {
     rig.claim().await;
     let (timer, reply) = rig.arm_in("a", 0).await;
     assert_eq!(reply.code, ArmCode::Replaced);
-    rig.pass(ms(1)).await;
-    assert!(rig.claim().await.is_empty());
+    rig.pass(ms(5)).await;
+    let others = rig.claim().await;
+    assert!(others.is_empty());
+    let heads = others.claimed.heads;
+    assert_eq!((heads.due, heads.quarantine), (None, Some(reply.deadline)), "it has stayed there");
     let taken = rig.claim_quarantined().await;
     assert_eq!((taken.state().lost, rig.armed("a").await), (2, Some(timer.arming)));
     assert_eq!(taken.state().history, Bytes::new());
@@ -193,4 +207,10 @@ async fn a_cancel_forgets_lost_leases(rig: &mut Rig) {
     rig.cancel("a").await;
     rig.run("a").await;
     assert!(!rig.look("a").await.expect("it runs").quarantined);
+}
+
+async fn others_are_armed_as_ever_beside_what_is_in_quarantine(rig: &mut Rig) {
+    rig.lose("a", 2).await;
+    rig.claim().await;
+    assert_eq!(rig.arm_in("b", 0).await.1.code, ArmCode::Armed);
 }

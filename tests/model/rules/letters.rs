@@ -1,9 +1,10 @@
 //! Dead letters, their bounds, and their way back.
 
-use crate::rig::{ArmCode, LETTERS, Rig, dead, ms};
-use keylapse::internals::record::{Letter, Record};
-use keylapse::internals::{LetterBounds, LetterPosition, Settle, WireWhen};
-use keylapse::{Cancelled, Replayed};
+use crate::rig::{ArmCode, LETTERS, Rig, dead, ms, retry};
+use bytes::Bytes;
+use keylapse::internals::record::{Letter, Record, State};
+use keylapse::internals::{LetterBounds, LetterPosition, NewTimer, Scan, Settle, WireWhen};
+use keylapse::{Cancelled, Replayed, Rescheduled};
 
 on_each_server! {
     the_oldest_letters_make_room,
@@ -16,6 +17,9 @@ on_each_server! {
     a_letter_is_dropped_once,
     dropping_a_letter_does_not_mix_up_the_answers_of_others,
     a_replayed_letter_is_a_new_arming_of_the_same_payload,
+    a_letter_is_replayed_once,
+    a_replayed_letter_starts_over_whatever_state_is_left,
+    a_timer_without_a_payload_is_moved_retried_and_replayed,
     a_key_with_a_timer_is_not_replayed,
     an_unknown_letter_is_not_replayed,
     an_unreadable_letter_is_not_replayed,
@@ -45,7 +49,7 @@ async fn counts(rig: &Rig) -> (u64, u64) {
 async fn the_oldest_letters_make_room(rig: &mut Rig) {
     kill(rig, LetterBounds { count: 2, ..LETTERS }, &["a", "b", "c", "d"]).await;
     assert_eq!(dead_keys(rig).await, ["c", "d"]);
-    assert_eq!(counts(rig).await, (2, 2));
+    assert_eq!((counts(rig).await, rig.length("letters").await), ((2, 2), 2));
 }
 
 async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
@@ -159,6 +163,44 @@ async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
     assert_eq!(taken.state().attempt, 1);
 }
 
+async fn a_letter_is_replayed_once(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let id = rig.letters().await[0].id.clone();
+    for expected in [Replayed::Replayed, Replayed::Gone] {
+        let arming = rig.ids.arming();
+        assert_eq!(rig.store.replay(&rig.at, &id, arming).await.expect("it answers"), expected);
+        rig.cancel("a").await;
+    }
+}
+
+async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
+    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
+    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    assert_eq!(replayed, Replayed::Replayed);
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
+}
+
+/// Of its record there is nothing but the head.
+async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) {
+    let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
+    rig.arm_all(&[empty]).await;
+    let (moved, _) = rig.store.reschedule(&rig.at, b"a", WireWhen::In(0)).await.expect("it waits");
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.end(&held, retry(0)).await;
+    rig.pass(ms(1)).await;
+    let retried = rig.claim().await;
+    assert_eq!(retried.state().attempt, 2);
+    rig.end(&retried.one(), dead()).await;
+    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
+    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    assert_eq!((replayed, rig.armed("a").await), (Replayed::Replayed, Some(arming)));
+}
+
 async fn a_key_with_a_timer_is_not_replayed(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     let (timer, reply) = rig.arm_in("a", 10).await;
@@ -176,7 +218,7 @@ async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
 
 async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     rig.arm_in("a", 0).await;
-    rig.put_raw(keylapse::internals::Scan::Records, b"a", Some(b"\x01cut")).await;
+    rig.put_raw(Scan::Records, b"a", Some(b"\x01cut")).await;
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.buried, 1);
     let id = rig.letters().await[0].id.clone();

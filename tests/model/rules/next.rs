@@ -1,15 +1,17 @@
 //! An arming over a running attempt is kept, and takes effect when that ends.
 
 use crate::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
+use bytes::Bytes;
 use keylapse::Cancelled;
 use keylapse::internals::record::State;
-use keylapse::internals::{End, Followed, NewTimer, SettleReply};
+use keylapse::internals::{End, Followed, NewTimer, SettleReply, WireWhen};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
     a_later_arming_takes_the_place_of_a_kept_one,
     a_later_arming_over_what_was_handed_back_withdraws_a_kept_one,
     it_follows_an_ack,
+    it_follows_at_its_deadline_although_it_has_no_payload,
     it_follows_once_although_an_ack_names_the_timer_twice,
     it_follows_a_death,
     it_takes_the_place_of_a_retry,
@@ -66,7 +68,15 @@ async fn it_follows_an_ack(rig: &mut Rig) {
     let reply = rig.ack(&[held]).await;
     assert_eq!(reply.followed, [Followed { place: 0, deadline, arming: kept.arming }]);
     rig.pass(ms(1001)).await;
-    assert_eq!(rig.claim().await.state().attempt, 1);
+    assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
+}
+
+async fn it_follows_at_its_deadline_although_it_has_no_payload(rig: &mut Rig) {
+    let (_, held) = rig.run("a").await;
+    let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(1000)) };
+    let kept = rig.arm_all(std::slice::from_ref(&empty)).await[0];
+    let followed = Followed { place: 0, deadline: kept.deadline, arming: empty.arming };
+    assert_eq!(rig.ack(&[held]).await.followed, [followed]);
 }
 
 async fn it_follows_once_although_an_ack_names_the_timer_twice(rig: &mut Rig) {
@@ -85,9 +95,11 @@ async fn it_follows_a_death(rig: &mut Rig) {
 
 async fn it_takes_the_place_of_a_retry(rig: &mut Rig) {
     let (held, kept, reply) = run_and_keep(rig).await;
+    let first = NewTimer { arming: rig.armed("a").await.expect("it runs"), ..kept.clone() };
     assert_eq!(rig.end(&held, retry(5)).await, SettleReply::GaveWay(reply.deadline, kept.arming));
     rig.pass(ms(6)).await;
     assert!(rig.claim().await.is_empty(), "the retry is off");
+    assert_eq!(rig.arm_again(&first).await.code, ArmCode::Superseded);
 }
 
 async fn it_takes_the_place_of_running_again(rig: &mut Rig) {

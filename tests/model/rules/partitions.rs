@@ -4,12 +4,13 @@ use keylapse::ErrorKind;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{Arm, Store, TopicEntry, WireWhen};
 
-use crate::rig::Rig;
+use crate::rig::{ArmCode, Rig};
 
 on_each_server! {
     another_number_of_partitions_is_refused,
     partition_0_speaks_for_all,
     a_registration_creates_the_partitions,
+    a_managed_topic_stays_managed,
     a_partition_has_timers_of_its_own,
     namespaces_do_not_meet,
 }
@@ -50,6 +51,23 @@ async fn a_registration_creates_the_partitions(rig: &mut Rig) {
     rig.store.register(&topic(2), &all(2)).await.expect("it agrees");
     let refused = rig.store.register(&topic(3), &all(3)).await.expect_err("it does not agree");
     assert_eq!(refused.kind(), ErrorKind::Partitions);
+}
+
+async fn a_managed_topic_stays_managed(rig: &mut Rig) {
+    rig.arm_in("a", 10).await;
+    let attached = TopicEntry {
+        name: rig.at.topic.clone(),
+        pattern: "{id}".to_owned(),
+        partitions: 1,
+        triggers: false,
+        attached: true,
+    };
+    let managed = rig.at.clone();
+    rig.attach();
+    let refused = rig.store.register(&attached, std::slice::from_ref(&rig.at)).await;
+    assert_eq!(refused.expect_err("it is managed").kind(), ErrorKind::Conflict);
+    rig.at = managed;
+    assert_eq!(rig.arm_in("b", 10).await.1.code, ArmCode::Armed);
 }
 
 async fn a_partition_has_timers_of_its_own(rig: &mut Rig) {

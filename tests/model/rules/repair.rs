@@ -16,6 +16,7 @@ on_each_server! {
     a_kept_arming_without_a_timer_takes_its_place,
     a_state_left_behind_does_not_speak_for_a_kept_arming,
     a_claim_slot_is_removed_after_a_day,
+    a_claim_slot_cut_short_is_removed_at_once,
     what_is_in_order_is_left_alone,
     arming_over_a_lost_index_entry_starts_afresh,
 }
@@ -65,6 +66,14 @@ async fn what_is_in_quarantine_stays_there_without_an_index_entry(rig: &mut Rig)
 }
 
 async fn a_lease_without_an_end_in_sight_is_cut_short(rig: &mut Rig) {
+    rig.arm_in("a", 0).await;
+    rig.pass(ms(1)).await;
+    let never = MAX_DEADLINE_MS - rig.now();
+    let taken = rig.claim_with(|call| call.lease_ms = never).await;
+    assert_eq!(tidy(rig, Scan::Records).await, 1);
+    assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
+    rig.ack(&taken.held()).await;
+
     rig.arm_in("a", 0).await;
     rig.pass(ms(1)).await;
     rig.claim_with(|call| call.lease_ms = 1 << 45).await;
@@ -124,6 +133,14 @@ async fn a_claim_slot_is_removed_after_a_day(rig: &mut Rig) {
     assert_eq!(tidy(rig, Scan::Slots).await, 0);
     rig.pass(ms(1)).await;
     assert_eq!((tidy(rig, Scan::Slots).await, tidy(rig, Scan::Slots).await), (1, 0));
+}
+
+async fn a_claim_slot_cut_short_is_removed_at_once(rig: &mut Rig) {
+    let claim = [&b"a token."[..], &rig.now().to_be_bytes()].concat();
+    rig.put_raw(Scan::Slots, b"the slot", Some(&claim)).await;
+    assert_eq!(tidy(rig, Scan::Slots).await, 0, "it says when that was");
+    rig.put_raw(Scan::Slots, b"the slot", Some(&claim[..15])).await;
+    assert_eq!(tidy(rig, Scan::Slots).await, 1);
 }
 
 async fn what_is_in_order_is_left_alone(rig: &mut Rig) {

@@ -1,19 +1,22 @@
 //! Attached keys that are written back for their retries, and what their writers do meanwhile.
 
+use bytes::Bytes;
 use keylapse::TriggerKey;
 use keylapse::internals::attached::{Enrolled, Noted};
 use keylapse::internals::record::State;
-use keylapse::internals::{Held, Scan};
+use keylapse::internals::{End, Held, Scan};
 
 use crate::rig::{Rig, ms, retry, snooze};
 
 on_each_server! {
     what_is_written_back_has_its_value_again,
     one_announcement_of_a_deadline_is_that_of_the_key_written_back,
+    an_announcement_without_an_anchor_is_that_of_the_key_written_back,
     an_announcement_that_was_heard_is_not_expected_any_more,
     an_announcement_is_expected_once_though_it_is_said_twice,
     a_retry_is_superseded_by_a_key_that_was_read_however_late,
     a_running_retry_is_not_superseded,
+    a_retry_without_a_history_was_written_back_like_others,
     a_first_attempt_was_not_written_back,
     a_retry_without_a_deadline_was_not_written_back,
 }
@@ -54,6 +57,15 @@ async fn one_announcement_of_a_deadline_is_that_of_the_key_written_back(rig: &mu
     assert_eq!(rig.note(until, 2).await, Noted::Lapse);
     assert_eq!(rig.armed("a").await, retried);
     assert!(rig.look("a").await.expect("it waits").next.is_some());
+}
+
+async fn an_announcement_without_an_anchor_is_that_of_the_key_written_back(rig: &mut Rig) {
+    let until = written_back(rig).await;
+    let retried = rig.armed("a").await;
+    pass_until(rig, until).await;
+    assert_eq!(rig.note_unanchored().await, Noted::Returned);
+    assert_eq!(rig.note_unanchored().await, Noted::Lapse);
+    assert_eq!(rig.armed("a").await, retried);
 }
 
 async fn an_announcement_that_was_heard_is_not_expected_any_more(rig: &mut Rig) {
@@ -97,6 +109,13 @@ async fn a_running_retry_is_not_superseded(rig: &mut Rig) {
     assert_eq!(rig.note(until, 1).await, Noted::Lapse);
     let acked = rig.ack(&[retrying]).await;
     assert_eq!((acked.gone.len(), acked.followed.len()), (0, 1), "it follows");
+}
+
+async fn a_retry_without_a_history_was_written_back_like_others(rig: &mut Rig) {
+    let canary = rig.now();
+    let held = run_lapse(rig, canary).await;
+    rig.end(&held, End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::new() }).await;
+    assert_eq!(rig.read(rig.ceil() + 1000, canary, 1).await.0, Enrolled::Ours);
 }
 
 async fn a_first_attempt_was_not_written_back(rig: &mut Rig) {

@@ -37,11 +37,11 @@ fn claims_ahead_of_deadlines() {
 
 #[test]
 fn a_pill_and_a_bystander() {
-    let expected = [Seen::SuspectParked, Seen::SuspectBuried, Seen::FollowedBuried, Seen::ClaimRepeated];
+    let expected = [Seen::Quarantined, Seen::QuarantinedBuried, Seen::FollowedBuried, Seen::ClaimRepeated];
     explore("a pill and a bystander", Scope::pill(), 40_000, &expected);
 }
 
-/// A limit, not a promise: what one pill has made a suspect runs beside the
+/// A limit, not a promise: what one pill has put in quarantine runs beside the
 /// first attempts of the next, and two pills can bury it.
 #[test]
 fn a_pill_that_is_armed_again_can_bury_a_bystander() {

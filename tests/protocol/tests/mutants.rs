@@ -8,7 +8,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 const REPEATS: &str = "a repeat says what the first call did, and does nothing";
 const STALE: &str = "P4: a stale claimant changes nothing";
-const CROWD: &str = "P6: a suspect does not run among others";
+const CROWD: &str = "P6: what is in quarantine does not run among others";
 const LOSS: &str = "P1: what was armed is there until it has ended";
 const BYSTANDER: &str = "P6: a bystander is not buried";
 
@@ -107,13 +107,13 @@ fn next_leaves() {
 }
 
 #[test]
-fn suspects_apart() {
-    breaks(Rule::SuspectsApart, Scope::pill(), BYSTANDER);
+fn quarantine_apart() {
+    breaks(Rule::QuarantineApart, Scope::pill(), BYSTANDER);
 }
 
 #[test]
-fn suspects_place() {
-    breaks(Rule::SuspectsPlace, Scope::pill(), BYSTANDER);
+fn quarantine_place() {
+    breaks(Rule::QuarantinePlace, Scope::pill(), BYSTANDER);
 }
 
 #[test]

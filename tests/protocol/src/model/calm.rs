@@ -42,7 +42,7 @@ impl Protocol {
     }
 
     fn claim_of_the_first(&self, world: &World) -> Option<Step> {
-        let indexes = [Index::Due, Index::Solo].into_iter();
+        let indexes = [Index::Due, Index::Quarantine].into_iter();
         let mut claimable = indexes.filter(|index| {
             let mut placed = world.timers.iter().filter(|timer| timer.place == Some(*index));
             placed.any(|timer| timer.score == Phase::Past)

@@ -98,7 +98,7 @@ fn swap_keys(world: &World) -> World {
         *lane = lane.map(|slot| Slot { keys: swapped(slot.keys), ..slot });
         if let Some(asking) = &mut worker.asking {
             asking.first = asking.first.map(swapped);
-            if asking.index == Index::Solo {
+            if asking.index == Index::Quarantine {
                 asking.foremost = KEYS - 1 - asking.foremost;
             }
         }

@@ -145,7 +145,7 @@ impl Judge {
             self.demand(Breach::LiveLease, !lost || before.score == Phase::Past);
             if taken.has(number) {
                 let among_others = call.index == Index::Due;
-                self.demand(Breach::Crowd, !among_others || self.losses[key] < scope.suspect);
+                self.demand(Breach::Crowd, !among_others || self.losses[key] < scope.quarantine_at);
                 self.demand(Breach::Endless, !lost || self.losses[key] < scope.poison);
             }
             if let Some(arming) = buried[key] {

@@ -1,5 +1,5 @@
 //! Claims, leases, settlements, cancels, armings over running attempts and
-//! suspects, as a model that is explored completely.
+//! timers in quarantine, as a model that is explored completely.
 //!
 //! `server` mirrors the scripts. `play` is everybody else: producers and
 //! workers that call, hear an answer or none, repeat, crash, or fall asleep.

@@ -158,9 +158,9 @@ impl Protocol {
         for (key, _) in (0..KEYS).zip(0..).filter(|(_, number)| taken.has(*number)) {
             let timer = world.timers[key];
             let Some(arming) = timer.rec else { continue };
-            let (token, suspect) = (asking.token, asking.index == Index::Solo);
+            let (token, quarantined) = (asking.token, asking.index == Index::Quarantine);
             let stage = if timer.passed { Stage::Running } else { Stage::Held };
-            let attempt = Attempt { token, arming, attempt: timer.state().attempt, suspect, stage };
+            let attempt = Attempt { token, arming, attempt: timer.state().attempt, quarantined, stage };
             world.workers[worker].attempts[key] = Some(attempt);
             if stage == Stage::Held {
                 self.see(Seen::HeldAhead);

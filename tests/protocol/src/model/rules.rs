@@ -38,10 +38,10 @@ pub enum Rule {
     NextWaits,
     /// A kept arming leaves its place once it has followed.
     NextLeaves,
-    /// Suspects wait in an index of their own.
-    SuspectsApart,
-    /// A suspect keeps its place until its end is settled.
-    SuspectsPlace,
+    /// What has lost two leases waits in an index of its own.
+    QuarantineApart,
+    /// A timer in quarantine keeps its place until its end is settled.
+    QuarantinePlace,
     /// So many lost leases bury.
     Poison,
     /// A kept arming inherits lost leases.

@@ -11,8 +11,8 @@ pub struct Scope {
     pub workers: usize,
     /// Keys, at most two.
     pub keys: usize,
-    /// Lost leases that make a suspect.
-    pub suspect: u8,
+    /// Lost leases that put a timer in quarantine.
+    pub quarantine_at: u8,
     /// Lost leases that bury.
     pub poison: u8,
     /// Whether timers may be claimed a little ahead of their deadline.
@@ -32,7 +32,7 @@ pub struct Scope {
 
 impl Scope {
     /// Three workers and two keys, with a little of everything. Here one lost
-    /// lease makes a suspect and two bury: the script's 2 and 4 have the same
+    /// lease puts into quarantine and two bury: the script's 2 and 4 have the same
     /// structure, and are explored by [`real`](Self::real) and
     /// [`pill`](Self::pill).
     pub const fn whole() -> Self {
@@ -49,7 +49,7 @@ impl Scope {
         Self {
             workers: 3,
             keys: 2,
-            suspect: 1,
+            quarantine_at: 1,
             poison: 2,
             lookahead: false,
             pauses: true,
@@ -72,7 +72,7 @@ impl Scope {
             deaths: 1,
             agains: 0,
         };
-        Self { keys: 1, suspect: 2, poison: 4, absent: true, purse, ..Self::whole() }
+        Self { keys: 1, quarantine_at: 2, poison: 4, absent: true, purse, ..Self::whole() }
     }
 
     /// One key, and an arm whose reply is lost twice.
@@ -124,7 +124,15 @@ impl Scope {
             deaths: 0,
             agains: 0,
         };
-        Self { suspect: 2, poison: 4, pauses: false, crashes: false, pill: Some(0), purse, ..Self::whole() }
+        Self {
+            quarantine_at: 2,
+            poison: 4,
+            pauses: false,
+            crashes: false,
+            pill: Some(0),
+            purse,
+            ..Self::whole()
+        }
     }
 
     /// The same, and one of them is armed once more.

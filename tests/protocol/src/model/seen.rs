@@ -21,8 +21,8 @@ pub enum Seen {
     SettleRepeated,
     StaleRefused,
     LateButAccepted,
-    SuspectParked,
-    SuspectBuried,
+    Quarantined,
+    QuarantinedBuried,
     FollowedBuried,
     HeldAhead,
 }
@@ -39,8 +39,8 @@ impl Seen {
         Self::SettleRepeated,
         Self::StaleRefused,
         Self::LateButAccepted,
-        Self::SuspectParked,
-        Self::SuspectBuried,
+        Self::Quarantined,
+        Self::QuarantinedBuried,
         Self::FollowedBuried,
         Self::HeldAhead,
     ];
@@ -81,10 +81,10 @@ impl Protocol {
         for (before, after) in before.iter().zip(after) {
             let lost = before.is_claimed() && after.differs(before);
             if lost && before.state().lost + 1 >= self.scope.poison && after.rec != before.rec {
-                self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::SuspectBuried });
+                self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::QuarantinedBuried });
             }
             if lost && !after.is_claimed() && after.rec.is_some() {
-                self.see(Seen::SuspectParked);
+                self.see(Seen::Quarantined);
             }
         }
     }

@@ -101,8 +101,8 @@ impl<'a> Choices<'a> {
         if self.world.workers[worker].asking.is_some() {
             return self.call(true, |fate| Step::RepeatClaim { worker, fate });
         }
-        for index in [Index::Due, Index::Solo] {
-            let orders = if index == Index::Solo { self.model.scope.keys } else { 1 };
+        for index in [Index::Due, Index::Quarantine] {
+            let orders = if index == Index::Quarantine { self.model.scope.keys } else { 1 };
             if may_claim(self.model, self.world, worker, index) {
                 (0..orders).for_each(|foremost| {
                     self.call(true, |fate| Step::Claim { worker, index, foremost, fate });
@@ -162,15 +162,15 @@ pub(super) fn may_claim(model: &Protocol, world: &World, worker: usize, index: I
     let (scope, rules) = (&model.scope, model.rules);
     let mut timers = world.timers;
     let server = Server { timers: &mut timers, lane: &mut None, scope, rules, buried: [None; KEYS] };
-    let place = index == Index::Due || has_place_for_suspect(rules, world, worker);
+    let place = index == Index::Due || has_place_in_quarantine(rules, world, worker);
     place && !server.ready(index).is_empty()
 }
 
-/// A suspect's place is free once its end is settled, not once it has returned.
-fn has_place_for_suspect(rules: Rules, world: &World, worker: usize) -> bool {
-    let suspects = world.workers[worker].attempts.iter().flatten().filter(|attempt| attempt.suspect);
-    let kept = rules.has(Rule::SuspectsPlace);
-    suspects.filter(|attempt| kept || !matches!(attempt.stage, Stage::Settling(..))).count() == 0
+/// The place for what is in quarantine is free once its end is settled, not once it has returned.
+fn has_place_in_quarantine(rules: Rules, world: &World, worker: usize) -> bool {
+    let quarantined = world.workers[worker].attempts.iter().flatten().filter(|attempt| attempt.quarantined);
+    let kept = rules.has(Rule::QuarantinePlace);
+    quarantined.filter(|attempt| kept || !matches!(attempt.stage, Stage::Settling(..))).count() == 0
 }
 
 /// Whether the deadline of a held attempt has come. That of one that has been

@@ -48,8 +48,8 @@ impl Few {
 pub enum Index {
     /// The ordinary one.
     Due,
-    /// That of the suspects.
-    Solo,
+    /// That of timers that run alone.
+    Quarantine,
 }
 
 /// How far a score is from now.
@@ -170,8 +170,8 @@ pub struct Attempt {
     pub arming: u8,
     /// Which attempt.
     pub attempt: u8,
-    /// Whether it takes the place for suspects.
-    pub suspect: bool,
+    /// Whether it takes the one place for what is in quarantine.
+    pub quarantined: bool,
     /// Where it is.
     pub stage: Stage,
 }
@@ -183,7 +183,7 @@ pub struct Asking {
     pub index: Index,
     /// The new token.
     pub token: u8,
-    /// The suspect whose score is the lowest, should there be two.
+    /// Of two in quarantine the one whose score is lower.
     pub(crate) foremost: usize,
     /// What the first execution took, if there was one.
     pub(crate) first: Option<Few>,

@@ -38,8 +38,8 @@ fn is_a_toss_up(world: &World, step: Step) -> bool {
         Step::RepeatClaim { worker, .. } => world.workers[worker].asking.map(|asking| asking.index),
         _ => None,
     };
-    let due = |timer: &&Timer| timer.place == Some(Index::Solo) && timer.score == Phase::Past;
-    from == Some(Index::Solo) && world.timers.iter().filter(due).count() > 1
+    let due = |timer: &&Timer| timer.place == Some(Index::Quarantine) && timer.score == Phase::Past;
+    from == Some(Index::Quarantine) && world.timers.iter().filter(due).count() > 1
 }
 
 /// Any step, but producers in moderation: once all has been armed and

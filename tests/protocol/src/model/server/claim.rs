@@ -37,7 +37,7 @@ impl Server<'_> {
         taken
     }
 
-    /// Of the suspects, one at most is looked at.
+    /// Of what is in quarantine, one at most is looked at.
     fn is_asked_for(&self, key: usize, ready: Few, call: Claim) -> bool {
         let others =
             (0..self.timers.len()).zip(0..).filter(|(other, number)| *other != key && ready.has(*number));
@@ -73,10 +73,10 @@ impl Server<'_> {
         // Without the bound, a count that grows for ever would never be
         // explored; beyond it nothing depends on the count.
         run.lost = run.lost.min(self.scope.poison + 1);
-        if call.index == Index::Due && self.place(run.lost) == Index::Solo {
+        if call.index == Index::Due && self.place(run.lost) == Index::Quarantine {
             let timer = &mut self.timers[key];
             timer.run = Some(Run { claimed: false, ..run });
-            (timer.place, timer.score) = (Some(Index::Solo), Phase::Past);
+            (timer.place, timer.score) = (Some(Index::Quarantine), Phase::Past);
             return false;
         }
         self.hold(key, call.token, run);

@@ -29,8 +29,8 @@ impl Server<'_> {
 
     /// Where a timer with these lost leases waits.
     fn place(&self, lost: u8) -> Index {
-        let apart = lost >= self.scope.suspect && self.rules.has(Rule::SuspectsApart);
-        if apart { Index::Solo } else { Index::Due }
+        let apart = lost >= self.scope.quarantine_at && self.rules.has(Rule::QuarantineApart);
+        if apart { Index::Quarantine } else { Index::Due }
     }
 
     /// A new deadline. It is always far: time may pass right afterwards.

@@ -58,15 +58,15 @@ impl Twin {
         repeat: bool,
         after: &World,
     ) -> Option<Answer> {
-        let solo = index == Index::Solo;
+        let alone = index == Index::Quarantine;
         let call = Claim {
-            index: if solo { internals::Index::Quarantine } else { internals::Index::Due },
+            index: if alone { internals::Index::Quarantine } else { internals::Index::Due },
             slot: self.slots[worker],
             token: self.tokens[usize::from(token)],
             repeat,
-            limit: if solo { 1 } else { 1000 },
+            limit: if alone { 1 } else { 1000 },
             bytes: 1 << 20,
-            lookahead_ms: if solo { 0 } else { LOOKAHEAD },
+            lookahead_ms: if alone { 0 } else { LOOKAHEAD },
             lease_ms: FAR,
             letters: LETTERS,
         };

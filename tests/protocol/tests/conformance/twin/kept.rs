@@ -44,8 +44,8 @@ impl Twin {
         let Run { claimed, token, attempt, lost } = timer.run.unwrap_or(Run::UNTOUCHED);
         let token = (token > 0).then(|| self.tokens[usize::from(token)]);
         let next = timer.next.map(|id| arming(key, id));
-        let suspect = timer.place == Some(Index::Solo);
-        Some((arming(key, timer.rec?), (claimed, token, attempt.into(), lost), next, suspect))
+        let quarantined = timer.place == Some(Index::Quarantine);
+        Some((arming(key, timer.rec?), (claimed, token, attempt.into(), lost), next, quarantined))
     }
 }
 
