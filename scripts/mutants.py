@@ -35,14 +35,17 @@ import threading
 import time
 
 # Who judges a mutant, fastest first: a name, the target that cargo builds, and the tests to run of it.
+# Tests that compare scripts as texts would notice every change, and so judge nothing.
 LUA_JUDGES = [
     ("rules", ["--test", "model"], ["rules::", "--skip", "hundred_thousand"]),
-    ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::", "testing::"]),
+    ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::", "testing::",
+                          "--skip", "copies_begin_with_the_same_bytes"]),  # fmt: skip
     ("attached scripts", ["--test", "server"], ["attached_scripts"]),
     ("listener", ["--lib"], ["listener::"]),
-    ("producing", ["--test", "server"], ["producing::", "holding::", "wire::", "scripts::"]),
+    ("producing", ["--test", "server"], ["producing::", "holding::", "wire::", "scripts::",
+                                         "--skip", "the_example_in_a_shell"]),  # fmt: skip
     ("kit", ["--test", "kit"], []),
-    ("machine", ["--test", "model"], ["machine::"]),
+    ("machine", ["--test", "model"], ["machine::", "hundred_thousand"]),
     ("server", ["--test", "server"], ["lost_replies::", "hostile::", "life::", "on_time::", "python::", "subscription::"]),
     ("attached", ["--test", "attached"], ["--test-threads=12"]),
 ]

@@ -168,6 +168,8 @@ async fn a_cancel_withdraws_it_too(rig: &mut Rig) {
     assert_eq!(rig.ack(&[held]).await.gone, [0]);
     assert_eq!(rig.look("a").await, None);
     assert_eq!(rig.arm_again(&kept).await.code, ArmCode::Superseded);
+    let (_, held) = rig.run("a").await;
+    assert_eq!(rig.ack(&[held]).await.followed, [], "nothing is left of it");
 }
 
 async fn it_may_be_due_already_when_its_turn_comes(rig: &mut Rig) {

@@ -144,6 +144,8 @@ async fn a_claim_slot_cut_short_is_removed_at_once(rig: &mut Rig) {
 }
 
 async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
+    rig.lose("alone", 2).await;
+    assert!(rig.claim().await.is_empty());
     let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(10)));
     rig.arm_all(&timers).await;
     rig.run("running").await;

@@ -16,6 +16,7 @@ on_each_server! {
     an_announcement_is_expected_once_though_it_is_said_twice,
     a_retry_is_superseded_by_a_key_that_was_read_however_late,
     a_running_retry_is_not_superseded,
+    a_lapse_starts_over_whatever_state_is_left,
     a_retry_without_a_history_was_written_back_like_others,
     a_first_attempt_was_not_written_back,
     a_retry_without_a_deadline_was_not_written_back,
@@ -109,6 +110,13 @@ async fn a_running_retry_is_not_superseded(rig: &mut Rig) {
     assert_eq!(rig.note(until, 1).await, Noted::Lapse);
     let acked = rig.ack(&[retrying]).await;
     assert_eq!((acked.gone.len(), acked.followed.len()), (0, 1), "it follows");
+}
+
+async fn a_lapse_starts_over_whatever_state_is_left(rig: &mut Rig) {
+    rig.attach();
+    rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
+    assert_eq!(rig.note(rig.now(), 1).await, Noted::Lapse);
+    assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
 
 async fn a_retry_without_a_history_was_written_back_like_others(rig: &mut Rig) {
