@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tower_service::Service;
 
 use crate::handler::Handler;
 use crate::lapse::Lapse;
+use crate::lock::lock;
 use crate::outcome::{Failure, Outcome};
 
 /// A [`Service`] of lapses as a [`Handler`].
@@ -50,7 +51,7 @@ where
 {
     async fn call(&self, lapse: Lapse<T>) -> Result<Outcome, Failure> {
         // The clone that said that it is ready is the one to be called.
-        let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut service = lock(&self.service).clone();
         poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
         let call = service.call(lapse);
         call.await.map(Into::into).map_err(Into::into)

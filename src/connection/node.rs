@@ -1,7 +1,7 @@
 //! One connection to one server, renewed whenever it is of no more use.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -10,6 +10,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 
 /// How long a connection may take, with handshake and authentication.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -101,17 +102,17 @@ impl Node {
     }
 
     async fn live(&self) -> Result<Live, Error> {
-        if let Some(live) = &*self.lock() {
+        if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(live) = &*self.lock() {
+        if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }
         let connection = self.connect().await?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection };
-        *self.lock() = Some(live.clone());
+        *lock(&self.current) = Some(live.clone());
         Ok(live)
     }
 
@@ -149,13 +150,9 @@ impl Node {
     fn failed(&self, doing: &str, number: u64, error: &RedisError) -> CallError {
         // Behind the name there may be another primary by now.
         if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
-            self.lock().take_if(|live| live.number == number);
+            lock(&self.current).take_if(|live| live.number == number);
         }
         let (code, reason) = (error.code().map(str::to_owned), classify(doing, error));
         CallError { error: if code.is_none() { reason.unanswered() } else { reason }, code }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Live>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Where a test lets time pass.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse_testserver::{Intervention, Reply, Request};
@@ -17,6 +17,7 @@ use super::run::Run;
 use crate::client::Client;
 use crate::error::Result;
 use crate::listener::{Listener, ListenerBuilder};
+use crate::lock::lock;
 use crate::schedule::Schedule;
 use crate::topic::Topic;
 use crate::wire::scripts;
@@ -167,7 +168,7 @@ impl TestBed {
             Recorder { topic: topic.to_owned(), handler, ledger, crash }.watching()
         });
         let listening = Listening::start(builder.build()?, crash);
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner).push(listening.life.clone());
+        lock(&self.lives).push(listening.life.clone());
         self.pulse.calm().await;
         Ok(listening)
     }
@@ -232,7 +233,7 @@ impl TestBed {
 impl Drop for TestBed {
     fn drop(&mut self) {
         // Another bed in the same test must not find their handlers running.
-        self.lives.get_mut().unwrap_or_else(PoisonError::into_inner).iter().for_each(Life::end);
+        lock(&self.lives).iter().for_each(Life::end);
         if !std::thread::panicking() {
             self.surface_panics(&"the end of the test");
         }

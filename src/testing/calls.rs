@@ -1,12 +1,13 @@
 //! Calls to the server: which are made, and which of them fail. For the unit tests of those who make them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use keylapse_testserver::{Intervention, Request};
 use tokio::time::Instant;
 
 use crate::error::ErrorKind;
+use crate::lock::lock;
 use crate::wire::scripts;
 
 /// What was called, and what is to fail. Clones share it.
@@ -31,23 +32,23 @@ pub(crate) enum Fault {
 impl Calls {
     /// The next `times` calls of this name fail, after those that were to fail before.
     pub(crate) fn fail(&self, name: &'static str, fault: Fault, times: usize) {
-        self.lock().faults.extend(std::iter::repeat_n((name, fault), times));
+        lock(&self.0).faults.extend(std::iter::repeat_n((name, fault), times));
     }
 
     /// No more faults.
     pub(crate) fn heal(&self) {
-        self.lock().faults.clear();
+        lock(&self.0).faults.clear();
     }
 
     /// When calls of this name were made.
     pub(crate) fn made(&self, name: &str) -> Vec<Instant> {
-        self.lock().made.iter().filter(|(made, _)| *made == name).map(|(_, at)| *at).collect()
+        lock(&self.0).made.iter().filter(|(made, _)| *made == name).map(|(_, at)| *at).collect()
     }
 
     /// A call has arrived at the server: how it fails.
     pub(super) fn arrived(&self, request: &Request<'_>) -> Intervention {
         let name = name_of(request);
-        let mut book = self.lock();
+        let mut book = lock(&self.0);
         let place = book.faults.iter().position(|(failing, _)| *failing == name);
         book.made.push((name, Instant::now()));
         match place.map(|place| book.faults.remove(place).1) {
@@ -55,10 +56,6 @@ impl Calls {
             Some(Fault::Refused(kind)) => Intervention::Refuse(format!("{} as the test says", code_of(kind))),
             Some(Fault::Unanswered) => Intervention::Unanswered,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The ledger of all runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
 use crate::lapse::About;
+use crate::lock::lock;
 use crate::testing::pulse::Pulse;
 use crate::testing::run::{End, Run};
 
@@ -43,7 +44,7 @@ impl Ledger {
 
     /// A run begins.
     pub(super) fn begin(&self, topic: &str, about: &About) -> Entry {
-        let mut book = self.lock();
+        let mut book = lock(&self.book);
         Arc::make_mut(&mut book.runs).push(Run {
             topic: topic.to_owned(),
             key: about.key.clone(),
@@ -64,27 +65,23 @@ impl Ledger {
 
     /// All runs so far.
     pub(super) fn runs(&self) -> Arc<Vec<Run>> {
-        self.lock().runs.clone()
+        lock(&self.book).runs.clone()
     }
 
     /// Whether there was a panic that nobody has taken.
     pub(super) fn has_panic(&self) -> bool {
-        self.lock().panicked.is_some()
+        lock(&self.book).panicked.is_some()
     }
 
     pub(super) fn take_panic(&self) -> Option<Run> {
-        self.lock().panicked.take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.book).panicked.take()
     }
 }
 
 impl Entry {
     /// The run has ended. Only the first end counts.
     pub(super) fn end(&self, end: End) {
-        let mut book = self.ledger.lock();
+        let mut book = lock(&self.ledger.book);
         let run = &mut Arc::make_mut(&mut book.runs)[self.place];
         if run.end.is_some() {
             return;

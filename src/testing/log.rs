@@ -1,9 +1,11 @@
 //! What the library says, line by line: for unit tests of when it is silent.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::lock::lock;
 
 /// Warnings and errors of this thread, as long as the guard lives.
 pub(crate) fn log() -> (tracing::subscriber::DefaultGuard, Log) {
@@ -23,14 +25,14 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn lines(&self) -> Vec<String> {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = lock(&self.0);
         String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
     }
 }
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        lock(&self.0).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -4,7 +4,7 @@ mod faults;
 mod line;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::client::Client;
 use crate::events::Event;
+use crate::lock::lock;
 use crate::testing::hooks::Hooks;
 use crate::testing::notifications::faults::{Faults, Flow};
 use crate::testing::notifications::line::Line;
@@ -122,7 +123,7 @@ impl Notifications {
     /// Faults do not apply.
     pub fn forge(&self, key: impl AsRef<[u8]>) -> &Self {
         let event = Event::Expired(Bytes::copy_from_slice(key.as_ref()));
-        let mut lines = self.0.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.0.lines);
         lines.retain(|line| line.strong_count() > 0);
         for line in lines.iter().filter_map(mpsc::WeakSender::upgrade) {
             // A full queue has more than enough to be looked at.
@@ -144,7 +145,7 @@ impl Notifications {
     /// A line from a store's events to one listener.
     pub(super) fn connect(&self, events: mpsc::Receiver<Event>) -> mpsc::Receiver<Event> {
         let (line, heard) = Line::new(self.0.clone(), events);
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.end());
+        lock(&self.0.lines).push(line.end());
         tokio::spawn(line.run());
         heard
     }
@@ -158,6 +159,6 @@ impl Notifications {
 
 impl Shared {
     fn faults(&self) -> std::sync::MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.faults)
     }
 }
