@@ -97,14 +97,16 @@ pub(crate) struct Known {
 impl StreamState {
     /// Changes what is known, and tells of it where that is news.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Known)) {
-        let before = self.known();
-        let mut known = before;
-        change(&mut known);
-        if known.mode != before.mode {
-            known.mode.announce();
-        }
-        if known != before {
-            self.0.send_replace(known);
+        let mut new_mode = None;
+        self.0.send_if_modified(|known| {
+            let before = *known;
+            change(known);
+            new_mode = (known.mode != before.mode).then_some(known.mode);
+            *known != before
+        });
+        // Not before: what logs may be slow, and readers wait for the change.
+        if let Some(mode) = new_mode {
+            mode.announce();
         }
     }
 
