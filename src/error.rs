@@ -95,6 +95,14 @@ impl Error {
         Self::new(ErrorKind::Invalid, message)
     }
 
+    /// Refuses the first of these rules that is not kept, in the name of what they are for.
+    pub(crate) fn unless_kept(of: &str, rules: &[(bool, &str)]) -> Result<()> {
+        match rules.iter().find(|(kept, _)| !kept) {
+            Some((_, rule)) => Err(Self::invalid(format!("{of}: {rule}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Names the key that the error is about, unless one is named already.
     pub(crate) fn at_key(self, key: &[u8]) -> Self {
         self.with(|inner| {

@@ -123,9 +123,6 @@ impl Policy {
             (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
             (!self.scan_every.is_zero(), "scan_every must be more than zero"),
         ];
-        match rules.iter().find(|(kept, _)| !kept) {
-            Some((_, rule)) => Err(Error::invalid(format!("attached topic {name}: {rule}"))),
-            None => Ok(()),
-        }
+        Error::unless_kept(&format!("attached topic {name}"), &rules)
     }
 }

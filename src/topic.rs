@@ -301,9 +301,7 @@ impl TopicConfig {
             (self.payload_limit <= MAX_PAYLOAD, "payload_limit must be at most 8 MiB"),
             (letters, "dead_letters must be at least 1, kept for more than zero"),
         ];
-        if let Some((_, rule)) = rules.iter().find(|(kept, _)| !kept) {
-            return Err(Error::invalid(format!("topic {}: {rule}", self.name)));
-        }
+        Error::unless_kept(&format!("topic {}", self.name), &rules)?;
         self.attach.as_ref().map_or(Ok(()), |policy| policy.check(&self.name, &self.pattern))
     }
 
