@@ -36,12 +36,12 @@ end
 function ends.retry(key, record, state, delay, body)
   local kept = redis.call('HGET', nxt, key)
   -- A later expiry cycle of an attached key waits until this one has ended for good.
-  if kept and byte(kept) ~= CYCLES then return 2, supersede(key) end
+  if kept and byte(kept) ~= CYCLES then return 2, supersede(key, record) end
   return ends.snooze(key, record, state, delay, body)
 end
 
 function ends.again(key, record, state, delay, body)
-  if redis.call('HEXISTS', nxt, key) == 1 then return 2, supersede(key) end
+  if redis.call('HEXISTS', nxt, key) == 1 then return 2, supersede(key, record) end
   local at = ceil + delay
   tombstone('a' .. sub(record, 2, 9))
   redis.call('ZREM', quarantine, key)

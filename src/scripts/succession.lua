@@ -68,8 +68,9 @@ local function succeed(key, lost, ended)
 end
 
 -- Ends a timer in favour of what is kept behind it, if anything is.
-local function supersede(key)
-  local record = redis.call('HGET', rec, key) or ''
+-- record: its own, for those who have read it
+local function supersede(key, record)
+  record = record or redis.call('HGET', rec, key) or ''
   remove(key)
   return succeed(key, 0, record)
 end
