@@ -109,7 +109,8 @@ impl Node {
         if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }
-        let connection = self.connect().await?;
+        // Boxed, as it is rare and large: every call would carry the room for it.
+        let connection = Box::pin(self.connect()).await?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection };
         *lock(&self.current) = Some(live.clone());
