@@ -34,11 +34,12 @@ const MAX_PATIENCE: Duration = Duration::from_secs(120);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "each setting returns the changed client"]
 pub struct Client {
-    store: Store,
+    pub(crate) store: Store,
     pub(crate) answer_within: Duration,
-    namespace: Arc<str>,
-    patience: Duration,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) patience: Duration,
     #[cfg(feature = "testing")]
     pub(crate) testing: crate::testing::Hooks,
 }
@@ -67,7 +68,6 @@ impl Client {
     /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
     /// your own. User, password and database are still the URL's. It is called for each connection, of which
     /// there are up to three, and again after each is lost; its errors are treated as a server that is away.
-    #[must_use]
     pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -99,7 +99,6 @@ impl Client {
 
     /// For how long a producer's call is repeated while it has no answer. Default: 5 s, at most 2 min: a
     /// repeat must find what the first call left behind.
-    #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience: patience.min(MAX_PATIENCE), ..self }
     }
@@ -107,18 +106,6 @@ impl Client {
     #[cfg(feature = "testing")]
     pub(crate) fn with_hooks(self, testing: crate::testing::Hooks) -> Self {
         Self { testing, ..self }
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
-    }
-
-    pub(crate) fn prefix(&self) -> &str {
-        &self.namespace
-    }
-
-    pub(crate) fn how_patient(&self) -> Duration {
-        self.patience
     }
 
     /// For looks that are made over and over.

@@ -27,6 +27,8 @@ struct Inner {
     key: Option<Vec<u8>>,
     arming: Option<ArmingId>,
     maybe_done: bool,
+    /// The server's own word, where it has answered.
+    code: Option<Box<str>>,
 }
 
 /// The cases that a program may want to tell apart.
@@ -72,13 +74,22 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Arc::new(Inner { kind, message, key: None, arming: None, maybe_done: false }))
+        Self(Arc::new(Inner { kind, message, key: None, arming: None, maybe_done: false, code: None }))
     }
 
     /// Marks a call that was sent and has no answer: the server may have
     /// executed it.
     pub(crate) fn unanswered(self) -> Self {
         self.with(|inner| inner.maybe_done = true)
+    }
+
+    pub(crate) fn with_code(self, code: Option<&str>) -> Self {
+        self.with(|inner| inner.code = code.map(Into::into))
+    }
+
+    /// The error code with which the server has answered; none where it did not answer.
+    pub(crate) fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {

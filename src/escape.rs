@@ -22,12 +22,6 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-impl fmt::Debug for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// A text that a glob-style pattern of the server matches as it is.
 pub(crate) fn glob(text: &str) -> String {
     text.chars()

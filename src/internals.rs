@@ -19,7 +19,7 @@ use crate::client::Client;
 
 /// The store that a client speaks to.
 pub fn store_of(client: &Client) -> Store {
-    client.store().clone()
+    client.store.clone()
 }
 
 /// A client that speaks to this store, with the other defaults.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use tokio::sync::SetOnce;
 
+use crate::escape::Escaped;
 use crate::id::ArmingId;
-use crate::lease::LeaseSignal;
 use crate::pattern::Captures;
 use crate::time::system_time;
 use crate::wire::FailedAttempt;
@@ -31,7 +32,8 @@ pub(crate) struct About {
     pub(crate) source: LapseSource,
     pub(crate) redelivered: bool,
     pub(crate) history: Vec<FailedAttempt>,
-    pub(crate) lease: Arc<LeaseSignal>,
+    /// Set when the lease is lost.
+    pub(crate) lost: Arc<SetOnce<()>>,
 }
 
 impl About {
@@ -145,13 +147,13 @@ impl<T> Lapse<T> {
     /// cancelled, or the listener is stopped. What the handler returns then
     /// counts for nothing.
     pub fn has_lease(&self) -> bool {
-        !self.about.lease.is_lost()
+        !self.about.lost.initialized()
     }
 
     /// Returns once the timer is no longer ours. The handler has about a second
     /// from then on before it is dropped.
     pub async fn lease_lost(&self) {
-        self.about.lease.lost().await;
+        self.about.lost.wait().await;
     }
 }
 
@@ -159,7 +161,7 @@ impl<T> fmt::Debug for Lapse<T> {
     /// Without the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lapse")
-            .field("key", &crate::escape::Escaped(&self.about.key))
+            .field("key", &format_args!("{}", Escaped(&self.about.key)))
             .field("attempt", &self.about.attempt)
             .field("source", &self.about.source)
             .finish_non_exhaustive()

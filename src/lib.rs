@@ -90,7 +90,6 @@ mod id;
 #[doc(hidden)]
 pub mod internals;
 mod lapse;
-mod lease;
 mod limits;
 mod listener;
 mod lock;

@@ -42,6 +42,7 @@ pub const MIN_LEASE: Duration = Duration::from_millis(300);
 /// assert_eq!(notices.name(), "app.trans.notice");
 /// # Ok::<(), keylapse::Error>(())
 /// ```
+#[must_use = "each setting returns the changed topic"]
 pub struct Topic<T> {
     pub(crate) config: TopicConfig,
     pub(crate) codec: Codec<T>,
@@ -115,35 +116,30 @@ impl<T> Topic<T> {
 
     /// How long to wait after failed attempts. Default: exponential from 1 s to
     /// 10 min with full jitter.
-    #[must_use]
     pub fn retry(self, backoff: Backoff) -> Self {
         self.with(|all| all.backoff = backoff)
     }
 
     /// After how many failed attempts a timer ends in the dead letters.
     /// Default: where the backoff's table ends, else 10.
-    #[must_use]
     pub fn max_attempts(self, attempts: u32) -> Self {
         self.with(|all| all.max_attempts = Some(attempts))
     }
 
     /// How long after its first deadline a timer that keeps failing or snoozing
     /// ends in the dead letters. Default: 30 days.
-    #[must_use]
     pub fn max_age(self, age: Duration) -> Self {
         self.with(|all| all.max_age = age)
     }
 
     /// How often a timer may be snoozed before it ends in the dead letters.
     /// Default: 1,000.
-    #[must_use]
     pub fn max_snoozes(self, snoozes: u16) -> Self {
         self.with(|all| all.max_snoozes = snoozes)
     }
 
     /// How long an attempt may take; longer ones are stopped and count as
     /// failed. Default: 60 s.
-    #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|all| all.timeout = timeout)
     }
@@ -151,7 +147,6 @@ impl<T> Topic<T> {
     /// For how long a claim holds a timer. Leases are renewed at a third; after
     /// a crash another listener takes over within this and about a second.
     /// Default: 30 s, at least 0.3 s.
-    #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|all| all.lease = lease)
     }
@@ -159,14 +154,12 @@ impl<T> Topic<T> {
     /// How far ahead of their deadline timers are claimed and then held, so that
     /// they start without a round trip. They never start early. Default: 10 ms,
     /// at most 1 s; 0 turns it off.
-    #[must_use]
     pub fn lookahead(self, lookahead: Duration) -> Self {
         self.with(|all| all.lookahead = lookahead)
     }
 
     /// How many attempts of this topic one listener runs at a time.
     /// Default: 100.
-    #[must_use]
     pub fn concurrency(self, attempts: usize) -> Self {
         self.with(|all| all.concurrency = attempts)
     }
@@ -174,28 +167,24 @@ impl<T> Topic<T> {
     /// Over how many partitions the topic is spread: each has an index and a
     /// slot of a cluster of its own. Fixed once the topic is in use. Default: 1,
     /// at most 1,024.
-    #[must_use]
     pub fn partitions(self, partitions: u32) -> Self {
         self.with(|all| all.partitions = partitions)
     }
 
     /// Whether timers have a trigger key that other programs can see and hear
     /// expire. Without, a timer costs about 120 bytes less. Default: yes.
-    #[must_use]
     pub fn triggers(self, triggers: bool) -> Self {
         self.with(|all| all.triggers = triggers)
     }
 
     /// The largest payload, in bytes; larger ones are refused. Default: 64 KiB,
     /// at most 8 MiB.
-    #[must_use]
     pub fn payload_limit(self, bytes: usize) -> Self {
         self.with(|all| all.payload_limit = bytes)
     }
 
     /// How many dead letters each partition keeps, and for how long; the oldest
     /// make room, which is counted and logged. Default: 10,000 and 90 days.
-    #[must_use]
     pub fn dead_letters(mut self, count: u64, age: Duration) -> Self {
         self.config.letters.count = count;
         self.config.letters.age_ms = ms_ceil(age);
@@ -203,7 +192,6 @@ impl<T> Topic<T> {
     }
 
     /// Pauses the topic when its dead letters are full, rather than trimming.
-    #[must_use]
     pub fn pause_when_dead_letters_are_full(self) -> Self {
         self.with(|all| all.letters.pause_when_full = true)
     }

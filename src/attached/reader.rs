@@ -7,6 +7,7 @@ mod judging;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -153,7 +154,7 @@ impl StreamReader {
         if change == Change::Gone {
             self.stream.gone(&key);
         }
-        if !self.topic(partition).is_scanning() {
+        if !self.topic(partition).scanning.load(Ordering::Relaxed) {
             return;
         }
         let keys = self.prompted.entry(partition).or_default();

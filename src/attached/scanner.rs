@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,13 +47,13 @@ impl Scanner {
             // Whoever hears nothing leaves it to others, if there are any.
             let patient = !self.runtime.stream_state.known().anchored;
             if self.hold(patient).await.unwrap_or(false) {
-                self.topic.set_scanning(true);
+                self.topic.scanning.store(true, Ordering::Relaxed);
                 debug!(topic = %self.topic.config.name, "this listener scans for keys now");
                 tokio::select! {
                     () = self.renew() => {}
                     () = self.scan_over_and_over() => {}
                 }
-                self.topic.set_scanning(false);
+                self.topic.scanning.store(false, Ordering::Relaxed);
             }
             tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
         }
@@ -107,7 +108,7 @@ impl Scanner {
         let (mut cursor, mut found, mut steps) = (0, 0, 0_u64);
         loop {
             let due = Instant::now() + every;
-            let (next, keys) = self.runtime.client.store().scan(cursor, prefix, step as usize).await?;
+            let (next, keys) = self.runtime.client.store.scan(cursor, prefix, step as usize).await?;
             stats.scan_steps.add(1);
             steps += 1;
             found += keys.len();

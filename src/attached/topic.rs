@@ -23,6 +23,7 @@ use crate::topic::Topic;
 ///
 /// Its [`topic`](Attached::topic) is what producers' calls take: dead letters, for one, are asked for with it.
 #[derive(Clone, Debug)]
+#[must_use = "each setting returns the changed topic"]
 pub struct Attached<T>(Topic<T>);
 
 impl<T> Attached<T> {
@@ -50,26 +51,22 @@ impl<T> Attached<T> {
     /// Keeps a copy of each string value of up to so many bytes, at most 8 MiB, so that the handler gets
     /// the value of the expired key. It is read when the key is found, and again a quarter of a second
     /// before the deadline. Default: no copies. Costs the bytes of each value in Redis once more.
-    #[must_use]
     pub fn keep_values(self, cap: usize) -> Self {
         self.with(|all| all.capture.cap = cap)
     }
 
     /// Also keeps copies of hashes, lists, sets and streams, as the server's DUMP writes them, if they
     /// are no larger than the cap. Making a dump costs the server time in proportion to the value.
-    #[must_use]
     pub fn keep_dumps(self) -> Self {
         self.with(|all| all.capture.dumps = true)
     }
 
     /// What becomes of expiries of keys that were not enrolled. Default: they fire.
-    #[must_use]
     pub fn unenrolled(self, policy: Unenrolled) -> Self {
         self.with(|all| all.unenrolled = policy)
     }
 
     /// What becomes of keys that are gone and did not expire. Default: they are forgotten.
-    #[must_use]
     pub fn vanished(self, policy: Vanished) -> Self {
         self.with(|all| all.vanished = policy)
     }
@@ -80,34 +77,29 @@ impl<T> Attached<T> {
     /// **A key that is written back exists again**: a session is valid again, a lock is held again, an
     /// unpaid order can be paid again. A key that its writer has created meanwhile is never touched; then
     /// the retry gives way to it. Needs [`keep_values`](Self::keep_values).
-    #[must_use]
     pub fn write_back(self, how: WriteBack) -> Self {
         self.with(|all| all.write_back = Some(how))
     }
 
     /// How many keys are remembered at most. Beyond, keys are not enrolled, which is logged and counted;
     /// their expiries are heard all the same. Default: 1,000,000.
-    #[must_use]
     pub fn cap(self, keys: usize) -> Self {
         self.with(|all| all.cap = keys)
     }
 
     /// How many keys of the database a scan looks at in a second, ours or not. Default: 50,000.
-    #[must_use]
     pub fn scan_rate(self, keys_per_second: u32) -> Self {
         self.with(|all| all.scan_rate = keys_per_second)
     }
 
     /// How long after a scan has ended the next begins; there is also one at the start and after each
     /// gap. Default: 5 min.
-    #[must_use]
     pub fn scan_every(self, pause: Duration) -> Self {
         self.with(|all| all.scan_every = pause)
     }
 
     /// Allows a pattern without a literal prefix: then each expiry, each change and each key of the
     /// database reaches every listener.
-    #[must_use]
     pub fn allow_any_prefix(self) -> Self {
         self.with(|all| all.any_prefix = true)
     }

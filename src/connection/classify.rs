@@ -30,7 +30,7 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
         (None, R::InvalidClientConfig) => (K::Invalid, said),
         _ => (K::Server, said),
     };
-    Error::new(kind, format!("{doing}: {what}"))
+    Error::new(kind, format!("{doing}: {what}")).with_code(error.code())
 }
 
 /// The same for a connection that never stood: a server without room says so and

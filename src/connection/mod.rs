@@ -11,6 +11,6 @@ pub(crate) mod stream;
 
 pub(crate) use self::address::Address;
 pub(crate) use self::classify::classify;
-pub(crate) use self::node::{CallError, Node};
+pub(crate) use self::node::Node;
 pub(crate) use self::retry::{RetryDelays, insist, persist, retry};
 pub(crate) use self::stream::Streams;

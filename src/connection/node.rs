@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 
 use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
 /// How long a connection may take, with handshake and authentication.
@@ -29,33 +29,6 @@ pub(crate) struct Node {
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
-}
-
-impl std::fmt::Debug for Node {
-    /// Without what `redis` would show: user, settings, perhaps the password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Node({})", self.address)
-    }
-}
-
-/// A call without a result.
-#[derive(Debug)]
-pub(crate) struct CallError {
-    pub(crate) error: Error,
-    /// The server's error code, if it answered.
-    pub(crate) code: Option<String>,
-}
-
-impl From<Error> for CallError {
-    fn from(error: Error) -> Self {
-        Self { error, code: None }
-    }
-}
-
-impl From<CallError> for Error {
-    fn from(failed: CallError) -> Self {
-        failed.error
-    }
 }
 
 impl Node {
@@ -80,7 +53,7 @@ impl Node {
     }
 
     /// Sends one command. An error of the server is an [`Err`] with its code.
-    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = live.connection.send_packed_command(command).await;
@@ -88,7 +61,7 @@ impl Node {
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
-    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, CallError> {
+    pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         // A transaction is answered by OK, by QUEUED for each command, and by
@@ -101,7 +74,7 @@ impl Node {
         answers.map_err(|error| self.failed(doing, live.number, &error))
     }
 
-    async fn live(&self) -> Result<Live, Error> {
+    async fn live(&self) -> Result<Live> {
         if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }
@@ -117,7 +90,7 @@ impl Node {
         Ok(live)
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, Error> {
+    async fn connect(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_response_timeout(Some(self.answer_within));
@@ -148,12 +121,12 @@ impl Node {
 
     /// After anything but an answer the connection is given up: nothing would
     /// tell a slow one from a dead one, and `redis` never does so by itself.
-    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> CallError {
+    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Error {
         // Behind the name there may be another primary by now.
         if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
             lock(&self.current).take_if(|live| live.number == number);
         }
-        let (code, reason) = (error.code().map(str::to_owned), classify(doing, error));
-        CallError { error: if code.is_none() { reason.unanswered() } else { reason }, code }
+        let error = classify(doing, error);
+        if error.code().is_none() { error.unanswered() } else { error }
     }
 }

@@ -11,15 +11,16 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
+use redis::{Cmd, Value, cmd};
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::connection::classify;
+use crate::error::Result;
 use crate::events::decoder::Decoded;
 use crate::events::event::{Event, Touch, Touched};
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{read_touched, script_call, touch_command};
+use crate::wire::{Reply, read_touched, script_call, touch_command};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -30,18 +31,15 @@ const TOUCHES: u32 = 5;
 
 /// Makes a canary, unless one is alive, and reads it once it is due. The event
 /// then precedes the answer on this connection.
-pub(super) async fn release_canary(
-    counter: String,
-    mut connection: MultiplexedConnection,
-) -> RedisResult<()> {
+pub(super) async fn release_canary(counter: String, connection: MultiplexedConnection) -> Result<()> {
+    let doing = "making a canary";
     let mut call = script_call(&CANARY, &[&counter]);
-    call.arg(TTL_MS);
-    let (last, _): (String, Value) = run(&mut connection, &CANARY, &call).await?;
+    let made = run(&connection, doing, &CANARY, call.arg(TTL_MS)).await?;
+    let last = Reply::new("canary", made)?.maybe_text()?.unwrap_or_default();
     let name = format!("{counter}:{last}");
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
-        let alive: bool = cmd("EXISTS").arg(&name).query_async(&mut connection).await?;
-        if !alive {
+        if send(&connection, doing, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
             break;
         }
     }
@@ -49,28 +47,27 @@ pub(super) async fn release_canary(
 }
 
 /// Reads the keys; the answer finds its place in the stream by itself.
-pub(super) async fn touch(asked: Touch, mut connection: MultiplexedConnection, queue: mpsc::Sender<Decoded>) {
+pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue: mpsc::Sender<Decoded>) {
     let call = touch_command(&asked.keys, asked.capture);
-    let answer = match run(&mut connection, &TOUCH, &call).await {
-        Ok(answer) => read_touched(answer, asked.keys.len()),
-        Err(error) => Err(classify("reading keys", &error)),
-    };
+    let answer = run(&connection, "reading keys", &TOUCH, &call).await;
+    let answer = answer.and_then(|answer| read_touched(answer, asked.keys.len()));
     let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
     let touched = Event::Touched(Touched { id: asked.id, answer });
     let _ = queue.send(Decoded::Event(touched)).await;
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.
-async fn run<T: FromRedisValue>(
-    connection: &mut MultiplexedConnection,
-    script: &Script,
-    call: &Cmd,
-) -> RedisResult<T> {
-    match call.query_async(connection).await {
+async fn run(connection: &MultiplexedConnection, doing: &str, script: &Script, call: &Cmd) -> Result<Value> {
+    match send(connection, doing, call).await {
         Err(error) if error.code() == Some("NOSCRIPT") => {
-            cmd("SCRIPT").arg("LOAD").arg(&script.text).exec_async(connection).await?;
-            call.query_async(connection).await
+            send(connection, doing, cmd("SCRIPT").arg("LOAD").arg(&script.text)).await?;
+            send(connection, doing, call).await
         }
         other => other,
     }
+}
+
+async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {
+    let answer = connection.clone().send_packed_command(command).await;
+    answer.and_then(Value::extract_error).map_err(|error| classify(doing, &error))
 }

@@ -3,13 +3,11 @@
 use std::mem;
 use std::time::Duration;
 
-use redis::RedisResult;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::connection::classify;
 use crate::error::{Error, Result};
 use crate::events::Supervisor;
 use crate::events::calls::{release_canary, touch};
@@ -158,18 +156,16 @@ impl<'a> Session<'a> {
 
     /// A server that answers with an error may still heal; one that is a
     /// replica now, or does not answer, is left.
-    fn released(&mut self, done: RedisResult<()>) -> Result<()> {
+    fn released(&mut self, done: Result<()>) -> Result<()> {
         self.refused = None;
         let Err(error) = done else { return Ok(()) };
-        let reason = classify("making a canary", &error).at_key(self.supervisor.decoder.canaries.as_bytes());
-        match error.code() {
-            Some(code) if code != "READONLY" => {
-                debug!(error = %reason, "canary refused");
-                self.refused = Some(reason);
-                Ok(())
-            }
-            _ => Err(reason),
+        let error = error.at_key(self.supervisor.decoder.canaries.as_bytes());
+        if error.code().is_none_or(|code| code == "READONLY") {
+            return Err(error);
         }
+        debug!(%error, "canary refused");
+        self.refused = Some(error);
+        Ok(())
     }
 
     async fn report_dropped(&mut self) {

@@ -23,6 +23,7 @@ use crate::topic::{Topic, TopicConfig};
 ///
 /// `S` says whether its handlers have a state: `()` until [`state`](Self::state), then a
 /// [`State`](crate::handler::State).
+#[must_use = "nothing listens until it is built and run"]
 pub struct ListenerBuilder<S = ()> {
     state: S,
     client: Result<Client>,
@@ -75,7 +76,6 @@ impl<S> ListenerBuilder<S> {
     ///     .build()?;
     /// # Ok::<(), keylapse::Error>(())
     /// ```
-    #[must_use]
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
         ListenerBuilder {
             state: State(state),
@@ -88,7 +88,6 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// Runs this handler for the lapses of this topic.
-    #[must_use]
     pub fn on<T: Send + 'static, K>(mut self, topic: Topic<T>, handler: impl IntoHandler<T, S, K>) -> Self {
         let handler = handler.into_handler(&self.state);
         // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
@@ -101,7 +100,6 @@ impl<S> ListenerBuilder<S> {
     /// docs/attach.md for what can be relied on, and [`Attached`] for what can be chosen.
     ///
     /// The handler gets an [`Expired<T>`](Expired), which has the key's value where the topic keeps it.
-    #[must_use]
     pub fn attach<T: Send + 'static, K>(
         mut self,
         topic: impl Into<Attached<T>>,
@@ -126,7 +124,6 @@ impl<S> ListenerBuilder<S> {
 
     /// How many attempts run at a time, over all topics. Each topic keeps one
     /// of these to itself while it runs nothing. Default: 1,000.
-    #[must_use]
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.concurrency = attempts;
         self
@@ -134,7 +131,6 @@ impl<S> ListenerBuilder<S> {
 
     /// How long running attempts may go on after a shut-down was asked for.
     /// Default: 10 s.
-    #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
         self
@@ -143,7 +139,6 @@ impl<S> ListenerBuilder<S> {
     /// Adds `E` and `x` to the server's `notify-keyspace-events` at the start, if
     /// they are missing. Without this the flags are never changed: they are the
     /// operator's, and timers fire all the same.
-    #[must_use]
     pub fn manage_notifications(mut self) -> Self {
         self.manage_notifications = true;
         self
@@ -165,12 +160,12 @@ impl<S> ListenerBuilder<S> {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
         let client = self.client?;
-        let router = route(&self.topics, client.prefix())?;
+        let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
         let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
-            let names = config.all_partitions(client.prefix());
+            let names = config.all_partitions(&client.namespace);
             let topic = Arc::new(RunningTopic {
                 index,
                 first_partition: partitions.len(),

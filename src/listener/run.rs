@@ -57,7 +57,7 @@ pub(super) async fn run(
 /// Agrees with Redis on every topic, and looks at its settings.
 async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
-    if let Err(error) = runtime.client.store().check_settings(manage_notifications).await {
+    if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
     Ok(())
@@ -68,7 +68,7 @@ async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
 async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
     loop {
         tokio::time::sleep(SETTINGS).await;
-        if let Err(error) = runtime.client.store().check_settings(false).await {
+        if let Err(error) = runtime.client.store.check_settings(false).await {
             debug!(%error, "the server's settings were not checked");
         }
     }
@@ -88,7 +88,7 @@ async fn register(runtime: &Runtime) -> Result<()> {
             }
             error.is_transient()
         };
-        let register = |_| runtime.client.store().register(&entry, &partitions);
+        let register = |_| runtime.client.store.register(&entry, &partitions);
         match retry(None, |_| false, heals, register).await {
             // The partition parks and reports; the others run.
             Err((error, _)) if error.kind() != ErrorKind::WrongType => return Err(error),
@@ -117,7 +117,7 @@ struct Roles {
 impl Roles {
     fn start(runtime: &Arc<Runtime>, starter: &Starter) -> Self {
         let mut roles = Self::default();
-        let (touched, touching) = touches(runtime.client.store().clone());
+        let (touched, touching) = touches(runtime.client.store.clone());
         roles.keeping.spawn(touching);
         let alone = Arc::new(Semaphore::new(1));
         for partition in &runtime.partitions {
@@ -147,7 +147,7 @@ impl Roles {
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
         let stream =
-            events::open(client.store().address(), client.prefix(), &partitions, &prefixes, client.rounds());
+            events::open(client.store.address(), &client.namespace, &partitions, &prefixes, client.rounds());
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
         let EventStream { events, touches } = stream;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, SetOnce};
 use tokio::time::Instant;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
-use crate::lease::LeaseSignal;
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::{Ended, Partition, Settlement};
 use crate::stats::TopicCounters;
@@ -33,7 +32,7 @@ pub(crate) struct Job {
     pub(crate) held: Held,
     pub(crate) record: Record,
     pub(crate) state: State,
-    pub(crate) signal: Arc<LeaseSignal>,
+    pub(crate) lost: Arc<SetOnce<()>>,
     pub(crate) reading: Reading,
     /// When the claim was sent.
     pub(crate) since: Instant,
@@ -86,7 +85,7 @@ impl Job {
 
     /// Runs the attempt and hands over how it ended.
     pub(crate) async fn run(self) {
-        if self.signal.is_lost() || !self.is_trusted().await {
+        if self.lost.initialized() || !self.is_trusted().await {
             return;
         }
         let (partition, held) = (self.partition.clone(), self.held.clone());
@@ -180,7 +179,7 @@ impl Job {
         let timeout = self.partition.topic.config.timeout;
         let attempt = tokio::time::timeout(timeout, AssertUnwindSafe(attempt).catch_unwind());
         let parting = async {
-            self.signal.lost().await;
+            self.lost.wait().await;
             tokio::time::sleep(PARTING).await;
         };
         let ended = tokio::select! {
@@ -214,7 +213,7 @@ impl Job {
             source: self.source,
             redelivered: self.state.lost > 0,
             history: History::decode(&self.state.history).0,
-            lease: self.signal.clone(),
+            lost: self.lost.clone(),
         }
     }
 }

@@ -154,7 +154,7 @@ impl Taken {
                         held,
                         record,
                         state,
-                        signal: Arc::default(),
+                        lost: Arc::default(),
                         reading,
                         since,
                         source,
@@ -174,7 +174,7 @@ impl Taken {
                 }
             }
         }
-        partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.signal.clone())), since);
+        partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.lost.clone())), since);
         jobs
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     /// and how long after the last deadline that went on.
     async fn touched(batches: u32, size: usize, distance: Duration) -> (usize, Duration) {
         let bed = TestBed::new();
-        let (touches, work) = touches(bed.client().store().clone());
+        let (touches, work) = touches(bed.client().store.clone());
         let start = Instant::now();
         (0..batches).for_each(|number| touches.plan(Some(start + distance * number), keys(size)));
         drop(touches);

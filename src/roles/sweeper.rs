@@ -49,7 +49,7 @@ impl Sweeper {
         self.runtime.stats.sweeps.add(1);
         let partitions: Vec<_> =
             self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
-        let (stamp, heads) = self.runtime.client.store().peek(&partitions).await?;
+        let (stamp, heads) = self.runtime.client.store.peek(&partitions).await?;
         for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
             match heads.due {
                 Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),

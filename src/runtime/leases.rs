@@ -5,10 +5,9 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SetOnce};
 use tokio::time::Instant;
 
-use crate::lease::LeaseSignal;
 use crate::lock::{lock, until};
 use crate::wire::Held;
 
@@ -33,7 +32,8 @@ struct State {
 
 #[derive(Debug)]
 struct Lease {
-    signal: Arc<LeaseSignal>,
+    /// Set when it is: the attempt and its handler are waiting.
+    lost: Arc<SetOnce<()>>,
     /// When the request that last extended the lease was sent. Counting from
     /// its start, a slow answer cannot stretch our trust.
     extended: Instant,
@@ -43,13 +43,13 @@ impl Leases {
     /// Takes claimed timers in.
     pub(crate) fn hold(
         &self,
-        claimed: impl IntoIterator<Item = (Held, Arc<LeaseSignal>)>,
+        claimed: impl IntoIterator<Item = (Held, Arc<SetOnce<()>>)>,
         extended: Instant,
     ) {
         let State { held, fenced } = &mut *lock(&self.state);
-        held.extend(claimed.into_iter().map(|(held, signal)| (held, Lease { signal, extended })));
+        held.extend(claimed.into_iter().map(|(held, lost)| (held, Lease { lost, extended })));
         // Nobody has seen these yet: only their attempts need to be told.
-        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| lease.signal.lose());
+        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| drop(lease.lost.set(())));
     }
 
     /// A cancel has fenced this timer, which may be about to be ours.
@@ -140,7 +140,7 @@ impl Leases {
 
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
     fn tell(&self, given_up: impl IntoIterator<Item = Lease>) -> usize {
-        let told = given_up.into_iter().map(|lease| lease.signal.lose()).count();
+        let told = given_up.into_iter().map(|lease| lease.lost.set(())).count();
         self.changed.notify_waiters();
         told
     }
@@ -159,8 +159,8 @@ mod tests {
         Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
     }
 
-    fn held_of(leases: &Leases, key: &'static str) -> Arc<LeaseSignal> {
-        let watch = Arc::new(LeaseSignal::default());
+    fn held_of(leases: &Leases, key: &'static str) -> Arc<SetOnce<()>> {
+        let watch = Arc::new(SetOnce::new());
         leases.hold([(held(key), watch.clone())], Instant::now());
         watch
     }
@@ -169,11 +169,11 @@ mod tests {
     async fn a_lost_flight_tells_its_handler_once_and_for_all() {
         let leases = Leases::default();
         let watch = held_of(&leases, "a");
-        assert!(!watch.is_lost());
+        assert!(!watch.initialized());
         assert!(leases.lose(&held("a")));
         assert!(!leases.lose(&held("a")));
-        watch.lost().await;
-        watch.lost().await;
+        watch.wait().await;
+        watch.wait().await;
     }
 
     #[test]
@@ -181,8 +181,8 @@ mod tests {
         let leases = Leases::default();
         (0..1000).for_each(|_| leases.fence(held("others")));
         leases.fence(held("a"));
-        assert!(held_of(&leases, "a").is_lost());
-        assert!(!held_of(&leases, "b").is_lost());
+        assert!(held_of(&leases, "a").initialized());
+        assert!(!held_of(&leases, "b").initialized());
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         leases.renewed(&[held("kept")], &[], Instant::now());
         assert_eq!(leases.distrust(Duration::from_secs(1)), 1);
-        assert!(lost.is_lost() && !kept.is_lost());
+        assert!(lost.initialized() && !kept.initialized());
         assert!(leases.holds(&held("kept")));
     }
 }

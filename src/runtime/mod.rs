@@ -20,7 +20,7 @@ pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::watch;
 
@@ -50,7 +50,7 @@ pub(crate) struct Runtime {
 impl Runtime {
     /// The index of a key's partition; none for a key of no topic, and for keylapse's own.
     pub(crate) fn route(&self, key: &[u8]) -> Option<usize> {
-        if is_own(self.client.prefix(), key) {
+        if is_own(&self.client.namespace, key) {
             return None;
         }
         self.router.route(key).map(|(_, topic)| self.topics[*topic].partition_of(key))
@@ -91,14 +91,6 @@ impl RunningTopic {
     /// The index of the partition that a key belongs to.
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
         self.partition(self.config.partition_of(key))
-    }
-
-    pub(crate) fn is_scanning(&self) -> bool {
-        self.scanning.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_scanning(&self, scanning: bool) {
-        self.scanning.store(scanning, Ordering::Release);
     }
 
     /// How its keys are treated. Only asked of attached topics.

@@ -63,7 +63,7 @@ impl Partition {
         let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
         Self {
             names,
-            store: client.store().clone(),
+            store: client.store.clone(),
             topic,
             permits: permits.clone(),
             outage: outage.clone(),

@@ -103,7 +103,7 @@ impl Schedule {
         only_if_absent: bool,
         durably: Option<Durably>,
     ) -> Vec<Result<Arming>> {
-        let store = self.store();
+        let store = &self.client.store;
         let call = |repeat| async move {
             let call = Arm { timers, only_if_absent, repeat };
             match durably {
@@ -126,29 +126,22 @@ impl Schedule {
         if !config.triggers {
             return;
         }
-        let (mut triggers, mut receipts) =
-            (Vec::with_capacity(timers.len()), Vec::with_capacity(timers.len()));
-        for (timer, arming) in timers.iter().zip(armings) {
+        let standing = timers.iter().zip(armings).filter_map(|(timer, arming)| {
             let (receipt, moved) = match arming {
                 Arming::Armed(receipt) => (receipt, false),
                 Arming::Replaced(receipt) => (receipt, true),
-                Arming::AfterRunning(_) | Arming::Exists | Arming::Superseded => continue,
+                Arming::AfterRunning(_) | Arming::Exists | Arming::Superseded => return None,
             };
             let deadline = unix_ms(receipt.deadline);
-            triggers.push(Trigger { key: timer.key.clone(), deadline, attempt: 1, moved });
-            receipts.push(receipt);
-        }
+            Some((Trigger { key: timer.key.clone(), deadline, attempt: 1, moved }, receipt))
+        });
+        let (triggers, receipts): (Vec<_>, Vec<_>) = standing.unzip();
         if triggers.is_empty() {
             return;
         }
-        match self.store().set_triggers(&triggers).await {
-            Ok(placed) => {
-                receipts.into_iter().zip(placed).for_each(|(receipt, placed)| receipt.trigger = placed);
-            }
-            Err(error) => {
-                receipts.into_iter().for_each(|receipt| receipt.trigger = TriggerKey::Failed(error.clone()));
-            }
-        }
+        let placed = self.client.store.set_triggers(&triggers).await;
+        let placed = placed.unwrap_or_else(|error| vec![TriggerKey::Failed(error); triggers.len()]);
+        receipts.into_iter().zip(placed).for_each(|(receipt, placed)| receipt.trigger = placed);
     }
 }
 

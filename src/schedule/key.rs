@@ -104,7 +104,7 @@ impl Schedule {
     /// The key that `args` name in a topic; refused if it cannot be one of the topic's.
     pub(crate) fn key_of(&self, config: &TopicConfig, args: &impl KeyArgs) -> Result<Bytes> {
         let key = args.key(private::Scope(&config.pattern))?;
-        config.check_key(self.client.prefix(), &key)?;
+        config.check_key(&self.client.namespace, &key)?;
         Ok(key)
     }
 }

@@ -68,7 +68,7 @@ impl<T> fmt::Debug for DeadLetter<T> {
     /// Without the payload, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeadLetter")
-            .field("key", &Escaped(&self.key))
+            .field("key", &format_args!("{}", Escaped(&self.key)))
             .field("arming", &self.arming)
             .field("reason", &self.reason)
             .field("attempts", &self.attempts)
@@ -151,7 +151,7 @@ impl<T> DeadLetters<'_, T> {
         let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
         while let Some(at) = partitions.get(self.partition).filter(|_| page.len() < count) {
             let (last, most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
-            let store = self.schedule.store();
+            let store = &self.schedule.client.store;
             let (raw, last) = self.schedule.persist(|_| store.letters(at, last.as_ref(), most)).await?;
             match last {
                 Some(last) => self.last = Some(last),
@@ -177,7 +177,7 @@ impl Schedule {
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
         let mut counts = (0_u64, 0_u64);
         for at in self.partitions(&topic.config).await?.iter() {
-            let (kept, trimmed) = self.persist(|_| self.store().letter_counts(at)).await?;
+            let (kept, trimmed) = self.persist(|_| self.client.store.letter_counts(at)).await?;
             counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }
         Ok(counts)
@@ -189,7 +189,7 @@ impl Schedule {
     /// When the server cannot be reached or refuses.
     pub async fn replay<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
         let arming = ArmingId::random();
-        let call = |_| self.store().replay(&letter.at, &letter.id, arming);
+        let call = |_| self.client.store.replay(&letter.at, &letter.id, arming);
         self.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
 
@@ -198,7 +198,7 @@ impl Schedule {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn drop_dead_letter<T>(&self, letter: &DeadLetter<T>) -> Result<bool> {
-        let call = |_| self.store().drop_letter(&letter.at, &letter.id);
+        let call = |_| self.client.store.drop_letter(&letter.at, &letter.id);
         self.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
 }

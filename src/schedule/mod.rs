@@ -20,7 +20,7 @@ use crate::connection::persist;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{PartitionNames, Store};
+use crate::wire::PartitionNames;
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
@@ -56,7 +56,7 @@ impl Schedule {
         C: TryInto<Client, Error: Into<Error>>,
     {
         let schedule = Self::new(client.try_into().map_err(Into::into)?);
-        schedule.store().peek(&[]).await?;
+        schedule.client.store.peek(&[]).await?;
         Ok(schedule)
     }
 
@@ -65,13 +65,9 @@ impl Schedule {
         Self { client, known: Arc::default() }
     }
 
-    fn store(&self) -> &Store {
-        self.client.store()
-    }
-
     /// Makes a call until it is answered or refused, or the client's patience has run out.
     async fn persist<T, F: Future<Output = Result<T>>>(&self, call: impl FnMut(bool) -> F) -> Result<T> {
-        persist(self.client.how_patient(), call).await
+        persist(self.client.patience, call).await
     }
 
     /// Pauses a topic: timers are kept and can be armed, but none is given out
@@ -95,7 +91,7 @@ impl Schedule {
 
     async fn set_paused(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
         for at in self.partitions(config).await?.iter() {
-            self.persist(|_| self.store().pause(at, reason)).await?;
+            self.persist(|_| self.client.store.pause(at, reason)).await?;
         }
         Ok(())
     }
@@ -107,10 +103,10 @@ impl Schedule {
         if let Some(known) = known.filter(|known| known.len() == config.partitions as usize) {
             return Ok(known);
         }
-        config.check(self.client.prefix())?;
-        let partitions: Arc<[PartitionNames]> = config.all_partitions(self.client.prefix()).into();
+        config.check(&self.client.namespace)?;
+        let partitions: Arc<[PartitionNames]> = config.all_partitions(&self.client.namespace).into();
         let entry = config.entry();
-        self.persist(|_| self.store().register(&entry, &partitions)).await?;
+        self.persist(|_| self.client.store.register(&entry, &partitions)).await?;
         lock(&self.known).insert(config.name.clone(), partitions.clone());
         Ok(partitions)
     }

@@ -54,13 +54,13 @@ impl Schedule {
         let key = self.key_of(&topic.config, &key)?;
         let at = self.partition_of(&topic.config, &key).await?;
         let timers = [Cancel { key: key.clone(), id: CancelId::random() }];
-        let call = |repeat| self.store().cancel(&at, &timers, repeat);
+        let call = |repeat| self.client.store.cancel(&at, &timers, repeat);
         let replies = self.persist(call).await.map_err(|error| error.at_key(&key))?;
         let reply = replies.first().ok_or_else(|| Error::invalid("a cancel without an answer"))?;
         if let (Some(deadline), true) = (reply.deadline, topic.config.triggers) {
             // One that stays behind expires for nothing, and does no harm: until
             // then the next arming takes it for somebody else's, and has none.
-            if let Err(error) = self.store().drop_trigger(&key, deadline).await {
+            if let Err(error) = self.client.store.drop_trigger(&key, deadline).await {
                 debug!(topic = %topic.config.name, %error, "trigger key not deleted");
             }
         }
@@ -80,11 +80,11 @@ impl Schedule {
         let key = self.key_of(&topic.config, &key)?;
         let when = when.into().resolve().map_err(|error| error.at_key(&key))?;
         let at = self.partition_of(&topic.config, &key).await?;
-        let call = |_| self.store().reschedule(&at, &key, when);
+        let call = |_| self.client.store.reschedule(&at, &key, when);
         let (result, attempt) = self.persist(call).await.map_err(|error| error.at_key(&key))?;
         if let (Rescheduled::Rescheduled(deadline), true) = (result, topic.config.triggers) {
             let trigger = Trigger { key, deadline: unix_ms(deadline), attempt, moved: true };
-            if let Err(error) = self.store().set_triggers(&[trigger]).await {
+            if let Err(error) = self.client.store.set_triggers(&[trigger]).await {
                 debug!(topic = %topic.config.name, %error, "trigger key not moved");
             }
         }
@@ -99,7 +99,7 @@ impl Schedule {
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
         let key = self.key_of(&topic.config, &key)?;
         let at = self.partition_of(&topic.config, &key).await?;
-        let look = self.persist(|_| self.store().look(&at, &key)).await;
+        let look = self.persist(|_| self.client.store.look(&at, &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
     }

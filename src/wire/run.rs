@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
-use crate::connection::{CallError, Node};
+use crate::connection::Node;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::names::{NAMES, WIRE_VERSION};
 use crate::wire::reply::Reply;
@@ -96,12 +96,12 @@ impl Store {
 
     /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
     /// key that holds a value of another type.
-    async fn named<T>(&self, at: &PartitionNames, answer: Result<T, CallError>) -> Result<T> {
+    async fn named<T>(&self, at: &PartitionNames, answer: Result<T>) -> Result<T> {
         match answer {
-            Err(CallError { error, .. }) if error.kind() == ErrorKind::WrongType => {
+            Err(error) if error.kind() == ErrorKind::WrongType => {
                 Err(self.name_at_fault(at).await.unwrap_or(error))
             }
-            other => Ok(other?),
+            other => other,
         }
     }
 
@@ -142,7 +142,7 @@ impl Call<'_> {
     pub(super) async fn run(&self) -> Result<Value> {
         let node = &self.store.0.node;
         let mut answer = self.run_on(node).await;
-        let Some(at) = self.at else { return Ok(answer?) };
+        let Some(at) = self.at else { return answer };
         if code_of(&answer) == Some("NOMETA") {
             self.store.agree(at).await?;
             answer = self.run_on(node).await;
@@ -158,7 +158,7 @@ impl Call<'_> {
     /// Runs the script on this connection, loading it first where the server does not have it.
     /// NOSCRIPT means that nothing was executed. Should somebody flush the
     /// scripts over and over, the text goes along.
-    pub(super) async fn run_on(&self, node: &Node) -> Result<Value, CallError> {
+    pub(super) async fn run_on(&self, node: &Node) -> Result<Value> {
         let (name, text) = (self.script.name, &self.store.variant(self.script).text);
         let mut answer = node.call(name, &self.command).await;
         if code_of(&answer) == Some("NOSCRIPT") {
@@ -191,8 +191,8 @@ fn with_text(command: &Cmd, text: &str) -> Cmd {
     eval
 }
 
-fn code_of(answer: &Result<Value, CallError>) -> Option<&str> {
-    answer.as_ref().err()?.code.as_deref()
+fn code_of(answer: &Result<Value>) -> Option<&str> {
+    answer.as_ref().err()?.code()
 }
 
 fn wrong_type(name: &str, expected: &str, found: &str) -> Error {

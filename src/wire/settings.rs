@@ -48,11 +48,11 @@ impl Store {
         get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
         match self.0.node.call("reading settings", &get).await {
             Ok(value) => Ok(Some(redis::from_redis_value(value).unwrap_or_default())),
-            Err(failed) if failed.code.is_some() => {
-                debug!(error = %failed.error, "settings cannot be read; the canary will tell whether events flow");
+            Err(error) if error.code().is_some() => {
+                debug!(%error, "settings cannot be read; the canary will tell whether events flow");
                 Ok(None)
             }
-            Err(failed) => Err(failed.error),
+            Err(error) => Err(error),
         }
     }
 

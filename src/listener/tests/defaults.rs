@@ -57,12 +57,12 @@ fn client() -> [Row; 4] {
     let within = [Durably::replicas(1), Durably::fsync(0)].map(|durably| durably.within_ms);
     let longest = Durably::replicas(1).within(DAY).within_ms;
     [
-        ("namespace", "`keylapse`", client.prefix() == "keylapse"),
+        ("namespace", "`keylapse`", &*client.namespace == "keylapse"),
         ("answer_within", "5 s", client.answer_within == secs(5)),
         (
             "patience",
             "5 s, at most 2 min: a repeat must find what the first call left behind",
-            client.how_patient() == secs(5),
+            client.patience == secs(5),
         ),
         ("within", "1 s, at most 4 s", within == [1000; 2] && longest == 4000),
     ]

@@ -44,7 +44,7 @@ async fn lost_index_entries_are_found_in_each_partition_of_each_topic() {
     assert_eq!(stats(&listening).repaired, 6);
     for (at, key) in lost {
         let look =
-            bed.client().store().look(&at, key.as_bytes()).await.expect("an answer").expect("it is armed");
+            bed.client().store.look(&at, key.as_bytes()).await.expect("an answer").expect("it is armed");
         assert!(look.score.is_some(), "{at:?} {key}");
     }
 }

@@ -125,8 +125,8 @@ impl Store {
         let doing = "registering the topic";
         match self.0.node.call(doing, cmd("HGET").arg(registry).arg(&topic.name)).await {
             Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
-            Err(failed) if failed.error.kind() == ErrorKind::WrongType => {
-                let error = failed.error.at_key(registry.as_bytes());
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                let error = error.at_key(registry.as_bytes());
                 warn!(%error, "the list of topics is for other programs to read; everything else works");
                 return Ok(());
             }
@@ -159,7 +159,7 @@ mod tests {
         let bed = TestBed::new();
         let config = Topic::<u32>::new("a:{id}").unwrap().partitions(4).config;
         let partitions = config.all_partitions(DEFAULT_NAMESPACE);
-        bed.client().store().register(&config.entry(), &partitions).await.unwrap();
+        bed.client().store.register(&config.entry(), &partitions).await.unwrap();
         assert_eq!(bed.calls().made("init").len(), 4);
     }
 }
