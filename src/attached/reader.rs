@@ -20,6 +20,7 @@ use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
+use crate::limits::fit;
 use crate::policy::Capture;
 use crate::runtime::{EventMode, RunningTopic, Runtime};
 use crate::time::ServerTime;
@@ -289,7 +290,7 @@ impl StreamReader {
 }
 
 fn keys_in_touch(capture: Capture) -> usize {
-    TOUCH_BYTES.checked_div(capture.cap).unwrap_or(TOUCH_KEYS).clamp(1, TOUCH_KEYS)
+    fit(TOUCH_BYTES, TOUCH_KEYS, Some(capture.cap))
 }
 
 /// The arming of a lapse, which is the same for whoever has heard it: FNV-1a of what names it, mixed.

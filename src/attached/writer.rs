@@ -12,6 +12,7 @@ use crate::attached::request::{Context, Read, Request};
 use crate::connection::retry;
 use crate::error::Error;
 use crate::lapse::LapseSource;
+use crate::limits::fit;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, Partition};
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
@@ -114,13 +115,14 @@ impl Writer {
     }
 
     async fn enrol(&mut self, read: Vec<Enrolment>) {
-        for chunk in in_calls(&read) {
+        let largest = read.iter().map(|one| one.copy.len()).max();
+        for chunk in read.chunks(fit(ENROL_BYTES, MAX_BATCH, largest)) {
             let Partition { store, names, topic, .. } = &*self.context.partition;
             match store.enrol(names, topic.policy(), chunk).await {
-                Ok(enrolled) => {
+                Ok((next, replies)) => {
                     self.trouble = LogThrottle::default();
-                    self.look_at(enrolled.next);
-                    self.enrolled(chunk, &enrolled.value);
+                    self.look_at(next);
+                    self.enrolled(chunk, &replies);
                 }
                 Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
             }
@@ -174,8 +176,8 @@ impl Writer {
         }
         let Partition { store, names, topic, .. } = &*self.context.partition;
         match store.judge(names, topic.policy(), &judged).await {
-            Ok(done) => {
-                self.look_at(done.next);
+            Ok((next, _)) => {
+                self.look_at(next);
                 if judged.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
                     self.wake();
                 }
@@ -205,40 +207,5 @@ impl Writer {
         if let Some(ms) = next {
             self.context.partition.checks.head(ms);
         }
-    }
-}
-
-/// Deadlines by the calls that they fit into.
-fn in_calls(read: &[Enrolment]) -> impl Iterator<Item = &[Enrolment]> {
-    let mut bytes = 0;
-    read.chunk_by(move |one, _| {
-        bytes += one.copy.len();
-        let fits = bytes < ENROL_BYTES;
-        if !fits {
-            bytes = 0;
-        }
-        fits
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::ServerTime;
-    use crate::wire::Position;
-
-    #[test]
-    fn a_call_takes_values_up_to_its_bytes_and_at_least_one() {
-        let read = |bytes| Enrolment {
-            key: Bytes::from_static(b"a"),
-            deadline: 1,
-            at: Position::default(),
-            stamp: ServerTime::from_ms(1),
-            copy: vec![0; bytes].into(),
-        };
-        let (most, half) = (ENROL_BYTES, ENROL_BYTES / 2);
-        let read = [most + 1, most, half, half, half, half - 1, 0, 1].map(read);
-        assert_eq!(in_calls(&read).map(<[_]>::len).collect::<Vec<_>>(), [1, 1, 2, 4]);
-        assert_eq!(in_calls(&[]).count(), 0);
     }
 }

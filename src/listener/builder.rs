@@ -77,14 +77,8 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        ListenerBuilder {
-            state: State(state),
-            client: self.client,
-            topics: self.topics,
-            concurrency: self.concurrency,
-            grace: self.grace,
-            manage_notifications: self.manage_notifications,
-        }
+        let Self { client, topics, concurrency, grace, manage_notifications, .. } = self;
+        ListenerBuilder { state: State(state), client, topics, concurrency, grace, manage_notifications }
     }
 
     /// Runs this handler for the lapses of this topic.

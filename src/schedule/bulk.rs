@@ -1,6 +1,6 @@
 //! Arming many timers, in bounded batches that overlap.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::IntoFuture;
 
 use futures::FutureExt;
@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::{StreamExt, iter};
 
 use crate::error::Result;
+use crate::limits::fit;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
@@ -112,43 +113,30 @@ impl<'a> IntoFuture for ArmManyRequest<'a> {
 }
 
 /// Timers that go together in one call, and their places among all.
-#[derive(Default)]
 struct Batch {
     wave: usize,
     partition: usize,
     places: Vec<usize>,
     timers: Vec<NewTimer>,
-    bytes: usize,
 }
 
 /// The batches, wave by wave. Calls of one wave overtake each other, and a call must not name a key twice:
 /// the first arm of a key is in the first wave, the second in the second, and so on.
 fn plan(config: &TopicConfig, timers: Vec<(usize, NewTimer)>) -> Vec<Batch> {
     let mut named = HashMap::new();
-    let mut planned = Vec::with_capacity(timers.len());
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
     for (place, timer) in timers {
         let next_wave: &mut usize = named.entry(timer.key.clone()).or_default();
-        planned.push((*next_wave, config.partition_of(&timer.key), place, timer));
+        groups.entry((*next_wave, config.partition_of(&timer.key))).or_default().push((place, timer));
         *next_wave += 1;
     }
-    planned.sort_by_key(|(wave, partition, ..)| (*wave, *partition));
-    let mut batches: Vec<Batch> = Vec::new();
-    for (wave, partition, place, timer) in planned {
-        if !batches.last().is_some_and(|batch| batch.takes(wave, partition)) {
-            batches.push(Batch { wave, partition, ..Batch::default() });
-        }
-        if let Some(batch) = batches.last_mut() {
-            batch.bytes += timer.payload.len() + timer.key.len();
-            batch.places.push(place);
-            batch.timers.push(timer);
-        }
-    }
-    batches
-}
-
-impl Batch {
-    fn takes(&self, wave: usize, partition: usize) -> bool {
-        let has_room = self.timers.len() < BATCH && self.bytes < BATCH_BYTES;
-        has_room && (self.wave, self.partition) == (wave, partition)
-    }
+    let batches = groups.into_iter().flat_map(|((wave, partition), group)| {
+        let largest = group.iter().map(|(_, timer)| timer.key.len() + timer.payload.len()).max();
+        let (most, mut group) = (fit(BATCH_BYTES, BATCH, largest), group.into_iter());
+        std::iter::from_fn(move || {
+            let (places, timers): (Vec<_>, Vec<_>) = group.by_ref().take(most).unzip();
+            (!places.is_empty()).then_some(Batch { wave, partition, places, timers })
+        })
+    });
+    batches.collect()
 }

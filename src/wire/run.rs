@@ -64,7 +64,7 @@ impl Store {
         let answer = call.arg(WIRE_VERSION).arg(at.of).arg(kind).run_on(&self.0.node).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
-        let (refusal, message) = if version != u64::from(WIRE_VERSION) {
+        if version != u64::from(WIRE_VERSION) {
             let (than, advice) = if version < u64::from(WIRE_VERSION) {
                 ("older", "stop what speaks it and remove its names, or give this program another namespace")
             } else {
@@ -74,24 +74,24 @@ impl Store {
                 "{} was made by wire version {version}, {than} than this library's {WIRE_VERSION}: {advice}",
                 at.key("meta")
             );
-            (ErrorKind::WireVersion, message)
-        } else if of != u64::from(at.of) {
+            return Err(Error::new(ErrorKind::WireVersion, message));
+        }
+        if of != u64::from(at.of) {
             let message = format!(
                 "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
                 at.topic, at.of
             );
-            (ErrorKind::Partitions, message)
-        } else if there != kind.as_bytes() {
+            return Err(Error::new(ErrorKind::Partitions, message));
+        }
+        if there != kind.as_bytes() {
             let message = if at.attached {
                 "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
             } else {
                 "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
             };
-            (ErrorKind::Conflict, format!("topic {} {message}", at.topic))
-        } else {
-            return Ok(());
-        };
-        Err(Error::new(refusal, message))
+            return Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", at.topic)));
+        }
+        Ok(())
     }
 
     /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the

@@ -119,7 +119,7 @@ impl Scene {
     ) -> Enrolled {
         let (key, copy) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(copy));
         let read = Enrolment { key, deadline, at: place(at), stamp, copy };
-        self.store.enrol(&self.at, how, &[read]).await.expect("an answer").value[0]
+        self.store.enrol(&self.at, how, &[read]).await.expect("an answer").1[0]
     }
 
     /// Enrols a key that lives for a second, read at this place and so many µs later.
@@ -139,7 +139,7 @@ impl Scene {
 
     pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
         let judgement = Judged { watch: watch.clone(), at: place(at), stamp, deed };
-        self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").value[0]
+        self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").1[0]
     }
 
     async fn hold(&self, slot: &[u8; 8], patient: bool) -> bool {

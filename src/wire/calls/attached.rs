@@ -157,15 +157,6 @@ pub enum Deed {
     },
 }
 
-/// An answer for each, and when the next check is due, in ms since 1970.
-#[derive(Clone, Debug)]
-pub struct Next<T> {
-    /// When.
-    pub next: Option<u64>,
-    /// The answers.
-    pub value: Vec<T>,
-}
-
 /// A key as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -201,13 +192,13 @@ impl Store {
         call.reply().await?.codes(notes.len(), &codes)
     }
 
-    /// Remembers deadlines that were read.
+    /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970.
     pub async fn enrol(
         &self,
         at: &PartitionNames,
         policy: &Policy,
         read: &[Enrolment],
-    ) -> Result<Next<Enrolled>> {
+    ) -> Result<(Option<u64>, Vec<Enrolled>)> {
         use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
         let heard = read.iter().map(|one| one.at);
         let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores());
@@ -218,7 +209,7 @@ impl Store {
         }
         let mut reply = call.reply().await?;
         let codes = [Stale, New, Known, Full, Wanted, Ours, Forgotten];
-        Ok(Next { next: reply.maybe_int()?, value: reply.codes(read.len(), &codes)? })
+        Ok((reply.maybe_int()?, reply.codes(read.len(), &codes)?))
     }
 
     /// Takes checks that are due.
@@ -233,13 +224,18 @@ impl Store {
         Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.int()? == 1 })
     }
 
-    /// Does what checks have led to; whether the watches still stood.
-    pub async fn judge(&self, at: &PartitionNames, policy: &Policy, all: &[Judged]) -> Result<Next<bool>> {
+    /// Does what checks have led to; when the next is due, and whether the watches still stood.
+    pub async fn judge(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        all: &[Judged],
+    ) -> Result<(Option<u64>, Vec<bool>)> {
         let heard = all.iter().map(|one| one.at);
         let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores());
         all.iter().for_each(|one| add_judged(&mut call, one));
         let mut reply = call.reply().await?;
-        Ok(Next { next: reply.maybe_int()?, value: reply.codes(all.len(), &[false, true])? })
+        Ok((reply.maybe_int()?, reply.codes(all.len(), &[false, true])?))
     }
 
     /// Becomes or stays the topic's scanner for so long; `patient`: only if there was none for as long.

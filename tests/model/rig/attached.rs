@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Judged, Next, Note, Noted, Position, TakeChecks, Watch,
+    Deed, DueChecks, Enrolled, Enrolment, Judged, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime};
@@ -59,7 +59,7 @@ impl Rig {
             copy: Bytes::new(),
         };
         let enrolled = self.store.enrol(&self.at, &policy(), &[read]).await;
-        let Next { next, value } = enrolled.expect("it can be enrolled");
+        let (next, value) = enrolled.expect("it can be enrolled");
         (value[0], next)
     }
 
@@ -73,8 +73,7 @@ impl Rig {
     pub(crate) async fn judge(&self, watch: Watch, deed: Deed) -> (bool, Option<u64>) {
         let at = Position { canary: self.now(), count: 0 };
         let judged = Judged { watch, at, stamp: ServerTime::new(0, self.micros()), deed };
-        let Next { next, value } =
-            self.store.judge(&self.at, &policy(), &[judged]).await.expect("it answers");
+        let (next, value) = self.store.judge(&self.at, &policy(), &[judged]).await.expect("it answers");
         (value[0], next)
     }
 

@@ -84,7 +84,7 @@ async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
         stamp: stamp(600_000),
         deed: Deed::Fire { arming, flags: 3 },
     };
-    assert_eq!(scene.store.judge(&scene.at, &how, &[judgement]).await.expect("an answer").value, [true]);
+    assert_eq!(scene.store.judge(&scene.at, &how, &[judgement]).await.expect("an answer").1, [true]);
     let claimed = scene.claim().await;
     assert_eq!(
         claimed.iter().map(|(arming, _, attempt)| (*arming, *attempt)).collect::<Vec<_>>(),

@@ -54,7 +54,7 @@ impl Caller {
                 let copy = Bytes::from_static(b"\x02value");
                 let read = Enrolment { key: key(name), deadline: DEADLINE, at, stamp: stamp(at), copy };
                 let reply = store.enrol(watched, &on(), &[read]).await?;
-                format!("{:?}, next {:?}", reply.value, reply.next.map(|at| at - START))
+                format!("{:?}, next {:?}", reply.1, reply.0.map(|at| at - START))
             }
             Step::DueChecks => {
                 let looks = store
@@ -67,7 +67,7 @@ impl Caller {
                 let watch = watch(name, Position { canary: START, count: 0 });
                 let at = place(*at).unwrap_or_default();
                 let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
-                format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.value)
+                format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.1)
             }
             Step::HoldScanner(slot) => {
                 format!("{}", store.hold_scanner(watched, self::slot(*slot), 1000, false).await?)
