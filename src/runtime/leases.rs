@@ -140,7 +140,7 @@ impl Leases {
 
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
     fn tell(&self, given_up: impl IntoIterator<Item = Lease>) -> usize {
-        let told = given_up.into_iter().map(|lease| lease.lost.set(())).count();
+        let told = given_up.into_iter().inspect(|lease| drop(lease.lost.set(()))).count();
         self.changed.notify_waiters();
         told
     }
