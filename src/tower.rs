@@ -1,6 +1,5 @@
 //! Services of `tower` as handlers, so that its layers apply.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Mutex;
 
@@ -31,6 +30,7 @@ use crate::outcome::{Failure, Outcome};
 /// let listener = Listener::builder("redis://127.0.0.1/").on(orders, ServiceHandler::new(close)).build()?;
 /// # Ok::<(), keylapse::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct ServiceHandler<S> {
     /// Many services can be sent between threads and not shared.
     service: Mutex<S>,
@@ -55,11 +55,5 @@ where
         poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
         let call = service.call(lapse);
         call.await.map(Into::into).map_err(Into::into)
-    }
-}
-
-impl<S> fmt::Debug for ServiceHandler<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceHandler").finish_non_exhaustive()
     }
 }
