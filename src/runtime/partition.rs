@@ -97,10 +97,10 @@ impl Partition {
         if seen.until.is_some_and(|until| now <= until) {
             return;
         }
-        let at = seen.notified.map_or(now, |last| (last + NOTIFIED_EVERY).max(now));
-        if at > now && seen.notified.is_some_and(|last| last > now) {
+        if seen.notified.is_some_and(|last| last > now) {
             return; // one is planned already
         }
+        let at = seen.notified.map_or(now, |last| (last + NOTIFIED_EVERY).max(now));
         seen.notified = Some(at);
         drop(seen);
         self.wakeup.look(at, LapseSource::Notification);

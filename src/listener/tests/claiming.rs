@@ -207,3 +207,22 @@ async fn a_lone_listener_leads_whatever_is_cancelled() {
     assert_eq!(bed.all_runs().len(), 5);
     assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
 }
+
+/// Forged ones, too: anybody can publish them, as many as he likes.
+#[tokio::test(start_paused = true)]
+async fn what_is_announced_is_looked_for_at_once_and_then_four_times_a_second() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic(), succeed).await;
+    bed.pass(secs(1)).await;
+    let before = stats(&listening).claims;
+    let mut made = Vec::new();
+    for _ in 0..60 {
+        bed.notifications().forge("a:1");
+        bed.pass(ms(10)).await;
+        made.push(stats(&listening).claims - before);
+    }
+    bed.pass(secs(1)).await;
+    let looked = |by: usize| made[by / 10 - 1];
+    assert_eq!([10, 240, 260, 490, 510].map(looked), [1, 1, 2, 2, 3]);
+    assert_eq!(stats(&listening).claims - before, 4, "one was planned when the announcements ended");
+}
