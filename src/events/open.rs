@@ -155,3 +155,35 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::event::Event;
+
+    #[tokio::test]
+    async fn what_a_full_queue_drops_is_counted_and_told_before_what_follows() {
+        let (queue, mut pushed) = mpsc::channel(2);
+        let decoder = Arc::new(Decoder::new("keylapse", 0, &[], &[]));
+        let sender = Sender { decoder, queue, dropped: Arc::default() };
+        let hear = |keys: std::ops::Range<u8>| {
+            for key in keys {
+                let data = [b"__keyevent@0__:expired".to_vec(), vec![key]].map(Value::BulkString).into();
+                sender.hear(PushInfo { kind: PushKind::Message, data });
+            }
+        };
+        let key = |key: u8| Decoded::Event(Event::Expired(vec![key].into()));
+        hear(0..5);
+        for heard in [key(0), key(1)] {
+            assert_eq!(pushed.recv().await, Some(heard));
+        }
+        hear(5..8);
+        for heard in [Decoded::Dropped(3), key(5)] {
+            assert_eq!(pushed.recv().await, Some(heard));
+        }
+        hear(8..9);
+        for heard in [Decoded::Dropped(2), key(8)] {
+            assert_eq!(pushed.recv().await, Some(heard));
+        }
+    }
+}
