@@ -2,7 +2,9 @@
 
 use crate::error::ErrorKind;
 use crate::lapse::LapseSource;
-use crate::listener::tests::{arm, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic};
+use crate::listener::tests::{
+    arm, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
+};
 use crate::testing::Fault;
 use crate::testing::TestBed;
 use crate::wire::{DeadReason, Scan, State};
@@ -16,8 +18,7 @@ async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_quarantine_runs_one_after_the_other_and_the_others_beside_it() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), take_time).await;
+    let (bed, listening) = bed_with(topic(), take_time).await;
     for id in ["x", "y"] {
         arm_after_losses(&bed, id, 2, 10).await;
     }
@@ -54,8 +55,7 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_and_two_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), take_time).await;
+    let (bed, _) = bed_with(topic(), take_time).await;
     for id in ["x", "y"] {
         arm_after_losses(&bed, id, 2, 5).await;
     }
@@ -75,8 +75,7 @@ async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
 #[tokio::test(start_paused = true)]
 async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_not_for_ever() {
     for (fails, waits) in [(0, ms(0)..ms(1)), (1, ms(5)..ms(100)), (1000, secs(1)..ms(1100))] {
-        let bed = TestBed::new();
-        listen(&bed, topic(), succeed).await;
+        let (bed, _) = bed_with(topic(), succeed).await;
         for id in ["x", "y"] {
             arm_after_losses(&bed, id, 2, 0).await;
         }
@@ -90,8 +89,7 @@ async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_n
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), fail).await;
+    let (bed, listening) = bed_with(topic(), fail).await;
     arm_after_losses(&bed, "x", 3, 0).await;
     bed.pass(secs(30)).await;
     let runs = bed.all_runs();
