@@ -5,13 +5,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use keylapse::internals::scripts;
-use keylapse::{Arming, Done, Failure, Handler, Lapse, Rescheduled, Schedule, Topic};
+use keylapse::{Arming, Done, Lapse, Rescheduled, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then, skipped};
 use redis::Value;
 use tokio::process::Command;
-use tokio::sync::mpsc::UnboundedSender;
 
-use crate::support::{Running, listener, reports, server_and_schedule};
+use crate::support::{Running, listener, reporting, server_and_schedule};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/producer.py");
 
@@ -32,13 +31,6 @@ async fn is_missing() -> bool {
         skipped("python3 with the package redis is needed (pip install redis)");
     }
     is_missing
-}
-
-fn reporting(report: UnboundedSender<(Vec<u8>, String)>) -> impl Handler<String> {
-    move |lapse: Lapse<String>| {
-        report.send((lapse.key().to_vec(), lapse.payload().clone())).ok();
-        async { Ok::<_, Failure>(Done) }
-    }
 }
 
 fn topic() -> Topic<String> {
@@ -65,8 +57,9 @@ async fn a_timer_armed_in_python_is_handled_in_rust() {
     let schedule = Schedule::connect(&url).await.expect("a schedule");
     let moved = schedule.reschedule(&topic(), ["1"], Duration::ZERO).await.expect("an answer");
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic(), reporting(report)));
+    let (handler, mut reported) =
+        reporting(|lapse: Lapse<String>| ((lapse.key().to_vec(), lapse.payload().clone()), Ok(Done)));
+    let running = Running::start(listener(&server).on(topic(), handler));
     assert_eq!(reported.next().await, (b"app:python:1".to_vec(), "hello".to_owned()));
     running.stop().await.expect("an orderly end");
 }
