@@ -27,5 +27,8 @@ pub use server::{Server, info};
 pub use statistics::Spread;
 pub use system::{Described, Run, System};
 
+/// A variable of a program's environment, and its value.
+pub type Variable = (String, String);
+
 /// What went wrong, in words.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;
