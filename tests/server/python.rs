@@ -23,14 +23,14 @@ async fn produce(url: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
-/// Whether the program can run here.
-async fn is_missing() -> bool {
+/// A server and a schedule, where the program can run.
+async fn stage() -> Option<(Server, Schedule)> {
     let check = Command::new("python3").args(["-c", "import redis.retry"]).output().await;
-    let is_missing = !check.is_ok_and(|output| output.status.success());
-    if is_missing {
+    if !check.is_ok_and(|output| output.status.success()) {
         skipped("python3 with the package redis is needed (pip install redis)");
+        return None;
     }
-    is_missing
+    Some(server_and_schedule().await)
 }
 
 fn topic() -> Topic<String> {
@@ -39,11 +39,8 @@ fn topic() -> Topic<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_armed_in_python_is_handled_in_rust() {
-    if is_missing().await {
-        return;
-    }
     // Python comes first, and makes the partition.
-    let server = Server::start().await;
+    let Some((server, schedule)) = stage().await else { return };
     let url = server.app_url();
     let armed = produce(&url, &["arm", "app.python", "app:python:1", "60000", r#""hello""#]).await;
     assert!(armed.starts_with("armed, due at "), "{armed}");
@@ -54,7 +51,6 @@ async fn a_timer_armed_in_python_is_handled_in_rust() {
     let Value::Int(left) = server.cmd(&["PTTL", "app:python:1"]).await else { panic!("it is not there") };
     assert!(left > 60_000, "its trigger key has been moved, too: {left}");
 
-    let schedule = Schedule::connect(&url).await.expect("a schedule");
     let moved = schedule.reschedule(&topic(), ["1"], Duration::ZERO).await.expect("an answer");
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
     let (handler, mut reported) =
@@ -66,10 +62,7 @@ async fn a_timer_armed_in_python_is_handled_in_rust() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_languages_agree_on_partitions_and_see_each_others_timers() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let (url, topic) = (server.app_url(), topic().partitions(7));
     let soon = Duration::from_secs(60);
     let armed = schedule.arm(&topic, ["0"], soon, &"rust".to_owned()).await.expect("an answer");
@@ -88,10 +81,7 @@ async fn both_languages_agree_on_partitions_and_see_each_others_timers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_armed_in_rust_is_cancelled_in_python() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let (url, topic) = (server.app_url(), topic());
     let armed =
         schedule.arm(&topic, ["1"], Duration::from_secs(60), &"x".to_owned()).await.expect("an answer");
@@ -105,10 +95,7 @@ async fn a_timer_armed_in_rust_is_cancelled_in_python() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_repeats_a_call_without_a_reply_as_such() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let proxy = Proxy::before(&server).await;
     let topic = topic();
     for script in [&*scripts::ARM, &*scripts::CANCEL] {
@@ -128,10 +115,7 @@ async fn python_repeats_a_call_without_a_reply_as_such() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_number_of_partitions_is_refused() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     assert!(schedule.look_up(&topic(), ["1"]).await.expect("an answer").is_none());
     server.cmd(&["DEL", "keylapse:topics"]).await;
     let arm = ["--partitions", "2", "arm", "app.python", "app:python:1", "60000", "1"];
