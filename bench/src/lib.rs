@@ -22,7 +22,7 @@ pub mod table;
 pub use case::{Case, Who};
 pub use last_line::last_line;
 pub use machine::Machine;
-pub use results::{Measured, Results};
+pub use results::Measured;
 pub use server::{Server, info};
 pub use statistics::Spread;
 pub use system::{Described, Run, System};

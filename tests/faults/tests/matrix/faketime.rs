@@ -1,7 +1,7 @@
 //! C14, with the server's own clock moved under it by libfaketime, and a client's clock that is wrong.
 //! Skipped, with the reason, where libfaketime or a server that can live with it is missing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,9 +22,14 @@ const HOUR: i64 = 3600;
 /// How close the server's clock must be to what it was set to; the question takes a while on a busy machine.
 const NOTICED_MS: u64 = 200;
 
-fn library() -> Option<PathBuf> {
-    let path = PathBuf::from(std::env::var_os("KEYLAPSE_FAKETIME").unwrap_or_else(|| LIBRARY.into()));
-    path.is_file().then_some(path)
+/// None, and the reason printed, where it cannot be had.
+fn library() -> Option<String> {
+    let path = std::env::var("KEYLAPSE_FAKETIME").unwrap_or_else(|_| LIBRARY.into());
+    let is_there = Path::new(&path).is_file();
+    if !is_there {
+        skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
+    }
+    is_there.then_some(path)
 }
 
 /// A server whose clock is the machine's and so many milliseconds.
@@ -38,10 +43,7 @@ struct Clocked {
 impl Clocked {
     /// None, and the reason printed, where it cannot be had.
     async fn start() -> Option<Self> {
-        let Some(library) = library() else {
-            skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
-            return None;
-        };
+        let library = library()?;
         let folder = tempfile::tempdir().expect("a folder");
         let Some(binary) = tolerant_binary().await else {
             skipped("no server here uses libc's malloc; name one in KEYLAPSE_SERVERS");
@@ -51,7 +53,7 @@ impl Clocked {
         let file = folder.path().join("offset").display().to_string();
         let server = Server::builder()
             .binary(binary)
-            .env("LD_PRELOAD", &library.display().to_string())
+            .env("LD_PRELOAD", &library)
             .env("FAKETIME_TIMESTAMP_FILE", &file)
             .env("FAKETIME_NO_CACHE", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
@@ -195,11 +197,7 @@ async fn c14_small_steps_while_timers_run_lose_nothing() {
 /// Only the server's clock counts: a listener whose own is ten minutes off runs everything on time.
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_a_listener_whose_clock_is_wrong_runs_everything_once() {
-    let Some(library) = library() else {
-        skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
-        return;
-    };
-    let library = library.display().to_string();
+    let Some(library) = library() else { return };
     for wrong in ["+600", "-600"] {
         let (server, folder) = (Server::start().await, tempfile::tempdir().expect("a folder"));
         let schedule = Schedule::connect(&server.url()).await.expect("a schedule");

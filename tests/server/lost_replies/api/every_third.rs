@@ -21,7 +21,7 @@ async fn each_attempt_still_runs_once() {
     let (line, topic) = (Line::start().await, topic());
     lose_every_third(&line);
     arm_all_and_cancel_some(&line, &topic).await;
-    let (handler, mut reported) = reporting(failing_at_first);
+    let (handler, mut reported) = reporting(|lapse| failing_at_first(&lapse));
     let running = Running::start(line.listener().on(topic, handler));
     let (expected, mut ran) = (attempts(), BTreeMap::new());
     while ran.len() < expected.len() {
@@ -58,7 +58,7 @@ async fn arm_all_and_cancel_some(line: &Line, topic: &Topic<u32>) {
 }
 
 /// Fails on the first attempt of every second timer.
-fn failing_at_first(lapse: Lapse<u32>) -> (Ran, Result<Done, Failure>) {
+fn failing_at_first(lapse: &Lapse<u32>) -> (Ran, Result<Done, Failure>) {
     let id: usize = lapse.capture("id").and_then(|id| id.parse().ok()).expect("a number");
     let fails = id.is_multiple_of(2) && lapse.attempt() == 1;
     ((id, lapse.attempt()), if fails { Err(Failure::retry("not yet")) } else { Ok(Done) })
