@@ -6,10 +6,9 @@ use crate::Cancelled;
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
 use crate::listener::tests::{
-    arm, bed_with, cancel, listen, ms, one_timer, put_raw, secs, stats, succeed, take_time, topic,
+    arm, arm_all, bed_with, cancel, listen, ms, one_timer, put_raw, secs, stats, succeed, take_time, topic,
 };
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::testing::{Fault, TestBed};
 use crate::time::MAX_DEADLINE_MS;
 use crate::wire::{DeadReason, Record, Scan};
 
@@ -112,9 +111,7 @@ async fn each_reason_in_a_row_is_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn what_a_claim_finds_broken_is_counted_by_its_kind() {
     let (bed, listening) = bed_with(topic().dead_letters(1, secs(86_400)), succeed).await;
-    for id in ["orphan", "newer", "broken", "junk", "fine"] {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    arm_all(&bed, &["orphan", "newer", "broken", "junk", "fine"], 0).await;
     overwrite(&bed, b"a:orphan", None);
     overwrite(&bed, b"a:newer", Some(Bytes::from_static(b"\xff")));
     overwrite(&bed, b"a:broken", Some(Bytes::from_static(b"\x01")));

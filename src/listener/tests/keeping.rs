@@ -5,8 +5,7 @@ use crate::error::ErrorKind;
 use crate::listener::tests::{
     arm, bed_with, cancel, fail, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
 };
-use crate::testing::End;
-use crate::testing::Fault;
+use crate::testing::{End, Fault};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_extended_every_third_of_it() {

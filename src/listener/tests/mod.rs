@@ -76,6 +76,13 @@ async fn arm(bed: &TestBed, id: &str, delay: Duration, payload: u32) {
     arm_on(bed, &topic(), id, delay, payload).await;
 }
 
+/// Timers that are due in a second.
+async fn arm_all(bed: &TestBed, ids: &[&str], payload: u32) {
+    for id in ids {
+        arm(bed, id, secs(1), payload).await;
+    }
+}
+
 async fn arm_on(bed: &TestBed, topic: &Topic<u32>, id: &str, delay: Duration, payload: u32) {
     let armed = bed.schedule().arm(topic, [id], delay, &payload).await;
     assert!(armed.expect("it can be armed").is_armed());

@@ -8,11 +8,10 @@ use crate::error::ErrorKind;
 use crate::handler::Handler;
 use crate::lapse::Lapse;
 use crate::listener::tests::{
-    arm, arm_on, bed_with, cancel, fail, ms, one_timer, secs, stats, succeed, take_time, topic,
+    arm, arm_all, arm_on, bed_with, cancel, fail, ms, one_timer, secs, stats, succeed, take_time, topic,
 };
 use crate::outcome::{Done, Failure, Outcome};
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::testing::{Fault, TestBed};
 use crate::topic::Topic;
 
 /// Snoozes once, then comes again, then is dropped: by the payload.
@@ -180,9 +179,7 @@ async fn an_end_in_time_is_worth_no_warning() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() {
     let (bed, listening) = bed_with(topic(), succeed).await;
-    for id in ["1", "2"] {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    arm_all(&bed, &["1", "2"], 0).await;
     bed.calls().fail("ack", Fault::Refused(ErrorKind::Server), 1);
     bed.pass(secs(2)).await;
     let stats = stats(&listening);

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::lapse::Lapse;
 use crate::listener::Listener;
 use crate::listener::tests::{
-    arm, bed_with, cancel, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
+    arm, arm_all, bed_with, cancel, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
 };
 use crate::outcome::{Done, Failure};
 use crate::schedule::Schedule;
@@ -29,9 +29,7 @@ async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
 async fn what_is_held_for_the_same_moment_starts_in_the_order_of_arming() {
     let (bed, _) = bed_with(topic(), succeed).await;
     let ids = ["z", "y", "x", "a", "b", "c", "m", "n", "o", "9"];
-    for id in ids {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    arm_all(&bed, &ids, 0).await;
     bed.pass(secs(2)).await;
     let keys: Vec<_> = bed.all_runs().into_iter().map(|run| run.key).collect();
     assert_eq!(keys, ids.map(|id| format!("a:{id}")));
