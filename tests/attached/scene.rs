@@ -307,7 +307,7 @@ impl Harness {
 
     /// Waits until this deadline of it is remembered, together with its value.
     pub(crate) async fn until_watched(&self, id: &str, deadline: u64) {
-        eventually(PATIENCE, "the key to be enrolled", async || {
+        eventually(PATIENCE, &format!("{id} to be enrolled"), async || {
             watched(&self.server, &order(id)).await == Some(deadline)
         })
         .await;
