@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::Variable;
+
 /// The payload of each job: 72 bytes.
 const PAYLOAD: &str = r#"{"merchant":"m-000000017","order":"o-0000000000042","amount":1234567890}"#;
 
@@ -126,7 +128,7 @@ impl Case {
     }
 
     /// What the system is told by its environment.
-    pub fn environment(&self) -> impl Iterator<Item = (String, String)> {
+    pub fn environment(&self) -> impl Iterator<Item = Variable> {
         let named = self.parameters.iter().filter(|(name, _)| **name != "foreign");
         let told = named.map(|(name, value)| (format!("BENCH_{}", name.to_uppercase()), value.clone()));
         told.chain([("BENCH_PAYLOAD".to_owned(), PAYLOAD.to_owned())])

@@ -22,10 +22,13 @@ pub mod table;
 pub use case::{Case, Who};
 pub use last_line::last_line;
 pub use machine::Machine;
-pub use results::{Measured, Results};
+pub use results::Measured;
 pub use server::{Server, info};
 pub use statistics::Spread;
 pub use system::{Described, Run, System};
+
+/// A variable of a program's environment, and its value.
+pub type Variable = (String, String);
 
 /// What went wrong, in words.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -33,7 +33,7 @@ impl Machine {
             at: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
             processors: std::thread::available_parallelism().map_or(0, usize::from),
             model: model.map_or(String::new(), |(_, name)| name.to_owned()),
-            server: Server::at_hand()?.to_string(),
+            server: Server::at_hand()?,
             load: load(),
         })
     }

@@ -9,7 +9,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use keylapse_bench::records::Records;
 use keylapse_bench::table::table;
-use keylapse_bench::{Case, Fault, Machine, Results, System, last_line, plan, plots, rounds};
+use keylapse_bench::{Case, Fault, Machine, System, last_line, plan, plots, rounds};
 
 /// How many of the others take part in a quick run.
 const QUICK_PEERS: usize = 3;
@@ -87,7 +87,7 @@ async fn run(options: &Options) -> Result<bool, Fault> {
         Some(path) => Box::new(File::create(path)?),
         None => Box::new(std::io::sink()),
     };
-    let (mut records, mut results, mut whole) = (Records::new(out, &machine)?, Results::default(), true);
+    let (mut records, mut results, mut whole) = (Records::new(out, &machine)?, Vec::new(), true);
     for case in &cases {
         let all = rounds::run(case, &systems, options.rounds).await?;
         if all.iter().any(|one| one.has_it) {

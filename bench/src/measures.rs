@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::{Case, Fault, Run, Server, System};
+use crate::{Case, Fault, Run, Server, System, Variable};
 
 /// What one run gave: figures by name.
 pub type Figures = BTreeMap<String, f64>;
@@ -64,14 +64,9 @@ fn read(run: Run) -> Made {
 }
 
 /// The server's memory, before and after.
-async fn bytes(
-    case: &Case,
-    system: &System,
-    server: &Server,
-    environment: &[(String, String)],
-) -> Result<Made, Fault> {
+async fn bytes(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
     let before = server.memory().await?;
-    let made = read(system.measure(case.measure, environment, case.limit).await?);
+    let made = read(system.measure(case.measure, with, case.limit).await?);
     // The buffers of the connection that has ended are given back a moment later.
     sleep(Duration::from_millis(300)).await;
     let after = server.memory().await?;
@@ -91,16 +86,11 @@ struct Look {
 
 /// What is sent to the server, and what it executes, while the worker is idle. Its start and its end are left out: what
 /// counts lies between the last 75 and the last 10 hundredths of the time asked for.
-async fn idle(
-    case: &Case,
-    system: &System,
-    server: &Server,
-    environment: &[(String, String)],
-) -> Result<Made, Fault> {
+async fn idle(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
     let line = server.line().await;
     let url = [("BENCH_URL".to_owned(), line.url())];
     let environment: Vec<_> =
-        environment.iter().filter(|(name, _)| name != "BENCH_URL").chain(&url).cloned().collect();
+        with.iter().filter(|(name, _)| name != "BENCH_URL").chain(&url).cloned().collect();
     let mut looks: Vec<Look> = Vec::new();
     let watch = async {
         let mut counter = server.counter().await;
@@ -126,14 +116,9 @@ async fn idle(
 
 /// What a worker sends to the server for each job, from its start to its end. It is told of the line that is counted, and
 /// offers the jobs by another.
-async fn requests(
-    case: &Case,
-    system: &System,
-    server: &Server,
-    environment: &[(String, String)],
-) -> Result<Made, Fault> {
+async fn requests(case: &Case, system: &System, server: &Server, with: &[Variable]) -> Result<Made, Fault> {
     let line = server.line().await;
-    let mut environment = environment.to_vec();
+    let mut environment = with.to_vec();
     environment.push(("BENCH_LINE".to_owned(), line.url()));
     let made = read(system.measure(case.measure, &environment, case.limit).await?);
     Ok(made.with_share("requests_per_job", line.requests(), "handled"))
@@ -154,7 +139,7 @@ fn per_s(looks: &[Look], ended: Instant, asked: Duration) -> Result<[f64; 2], Fa
 }
 
 /// Kills a worker in the middle of ten handlers, and starts another.
-async fn kill(case: &Case, system: &System, environment: &[(String, String)]) -> Result<Made, Fault> {
+async fn kill(case: &Case, system: &System, environment: &[Variable]) -> Result<Made, Fault> {
     match read(system.kill_after_a_line("kill", environment, Duration::from_secs(60)).await?) {
         Made::Figures(_) => {}
         other => return Ok(other),

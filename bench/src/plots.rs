@@ -99,34 +99,31 @@ fn lateness(all: &[Record]) -> Chart {
 
 /// Throughput over the far-future timers behind.
 fn growth(all: &[Record]) -> Chart {
+    let title = "Handled each second, before so many far-future timers";
+    let wanted = |one: &Record| one.number("behind") > 0.0;
+    Chart { across: "far-future timers", ..rates("growth.svg", title, "behind", all, wanted) }
+}
+
+/// What each system handles a second, by a parameter.
+fn rates(
+    file: &'static str,
+    title: &'static str,
+    across: &'static str,
+    all: &[Record],
+    wanted: impl Fn(&Record) -> bool,
+) -> Chart {
     let mut lines = Vec::new();
-    for one in all.iter().filter(|one| one.figure == "per_s" && one.number("behind") > 0.0) {
-        add(&mut lines, one.system.clone(), one, "behind");
+    for one in all.iter().filter(|one| one.figure == "per_s" && wanted(one)) {
+        add(&mut lines, one.system.clone(), one, across);
     }
-    Chart {
-        file: "growth.svg",
-        title: "Handled each second, before so many far-future timers",
-        across: "far-future timers",
-        up: "handled a second",
-        legend: SeriesLabelPosition::LowerRight,
-        lines,
-    }
+    let legend = SeriesLabelPosition::LowerRight;
+    Chart { file, title, across, up: "handled a second", legend, lines }
 }
 
 /// The total rate over the number of listeners.
 fn listeners(all: &[Record]) -> Chart {
-    let mut lines = Vec::new();
-    for one in all.iter().filter(|one| one.measure == "listeners" && one.figure == "per_s") {
-        add(&mut lines, one.system.clone(), one, "listeners");
-    }
-    Chart {
-        file: "listeners.svg",
-        title: "Handled each second by several listeners, each a process",
-        across: "listeners",
-        up: "handled a second",
-        legend: SeriesLabelPosition::LowerRight,
-        lines,
-    }
+    let title = "Handled each second by several listeners, each a process";
+    rates("listeners.svg", title, "listeners", all, |one| one.measure == "listeners")
 }
 
 fn add(lines: &mut Vec<Line>, name: String, one: &Record, across: &str) {

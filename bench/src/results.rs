@@ -5,10 +5,6 @@ use std::collections::BTreeMap;
 use crate::measures::{Figures, Made};
 use crate::{Case, Described, Spread, System};
 
-/// All that was measured, in its order.
-#[derive(Clone, Debug, Default)]
-pub struct Results(Vec<Measured>);
-
 /// All rounds of one case on one system.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -61,22 +57,5 @@ impl Measured {
     pub fn spreads(&self) -> BTreeMap<&str, Spread> {
         let names = self.rounds.iter().flat_map(|figures| figures.keys());
         names.filter_map(|name| Some((name.as_str(), self.spread(name)?))).collect()
-    }
-}
-
-impl Results {
-    /// All rounds of a case on a system have been made.
-    pub fn push(&mut self, measured: Measured) {
-        self.0.push(measured);
-    }
-
-    /// Everything.
-    pub fn iter(&self) -> impl Iterator<Item = &Measured> {
-        self.0.iter()
-    }
-
-    /// What was measured of a measure.
-    pub fn of<'a>(&'a self, measure: &'a str) -> impl Iterator<Item = &'a Measured> {
-        self.iter().filter(move |measured| measured.case.measure == measure)
     }
 }

@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Value, from_redis_value};
-use serde::Serialize;
 
 use crate::Fault;
 
@@ -15,23 +14,13 @@ const PORTION: usize = 50_000;
 #[derive(Debug)]
 pub struct Server(keylapse_support::Server);
 
-/// Which server it is.
-#[derive(Clone, Debug, Serialize)]
-pub struct Version(String);
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl Server {
-    /// Whether there is a server to start; why not.
+    /// Which server there is to start; why none.
     ///
     /// # Errors
     /// If there is none.
-    pub fn at_hand() -> Result<Version, Fault> {
-        Ok(keylapse_support::Binary::find().map(|binary| Version(binary.version().to_string()))?)
+    pub fn at_hand() -> Result<String, Fault> {
+        Ok(keylapse_support::Binary::find().map(|binary| binary.version().to_string())?)
     }
 
     /// Starts one, with the repository's `redis.conf` but for persistence.

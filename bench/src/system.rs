@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::Fault;
+use crate::{Fault, Variable};
 
 const CANNOT_RUN_HERE: i32 = 77;
 const HAS_NOT: i32 = 78;
@@ -106,13 +106,8 @@ impl System {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub async fn measure(
-        &self,
-        measure: &str,
-        environment: &[(String, String)],
-        limit: Duration,
-    ) -> Result<Run, Fault> {
-        let said = run_to_end(&self.run, measure, environment, limit).await?;
+    pub async fn measure(&self, measure: &str, with: &[Variable], limit: Duration) -> Result<Run, Fault> {
+        let said = run_to_end(&self.run, measure, with, limit).await?;
         Ok(match said.code {
             Some(0) => match said.out.trim().lines().last().map(serde_json::from_str) {
                 Some(Ok(printed)) => Run::Printed(printed),
@@ -130,10 +125,10 @@ impl System {
     pub async fn kill_after_a_line(
         &self,
         measure: &str,
-        environment: &[(String, String)],
+        with: &[Variable],
         limit: Duration,
     ) -> Result<Run, Fault> {
-        let mut child = start(&self.run, measure, environment)?;
+        let mut child = start(&self.run, measure, with)?;
         let mut line = String::new();
         let read = async {
             match child.stdout.take() {
@@ -184,9 +179,9 @@ impl Said {
 }
 
 /// In a group of its own, so that whatever it starts ends with it.
-fn start(run: &Path, measure: &str, environment: &[(String, String)]) -> Result<Child, Fault> {
+fn start(run: &Path, measure: &str, with: &[Variable]) -> Result<Child, Fault> {
     let mut command = Command::new(run);
-    command.arg(measure).envs(environment.iter().cloned()).process_group(0).kill_on_drop(true);
+    command.arg(measure).envs(with.iter().cloned()).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|error| format!("{}: {error}", run.display()).into())
 }
@@ -197,27 +192,18 @@ fn kill(child: &Child) {
     }
 }
 
-async fn run_to_end(
-    run: &Path,
-    measure: &str,
-    environment: &[(String, String)],
-    limit: Duration,
-) -> Result<Said, Fault> {
-    let mut child = start(run, measure, environment)?;
+async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
+    if let Some(mut from) = from {
+        from.read_to_end(into).await.ok();
+    }
+}
+
+async fn run_to_end(run: &Path, measure: &str, with: &[Variable], limit: Duration) -> Result<Said, Fault> {
+    let mut child = start(run, measure, with)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (mut said, mut complaints) = (Vec::new(), Vec::new());
     let ended = {
-        let read_out = async {
-            if let Some(mut out) = out {
-                out.read_to_end(&mut said).await.ok();
-            }
-        };
-        let read_err = async {
-            if let Some(mut err) = err {
-                err.read_to_end(&mut complaints).await.ok();
-            }
-        };
-        let all = async { tokio::join!(read_out, read_err, child.wait()).2 };
+        let all = async { tokio::join!(read(out, &mut said), read(err, &mut complaints), child.wait()).2 };
         timeout(limit, all).await
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

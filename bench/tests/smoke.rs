@@ -8,16 +8,19 @@ use std::time::Duration;
 
 use keylapse_bench::measures::{Figures, Made, make};
 use keylapse_bench::{Case, Server, System, rounds};
+use tempfile::TempDir;
 
 const DESCRIBE: &str = r#"describe) echo '{"name":"x","version":"1","language":"sh","settings":"none","survives_a_crash":true,"leaves_out":""}' ;;"#;
 
-/// Whether there is a server; says so if there is none.
-fn server_at_hand() -> bool {
-    let found = Server::at_hand();
-    if let Err(fault) = &found {
-        eprintln!("SKIPPED: {fault}");
+/// A folder for the systems; none, and the reason said, where there is no server.
+fn home() -> Option<TempDir> {
+    match Server::at_hand() {
+        Ok(_) => Some(tempfile::tempdir().expect("a folder")),
+        Err(fault) => {
+            eprintln!("SKIPPED: {fault}");
+            None
+        }
     }
-    found.is_ok()
 }
 
 fn system(peers: &Path, name: &str, script: &str) {
@@ -51,10 +54,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_tiny_run_ends_with_its_line_and_leaves_records_and_pictures() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     let (peers, records) = (home.path().join("peers"), home.path().join("records"));
     ours(&peers);
     played(&peers, "peer", "check) ;;\nthroughput) echo noise; echo '{\"handled\":5,\"per_s\":50.0}' ;;");
@@ -88,10 +88,7 @@ fn a_tiny_run_ends_with_its_line_and_leaves_records_and_pictures() {
 
 #[test]
 fn a_run_that_fails_is_in_the_table_and_in_the_exit_code() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     played(home.path(), "broken", "check) ;;\nthroughput) echo it broke >&2; exit 1 ;;");
     let output = harness(home.path(), &["--tiny", "--measures", "throughput"]);
     let printed = text(&output.stdout);
@@ -110,10 +107,7 @@ async fn figures(peers: &Path, name: &str, case: &Case) -> Figures {
 
 #[tokio::test]
 async fn keylapse_has_each_of_its_own_measures() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     ours(home.path());
     let case = |measure| Case::new(measure, &[]).with("count", 100).with("order", "shuffled");
     for (case, figure, at_least) in [
@@ -133,10 +127,7 @@ async fn keylapse_has_each_of_its_own_measures() {
 
 #[tokio::test]
 async fn the_floor_is_never_early() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     ours(home.path());
     let case = Case::new("lateness", &[]).with("count", 200).with("rate", 1000);
     let figures = figures(home.path(), "floor", &case).await;
@@ -145,10 +136,7 @@ async fn the_floor_is_never_early() {
 
 #[tokio::test]
 async fn what_is_mostly_waiting_waits_side_by_side() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     let mut systems = Vec::new();
     // Each waits for the mark of the other: in turn, the first would wait in vain.
     for (name, other) in [("one", "two"), ("two", "one")] {
@@ -165,10 +153,7 @@ async fn what_is_mostly_waiting_waits_side_by_side() {
 
 #[tokio::test]
 async fn a_worker_is_killed_with_all_that_it_has_started() {
-    if !server_at_hand() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
+    let Some(home) = home() else { return };
     let mark = home.path().join("lives");
     let kill =
         format!("check) ;;\nkill) (sleep 2; touch {}) & echo '{{\"started\":10}}'; wait ;;", mark.display());

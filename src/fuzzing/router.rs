@@ -1,13 +1,13 @@
 //! Some patterns, one a line: the router against trying all short keys on a naive matcher.
 
-use std::iter::successors;
-
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::fuzzing::grammar::{self, Matcher};
 use crate::pattern::Pattern;
 use crate::pattern::Router;
-use crate::pattern::oracle::Kind;
+use crate::pattern::oracle::{Kind, short_strings};
 
+/// What the keys are made of.
+const BYTES: [u8; 5] = *b"ab0:\xff";
 /// More would cost time and find nothing that four do not.
 const PATTERNS: usize = 4;
 
@@ -19,8 +19,8 @@ pub fn router(data: &[u8]) {
     for pattern in text.lines().take(PATTERNS).filter_map(|line| Pattern::new(line).ok()) {
         let naive = naive(&pattern);
         let mut peers = routes.iter().filter(|route| route.kinds() == naive.kinds());
-        let rival =
-            short_keys().find(|key| naive.matches(key) && peers.clone().any(|peer| peer.matches(key)));
+        let rival = short_strings(BYTES)
+            .find(|key| naive.matches(key) && peers.clone().any(|peer| peer.matches(key)));
         match router.insert(pattern, routes.len()) {
             Ok(()) => {
                 assert_eq!(rival, None, "{router:?}");
@@ -34,7 +34,7 @@ pub fn router(data: &[u8]) {
             }
         }
     }
-    for key in short_keys() {
+    for key in short_strings(BYTES) {
         let matching = (0..routes.len()).filter(|&at| routes[at].matches(&key));
         let winner = matching.min_by_key(|&at| routes[at].kinds());
         assert_eq!(router.route(&key).map(|(_, at)| *at), winner, "{router:?} {}", key.escape_ascii());
@@ -48,13 +48,4 @@ fn naive(pattern: &Pattern) -> Matcher {
 
 fn naive_kinds(pattern: &Pattern) -> Vec<Kind> {
     naive(pattern).kinds()
-}
-
-/// All keys of one to four bytes out of five.
-fn short_keys() -> impl Iterator<Item = Vec<u8>> {
-    let longer = |key: Vec<u8>| b"ab0:\xff".map(|byte| [&key[..], &[byte]].concat());
-    let lengths = successors(Some(vec![vec![]]), move |keys: &Vec<Vec<u8>>| {
-        Some(keys.iter().cloned().flat_map(longer).collect())
-    });
-    lengths.skip(1).take(4).flatten()
 }

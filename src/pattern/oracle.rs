@@ -120,3 +120,12 @@ impl Spec {
         Some(values)
     }
 }
+
+/// All strings of one to four of these bytes, the shorter ones first.
+pub(crate) fn short_strings(bytes: [u8; 5]) -> impl Iterator<Item = Vec<u8>> {
+    let longer = move |s: &Vec<u8>| bytes.map(|byte| [&s[..], &[byte]].concat());
+    let lengths = std::iter::successors(Some(vec![vec![]]), move |shorter: &Vec<Vec<u8>>| {
+        Some(shorter.iter().flat_map(longer).collect())
+    });
+    lengths.skip(1).take(4).flatten()
+}

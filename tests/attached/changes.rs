@@ -35,20 +35,20 @@ async fn an_extended_key_is_heard() {
 }
 
 #[tokio::test]
-async fn a_persisted_key_is_heard() {
+async fn a_key_that_is_persisted_deleted_or_moved_away_is_heard() {
     let harness = hearing().await;
-    harness.enrol("1", "a sofa", MINUTE).await;
-    harness.cmd(&["PERSIST", &order("1")]).await;
-    harness.until_forgotten("1").await;
-    harness.listener.stop().await;
-}
-
-#[tokio::test]
-async fn a_deleted_key_is_heard() {
-    let harness = hearing().await;
-    harness.enrol("1", "a sofa", MINUTE).await;
-    harness.cmd(&["DEL", &order("1")]).await;
-    harness.until_forgotten("1").await;
+    for (id, words) in [
+        ("persisted", &["PERSIST", "KEY"][..]),
+        ("deleted", &["DEL", "KEY"]),
+        ("moved", &["MOVE", "KEY", "1"]),
+    ] {
+        let key = order(id);
+        harness.enrol(id, "a sofa", MINUTE).await;
+        harness
+            .cmd(&words.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect::<Vec<_>>())
+            .await;
+        harness.until_forgotten(id).await;
+    }
     harness.listener.stop().await;
 }
 
@@ -72,15 +72,6 @@ async fn a_renamed_key_is_heard_under_both_names() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_moved_away_is_heard() {
-    let harness = hearing().await;
-    harness.enrol("1", "a sofa", MINUTE).await;
-    harness.cmd(&["MOVE", &order("1"), "1"]).await;
-    harness.until_forgotten("1").await;
-    harness.listener.stop().await;
-}
-
-#[tokio::test]
 async fn a_key_that_is_moved_here_is_heard() {
     let harness = hearing().await;
     let deadline = now() + MINUTE;
@@ -96,11 +87,6 @@ async fn a_key_that_is_moved_here_is_heard() {
 #[tokio::test]
 async fn a_restored_key_is_heard() {
     let harness = hearing().await;
-    harness.cmd(&["SET", "elsewhere", "a sofa"]).await;
-    let redis::Value::BulkString(dump) = harness.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
-    let (key, deadline) = (order("1"), now() + MINUTE);
-    let until = deadline.to_string();
-    harness.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
-    harness.until_watched("1", deadline).await;
+    harness.restore("1", "a sofa", MINUTE).await;
     harness.listener.stop().await;
 }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::rows::evict;
 use crate::scene::{
-    ALL_FLAGS, Harness, Log, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values,
+    ALL_FLAGS, Harness, Log, Notes, PATIENCE, Run, Running, enrolled, now, order, orders, orders_with_values,
     server, until_time,
 };
 
@@ -353,15 +353,9 @@ async fn a_key_is_written_back_until_its_retry_on_demand() {
 #[tokio::test]
 async fn each_retry_that_is_written_back_runs_once() {
     let topic = retried(250).write_back(WriteBack::unchanged());
-    let harness = Harness::with(ALL_FLAGS, topic, |notes| {
-        let notes = notes.clone();
-        move |lapse: Lapse<Expired<Bytes>>| {
-            notes.note(&lapse);
-            let fails = lapse.attempt() <= 5 && !lapse.key().starts_with(b"app:order:sentinel");
-            std::future::ready(if fails { Err(Failure::retry("no")) } else { Ok(Done) })
-        }
-    })
-    .await;
+    let fails =
+        |_: &Notes, lapse: &Lapse<_>| lapse.attempt() <= 5 && !lapse.key().starts_with(b"app:order:sentinel");
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing_if(fails)).await;
     let ids: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     for id in &ids {
         harness.write(id, "a sofa", 1500).await;
@@ -379,17 +373,26 @@ async fn each_retry_that_is_written_back_runs_once() {
     harness.listener.stop().await;
 }
 
+/// Of order 1.
+fn is_first_run(notes: &Notes, lapse: &Lapse<Expired<Bytes>>) -> bool {
+    lapse.key() == b"app:order:1" && notes.of("app:order:1").is_empty()
+}
+
+/// Waits until order 1 has fired again, for this life of its writer's, and is not run any more.
+async fn runs_for_its_writer(harness: &Harness, deadline: u64) -> Run {
+    eventually(PATIENCE, "its own life", async || harness.of("1").len() == 2).await;
+    harness.pass(now()).await;
+    let runs = harness.of("1");
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    let run = runs[1].clone();
+    assert_eq!((run.attempt, run.text(), run.deadline), (1, Some("a lamp"), deadline), "{runs:?}");
+    run
+}
+
 #[tokio::test]
 async fn a_writer_who_takes_the_name_of_a_retry_supersedes_it() {
-    let harness = Harness::with(ALL_FLAGS, retried(2500).write_back(WriteBack::unchanged()), |notes| {
-        let notes = notes.clone();
-        move |lapse: Lapse<Expired<Bytes>>| {
-            let first = lapse.key() == b"app:order:1" && notes.of("app:order:1").is_empty();
-            notes.note(&lapse);
-            std::future::ready(if first { Err(Failure::retry("no")) } else { Ok(Done) })
-        }
-    })
-    .await;
+    let topic = retried(2500).write_back(WriteBack::unchanged());
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing_if(is_first_run)).await;
     harness.enrol("1", "a sofa", 1500).await;
     eventually(PATIENCE, "the key", async || harness.listener.attached().restored == 1).await;
     assert_eq!(text(&harness, "1").await.as_deref(), Some("a sofa"));
@@ -400,12 +403,7 @@ async fn a_writer_who_takes_the_name_of_a_retry_supersedes_it() {
     assert_eq!(harness.of("1").len(), 1, "{:?}", harness.of("1"));
     assert_eq!(text(&harness, "1").await.as_deref(), Some("a lamp"));
     assert_eq!(deadline_of(&harness, "1").await, i64::try_from(later).unwrap());
-    eventually(PATIENCE, "its own life", async || harness.of("1").len() == 2).await;
-    harness.pass(now()).await;
-    let runs = harness.of("1");
-    assert_eq!(runs.len(), 2, "{runs:?}");
-    assert_eq!((runs[1].attempt, runs[1].text(), runs[1].deadline), (1, Some("a lamp"), later), "{runs:?}");
-    assert!(runs[1].at >= later);
+    assert!(runs_for_its_writer(&harness, later).await.at >= later);
     harness.listener.stop().await;
 }
 
@@ -417,7 +415,7 @@ async fn a_name_that_is_taken_when_a_retry_is_to_be_written_back_is_left_alone()
     let harness = Harness::with(ALL_FLAGS, topic, |notes| {
         let notes = notes.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
-            let first = lapse.key() == b"app:order:1" && notes.of("app:order:1").is_empty();
+            let first = is_first_run(&notes, &lapse);
             notes.note(&lapse);
             let wait = wait.clone();
             async move {
@@ -437,11 +435,7 @@ async fn a_name_that_is_taken_when_a_retry_is_to_be_written_back_is_left_alone()
     harness.pass(now() + 2500).await;
     assert_eq!(harness.of("1").len(), 1, "{:?}", harness.of("1"));
     assert_eq!(text(&harness, "1").await.as_deref(), Some("a lamp"));
-    eventually(PATIENCE, "its own life", async || harness.of("1").len() == 2).await;
-    harness.pass(now()).await;
-    let runs = harness.of("1");
-    assert_eq!(runs.len(), 2, "{runs:?}");
-    assert_eq!((runs[1].attempt, runs[1].text(), runs[1].deadline), (1, Some("a lamp"), later), "{runs:?}");
+    runs_for_its_writer(&harness, later).await;
     assert_eq!(harness.listener.attached().restored, 0);
     harness.listener.stop().await;
 }

@@ -9,7 +9,7 @@ use keylapse_support::{Server, eventually};
 
 use crate::scene::{
     ALL_FLAGS, Harness, Notes, PATIENCE, Run, Running, enrolled, now, order, orders_with_values, server,
-    until_time, watched,
+    until_later_key, until_time, watched,
 };
 
 /// Writes so many orders that expire one after the other within a second from then.
@@ -77,8 +77,7 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
     }
     let all = usize::try_from(KEYS).unwrap();
     eventually(PATIENCE, "the extended ones to fire", async || notes.count() >= all).await;
-    server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
-    eventually(PATIENCE, "a later key", async || !notes.of(&order("last")).is_empty()).await;
+    until_later_key(&server, &notes).await;
 
     let runs = by_key(&notes);
     for n in 0..KEYS {
@@ -123,8 +122,7 @@ async fn a_listener_dies_and_the_other_goes_on() {
         until_time(from + 300).await;
         victim.kill();
         eventually(PATIENCE * 2, "all to have run", async || by_key(&notes).len() == 1000).await;
-        server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
-        eventually(PATIENCE, "a later key", async || !notes.of(&order("last")).is_empty()).await;
+        until_later_key(&server, &notes).await;
         for (key, runs) in by_key(&notes) {
             let first = &runs[0];
             assert!(runs.iter().all(|run| run.at >= run.deadline && run.attempt == 1), "{runs:?}");
@@ -213,9 +211,7 @@ async fn the_mode_is_what_the_flags_say() {
 /// The user of redis.conf, with these rules besides.
 async fn with_rules(flags: &str, rules: &[&str]) -> Harness {
     let server = server(flags).await;
-    let mut words = vec!["ACL", "SETUSER", keylapse_support::APP_USER];
-    words.extend(rules);
-    server.cmd(&words).await;
+    server.cmd(&[&["ACL", "SETUSER", keylapse_support::APP_USER], rules].concat()).await;
     let topic = orders_with_values().scan_every(Duration::from_millis(100));
     Harness::on(server, topic, Notes::handler).await
 }

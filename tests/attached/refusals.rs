@@ -13,7 +13,7 @@ use keylapse_support::{Server, eventually};
 
 use crate::scene::{
     ALL_FLAGS, Harness, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values, server,
-    watched,
+    until_later_key, watched,
 };
 
 const NOWHERE: &str = "redis://127.0.0.1:1/";
@@ -88,10 +88,8 @@ async fn a_timer_cannot_be_armed_on_an_attached_topic() {
     says(&error, &["orders", "attached", "other programs"]);
     assert_eq!(harness.cmd(&["EXISTS", &order("1")]).await, redis::Value::Int(0));
     for what in ["due", "rec", "next"] {
-        assert_eq!(
-            harness.cmd(&["EXISTS", &format!("keylapse:{{orders/0}}:{what}")]).await,
-            redis::Value::Int(0)
-        );
+        let name = format!("keylapse:{{orders/0}}:{what}");
+        assert_eq!(harness.cmd(&["EXISTS", &name]).await, redis::Value::Int(0));
     }
     assert_eq!(harness.cmd(&["HGETALL", "keylapse:topics"]).await, registered);
     harness.pass(now()).await;
@@ -117,8 +115,7 @@ async fn a_topic_that_is_managed_cannot_be_attached_to() {
 async fn on_database(server: &Server, db: u32, notes: &Notes) -> Running {
     let url = format!("{}{db}", server.url());
     let listener = Running::at(&url, |builder| builder.attach(orders_with_values(), notes.handler()));
-    eventually(PATIENCE, "an anchor and a scan", async || listener.hears() && listener.attached().scans > 0)
-        .await;
+    listener.until_scanned().await;
     listener
 }
 
@@ -168,8 +165,7 @@ async fn keys_without_a_deadline_are_never_enrolled() {
 #[tokio::test]
 async fn a_key_that_is_too_long_is_left_alone() {
     for flags in [ALL_FLAGS, "Ex"] {
-        let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let harness = Harness::with(flags, topic, Notes::handler).await;
+        let harness = Harness::hearing(flags).await;
         let prefix = order("").len();
         let (longest, longer) = ("x".repeat(4096 - prefix), "y".repeat(4097 - prefix));
         harness.write(&longer, "a lamp", 2000).await;
@@ -184,8 +180,7 @@ async fn a_key_that_is_too_long_is_left_alone() {
 #[tokio::test]
 async fn keys_and_values_are_bytes() {
     for flags in [ALL_FLAGS, "Ex"] {
-        let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let harness = Harness::with(flags, topic, Notes::handler).await;
+        let harness = Harness::hearing(flags).await;
         let (key, value) = (&b"app:order:\xff\x00\r\n\xc3\x28*"[..], &b"\x80\x00\xff"[..]);
         harness.server.cmd(&[b"SET", key, value, b"PX", b"1500"]).await;
         harness.listener.until_enrolled(1).await;
@@ -209,7 +204,7 @@ async fn what_means_something_to_a_glob_matches_itself_alone() {
         let topic = Attached::new(Topic::raw_named("orders", pattern).unwrap()).keep_values(64);
         let topic = topic.scan_every(Duration::from_millis(100));
         let listener = Running::at(&server.url(), |builder| builder.attach(topic, notes.handler()));
-        eventually(PATIENCE, "a scan", async || listener.hears() && listener.attached().scans > 0).await;
+        listener.until_scanned().await;
         let deadline = (now() + 2000).to_string();
         for other in ["app:order:1", r"app:o*?b^\:1", "app:oxya:1", r"app:o*?[a-z]^:1", r"app:o*?[a-z]\:1"] {
             server.cmd(&["SET", other, "a lamp", "PXAT", &deadline]).await;
@@ -253,8 +248,7 @@ async fn a_key_of_a_more_specific_topic_is_not_watched_by_the_general_one() {
         general.until(1).await;
         specific.until(1).await;
         if !flags.is_empty() {
-            server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
-            eventually(PATIENCE, "a later key", async || !general.of(&order("last")).is_empty()).await;
+            until_later_key(&server, &general).await;
         }
         assert_eq!((general.of(&order("vip")).len(), specific.count()), (0, 1), "{flags}");
         listener.stop().await;

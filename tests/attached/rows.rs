@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::{Attached, Backoff, Done, Expired, Expiry, Failure, Lapse};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Binary, Server, Version, eventually};
 use tokio::sync::Semaphore;
 
 use crate::scene::{
@@ -16,25 +16,27 @@ use crate::scene::{
 /// Long enough to be enrolled and changed before it is over.
 const WHILE: u64 = 2000;
 
+/// A test for each row, with a harness that is begun so.
 macro_rules! rows {
-    ($($row:ident),* $(,)?) => {
-        mod with_all_flags {
-            $(#[tokio::test]
-            async fn $row() {
-                super::$row(super::Harness::hearing(super::ALL_FLAGS).await).await;
-            })*
-        }
+    (heard: $($row:ident),* $(,)?) => {
+        rows!(with_all_flags = Harness::hearing(crate::scene::ALL_FLAGS); $($row),*);
+        rows!(with_ex_alone = Harness::hearing("Ex"); $($row),*);
+    };
+    ($module:ident = $begin:expr; $($row:ident),* $(,)?) => {
+        mod $module {
+            use super::Harness;
 
-        mod with_ex_alone {
             $(#[tokio::test]
             async fn $row() {
-                super::$row(super::Harness::hearing("Ex").await).await;
+                let harness = $begin.await;
+                super::$row(&harness).await;
+                harness.listener.stop().await;
             })*
         }
     };
 }
 
-rows![
+rows![heard:
     an_extended_key_fires_at_its_new_deadline_alone,
     a_key_that_is_extended_again_and_again_fires_once,
     a_key_that_is_held_by_a_pause_fires_once_after_it,
@@ -57,41 +59,28 @@ rows![
     keys_that_are_flushed_do_not_fire_and_later_ones_do,
 ];
 
-/// The rows that can be told without hearing anything.
-mod with_no_flags {
-    macro_rules! rows {
-        ($($row:ident),* $(,)?) => {
-            $(#[tokio::test]
-            async fn $row() {
-                super::$row(super::Harness::blind().await).await;
-            })*
-        };
-    }
+// The rows that can be told without hearing anything.
+rows![with_no_flags = Harness::blind();
+    a_key_that_is_extended_again_and_again_fires_once,
+    a_persisted_key_does_not_fire,
+    a_persisted_key_that_expires_later_after_all_fires_then,
+    a_key_that_is_overwritten_without_a_deadline_does_not_fire,
+    a_key_that_is_overwritten_with_an_earlier_deadline_fires_then,
+    a_copy_fires_beside_its_original,
+    a_restored_key_fires,
+    keys_that_are_flushed_do_not_fire_and_later_ones_do,
+];
 
-    rows![
-        a_key_that_is_extended_again_and_again_fires_once,
-        a_persisted_key_does_not_fire,
-        a_persisted_key_that_expires_later_after_all_fires_then,
-        a_key_that_is_overwritten_without_a_deadline_does_not_fire,
-        a_key_that_is_overwritten_with_an_earlier_deadline_fires_then,
-        a_copy_fires_beside_its_original,
-        a_restored_key_fires,
-        keys_that_are_flushed_do_not_fire_and_later_ones_do,
-    ];
-}
-
-async fn an_extended_key_fires_at_its_new_deadline_alone(harness: Harness) {
+async fn an_extended_key_fires_at_its_new_deadline_alone(harness: &Harness) {
     let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
     harness.cmd(&["PEXPIREAT", &order("1"), &second.to_string()]).await;
-    harness.pass(first).await;
-    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    harness.passes_without("1", first, second).await;
     let run = harness.fires_once("1", "a sofa", second).await;
     assert_eq!(run.expiry, Expiry::Heard);
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_extended_again_and_again_fires_once(harness: Harness) {
+async fn a_key_that_is_extended_again_and_again_fires_once(harness: &Harness) {
     let mut deadline = harness.enrol("1", "a sofa", WHILE).await;
     for _ in 0..4 {
         until_time(deadline - 1000).await;
@@ -99,28 +88,25 @@ async fn a_key_that_is_extended_again_and_again_fires_once(harness: Harness) {
         harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
     }
     harness.fires_once("1", "a sofa", deadline).await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_held_by_a_pause_fires_once_after_it(harness: Harness) {
+async fn a_key_that_is_held_by_a_pause_fires_once_after_it(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     until_time(deadline - 300).await;
     harness.cmd(&["CLIENT", "PAUSE", "1000", "WRITE"]).await;
     let over = now() + 990;
     let run = harness.fires_once("1", "a sofa", deadline).await;
     assert!(run.at >= over, "while the server was paused: {run:?}");
-    harness.listener.stop().await;
 }
 
-async fn a_persisted_key_does_not_fire(harness: Harness) {
+async fn a_persisted_key_does_not_fire(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["PERSIST", &order("1")]).await;
     harness.pass(deadline).await;
     harness.is_forgotten("1").await;
-    harness.listener.stop().await;
 }
 
-async fn a_persisted_key_that_expires_later_after_all_fires_then(harness: Harness) {
+async fn a_persisted_key_that_expires_later_after_all_fires_then(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["PERSIST", &order("1")]).await;
     harness.pass(deadline).await;
@@ -129,28 +115,24 @@ async fn a_persisted_key_that_expires_later_after_all_fires_then(harness: Harnes
     harness.cmd(&["PEXPIREAT", &order("1"), &later.to_string()]).await;
     harness.until_watched("1", later).await;
     harness.fires_once("1", "a sofa", later).await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: Harness) {
+async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["SET", &order("1"), "a lamp"]).await;
     harness.pass(deadline).await;
     harness.is_forgotten("1").await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: Harness) {
+async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: &Harness) {
     let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
     harness.write_until("1", "a lamp", second).await;
-    harness.pass(first).await;
-    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    harness.passes_without("1", first, second).await;
     harness.fires_once("1", "a lamp", second).await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: Harness) {
+async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: &Harness) {
     let late = harness.enrol("1", "a sofa", 3 * WHILE).await;
     let early = now() + WHILE;
     harness.write_until("1", "a lamp", early).await;
@@ -158,35 +140,31 @@ async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: 
     harness.fires_once("1", "a lamp", early).await;
     harness.pass(late).await;
     assert_eq!(harness.of("1").len(), 1);
-    harness.listener.stop().await;
 }
 
-async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: Harness) {
+async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
     harness.fires_once("1", "a lamp", deadline).await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_renamed_to_another_topic_does_not_fire(harness: Harness) {
+async fn a_key_that_is_renamed_to_another_topic_does_not_fire(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["RENAME", &order("1"), "app:other:1"]).await;
     harness.pass(deadline).await;
     harness.until_forgotten("1").await;
     assert!(harness.of("1").is_empty() && harness.notes.of("app:other:1").is_empty());
-    harness.listener.stop().await;
 }
 
-async fn a_renamed_key_fires_under_its_new_name_alone(harness: Harness) {
+async fn a_renamed_key_fires_under_its_new_name_alone(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["RENAME", &order("1"), &order("2")]).await;
     harness.until_watched("2", deadline).await;
     harness.fires_once("2", "a sofa", deadline).await;
     harness.is_forgotten("1").await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(harness: Harness) {
+async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(harness: &Harness) {
     let later = harness.enrol("2", "a lamp", 3 * WHILE).await;
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["RENAME", &order("1"), &order("2")]).await;
@@ -194,38 +172,29 @@ async fn a_key_that_is_renamed_onto_a_watched_one_fires_as_that_one(harness: Har
     harness.fires_once("2", "a sofa", deadline).await;
     harness.pass(later).await;
     assert!(harness.of("1").is_empty() && harness.of("2").len() == 1);
-    harness.listener.stop().await;
 }
 
-async fn a_copy_fires_beside_its_original(harness: Harness) {
+async fn a_copy_fires_beside_its_original(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["COPY", &order("1"), &order("2")]).await;
     harness.until_watched("2", deadline).await;
     harness.fires_once("1", "a sofa", deadline).await;
     harness.fires_once("2", "a sofa", deadline).await;
-    harness.listener.stop().await;
 }
 
-async fn a_key_that_is_moved_to_another_database_does_not_fire(harness: Harness) {
+async fn a_key_that_is_moved_to_another_database_does_not_fire(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["MOVE", &order("1"), "1"]).await;
     harness.pass(deadline).await;
     harness.is_forgotten("1").await;
-    harness.listener.stop().await;
 }
 
-async fn a_restored_key_fires(harness: Harness) {
-    harness.cmd(&["SET", "elsewhere", "a sofa"]).await;
-    let redis::Value::BulkString(dump) = harness.cmd(&["DUMP", "elsewhere"]).await else { panic!("no dump") };
-    let (key, deadline) = (order("1"), now() + WHILE);
-    let until = deadline.to_string();
-    harness.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
-    harness.until_watched("1", deadline).await;
+async fn a_restored_key_fires(harness: &Harness) {
+    let deadline = harness.restore("1", "a sofa", WHILE).await;
     harness.fires_once("1", "a sofa", deadline).await;
-    harness.listener.stop().await;
 }
 
-async fn a_deadline_that_a_reader_changes_counts(harness: Harness) {
+async fn a_deadline_that_a_reader_changes_counts(harness: &Harness) {
     let first = harness.enrol("1", "a sofa", WHILE).await;
     let second = first + WHILE;
     harness.enrol("2", "a lamp", WHILE).await;
@@ -235,10 +204,9 @@ async fn a_deadline_that_a_reader_changes_counts(harness: Harness) {
     assert!(now() < second && harness.notes.count() == 1, "{:?}", harness.notes.runs());
     harness.fires_once("1", "a sofa", second).await;
     assert!(harness.of("2").is_empty(), "{:?}", harness.of("2"));
-    harness.listener.stop().await;
 }
 
-async fn deleted_keys_do_not_fire(harness: Harness) {
+async fn deleted_keys_do_not_fire(harness: &Harness) {
     let mut last = 0;
     for id in ["1", "2", "3"] {
         last = harness.enrol(id, "a sofa", WHILE).await;
@@ -251,18 +219,15 @@ async fn deleted_keys_do_not_fire(harness: Harness) {
         harness.is_forgotten(id).await;
     }
     assert_eq!(harness.listener.attached().recovered, 0);
-    harness.listener.stop().await;
 }
 
-async fn a_deleted_key_that_is_written_again_fires_as_the_new_one(harness: Harness) {
+async fn a_deleted_key_that_is_written_again_fires_as_the_new_one(harness: &Harness) {
     let first = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["DEL", &order("1")]).await;
     let second = first + WHILE;
     harness.write_until("1", "a lamp", second).await;
-    harness.pass(first).await;
-    assert!(now() < second && harness.of("1").is_empty(), "{:?}", harness.of("1"));
+    harness.passes_without("1", first, second).await;
     harness.fires_once("1", "a lamp", second).await;
-    harness.listener.stop().await;
 }
 
 /// Lets the server evict all that has a deadline.
@@ -277,7 +242,7 @@ pub(crate) async fn evict(server: &Server, key: &str) {
     }
 }
 
-async fn evicted_keys_do_not_fire(harness: Harness) {
+async fn evicted_keys_do_not_fire(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", 2 * WHILE).await;
     evict(&harness.server, &order("1")).await;
     assert!(now() + 500 < deadline, "evicted too late for the test to mean anything");
@@ -285,29 +250,31 @@ async fn evicted_keys_do_not_fire(harness: Harness) {
     harness.is_forgotten("1").await;
     let stats = harness.listener.attached();
     assert_eq!((stats.vanished, stats.recovered), (1, 0), "{stats:?}");
-    harness.listener.stop().await;
 }
 
-async fn keys_that_are_flushed_do_not_fire_and_later_ones_do(harness: Harness) {
+async fn keys_that_are_flushed_do_not_fire_and_later_ones_do(harness: &Harness) {
     let deadline = harness.enrol("1", "a sofa", WHILE).await;
     harness.cmd(&["FLUSHDB"]).await;
     harness.pass(deadline).await;
     assert!(harness.of("1").is_empty(), "{:?}", harness.of("1"));
     let deadline = harness.enrol("1", "a lamp", WHILE).await;
     harness.fires_once("1", "a lamp", deadline).await;
-    harness.listener.stop().await;
+}
+
+/// On one of the servers, with all flags.
+async fn on(binary: Binary) -> (Harness, Version) {
+    let version = binary.version();
+    println!("{version}");
+    let server = Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
+    (Harness::on(server, orders_with_values(), Notes::handler).await, version)
 }
 
 /// `PEXPIREAT` in the past is a deletion to Redis, and an expiry to Valkey since 8.1.
 #[tokio::test]
 async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
     for binary in servers() {
-        let version = binary.version();
-        println!("{version}");
+        let (harness, version) = on(binary).await;
         let expires = version.is_valkey && version.number >= (8, 1, 0);
-        let server =
-            Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
-        let harness = Harness::on(server, orders_with_values(), Notes::handler).await;
         let later = harness.enrol("1", "a sofa", 60_000).await;
         harness.cmd(&["PEXPIREAT", &order("1"), &(now() - 1000).to_string()]).await;
         harness.until_forgotten("1").await;
@@ -326,12 +293,8 @@ async fn a_deadline_in_the_past_is_what_the_server_says_it_is() {
 #[tokio::test]
 async fn a_key_that_is_overwritten_with_a_deadline_in_the_past_fires() {
     for binary in servers() {
-        let version = binary.version();
-        println!("{version}");
+        let (harness, version) = on(binary).await;
         let at_once = version.is_valkey && version.number >= (8, 0, 0);
-        let server =
-            Server::builder().binary(binary).config("notify-keyspace-events", ALL_FLAGS).start().await;
-        let harness = Harness::on(server, orders_with_values(), Notes::handler).await;
         harness.enrol("1", "a sofa", 60_000).await;
         harness.write_until("1", "a lamp", now() - 1000).await;
         let run = harness.only("1").await;
@@ -405,15 +368,8 @@ async fn a_key_that_is_written_again_while_its_handler_runs_runs_after_it() {
 #[tokio::test]
 async fn lives_that_end_while_a_retry_waits_run_after_it_each_once() {
     let topic = Attached::new(orders().retry(Backoff::fixed(Duration::from_secs(4)))).keep_values(1024);
-    let harness = Harness::with(ALL_FLAGS, topic, |notes| {
-        let notes = notes.clone();
-        move |lapse: Lapse<Expired<Bytes>>| {
-            let first = lapse.attempt() == 1 && notes.of(&order("1")).is_empty();
-            notes.note(&lapse);
-            std::future::ready(if first { Err(Failure::retry("not yet")) } else { Ok(Done) })
-        }
-    })
-    .await;
+    let first = |notes: &Notes, _: &Lapse<_>| notes.of(&order("1")).is_empty();
+    let harness = Harness::with(ALL_FLAGS, topic, |notes| notes.failing_if(first)).await;
     harness.enrol("1", "life 1", 1000).await;
     harness.notes.until(1).await;
     for life in 2..=4 {

@@ -86,19 +86,24 @@ pub(crate) struct Notes(Arc<Mutex<Vec<Run>>>);
 impl Notes {
     /// A handler that takes notes and succeeds.
     pub(crate) fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
-        let notes = self.clone();
-        move |lapse: Lapse<Expired<Bytes>>| {
-            notes.note(&lapse);
-            ready(Ok::<_, Failure>(Done))
-        }
+        self.failing(0)
     }
 
     /// A handler that takes notes and fails so often for each key.
     pub(crate) fn failing(&self, times: u32) -> impl Handler<Expired<Bytes>> + use<> {
+        self.failing_if(move |_, lapse| lapse.attempt() <= times)
+    }
+
+    /// A handler that takes notes, and fails if this holds before.
+    pub(crate) fn failing_if<F>(&self, fails: F) -> impl Handler<Expired<Bytes>> + use<F>
+    where
+        F: Fn(&Self, &Lapse<Expired<Bytes>>) -> bool + Send + Sync + 'static,
+    {
         let notes = self.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
+            let fails = fails(&notes, &lapse);
             notes.note(&lapse);
-            ready(if lapse.attempt() <= times { Err(Failure::retry("not yet")) } else { Ok(Done) })
+            ready(if fails { Err(Failure::retry("not yet")) } else { Ok(Done) })
         }
     }
 
@@ -143,10 +148,7 @@ impl Running {
         let listener = attach(Listener::builder(url)).build().expect("a listener");
         let stats = listener.stats();
         let (stop, stopped) = oneshot::channel::<()>();
-        let until = async {
-            let _ = stopped.await;
-        };
-        let task = tokio::spawn(async move { listener.run_until(until).await });
+        let task = tokio::spawn(async move { listener.run_until(stopped).await });
         Self { stop, task, stats }
     }
 
@@ -165,6 +167,13 @@ impl Running {
     /// Whether anything is heard at all.
     pub(crate) fn hears(&self) -> bool {
         !matches!(self.stats.mode(), EventMode::Starting | EventMode::Blind)
+    }
+
+    /// Waits until it hears, and has scanned.
+    #[track_caller]
+    pub(crate) fn until_scanned(&self) -> impl Future<Output = ()> + '_ {
+        let scanned = async || self.hears() && self.attached().scans > 0;
+        eventually(PATIENCE, "an anchor and a scan", scanned)
     }
 
     /// What was counted of the only attached topic.
@@ -225,11 +234,8 @@ impl Harness {
 
     /// Where nothing is heard, and that has been so for long enough not to leave keys to others.
     pub(crate) async fn blind() -> Self {
-        let server = server("").await;
-        let notes = Notes::default();
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let listener = Running::start(&server, |builder| builder.attach(topic, notes.handler()));
-        let harness = Self { server, notes, listener };
+        let harness = Self::begin(server("").await, topic, Notes::handler);
         harness.listener.until_mode(EventMode::Blind).await;
         harness.pass(now()).await;
         harness.notes.runs().clear();
@@ -251,20 +257,20 @@ impl Harness {
         topic: Attached<Bytes>,
         handler: impl FnOnce(&Notes) -> H,
     ) -> Self {
-        let notes = Notes::default();
-        let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
-        let harness = Self { server, notes, listener };
-        harness.until_scanned().await;
+        let harness = Self::begin(server, topic, handler);
+        harness.listener.until_scanned().await;
         harness
     }
 
-    /// Waits until it hears, and has scanned since.
-    pub(crate) async fn until_scanned(&self) {
-        eventually(PATIENCE, "an anchor", async || self.listener.hears()).await;
-        let scans = self.listener.attached().scans;
-        if scans == 0 {
-            eventually(PATIENCE, "a scan", async || self.listener.attached().scans > 0).await;
-        }
+    /// The same, without waiting for anything.
+    pub(crate) fn begin<H: Handler<Expired<Bytes>>>(
+        server: Server,
+        topic: Attached<Bytes>,
+        handler: impl FnOnce(&Notes) -> H,
+    ) -> Self {
+        let notes = Notes::default();
+        let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
+        Self { server, notes, listener }
     }
 
     /// Writes an order that expires so many ms from now; its deadline.
@@ -286,9 +292,22 @@ impl Harness {
         deadline
     }
 
+    /// The same, from a dump of another key.
+    pub(crate) async fn restore(&self, id: &str, value: &str, ms: u64) -> u64 {
+        self.cmd(&["SET", "elsewhere", value]).await;
+        let redis::Value::BulkString(dump) = self.cmd(&["DUMP", "elsewhere"]).await else {
+            panic!("no dump")
+        };
+        let (key, deadline) = (order(id), now() + ms);
+        let until = deadline.to_string();
+        self.server.cmd(&[b"RESTORE", key.as_bytes(), until.as_bytes(), &dump, b"ABSTTL"]).await;
+        self.until_watched(id, deadline).await;
+        deadline
+    }
+
     /// Waits until this deadline of it is remembered, together with its value.
     pub(crate) async fn until_watched(&self, id: &str, deadline: u64) {
-        eventually(PATIENCE, "the key to be enrolled", async || {
+        eventually(PATIENCE, &format!("{id} to be enrolled"), async || {
             watched(&self.server, &order(id)).await == Some(deadline)
         })
         .await;
@@ -296,7 +315,7 @@ impl Harness {
 
     /// Waits until nothing is remembered of it.
     pub(crate) async fn until_forgotten(&self, id: &str) {
-        eventually(PATIENCE, "the key to be forgotten", async || {
+        eventually(PATIENCE, &format!("{id} to be forgotten"), async || {
             watched(&self.server, &order(id)).await.is_none()
         })
         .await;
@@ -314,6 +333,12 @@ impl Harness {
         let deadline = time.max(now()) + 400;
         self.write_until(&id, "", deadline).await;
         eventually(PATIENCE, "a later key to fire", async || !self.of(&id).is_empty()).await;
+    }
+
+    /// The same, of a key that was to fire then, and is to do so later: it has not.
+    pub(crate) async fn passes_without(&self, id: &str, time: u64, later: u64) {
+        self.pass(time).await;
+        assert!(now() < later && self.of(id).is_empty(), "{:?}", self.of(id));
     }
 
     pub(crate) fn of(&self, id: &str) -> Vec<Run> {
@@ -356,6 +381,12 @@ pub(crate) async fn lives(server: &Server, key: &str) -> u32 {
     let kept = server.cmd(&["HGET", "keylapse:{orders/0}:next", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
     bytes.map_or(0, |bytes| u32::from_be_bytes(bytes[1..5].try_into().unwrap()))
+}
+
+/// Writes a key that expires soon, and waits until it has fired.
+pub(crate) async fn until_later_key(server: &Server, notes: &Notes) {
+    server.cmd(&["SET", &order("last"), "", "PX", "500"]).await;
+    eventually(PATIENCE, "a later key", async || !notes.of(&order("last")).is_empty()).await;
 }
 
 /// Until this time of the server's clock, which is this machine's.

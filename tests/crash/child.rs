@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Lapse, Listener, Topic};
+use keylapse::{Done, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::Server;
 
 /// What a child is told to be.
@@ -12,10 +12,20 @@ const TOPIC: &str = "KEYLAPSE_CHILD_TOPIC";
 const LEASE: &str = "KEYLAPSE_CHILD_LEASE_MS";
 
 /// The topic that a parent arms and its children run.
-pub(crate) fn topic(name: &str, lease: Duration) -> Topic<String> {
+fn topic(name: &str, lease: Duration) -> Topic<String> {
     let topic = Topic::named(name, &format!("app:{name}:{{id}}")).expect("a topic").lease(lease);
     // Long, so that a test can meet a timer that is claimed and not yet due.
     topic.lookahead(lease / 4)
+}
+
+/// The topic of this name, and a schedule to arm it.
+pub(crate) async fn scheduled(server: &Server, name: &str, lease: Duration) -> (Topic<String>, Schedule) {
+    (topic(name, lease), Schedule::connect(&server.url()).await.expect("a schedule"))
+}
+
+pub(crate) async fn arm(schedule: &Schedule, topic: &Topic<String>, id: &str, delay: Duration, what: &str) {
+    let armed = schedule.arm(topic, [id], delay, &what.to_owned()).await;
+    assert!(armed.expect("armed").is_armed());
 }
 
 /// A listener process; killed when dropped.

@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::Schedule;
 use keylapse_support::{Server, skipped};
 
-use crate::child::{Journal, Listening, topic};
+use crate::child::{Journal, Listening, arm, scheduled};
 
 /// The bound on top of the lease: a busy machine, a process to be scheduled.
 const ABOUT_A_SECOND: Duration = Duration::from_millis(1500);
@@ -44,15 +43,13 @@ async fn p5_the_default_lease() {
 /// again. Fails if one never does.
 async fn kill_loop(server: &Server, lane: usize, kills: usize, lease: Duration) -> Vec<Duration> {
     let name = format!("kill{lane}");
-    let (topic, schedule) =
-        (topic(&name, lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let (topic, schedule) = scheduled(server, &name, lease).await;
     let mut children: Vec<_> = (0..2).map(|_| Listening::start(server, &name, lease)).collect();
     let mut recovered = Vec::with_capacity(kills);
     for kill in 0..kills {
         let id = kill.to_string();
         let mut journal = Journal::of(server, &format!("app:{name}:{id}")).await;
-        let armed = schedule.arm(&topic, [&id], Duration::ZERO, &"hang once".to_owned()).await;
-        assert!(armed.expect("armed").is_armed());
+        arm(&schedule, &topic, &id, Duration::ZERO, "hang once").await;
         let first = journal.next(Duration::from_secs(20)).await;
         assert_eq!((first.what.as_str(), first.redelivered), ("started", false));
         let held_by = children.iter().position(|child| child.pid() == first.pid).expect("one of ours");

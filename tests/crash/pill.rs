@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::{DeadReason, Schedule};
+use keylapse::DeadReason;
 use keylapse_support::{Server, eventually};
 
-use crate::child::{Listening, topic};
+use crate::child::{Listening, arm, scheduled};
 
 const BYSTANDERS: usize = 100;
 
@@ -14,15 +14,12 @@ const BYSTANDERS: usize = 100;
 async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_run() {
     let lease = Duration::from_millis(500);
     let server = Server::start().await;
-    let (topic, schedule) =
-        (topic("pill", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let (topic, schedule) = scheduled(&server, "pill", lease).await;
     schedule.pause(&topic, "until all are armed").await.expect("paused");
     for n in 0..BYSTANDERS {
-        let armed = schedule.arm(&topic, [n.to_string()], Duration::ZERO, &"bystander".to_owned()).await;
-        assert!(armed.expect("armed").is_armed());
+        arm(&schedule, &topic, &n.to_string(), Duration::ZERO, "bystander").await;
     }
-    let armed = schedule.arm(&topic, ["pill"], Duration::ZERO, &"abort".to_owned()).await;
-    assert!(armed.expect("armed").is_armed());
+    arm(&schedule, &topic, "pill", Duration::ZERO, "abort").await;
     schedule.resume(&topic).await.expect("resumed");
     let began = Instant::now();
     let mut child = Listening::start(&server, "pill", lease);

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use keylapse::{Schedule, TimerPhase};
+use keylapse::TimerPhase;
 use keylapse_support::{Server, eventually};
 use rustix::process::Signal;
 
-use crate::child::{Journal, Listening, topic};
+use crate::child::{Journal, Listening, arm, scheduled};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
     let lease = Duration::from_secs(1);
     let server = Server::start().await;
-    let (topic, schedule) =
-        (topic("stop", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let (topic, schedule) = scheduled(&server, "stop", lease).await;
     let sleeper = Listening::start(&server, "stop", lease);
     let mut journal = Journal::of(&server, "app:stop:1").await;
-    let armed = schedule.arm(&topic, ["1"], Duration::ZERO, &"until lost".to_owned()).await;
-    assert!(armed.expect("armed").is_armed());
+    arm(&schedule, &topic, "1", Duration::ZERO, "until lost").await;
     assert_eq!(journal.next(Duration::from_secs(20)).await.pid, sleeper.pid());
     sleeper.signal(Signal::STOP);
     let other = Listening::start(&server, "stop", lease);
@@ -37,13 +35,9 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
 async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held() {
     let lease = Duration::from_secs(2);
     let server = Server::start().await;
-    let (topic, schedule) =
-        (topic("held", lease), Schedule::connect(&server.url()).await.expect("a schedule"));
+    let (topic, schedule) = scheduled(&server, "held", lease).await;
     let sleeper = Listening::start(&server, "held", lease);
-    let arm = async |id: &str, delay| {
-        let armed = schedule.arm(&topic, [id], delay, &"once".to_owned()).await;
-        assert!(armed.expect("armed").is_armed());
-    };
+    let arm = |id, delay| arm(&schedule, &topic, id, delay, "once");
     arm("0", Duration::ZERO).await;
     let mut started = Journal::of(&server, "app:held:0").await;
     assert_eq!(started.next(Duration::from_secs(20)).await.pid, sleeper.pid());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::LapseSource;
 use keylapse::testing::{Notifications, Run, TestBed};
 
-use crate::support::{arm, bed, listen, ms, reminders, secs, succeed};
+use crate::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};
 
 /// Arms three timers under a fault and lets time pass to just before the first, then
 /// beyond the last and what any fault may cost.
@@ -132,8 +132,7 @@ async fn a_lost_connection_is_noticed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forged_event_runs_nothing() {
-    let bed = bed().await;
-    arm(&bed, "a", secs(30)).await;
+    let bed = bed_with_one(succeed, secs(30)).await;
     bed.notifications().forge("reminder:a").forge("reminder:none").forge([0xff; 100]);
     bed.pass(secs(29)).await;
     assert_eq!(bed.all_runs(), []);

@@ -13,16 +13,14 @@ use keylapse::{
     Outcome,
 };
 
-use crate::support::{arm, listen, reminders, secs, succeed};
+use crate::support::{arm, bed_with_one, reminders, secs, succeed};
 
 type Boxed = Box<dyn Error + Send + Sync>;
 type Counter = Arc<AtomicUsize>;
 
 /// How the first attempt ended, and why its timer is among the dead letters, if it is.
 async fn first_end(handler: impl Handler<String>) -> (End, Option<DeadReason>) {
-    let bed = TestBed::new();
-    listen(&bed, handler).await;
-    arm(&bed, "a", secs(1)).await;
+    let bed = bed_with_one(handler, secs(1)).await;
     bed.pass(secs(2)).await;
     let letters = bed.schedule().dead_letters(&reminders()).page(1).await.expect("memory does not fail");
     let end = bed.all_runs()[0].end.clone().expect("it has ended");

@@ -7,7 +7,7 @@ use keylapse::testing::{End, TestBed};
 use keylapse::{Backoff, Cancelled, DeadReason, Done, Failure, Handler, Lapse, Outcome};
 use tokio::sync::Semaphore;
 
-use crate::support::{arm, bed, fail, listen, ms, reminders, secs, succeed};
+use crate::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 
 const DAY: Duration = secs(86_400);
 
@@ -27,9 +27,7 @@ async fn time_passes_to_the_millisecond() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_due_to_the_millisecond() {
-    let bed = TestBed::new();
-    listen(&bed, fail).await;
-    arm(&bed, "a", secs(5)).await;
+    let bed = bed_with_one(fail, secs(5)).await;
     bed.pass(secs(5)).await;
     bed.pass(secs(10)).await;
     bed.pass(secs(10)).await;
@@ -52,8 +50,7 @@ async fn more_than_a_day_of_retries_takes_a_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_timer_does_not_run() {
-    let bed = bed().await;
-    arm(&bed, "a", secs(30)).await;
+    let bed = bed_with_one(succeed, secs(30)).await;
     bed.pass(secs(29)).await;
     let cancelled = bed.schedule().cancel(&reminders(), ["a"]).await;
     assert_eq!(cancelled.unwrap(), Cancelled::Cancelled);

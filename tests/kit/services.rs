@@ -12,7 +12,7 @@ use keylapse::{DeadReason, Done, Failure, FailureError, Lapse, Outcome};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 
-use crate::support::{arm, listen, ms, reminders, secs};
+use crate::support::{arm, bed_with_one, listen, ms, reminders, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_layer_fails_an_attempt() {
@@ -20,9 +20,9 @@ async fn a_timeout_layer_fails_an_attempt() {
         tokio::time::sleep(secs(10)).await;
         Ok::<_, FailureError>(Done)
     });
-    let bed = TestBed::new();
-    listen(&bed, ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(slow))).await;
-    arm(&bed, "a", secs(1)).await;
+    let bed =
+        bed_with_one(ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(slow)), secs(1))
+            .await;
     bed.pass(secs(5)).await;
     let run = &bed.all_runs()[0];
     assert_eq!((run.began, run.ended), (secs(1), Some(secs(4))));
@@ -33,9 +33,9 @@ async fn a_timeout_layer_fails_an_attempt() {
 async fn a_failure_is_found_through_a_layer_that_boxes_errors() {
     let closed =
         service_fn(|_: Lapse<String>| async { Err::<Done, _>(Failure::dead("closed").into_error()) });
-    let bed = TestBed::new();
-    listen(&bed, ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(closed))).await;
-    arm(&bed, "a", secs(1)).await;
+    let bed =
+        bed_with_one(ServiceHandler::new(ServiceBuilder::new().timeout(secs(3)).service(closed)), secs(1))
+            .await;
     bed.until_finished().await;
     let letters = bed.schedule().dead_letters(&reminders()).page(10).await.unwrap();
     assert_eq!((letters[0].reason, letters[0].last_error()), (DeadReason::Permanent, Some("closed")));
@@ -99,9 +99,7 @@ impl Service<Lapse<String>> for Slow {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_is_not_called_before_it_is_ready() {
-    let bed = TestBed::new();
-    listen(&bed, ServiceHandler::new(Slow::default())).await;
-    arm(&bed, "a", secs(1)).await;
+    let bed = bed_with_one(ServiceHandler::new(Slow::default()), secs(1)).await;
     bed.until_finished().await;
     let run = &bed.all_runs()[0];
     assert_eq!((run.end.clone(), run.ended), (Some(End::Returned(Outcome::Done)), Some(secs(1) + ms(250))));

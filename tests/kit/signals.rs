@@ -3,7 +3,7 @@
 use keylapse::testing::{End, TestBed};
 use keylapse::{Done, Failure, Lapse, Outcome};
 
-use crate::support::{arm, bed, fail, listen, ms, reminders, secs};
+use crate::support::{arm, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 
 async fn panics(lapse: Lapse<String>) -> Result<Done, Failure> {
     assert_eq!(lapse.payload(), "goodbye", "as the test says");
@@ -39,8 +39,7 @@ async fn whatever_was_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_may_ask_the_bed() {
-    let bed = bed().await;
-    arm(&bed, "a", secs(1)).await;
+    let bed = bed_with_one(succeed, secs(1)).await;
     bed.until(|runs| runs.len() == 1 && bed.runs(&reminders())[0].is_done()).await;
 }
 
@@ -57,9 +56,7 @@ async fn a_test_about_panics_reads_them_in_the_book() {
 
 #[tokio::test(start_paused = true)]
 async fn until_ran_answers_the_last_run() {
-    let bed = TestBed::new();
-    listen(&bed, fail).await;
-    arm(&bed, "a", secs(9)).await;
+    let bed = bed_with_one(fail, secs(9)).await;
     let run = bed.until_ran(&reminders(), ["a"]).await;
     assert_eq!((run.attempt, run.began, run.end), (1, secs(9), Some(End::Failed("no 1".to_owned()))));
     bed.until(|runs| runs.iter().any(|run| run.attempt == 3)).await;
@@ -69,8 +66,7 @@ async fn until_ran_answers_the_last_run() {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "waited two days for an attempt of \"reminder:b\" to end in vain")]
 async fn waiting_in_vain_ends() {
-    let bed = bed().await;
-    arm(&bed, "a", secs(1)).await;
+    let bed = bed_with_one(succeed, secs(1)).await;
     bed.until_ran(&reminders(), ["b"]).await;
 }
 

@@ -38,6 +38,14 @@ pub(crate) async fn listen(bed: &TestBed, handler: impl Handler<String>) -> List
     bed.listen(|listener| listener.on(reminders(), handler)).await.expect("it can listen")
 }
 
+/// A bed with a listener of this handler and one timer.
+pub(crate) async fn bed_with_one(handler: impl Handler<String>, delay: Duration) -> TestBed {
+    let bed = TestBed::new();
+    listen(&bed, handler).await;
+    arm(&bed, "a", delay).await;
+    bed
+}
+
 pub(crate) async fn arm(bed: &TestBed, id: &str, delay: Duration) {
     let armed = bed.schedule().arm(&reminders(), [id], delay, &"hello".to_owned()).await;
     assert!(armed.expect("memory does not fail").is_armed());

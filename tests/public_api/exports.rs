@@ -40,20 +40,16 @@ impl Exports {
                 if names::is_public(&import.vis) && attributes::is_seen(&import.attrs) {
                     for (name, path) in names::brought(import) {
                         let found = names::find(modules, module, &path);
-                        self.add(
-                            modules,
-                            at.with(&format!("::{name}"), attributes::feature(&import.attrs)),
-                            found,
-                            &path,
-                        );
+                        let name = at.with(&format!("::{name}"), attributes::feature(&import.attrs));
+                        self.add(modules, name, found, &path);
                     }
                 }
-            } else if let Some((name, visibility)) = names::of_item(item)
+            } else if let Some((name, visibility, attrs)) = names::of_item(item)
                 && names::is_public(visibility)
-                && attributes::is_seen(attributes_of(item))
+                && attributes::is_seen(attrs)
             {
                 let found = names::find(modules, module, &[name.to_string()]);
-                let feature = attributes::feature(attributes_of(item));
+                let feature = attributes::feature(attrs);
                 self.add(modules, at.with(&format!("::{name}"), feature), found, &[]);
             }
         }
@@ -72,20 +68,5 @@ impl Name {
     /// A name that begins with this one.
     pub(crate) fn with(&self, more: &str, feature: Option<&'static str>) -> Self {
         Self { path: format!("{}{more}", self.path), feature: feature.or(self.feature) }
-    }
-}
-
-pub(crate) fn attributes_of(item: &Item) -> &[syn::Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Union(item) => &item.attrs,
-        _ => &[],
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{Generics, Ident, Item, ItemImpl, Type, TypePath};
 
-use crate::exports::{Exports, Name, attributes_of};
+use crate::exports::{Exports, Name};
 use crate::modules::{self, Modules};
-use crate::names::{self, Found};
+use crate::names::{self, Found, attributes_of};
 use crate::{attributes, impls, items};
 
 /// The crate, and how programs see it.
@@ -58,7 +58,7 @@ impl Listing {
     fn items(&self) -> impl Iterator<Item = (Found, &Name, &Item)> {
         self.exports.of_items.iter().flat_map(|(found, public)| {
             let Found::Item(module, name) = found else { unreachable!("modules have no lines") };
-            let same = move |item: &&Item| names::of_item(item).is_some_and(|(ident, _)| ident == name);
+            let same = move |item: &&Item| names::of_item(item).is_some_and(|(ident, ..)| ident == name);
             let seen = |item: &&Item| attributes::is_seen(attributes_of(item));
             let items = self.modules[module].items.iter().filter(same).filter(seen);
             items.map(move |item| (found.clone(), &public[0], item))

@@ -1,6 +1,6 @@
 //! What a name stands for in a module.
 
-use syn::{Ident, Item, ItemUse, Path, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, ItemUse, Path, UseTree, Visibility};
 
 use crate::modules::Modules;
 
@@ -17,19 +17,24 @@ pub(crate) fn is_public(visibility: &Visibility) -> bool {
 }
 
 /// The name and visibility of an item that can be named.
-pub(crate) fn of_item(item: &Item) -> Option<(&Ident, &Visibility)> {
+pub(crate) fn of_item(item: &Item) -> Option<(&Ident, &Visibility, &[Attribute])> {
     Some(match item {
-        Item::Const(item) => (&item.ident, &item.vis),
-        Item::Enum(item) => (&item.ident, &item.vis),
-        Item::Fn(item) => (&item.sig.ident, &item.vis),
-        Item::Mod(item) => (&item.ident, &item.vis),
-        Item::Static(item) => (&item.ident, &item.vis),
-        Item::Struct(item) => (&item.ident, &item.vis),
-        Item::Trait(item) => (&item.ident, &item.vis),
-        Item::Type(item) => (&item.ident, &item.vis),
-        Item::Union(item) => (&item.ident, &item.vis),
+        Item::Const(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Enum(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Fn(item) => (&item.sig.ident, &item.vis, &item.attrs),
+        Item::Mod(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Static(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Struct(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Trait(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Type(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Union(item) => (&item.ident, &item.vis, &item.attrs),
         _ => return None,
     })
+}
+
+/// None for what has no name.
+pub(crate) fn attributes_of(item: &Item) -> &[Attribute] {
+    of_item(item).map_or(&[], |(.., attrs)| attrs)
 }
 
 /// The names that a `use` brings, each with the path it stands for.
@@ -78,7 +83,7 @@ fn named(modules: &Modules, module: &[String], name: &str, counts: fn(&ItemUse) 
         return Some(Found::Module(below));
     }
     let items = &modules.get(module)?.items;
-    if items.iter().filter_map(of_item).any(|(ident, _)| ident == name) {
+    if items.iter().filter_map(of_item).any(|(ident, ..)| ident == name) {
         return Some(Found::Item(module.to_vec(), name.to_owned()));
     }
     let imports =

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch,
+    Deed, DueChecks, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle, SettleReply, SlotId,
-    Store, Token, TopicEntry,
+    AckReply, Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle,
+    SettleReply, SlotId, Store, Token, TopicEntry,
 };
 use keylapse::{ArmingId, ErrorKind, TriggerKey, Unenrolled, WriteBack};
 use keylapse_support::Server;
@@ -133,8 +133,12 @@ impl Scene {
 
     /// The watch of a key, as somebody gets it who looks at it.
     pub(crate) async fn watch(&self, key: &str) -> Watch {
-        let looks = self.store.checks(&self.at, take(1000, 0)).await.expect("an answer");
-        looks.watches.into_iter().find(|watch| watch.key == key).expect("a look that is due")
+        self.looks(1000, 0)
+            .await
+            .watches
+            .into_iter()
+            .find(|watch| watch.key == key)
+            .expect("a look that is due")
     }
 
     pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
@@ -143,10 +147,22 @@ impl Scene {
     }
 
     async fn hold(&self, slot: &[u8; 8], patient: bool) -> bool {
-        self.store
-            .hold_scanner(&self.at, SlotId::from_bytes(slot).expect("a slot"), 1000, patient)
-            .await
-            .expect("an answer")
+        let slot = SlotId::from_bytes(slot).expect("a slot");
+        self.store.hold_scanner(&self.at, slot, 1000, patient).await.expect("an answer")
+    }
+
+    async fn settle(&self, held: Held, end: End) -> SettleReply {
+        let settled = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
+        settled.expect("an answer")[0]
+    }
+
+    async fn ack(&self, held: Held) -> AckReply {
+        self.store.ack(&self.at, &[held]).await.expect("an answer")
+    }
+
+    /// What is there to be looked at, as one asks who gives it back after so long.
+    async fn looks(&self, limit: usize, hold_ms: u64) -> DueChecks {
+        self.store.checks(&self.at, take(limit, hold_ms)).await.expect("an answer")
     }
 
     async fn claim(&self) -> Vec<(ArmingId, Held, u32)> {
@@ -179,6 +195,11 @@ fn stamp(micros: u64) -> ServerTime {
 
 fn fire() -> Deed {
     Deed::Fire { arming: ArmingId::random(), flags: 3 }
+}
+
+/// A failure, to be tried again in a second.
+fn retry() -> End {
+    End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
 }
 
 /// What the record in `rec` carries.
@@ -361,22 +382,20 @@ async fn lives_behind_a_running_lapse_follow_one_by_one() {
         assert_eq!(scene.note("a", 0, count).await, Noted::Known);
     }
     // A retry comes before the lives that are kept.
-    let retry = End::Retry { delay: 50, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
-    let settle = Settle { held, end: retry };
-    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
-    assert!(matches!(settled[0], SettleReply::Settled(Some((_, arming))) if arming == first), "{settled:?}");
-    scene.clock(FIRST + 100).await;
+    let settled = scene.settle(held, retry()).await;
+    assert!(matches!(settled, SettleReply::Settled(Some((_, arming))) if arming == first), "{settled:?}");
+    scene.clock(FIRST + 1100).await;
     let (again, mut held, attempt) = scene.claim().await.remove(0);
     assert_eq!((again, attempt), (first, 2));
     for left in (0..3).rev() {
-        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+        let acked = scene.ack(held).await;
         let (arming, next, attempt) = scene.claim().await.remove(0);
         assert_eq!((acked.followed[0].arming, attempt), (arming, 1));
         assert!(armings.insert(arming), "{arming} came before");
         assert_eq!(scene.length("next").await, u64::from(left > 0));
         held = next;
     }
-    let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
+    let acked = scene.ack(held).await;
     assert!(acked.followed.is_empty() && scene.claim().await.is_empty());
     assert_eq!(scene.length("rec").await + scene.length("run").await + scene.length("next").await, 0);
 }
@@ -442,11 +461,11 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     assert_eq!(scene.get("watch", "a").await.slice(28..), &b"\x02value"[..]);
     // It is read once more before its deadline, and not due before that.
     scene.clock(FIRST + 749).await;
-    assert!(scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer").watches.is_empty());
+    assert!(scene.looks(10, 5000).await.watches.is_empty());
     scene.clock(FIRST + 750).await;
     // What is read that late is not read once more.
     assert_eq!(scene.enrol_as(&how, "b", deadline, (FIRST, 0), stamp(9), b"").await, Enrolled::Wanted);
-    let looks = scene.store.checks(&scene.at, take(10, 5000)).await.expect("an answer");
+    let looks = scene.looks(10, 5000).await;
     assert_eq!((looks.watches.len(), looks.next), (1, Some(deadline + 2)));
 }
 
@@ -568,12 +587,8 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Set);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Taken);
-    let (_, found) = scene
-        .store
-        .read(&[Bytes::from("app:text")], Capture { cap: 99, dumps: false })
-        .await
-        .expect("it is read");
-    assert_eq!(found[0].life, Life::Lasting, "it was left alone");
+    let found = scene.store.read(&["app:text".into()], Capture { cap: 99, dumps: false }).await;
+    assert_eq!(found.expect("it is read").1[0].life, Life::Lasting, "it was left alone");
 }
 
 /// A retry whose key was written back ends when its writer comes first.
@@ -581,14 +596,12 @@ async fn a_key_is_written_back_if_its_name_is_free() {
 async fn a_key_that_was_written_back_is_told_from_its_writers() {
     let mut scene = Scene::start().await;
     let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
-    let retry = || End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") };
     for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
         scene.clock(FIRST).await;
         assert_eq!(scene.note_as(&how, key, 0, 1).await, Noted::Lapse);
         let (_, held, _) = scene.claim().await.remove(0);
-        let settle = Settle { held, end: retry() };
-        let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
-        let SettleReply::Settled(Some((until, arming))) = settled[0] else { panic!("{settled:?}") };
+        let settled = scene.settle(held, retry()).await;
+        let SettleReply::Settled(Some((until, arming))) = settled else { panic!("{settled:?}") };
         let enrolled = scene.enrol_as(&how, key, until + life, (FIRST, 1), stamp(9), b"").await;
         let (says, waits) = match key {
             "ours" => (Enrolled::Ours, true),
@@ -607,12 +620,9 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
             }
         };
         assert_eq!(enrolled, says, "{key}");
-        let rec = scene.at.key("rec").to_owned();
-        let there: bool =
-            cmd("HEXISTS").arg(&rec).arg(key).query_async(&mut scene.line).await.expect("an answer");
-        assert_eq!(there, waits, "{key}");
-        scene.say(&["HDEL", &rec, key]).await.expect("it is gone");
-        let due = scene.at.key("due").to_owned();
+        let (rec, due) = (scene.at.key("rec").to_owned(), scene.at.key("due").to_owned());
+        let removed = scene.say(&["HDEL", &rec, key]).await.expect("an answer");
+        assert_eq!(removed, redis::Value::Int(waits.into()), "{key}");
         scene.say(&["ZREM", &due, key]).await.expect("it is gone");
     }
 }
@@ -627,13 +637,8 @@ async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic()
         scene.say(&["RPUSH", &name, "not yours"]).await.expect("it is spoilt");
         let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
         let note = Note { at: Some(place((FIRST, 1))), ..scene.note_of("a") };
-        let read = Enrolment {
-            key: "b".into(),
-            deadline: FIRST + 1000,
-            at: place((FIRST, 0)),
-            stamp: stamp(0),
-            copy: Bytes::new(),
-        };
+        let (at_first, deadline) = (place((FIRST, 0)), FIRST + 1000);
+        let read = Enrolment { key: "b".into(), deadline, at: at_first, stamp: stamp(0), copy: Bytes::new() };
         let errors = [
             store.note(at, &on(), &[note]).await.err(),
             store.enrol(at, &on(), &[read]).await.err(),

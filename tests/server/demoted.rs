@@ -17,8 +17,7 @@ async fn subscribers(server: &Server) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_leaves_a_server_that_was_demoted() {
     let scene = Scene::of(orders()).await;
-    let anchored = async || scene.running.stats.listener().anchored > 0;
-    eventually(PATIENCE, "the subscription to stand", anchored).await;
+    scene.running.until_anchored().await;
     let before = subscribers(&scene.server).await;
     assert!(!before.is_empty());
     scene.server.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;

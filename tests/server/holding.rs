@@ -2,31 +2,20 @@
 
 use std::time::Duration;
 
-use keylapse::{Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Rescheduled, TimerPhase, Topic};
-use tokio::sync::Notify;
+use keylapse::{
+    Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Rescheduled, Stats, TimerPhase, Topic,
+};
 
-use crate::support::{Running, listener, reports, server_and_schedule};
-
-/// A handler that reports its attempt and then waits for the end of its lease.
-async fn until_lost(lapse: Lapse<u32>, report: tokio::sync::mpsc::UnboundedSender<&'static str>) {
-    report.send("started").ok();
-    lapse.lease_lost().await;
-    assert!(!lapse.has_lease());
-    report.send("told to stop").ok();
-}
+use crate::support::{
+    Running, gated, listener, reporting, reports, server_and_schedule, until_dead, until_lost,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_cancel_fences_a_running_attempt_and_tells_it() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:fence:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let report = report.clone();
-        async move {
-            until_lost(lapse, report).await;
-            Err::<Done, _>(Failure::retry("counts for nothing any more"))
-        }
-    }));
+    let (handler, mut reported) = until_lost(|| Err(Failure::retry("counts for nothing any more")));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     assert_eq!(reported.next().await, "started");
     assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::InFlight);
@@ -42,19 +31,8 @@ async fn p7_cancel_fences_a_running_attempt_and_tells_it() {
 async fn p7_an_arming_over_a_running_attempt_follows_it() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:next:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let go = std::sync::Arc::new(Notify::new());
-    let gate = go.clone();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let (report, gate) = (report.clone(), gate.clone());
-        async move {
-            report.send(*lapse.payload()).ok();
-            if *lapse.payload() == 1 {
-                gate.notified().await;
-            }
-            Ok::<_, Failure>(Done)
-        }
-    }));
+    let (handler, mut reported, gate) = gated(|lapse: &Lapse<u32>| *lapse.payload());
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     assert_eq!(reported.next().await, 1);
     let over = schedule.arm(&topic, ["1"], Duration::ZERO, &2).await.unwrap();
@@ -64,8 +42,9 @@ async fn p7_an_arming_over_a_running_attempt_follows_it() {
     assert_eq!(schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap(), Rescheduled::InFlight);
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
     assert!(matches!(timer.phase, TimerPhase::Running(_)) && timer.next.is_some(), "{timer:?}");
-    go.notify_one();
+    gate.notify_one();
     assert_eq!(reported.next().await, 2);
+    gate.notify_one();
     running.stop().await.unwrap();
 }
 
@@ -141,11 +120,8 @@ async fn p9_unfinished_work_is_handed_back_at_once_without_using_up_an_attempt()
         "{timer:?}"
     );
     assert_eq!(timer.attempt, 1);
-    let (report, mut reported) = reports();
-    let next = Running::start(listener(&server).on(topic, move |lapse: Lapse<u32>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (lapse.attempt(), Ok(Done)));
+    let next = Running::start(listener(&server).on(topic, handler));
     assert_eq!(reported.next().await, 1);
     next.stop().await.unwrap();
 }
@@ -165,8 +141,7 @@ async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
     for what in ["panic", "hang", "dead"] {
         let _ = schedule.arm(&topic, [what], Duration::ZERO, &what.to_owned()).await.unwrap();
     }
-    let all_dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 3;
-    keylapse_support::eventually(crate::support::PATIENCE, "three dead letters", all_dead).await;
+    until_dead(&schedule, &topic, 3).await;
     let mut labels: Vec<_> = (schedule.dead_letters(&topic).page(10).await.unwrap().iter())
         .map(|letter| (letter.history[0].kind.clone(), letter.reason))
         .collect();
@@ -183,17 +158,14 @@ async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
 async fn snoozes_use_no_attempt_and_are_limited() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:snooze:{id}").unwrap().max_attempts(1).max_snoozes(3);
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Ok::<_, Failure>(Outcome::Snooze(Duration::from_millis(5))))
-    }));
+    let snooze = Outcome::Snooze(Duration::from_millis(5));
+    let (handler, mut reported) = reporting(move |lapse: Lapse<u32>| (lapse.attempt(), Ok(snooze)));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     for _ in 0..4 {
         assert_eq!(reported.next().await, 1);
     }
-    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
-    keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
+    until_dead(&schedule, &topic, 1).await;
     let letters = schedule.dead_letters(&topic).page(1).await.unwrap();
     assert_eq!(letters[0].reason, keylapse::DeadReason::Snoozed);
     running.stop().await.unwrap();
@@ -204,24 +176,14 @@ async fn a_slow_topic_does_not_hold_up_another() {
     let (server, schedule) = server_and_schedule().await;
     let slow = Topic::<u32>::new("app:slow:{id}").unwrap();
     let quick = Topic::<u32>::new("app:quick:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(
-        listener(&server)
-            .concurrency(4)
-            .grace(Duration::ZERO)
-            .on(slow.clone(), |_| std::future::pending::<Result<Done, Failure>>())
-            .on(quick.clone(), move |lapse: Lapse<u32>| {
-                report.send(*lapse.payload()).ok();
-                std::future::ready(Ok::<_, Failure>(Done))
-            }),
-    );
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
+    let builder = listener(&server).concurrency(4).grace(Duration::ZERO).on(quick.clone(), handler);
+    let running =
+        Running::start(builder.on(slow.clone(), |_| std::future::pending::<Result<Done, Failure>>()));
     let arms = (0..50).map(|n: u32| keylapse::NewArm::new([n.to_string()], Duration::ZERO, n));
     schedule.arm_many(&slow, arms).await.unwrap();
-    let busy = async || {
-        running.stats.topic("app.slow").unwrap().by_timer + running.stats.topic("app.slow").unwrap().by_sweep
-            >= 3
-    };
-    keylapse_support::eventually(crate::support::PATIENCE, "the slow topic fills its places", busy).await;
+    let busy = |stats: &Stats| stats.topic("app.slow").is_some_and(|slow| slow.by_timer + slow.by_sweep >= 3);
+    running.until("the slow topic to fill its places", busy).await;
     for n in 0..20 {
         let _ = schedule.arm(&quick, [n.to_string()], Duration::ZERO, &n).await.unwrap();
         assert_eq!(reported.next().await, n);
@@ -233,19 +195,16 @@ async fn a_slow_topic_does_not_hold_up_another() {
 async fn dead_letters_are_replayed_and_dropped() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:replay:{id}").unwrap().retry(Backoff::table([]));
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Err::<Done, _>(Failure::retry("no")))
-    }));
+    let (handler, mut reported) =
+        reporting(|lapse: Lapse<u32>| (lapse.attempt(), Err::<Done, _>(Failure::retry("no"))));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
-    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
     assert_eq!(reported.next().await, 1);
-    keylapse_support::eventually(crate::support::PATIENCE, "a dead letter", dead).await;
+    until_dead(&schedule, &topic, 1).await;
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Replayed);
     assert_eq!(reported.next().await, 1);
-    keylapse_support::eventually(crate::support::PATIENCE, "another dead letter", dead).await;
+    until_dead(&schedule, &topic, 1).await;
     assert_eq!(schedule.replay(&letter).await.unwrap(), keylapse::Replayed::Gone);
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert!(schedule.drop_dead_letter(&letter).await.unwrap());

@@ -4,23 +4,17 @@ use std::time::Duration;
 
 use keylapse::{Arming, Backoff, Done, Failure, Lapse, Outcome, Topic};
 
-use crate::support::{Running, listener, reports, server_and_schedule};
+use crate::support::{Running, listener, reporting, server_and_schedule};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_armed_timer_runs_once_with_its_payload_and_is_gone() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<String>::new("app:order:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        let report = report.clone();
-        async move {
-            assert!(lapse.deadline() <= std::time::SystemTime::now());
-            report
-                .send((lapse.capture("id").map(str::to_owned), lapse.payload().clone(), lapse.attempt()))
-                .ok();
-            Ok::<_, Failure>(Done)
-        }
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<String>| {
+        assert!(lapse.deadline() <= std::time::SystemTime::now());
+        ((lapse.capture("id").map(str::to_owned), lapse.payload().clone(), lapse.attempt()), Ok(Done))
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let armed = schedule.arm(&topic, ["42"], Duration::from_millis(50), &"hello".to_owned()).await.unwrap();
     assert!(matches!(armed, Arming::Armed(_)), "{armed:?}");
     assert_eq!(reported.next().await, (Some("42".into()), "hello".into(), 1));
@@ -34,14 +28,11 @@ async fn failures_are_retried_with_the_next_attempt_and_end_as_a_dead_letter() {
     let topic = Topic::<u32>::new("app:notice:{id}")
         .unwrap()
         .retry(Backoff::table([Duration::from_millis(20), Duration::from_millis(40)]));
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let report = report.clone();
-        async move {
-            report.send((lapse.attempt(), lapse.history().len(), lapse.is_last_attempt())).ok();
-            Err::<Done, _>(Failure::retry("the merchant does not answer"))
-        }
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        let seen = (lapse.attempt(), lapse.history().len(), lapse.is_last_attempt());
+        (seen, Err::<Done, _>(Failure::retry("the merchant does not answer")))
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["7"], Duration::ZERO, &5).await.unwrap();
     assert_eq!(reported.next().await, (1, 0, false));
     assert_eq!(reported.next().await, (2, 1, false));
@@ -58,14 +49,9 @@ async fn failures_are_retried_with_the_next_attempt_and_end_as_a_dead_letter() {
 async fn again_arms_the_next_occurrence_and_cancel_ends_it() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<()>::new("app:beat:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<()>| {
-        let report = report.clone();
-        async move {
-            report.send(lapse.arming()).ok();
-            Ok::<_, Failure>(Outcome::Again(Duration::from_millis(10)))
-        }
-    }));
+    let (handler, mut reported) =
+        reporting(|lapse: Lapse<()>| (lapse.arming(), Ok(Outcome::Again(Duration::from_millis(10)))));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["x"], Duration::ZERO, &()).await.unwrap();
     let first = reported.next().await;
     assert_ne!(first, reported.next().await);

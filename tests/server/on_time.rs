@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use keylapse::{Done, Failure, Lapse, NewArm, Schedule, Topic};
+use keylapse::{Done, Lapse, NewArm, Schedule, Topic};
 use keylapse_support::Server;
 
-use crate::support::{Reports, Running, listener, reports, server_and_schedule};
+use crate::support::{Reports, Running, listener, reporting, server_and_schedule};
 
 /// How long after its deadline a handler began; the server and the handler
 /// share this machine's clock. An early start is an error.
@@ -20,11 +20,8 @@ fn topic(name: &str) -> Topic<u32> {
 
 /// Runs a listener that reports each timer's number and lateness.
 fn running(server: &Server, topic: &Topic<u32>) -> (Running, Reports<(u32, Duration)>) {
-    let (report, reported) = reports();
-    let handler = move |lapse: Lapse<u32>| {
-        report.send((*lapse.payload(), lateness(lapse.deadline()))).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    };
+    let (handler, reported) =
+        reporting(|lapse: Lapse<u32>| ((*lapse.payload(), lateness(lapse.deadline())), Ok(Done)));
     (Running::start(listener(server).concurrency(2000).on(topic.clone(), handler)), reported)
 }
 
@@ -134,7 +131,7 @@ async fn trigger_keys_expire_on_time_for_everybody_to_hear() {
     let value: String = redis::from_redis_value(server.cmd(&["GET", "app:trigger:7"]).await).unwrap();
     assert_eq!(value, "1", "the attempt to come");
     reported.next().await;
-    let heard = || running.stats.total().heard;
-    keylapse_support::eventually(Duration::from_secs(5), "the expiry is heard", async || heard() == 1).await;
+    let heard = async || running.stats.total().heard == 1;
+    keylapse_support::eventually(Duration::from_secs(5), "the expiry is heard", heard).await;
     running.stop().await.unwrap();
 }

@@ -8,8 +8,9 @@ use keylapse::{
     Topic, TriggerKey,
 };
 use keylapse_support::{Server, eventually};
+use redis::Value;
 
-use crate::support::{PATIENCE, Reports, Running, listener, reports, server_and_schedule};
+use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
 
 const LATER: Duration = Duration::from_secs(3600);
 
@@ -19,12 +20,15 @@ fn topic() -> Topic<String> {
 
 /// A listener whose handler succeeds, and the attempts that it was called for.
 fn listening(server: &Server, topic: &Topic<String>) -> (Running, Reports<u32>) {
-    let (report, reported) = reports();
-    let running = Running::start(listener(server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
-    (running, reported)
+    let (handler, reported) = reporting(|lapse: Lapse<String>| (lapse.attempt(), Ok(Done)));
+    (Running::start(listener(server).on(topic.clone(), handler)), reported)
+}
+
+/// The same, whose handler fails.
+fn failing(server: &Server, topic: &Topic<String>) -> (Running, Reports<u32>) {
+    let (handler, reported) =
+        reporting(|lapse: Lapse<String>| (lapse.attempt(), Err::<Done, _>(Failure::retry("not yet"))));
+    (Running::start(listener(server).on(topic.clone(), handler)), reported)
 }
 
 #[tokio::test]
@@ -51,13 +55,16 @@ async fn a_trigger_key_lives_and_dies_with_its_arming() {
     let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
     let receipt = armed.receipt().unwrap();
     assert!(matches!(receipt.trigger, TriggerKey::Set));
-    let value: String = redis::from_redis_value(server.cmd(&["GET", "app:made:1"]).await).unwrap();
-    assert_eq!(value, "1", "the attempt to come");
+    assert_eq!(
+        server.cmd(&["GET", "app:made:1"]).await,
+        Value::BulkString(b"1".into()),
+        "the attempt to come"
+    );
     let expires: u64 = redis::from_redis_value(server.cmd(&["PEXPIRETIME", "app:made:1"]).await).unwrap();
     let since = receipt.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(u128::from(expires), since.as_millis(), "it expires at the recorded deadline");
     let _ = schedule.cancel(&topic, ["1"]).await.unwrap();
-    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, redis::Value::Int(0));
+    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, Value::Int(0));
 }
 
 /// Redis 7 keeps small numbers once for all keys; later servers keep a key and its value in one piece,
@@ -74,7 +81,7 @@ async fn the_value_of_a_trigger_key_takes_no_memory_of_its_own() {
     let version = server.version();
     if !version.is_valkey && version.number < (8, 0, 0) {
         let shared = server.cmd(&["OBJECT", "REFCOUNT", "app:made:1"]).await;
-        assert_eq!(shared, redis::Value::Int(i32::MAX.into()), "it is shared");
+        assert_eq!(shared, Value::Int(i32::MAX.into()), "it is shared");
     }
 }
 
@@ -111,7 +118,7 @@ async fn a_trigger_key_that_was_left_behind_changes_nothing_for_the_next_timer()
     let armed = schedule.arm(&topic, ["1"], Duration::from_millis(300), &String::new()).await.unwrap();
     assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{armed:?}");
     assert_eq!(reported.next().await, 1);
-    let gone = async || server.cmd(&["EXISTS", "app:made:1"]).await == redis::Value::Int(0);
+    let gone = async || server.cmd(&["EXISTS", "app:made:1"]).await == Value::Int(0);
     eventually(PATIENCE, "it expires", gone).await;
     let armed = schedule.arm(&topic, ["1"], LATER, &String::new()).await.unwrap();
     assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Set), "{armed:?}");
@@ -124,25 +131,17 @@ async fn a_topic_can_do_without_trigger_keys() {
     let topic = topic().triggers(false);
     let armed = schedule.arm(&topic, ["1"], LATER, &"x".to_owned()).await.unwrap();
     assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::None));
-    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, redis::Value::Int(0));
+    assert_eq!(server.cmd(&["EXISTS", "app:made:1"]).await, Value::Int(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_brings_the_trigger_key_back_with_the_next_attempt() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic().retry(keylapse::Backoff::fixed(LATER));
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Err::<Done, _>(Failure::retry("not yet")))
-    }));
+    let (running, mut reported) = failing(&server, &topic);
     let _ = schedule.arm(&topic, ["1"], Duration::from_millis(30), &String::new()).await.unwrap();
     assert_eq!(reported.next().await, 1);
-    let second = async || {
-        let value: Option<String> =
-            redis::from_redis_value(server.cmd(&["GET", "app:made:1"]).await).unwrap();
-        value.as_deref() == Some("2")
-    };
+    let second = async || server.cmd(&["GET", "app:made:1"]).await == Value::BulkString(b"2".into());
     eventually(PATIENCE, "the key is back, with attempt 2", second).await;
     let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
     assert!(matches!(timer.phase, TimerPhase::Waiting(at) if at > SystemTime::now()));
@@ -154,11 +153,8 @@ async fn a_retry_brings_the_trigger_key_back_with_the_next_attempt() {
 async fn many_timers_are_armed_in_order_over_partitions_each_with_its_own_result() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u64>::new("app:bulk:{id}").unwrap().partitions(4).payload_limit(8);
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u64>| {
-        report.send(*lapse.payload()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u64>| (*lapse.payload(), Ok(Done)));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let mut arms: Vec<_> = (0..2500).map(|n| NewArm::new([n.to_string()], Duration::ZERO, n)).collect();
     arms[7].payload = u64::MAX; // twenty digits: over the limit
     arms[8].key = [String::new()];
@@ -194,11 +190,8 @@ async fn what_is_armed_for_now_runs_in_the_order_of_arming() {
     let topic = Topic::<u32>::new("app:order:{id}").unwrap().concurrency(1);
     let arms = (0..200).map(|n: u32| NewArm::new([(n * 7919 % 1000).to_string()], Duration::ZERO, n));
     schedule.arm_many(&topic, arms).await.unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic, move |lapse: Lapse<u32>| {
-        report.send(*lapse.payload()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
+    let running = Running::start(listener(&server).on(topic, handler));
     for n in 0..200 {
         assert_eq!(reported.next().await, n);
     }
@@ -213,8 +206,7 @@ async fn a_paused_topic_takes_timers_and_gives_none_out_until_it_is_resumed() {
     schedule.pause(&topic, "the merchant is down").await.unwrap();
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &String::new()).await.unwrap();
     let claims = running.stats.total().claims;
-    let looked = async || running.stats.total().claims > claims;
-    eventually(PATIENCE, "the listener has looked", looked).await;
+    running.until("the listener to look", |stats| stats.total().claims > claims).await;
     assert!(reported.try_next().is_none());
     schedule.resume(&topic).await.unwrap();
     assert_eq!(reported.next().await, 1);
@@ -261,11 +253,7 @@ async fn a_rescheduled_timer_is_no_older_than_its_new_deadline() {
     let _ = schedule.arm(&topic, ["1"], Duration::from_millis(400), &String::new()).await.unwrap();
     let moved = schedule.reschedule(&topic, ["1"], Duration::from_millis(1000)).await.unwrap();
     assert!(matches!(moved, Rescheduled::Rescheduled(_)));
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Err::<Done, _>(Failure::retry("once more")))
-    }));
+    let (running, mut reported) = failing(&server, &topic);
     assert_eq!(reported.next().await, 1);
     assert_eq!(reported.next().await, 2, "not too old yet");
     running.stop().await.unwrap();

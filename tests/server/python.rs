@@ -5,13 +5,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use keylapse::internals::scripts;
-use keylapse::{Arming, Done, Failure, Handler, Lapse, Rescheduled, Schedule, Topic};
+use keylapse::{Arming, Done, Lapse, Rescheduled, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then, skipped};
 use redis::Value;
 use tokio::process::Command;
-use tokio::sync::mpsc::UnboundedSender;
 
-use crate::support::{Running, listener, reports, server_and_schedule};
+use crate::support::{Running, listener, reporting, server_and_schedule};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/producer.py");
 
@@ -24,21 +23,14 @@ async fn produce(url: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
-/// Whether the program can run here.
-async fn is_missing() -> bool {
+/// A server and a schedule, where the program can run.
+async fn stage() -> Option<(Server, Schedule)> {
     let check = Command::new("python3").args(["-c", "import redis.retry"]).output().await;
-    let is_missing = !check.is_ok_and(|output| output.status.success());
-    if is_missing {
+    if !check.is_ok_and(|output| output.status.success()) {
         skipped("python3 with the package redis is needed (pip install redis)");
+        return None;
     }
-    is_missing
-}
-
-fn reporting(report: UnboundedSender<(Vec<u8>, String)>) -> impl Handler<String> {
-    move |lapse: Lapse<String>| {
-        report.send((lapse.key().to_vec(), lapse.payload().clone())).ok();
-        async { Ok::<_, Failure>(Done) }
-    }
+    Some(server_and_schedule().await)
 }
 
 fn topic() -> Topic<String> {
@@ -47,11 +39,8 @@ fn topic() -> Topic<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_armed_in_python_is_handled_in_rust() {
-    if is_missing().await {
-        return;
-    }
     // Python comes first, and makes the partition.
-    let server = Server::start().await;
+    let Some((server, schedule)) = stage().await else { return };
     let url = server.app_url();
     let armed = produce(&url, &["arm", "app.python", "app:python:1", "60000", r#""hello""#]).await;
     assert!(armed.starts_with("armed, due at "), "{armed}");
@@ -62,21 +51,18 @@ async fn a_timer_armed_in_python_is_handled_in_rust() {
     let Value::Int(left) = server.cmd(&["PTTL", "app:python:1"]).await else { panic!("it is not there") };
     assert!(left > 60_000, "its trigger key has been moved, too: {left}");
 
-    let schedule = Schedule::connect(&url).await.expect("a schedule");
     let moved = schedule.reschedule(&topic(), ["1"], Duration::ZERO).await.expect("an answer");
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic(), reporting(report)));
+    let (handler, mut reported) =
+        reporting(|lapse: Lapse<String>| ((lapse.key().to_vec(), lapse.payload().clone()), Ok(Done)));
+    let running = Running::start(listener(&server).on(topic(), handler));
     assert_eq!(reported.next().await, (b"app:python:1".to_vec(), "hello".to_owned()));
     running.stop().await.expect("an orderly end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_languages_agree_on_partitions_and_see_each_others_timers() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let (url, topic) = (server.app_url(), topic().partitions(7));
     let soon = Duration::from_secs(60);
     let armed = schedule.arm(&topic, ["0"], soon, &"rust".to_owned()).await.expect("an answer");
@@ -95,10 +81,7 @@ async fn both_languages_agree_on_partitions_and_see_each_others_timers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_armed_in_rust_is_cancelled_in_python() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let (url, topic) = (server.app_url(), topic());
     let armed =
         schedule.arm(&topic, ["1"], Duration::from_secs(60), &"x".to_owned()).await.expect("an answer");
@@ -112,10 +95,7 @@ async fn a_timer_armed_in_rust_is_cancelled_in_python() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_repeats_a_call_without_a_reply_as_such() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     let proxy = Proxy::before(&server).await;
     let topic = topic();
     for script in [&*scripts::ARM, &*scripts::CANCEL] {
@@ -135,10 +115,7 @@ async fn python_repeats_a_call_without_a_reply_as_such() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_number_of_partitions_is_refused() {
-    if is_missing().await {
-        return;
-    }
-    let (server, schedule) = server_and_schedule().await;
+    let Some((server, schedule)) = stage().await else { return };
     assert!(schedule.look_up(&topic(), ["1"]).await.expect("an answer").is_none());
     server.cmd(&["DEL", "keylapse:topics"]).await;
     let arm = ["--partitions", "2", "arm", "app.python", "app:python:1", "60000", "1"];

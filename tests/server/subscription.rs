@@ -5,21 +5,17 @@ use std::time::Duration;
 use keylapse::internals::event::{Event, Gap};
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{Store, events};
-use keylapse::{Done, Failure, Lapse, Topic};
+use keylapse::{Done, Lapse, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 
-use crate::support::{PATIENCE, Reports, Running, listener, reports, show_log};
+use crate::support::{PATIENCE, Reports, Running, listener, reporting, show_log};
 
 fn topic() -> Topic<u32> {
     Topic::new("app:sub:{id}").unwrap()
 }
 
 fn start(builder: keylapse::ListenerBuilder) -> (Running, Reports<u32>) {
-    let (report, reported) = reports();
-    let handler = move |lapse: Lapse<u32>| {
-        report.send(*lapse.payload()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    };
+    let (handler, reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
     (Running::start(builder.on(topic(), handler)), reported)
 }
 
@@ -35,8 +31,7 @@ async fn without_resp3_everything_works_on_sweeps_and_expired_keys() {
         let _ = schedule.arm(&topic(), [n.to_string()], Duration::from_millis(100), &n).await.unwrap();
         assert_eq!(reported.next().await, n);
     }
-    let heard = async || running.stats.total().heard == 3;
-    eventually(PATIENCE, "the keys' expiries are heard", heard).await;
+    running.until("the keys' expiries to be heard", |stats| stats.total().heard == 3).await;
     running.stop().await.unwrap();
 }
 
@@ -47,13 +42,11 @@ async fn an_idle_listener_sends_at_most_three_requests_a_second() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     let (running, _) = start(keylapse::Listener::builder(proxy.app_url()));
-    let sweeping = async || running.stats.listener().sweeps >= 2;
-    eventually(PATIENCE, "the listener has settled", sweeping).await;
+    running.until("the listener to settle", |stats| stats.listener().sweeps >= 2).await;
     proxy.reset_counts();
     let sweeps = running.stats.listener().sweeps;
     // Two calm sweeps are ten seconds, by the listener's own clock.
-    let later = async || running.stats.listener().sweeps >= sweeps + 2;
-    eventually(PATIENCE, "ten seconds have passed", later).await;
+    running.until("ten seconds to pass", |stats| stats.listener().sweeps >= sweeps + 2).await;
     let sent: u64 = proxy.batches();
     assert!(sent <= 33, "{sent} requests in ten seconds: {:?}", proxy.requests());
     running.stop().await.unwrap();
@@ -64,13 +57,11 @@ async fn a_killed_subscription_comes_back_and_what_was_missed_is_swept_up() {
     let (server, schedule) = crate::support::server_and_schedule().await;
     let (running, mut reported) = start(listener(&server));
     for n in 0..5 {
-        let anchored = async || running.stats.listener().anchored > u64::from(n);
-        eventually(PATIENCE, "the subscription stands", anchored).await;
+        running.until("the subscription to stand", |stats| stats.listener().anchored > u64::from(n)).await;
         server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let _ = schedule.arm(&topic(), [n.to_string()], Duration::ZERO, &n).await.unwrap();
         assert_eq!(reported.next().await, n);
-        let gaps = async || running.stats.listener().gaps > u64::from(n);
-        eventually(PATIENCE, "the gap is noticed", gaps).await;
+        running.until("the gap to be noticed", |stats| stats.listener().gaps > u64::from(n)).await;
     }
     running.stop().await.unwrap();
 }
@@ -83,8 +74,7 @@ async fn missing_flags_are_added_only_when_asked_for() {
     };
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "Kg"]).await;
     let (running, _) = start(keylapse::Listener::builder(server.url()));
-    let silent = async || running.stats.listener().gaps > 0;
-    eventually(PATIENCE, "the silence is noticed", silent).await;
+    running.until("the silence to be noticed", |stats| stats.listener().gaps > 0).await;
     running.stop().await.unwrap();
     assert_eq!(flags().await[1], "gK", "never changed unasked");
     let (running, _) = start(keylapse::Listener::builder(server.url()).manage_notifications());

@@ -1,10 +1,13 @@
 //! What most of these tests need.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{Listener, ListenerBuilder, Schedule, Stats};
-use keylapse_support::Server;
-use tokio::sync::{mpsc, oneshot};
+use keylapse::{
+    Done, Error, Failure, Handler, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Stats, Topic,
+};
+use keylapse_support::{Server, eventually};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes on a busy machine.
@@ -39,6 +42,18 @@ impl Running {
         Self { stop: Some(stop), task, stats }
     }
 
+    /// Waits until this holds of what it has counted.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Stats) -> bool) -> impl Future<Output = ()> {
+        eventually(PATIENCE, what, async move || holds(&self.stats))
+    }
+
+    /// Waits until its subscription is known to hear expired keys.
+    #[track_caller]
+    pub(crate) fn until_anchored(&self) -> impl Future<Output = ()> {
+        self.until("events to flow", |stats| stats.listener().anchored > 0)
+    }
+
     pub(crate) async fn stop(mut self) -> keylapse::Result<()> {
         drop(self.stop.take());
         tokio::time::timeout(PATIENCE, self.task).await.expect("the listener stops").expect("without a panic")
@@ -49,12 +64,76 @@ pub(crate) fn listener(server: &Server) -> ListenerBuilder {
     Listener::builder(server.app_url())
 }
 
+/// Why a listener ends that cannot run there.
+pub(crate) async fn refusal(builder: ListenerBuilder) -> Error {
+    let listener = builder.build().expect("a listener");
+    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
+    ended.expect("the listener gives up").unwrap_err()
+}
+
+/// Waits until a topic has this many dead letters.
+#[track_caller]
+pub(crate) fn until_dead<T>(schedule: &Schedule, topic: &Topic<T>, count: u64) -> impl Future<Output = ()> {
+    eventually(PATIENCE, "the dead letters", async move || {
+        schedule.dead_letter_counts(topic).await.unwrap().0 == count
+    })
+}
+
 /// A channel on which handlers report; `next` fails the test if nothing comes.
 pub(crate) struct Reports<T>(mpsc::UnboundedReceiver<T>);
 
 pub(crate) fn reports<T>() -> (mpsc::UnboundedSender<T>, Reports<T>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Reports(receiver))
+}
+
+/// A handler that does this with each lapse, which is: what it reports, and how the attempt ends.
+pub(crate) fn reporting<T: Send + 'static, R: Send + 'static, O: Into<Outcome> + Send + 'static>(
+    act: impl Fn(Lapse<T>) -> (R, Result<O, Failure>) + Send + Sync + 'static,
+) -> (impl Handler<T>, Reports<R>) {
+    let (report, reported) = reports();
+    let handler = move |lapse: Lapse<T>| {
+        let (seen, end) = act(lapse);
+        report.send(seen).ok();
+        std::future::ready(end)
+    };
+    (handler, reported)
+}
+
+/// A handler that reports what it sees in each lapse, and succeeds once it is let through a gate.
+pub(crate) fn gated<T: Send + Sync + 'static, R: Send + 'static>(
+    see: impl Fn(&Lapse<T>) -> R + Send + Sync + 'static,
+) -> (impl Handler<T>, Reports<R>, Arc<Notify>) {
+    let (report, reported) = reports();
+    let gate = Arc::new(Notify::new());
+    let inner = gate.clone();
+    let handler = move |lapse: Lapse<T>| {
+        report.send(see(&lapse)).ok();
+        let gate = inner.clone();
+        async move {
+            gate.notified().await;
+            Ok::<_, Failure>(Done)
+        }
+    };
+    (handler, reported, gate)
+}
+
+/// A handler that reports when it starts and when it is told to stop, and then ends so.
+pub(crate) fn until_lost<T: Send + Sync + 'static>(
+    end: fn() -> Result<Done, Failure>,
+) -> (impl Handler<T>, Reports<&'static str>) {
+    let (report, reported) = reports();
+    let handler = move |lapse: Lapse<T>| {
+        let report = report.clone();
+        async move {
+            report.send("started").ok();
+            lapse.lease_lost().await;
+            assert!(!lapse.has_lease());
+            report.send("told to stop").ok();
+            end()
+        }
+    };
+    (handler, reported)
 }
 
 impl<T> Reports<T> {

@@ -165,16 +165,13 @@ async fn nothing_in_redis_has_another_name() {
     }
     let _ = schedule.cancel(&topic, ["2"]).await.expect("an answer");
     reported.next().await;
-    eventually(PATIENCE, "an expiry to be noted", async || {
-        line.clone().exists("keylapse:{app.watched/0}:history").await.expect("an answer")
-    })
-    .await;
-    eventually(PATIENCE, "a key to be enrolled", async || {
-        line.clone().exists("keylapse:{app.watched/0}:watch").await.expect("an answer")
-    })
-    .await;
-    eventually(PATIENCE, "a canary", async || line.exists("keylapse:{canary/0}").await.expect("an answer"))
-        .await;
+    for (what, name) in [
+        ("an expiry to be noted", "keylapse:{app.watched/0}:history"),
+        ("a key to be enrolled", "keylapse:{app.watched/0}:watch"),
+        ("a canary", "keylapse:{canary/0}"),
+    ] {
+        eventually(PATIENCE, what, async || line.exists(name).await.expect("an answer")).await;
+    }
     let keys: Vec<String> = line.keys("*").await.expect("KEYS");
     for key in &keys {
         assert!(is_listed(key), "{key}");

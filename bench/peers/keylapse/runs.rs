@@ -24,7 +24,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// RetryDelays for so many.
+    /// Waits for so many.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self {
             since: Instant::now(),
@@ -70,7 +70,7 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// RetryDelays for so many.
+    /// Waits for so many.
     pub(crate) fn new(wanted: usize) -> Arc<Self> {
         Arc::new(Self { at: Mutex::new(Vec::with_capacity(wanted.min(1 << 20))), wanted, all: Notify::new() })
     }

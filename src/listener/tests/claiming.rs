@@ -5,9 +5,10 @@ use bytes::Bytes;
 use crate::Cancelled;
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
-use crate::listener::tests::{arm, cancel, listen, ms, put_raw, secs, stats, succeed, take_time, topic};
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::listener::tests::{
+    arm, arm_all, bed_with, cancel, listen, ms, one_timer, put_raw, secs, stats, succeed, take_time, topic,
+};
+use crate::testing::{Fault, TestBed};
 use crate::time::MAX_DEADLINE_MS;
 use crate::wire::{DeadReason, Record, Scan};
 
@@ -22,8 +23,7 @@ fn record(deadline: u64) -> Bytes {
 
 #[tokio::test(start_paused = true)]
 async fn a_timer_costs_one_claim_and_waiting_costs_none() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
+    let (bed, listening) = bed_with(topic(), succeed).await;
     arm(&bed, "1", secs(60), 0).await;
     bed.pass(secs(61)).await;
     let stats = stats(&listening);
@@ -34,8 +34,7 @@ async fn a_timer_costs_one_claim_and_waiting_costs_none() {
 
 #[tokio::test(start_paused = true)]
 async fn one_claim_takes_what_is_due_within_the_lookahead_and_no_more() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
+    let (bed, listening) = bed_with(topic(), succeed).await;
     // Woken 3 ms ahead, it looks 10 ms further.
     for (id, at) in [("1", 1000), ("2", 1007), ("3", 1008)] {
         arm(&bed, id, ms(at), 0).await;
@@ -49,9 +48,7 @@ async fn one_claim_takes_what_is_due_within_the_lookahead_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn while_all_places_are_taken_nobody_looks() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().concurrency(1), take_time).await;
-    arm(&bed, "1", secs(1), 20).await;
+    let (bed, listening) = one_timer(topic().concurrency(1), take_time, 20).await;
     arm(&bed, "2", secs(1), 0).await;
     bed.pass(secs(2)).await;
     let before = stats(&listening).claims;
@@ -64,9 +61,7 @@ async fn while_all_places_are_taken_nobody_looks() {
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_life_is_worth_no_warning() {
     let (_guard, log) = crate::testing::log();
-    let bed = TestBed::new();
-    listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, _) = one_timer(topic(), succeed, 0).await;
     bed.until_finished().await;
     assert_eq!(log.lines(), Vec::<String>::new());
 }
@@ -74,9 +69,7 @@ async fn an_ordinary_life_is_worth_no_warning() {
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_claim_is_repeated_until_it_says_what_it_took() {
     for times in [1, 2, 3] {
-        let bed = TestBed::new();
-        let listening = listen(&bed, topic(), succeed).await;
-        arm(&bed, "1", secs(1), 0).await;
+        let (bed, listening) = one_timer(topic(), succeed, 0).await;
         bed.calls().fail("claim", Fault::Unanswered, times);
         bed.pass(secs(2)).await;
         assert!(bed.all_runs()[0].lateness < ms(200), "{:?}", bed.all_runs());
@@ -87,9 +80,7 @@ async fn an_unanswered_claim_is_repeated_until_it_says_what_it_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_is_made_again_but_not_in_a_hurry() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), succeed, 0).await;
     let calls = bed.calls();
     calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 1000);
     bed.pass(secs(11)).await;
@@ -103,8 +94,7 @@ async fn a_refused_claim_is_made_again_but_not_in_a_hurry() {
 
 #[tokio::test(start_paused = true)]
 async fn each_reason_in_a_row_is_counted_once() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
+    let (bed, listening) = bed_with(topic(), succeed).await;
     let calls = bed.calls();
     arm(&bed, "1", secs(1), 0).await;
     calls.fail("claim", Fault::Refused(ErrorKind::Unavailable), 2);
@@ -120,11 +110,8 @@ async fn each_reason_in_a_row_is_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_claim_finds_broken_is_counted_by_its_kind() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().dead_letters(1, secs(86_400)), succeed).await;
-    for id in ["orphan", "newer", "broken", "junk", "fine"] {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    let (bed, listening) = bed_with(topic().dead_letters(1, secs(86_400)), succeed).await;
+    arm_all(&bed, &["orphan", "newer", "broken", "junk", "fine"], 0).await;
     overwrite(&bed, b"a:orphan", None);
     overwrite(&bed, b"a:newer", Some(Bytes::from_static(b"\xff")));
     overwrite(&bed, b"a:broken", Some(Bytes::from_static(b"\x01")));
@@ -147,9 +134,7 @@ async fn what_a_claim_finds_broken_is_counted_by_its_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn an_index_entry_that_is_ahead_of_its_record_is_put_right() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), succeed, 0).await;
     arm(&bed, "2", secs(1), 0).await;
     let later = bed.now() + secs(50);
     let later = u64::try_from(later.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap();
@@ -165,9 +150,7 @@ async fn an_index_entry_that_is_ahead_of_its_record_is_put_right() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_never_comes_is_a_dead_letter() {
     for deadline in [MAX_DEADLINE_MS, MAX_DEADLINE_MS + 1, u64::MAX] {
-        let bed = TestBed::new();
-        let listening = listen(&bed, topic(), succeed).await;
-        arm(&bed, "1", secs(1), 0).await;
+        let (bed, listening) = one_timer(topic(), succeed, 0).await;
         overwrite(&bed, b"a:1", Some(record(deadline)));
         bed.pass(secs(2)).await;
         let letters = bed.schedule().dead_letters(&topic()).page(9).await.unwrap();
@@ -194,8 +177,7 @@ async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lone_listener_leads_whatever_is_cancelled() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), succeed).await;
+    let (bed, _) = bed_with(topic(), succeed).await;
     for id in 0..10_u32 {
         let name = id.to_string();
         arm(&bed, &name, ms(1000 + u64::from(id) * 100), 0).await;

@@ -2,16 +2,14 @@
 
 use crate::Cancelled;
 use crate::error::ErrorKind;
-use crate::listener::tests::{arm, cancel, fail, listen, ms, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::End;
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::listener::tests::{
+    arm, bed_with, cancel, fail, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
+};
+use crate::testing::{End, Fault};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_extended_every_third_of_it() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), take_time).await;
-    arm(&bed, "1", secs(1), 301).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 301).await;
     bed.pass(secs(303)).await;
     assert!(bed.all_runs()[0].is_done());
     let renewed = bed.calls().made("renew");
@@ -22,8 +20,7 @@ async fn a_lease_is_extended_every_third_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_renewed_while_nothing_runs_or_ends_soon() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), take_time).await;
+    let (bed, _) = bed_with(topic(), take_time).await;
     for id in 0..20_u64 {
         arm(&bed, &id.to_string(), secs(1 + id), 1).await;
     }
@@ -33,9 +30,7 @@ async fn nothing_is_renewed_while_nothing_runs_or_ends_soon() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_renewed_is_given_up_before_its_lease_ends() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), stuck).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
     bed.calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 1000);
     bed.pass(secs(25)).await;
@@ -49,9 +44,7 @@ async fn what_cannot_be_renewed_is_given_up_before_its_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_renewed_at_last_is_kept() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), take_time).await;
-    arm(&bed, "1", secs(1), 100).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 100).await;
     bed.pass(secs(2)).await;
     bed.calls().fail("renew", Fault::Refused(ErrorKind::Unavailable), 2);
     bed.pass(secs(100)).await;
@@ -61,9 +54,7 @@ async fn a_lease_that_is_renewed_at_last_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_is_not_heard_is_noticed_by_the_next_renewal() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), stuck).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
     bed.notifications().lose();
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
@@ -74,9 +65,7 @@ async fn a_cancel_that_is_not_heard_is_noticed_by_the_next_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_is_heard_stops_the_handler_within_a_second() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), stuck).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
     bed.pass(ms(999)).await;
@@ -89,9 +78,7 @@ async fn a_cancel_that_is_heard_stops_the_handler_within_a_second() {
 /// The answer to a renewal says that a timer is gone which was settled on its way.
 #[tokio::test(start_paused = true)]
 async fn what_is_being_settled_is_no_lost_lease() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), take_time).await;
-    arm(&bed, "1", secs(1), 9).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 9).await;
     bed.pass(secs(2)).await;
     // Acknowledged at 10 s, but the answer is lost, and so are those to its repeats.
     bed.calls().fail("ack", Fault::Unanswered, 20);
@@ -103,9 +90,7 @@ async fn what_is_being_settled_is_no_lost_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_after_its_lease_was_lost_is_not_settled() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic().timeout(secs(1000)), take_time).await;
-    arm(&bed, "1", secs(1), 20).await;
+    let (bed, listening) = one_timer(topic().timeout(secs(1000)), take_time, 20).await;
     bed.pass(ms(20_500)).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
     bed.pass(secs(10)).await;
@@ -117,24 +102,18 @@ async fn what_ends_after_its_lease_was_lost_is_not_settled() {
 #[tokio::test(start_paused = true)]
 async fn keeping_leases_is_worth_no_warning() {
     let (_guard, log) = crate::testing::log();
-    let bed = TestBed::new();
-    listen(&bed, topic().timeout(secs(1000)), take_time).await;
-    arm(&bed, "1", secs(1), 100).await;
+    let (bed, _) = one_timer(topic().timeout(secs(1000)), take_time, 100).await;
     bed.pass(secs(200)).await;
     assert_eq!(log.lines(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_that_lost_no_lease_are_no_recoveries() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), fail, 0).await;
     bed.until_finished().await;
     assert_eq!((stats(&listening).redelivered, stats(&listening).failed), (0, 3));
 
-    let bed = TestBed::new();
-    let first = listen(&bed, topic(), stuck).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, first) = one_timer(topic(), stuck, 0).await;
     bed.until(|runs| !runs.is_empty()).await;
     first.crash().await;
     let second = listen(&bed, topic(), succeed).await;

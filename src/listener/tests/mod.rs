@@ -58,8 +58,29 @@ async fn listen(bed: &TestBed, topic: Topic<u32>, handler: impl Handler<u32>) ->
     bed.listen(|listener| listener.on(topic, handler)).await.expect("it can listen")
 }
 
+/// A bed on which a listener serves this topic.
+async fn bed_with(topic: Topic<u32>, handler: impl Handler<u32>) -> (TestBed, Listening) {
+    let bed = TestBed::new();
+    let listening = listen(&bed, topic, handler).await;
+    (bed, listening)
+}
+
+/// The same, and timer `1` is armed, which is due in a second.
+async fn one_timer(topic: Topic<u32>, handler: impl Handler<u32>, payload: u32) -> (TestBed, Listening) {
+    let (bed, listening) = bed_with(topic, handler).await;
+    arm(&bed, "1", secs(1), payload).await;
+    (bed, listening)
+}
+
 async fn arm(bed: &TestBed, id: &str, delay: Duration, payload: u32) {
     arm_on(bed, &topic(), id, delay, payload).await;
+}
+
+/// Timers that are due in a second.
+async fn arm_all(bed: &TestBed, ids: &[&str], payload: u32) {
+    for id in ids {
+        arm(bed, id, secs(1), payload).await;
+    }
 }
 
 async fn arm_on(bed: &TestBed, topic: &Topic<u32>, id: &str, delay: Duration, payload: u32) {

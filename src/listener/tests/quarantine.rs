@@ -2,28 +2,26 @@
 
 use crate::error::ErrorKind;
 use crate::lapse::LapseSource;
-use crate::listener::tests::{arm, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic};
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::listener::tests::{
+    arm, arm_all, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
+};
+use crate::testing::{Fault, TestBed};
 use crate::wire::{DeadReason, Scan, State};
 
-/// A timer that has lost so many leases, of a topic with two partitions.
-async fn arm_after_losses(bed: &TestBed, id: &str, lost: u8, payload: u32) {
-    arm(bed, id, secs(1), payload).await;
-    let state = State { lost, ..State::waiting(1) }.encode();
-    put_raw(bed, Scan::States, format!("a:{id}").as_bytes(), Some(state));
+/// Timers that have lost so many leases.
+async fn arm_after_losses(bed: &TestBed, ids: &[&str], lost: u8, payload: u32) {
+    for id in ids {
+        arm(bed, id, secs(1), payload).await;
+        let state = State { lost, ..State::waiting(1) }.encode();
+        put_raw(bed, Scan::States, format!("a:{id}").as_bytes(), Some(state));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_quarantine_runs_one_after_the_other_and_the_others_beside_it() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), take_time).await;
-    for id in ["x", "y"] {
-        arm_after_losses(&bed, id, 2, 10).await;
-    }
-    for id in ["1", "2"] {
-        arm(&bed, id, secs(1), 10).await;
-    }
+    let (bed, listening) = bed_with(topic(), take_time).await;
+    arm_after_losses(&bed, &["x", "y"], 2, 10).await;
+    arm_all(&bed, &["1", "2"], 10).await;
     bed.pass(secs(40)).await;
     let runs = bed.all_runs();
     let began = |key: &str| runs.iter().find(|run| run.key == key.as_bytes()).map(|run| run.began);
@@ -54,11 +52,8 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_and_two_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), take_time).await;
-    for id in ["x", "y"] {
-        arm_after_losses(&bed, id, 2, 5).await;
-    }
+    let (bed, _) = bed_with(topic(), take_time).await;
+    arm_after_losses(&bed, &["x", "y"], 2, 5).await;
     bed.pass(secs(2)).await;
     assert_eq!(bed.all_runs().len(), 1, "the other waits for its end");
     let calls = bed.calls();
@@ -75,11 +70,8 @@ async fn a_refused_claim_from_quarantine_is_made_again_but_not_in_a_hurry() {
 #[tokio::test(start_paused = true)]
 async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_not_for_ever() {
     for (fails, waits) in [(0, ms(0)..ms(1)), (1, ms(5)..ms(100)), (1000, secs(1)..ms(1100))] {
-        let bed = TestBed::new();
-        listen(&bed, topic(), succeed).await;
-        for id in ["x", "y"] {
-            arm_after_losses(&bed, id, 2, 0).await;
-        }
+        let (bed, _) = bed_with(topic(), succeed).await;
+        arm_after_losses(&bed, &["x", "y"], 2, 0).await;
         bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), fails);
         bed.pass(secs(5)).await;
         let runs = bed.all_runs();
@@ -90,9 +82,8 @@ async fn the_next_in_quarantine_waits_until_the_end_of_the_last_is_settled_but_n
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_in_quarantine_and_keeps_its_lease_leaves_it() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), fail).await;
-    arm_after_losses(&bed, "x", 3, 0).await;
+    let (bed, listening) = bed_with(topic(), fail).await;
+    arm_after_losses(&bed, &["x"], 3, 0).await;
     bed.pass(secs(30)).await;
     let runs = bed.all_runs();
     let found: Vec<_> = runs.iter().map(|run| (run.attempt, run.redelivered)).collect();

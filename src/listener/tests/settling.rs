@@ -1,13 +1,17 @@
 //! How ends are told, what follows, and what is counted.
 
+use std::time::Duration;
+
 use crate::Arming;
 use crate::Cancelled;
 use crate::error::ErrorKind;
+use crate::handler::Handler;
 use crate::lapse::Lapse;
-use crate::listener::tests::{arm, arm_on, cancel, fail, listen, ms, secs, stats, succeed, take_time, topic};
+use crate::listener::tests::{
+    arm, arm_all, arm_on, bed_with, cancel, fail, ms, one_timer, secs, stats, succeed, take_time, topic,
+};
 use crate::outcome::{Done, Failure, Outcome};
-use crate::testing::Fault;
-use crate::testing::TestBed;
+use crate::testing::{Fault, TestBed};
 use crate::topic::Topic;
 
 /// Snoozes once, then comes again, then is dropped: by the payload.
@@ -21,10 +25,23 @@ async fn moody(lapse: Lapse<u32>) -> Result<Outcome, Failure> {
     })
 }
 
+/// The payload with which [`ending`] succeeds at once.
+const SUCCEEDS: u32 = 7;
+
+/// A handler that ends after a while: well, or in a failure.
+fn ending(after: Duration, fails: bool) -> impl Handler<u32> {
+    move |lapse: Lapse<u32>| async move {
+        if *lapse.payload() == SUCCEEDS {
+            return Ok(Done);
+        }
+        tokio::time::sleep(after).await;
+        if fails { Err(Failure::retry("no")) } else { Ok(Done) }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_end_is_counted_by_its_kind() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), moody).await;
+    let (bed, listening) = bed_with(topic(), moody).await;
     for payload in 0..=4 {
         arm(&bed, &payload.to_string(), secs(1), payload).await;
     }
@@ -33,9 +50,7 @@ async fn each_end_is_counted_by_its_kind() {
     assert_eq!((one.handled, one.snoozed, one.again, one.dropped, one.dead), (2, 1, 1, 1, 1));
     assert_eq!((one.failed, one.retried, one.released, one.gone, one.unsettled), (1, 0, 0, 0, 0));
 
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), fail, 0).await;
     bed.until_finished().await;
     let all = stats(&listening);
     assert_eq!((all.failed, all.retried, all.dead, all.handled), (3, 2, 1, 0));
@@ -44,9 +59,7 @@ async fn each_end_is_counted_by_its_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_worth_a_warning() {
     let (_guard, log) = crate::testing::log();
-    let bed = TestBed::new();
-    listen(&bed, topic(), moody).await;
-    arm(&bed, "1", secs(1), 4).await;
+    let (bed, _) = one_timer(topic(), moody, 4).await;
     bed.pass(secs(2)).await;
     let lines = log.lines();
     assert!(
@@ -57,8 +70,7 @@ async fn a_dead_letter_is_worth_a_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_follows_has_its_trigger_key() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), moody).await;
+    let (bed, listening) = bed_with(topic(), moody).await;
     let trigger = |id: &str| {
         let value = super::trigger(&bed, &format!("a:{id}"));
         value.map(|value| String::from_utf8_lossy(&value).into_owned())
@@ -71,9 +83,7 @@ async fn whatever_follows_has_its_trigger_key() {
     assert_eq!(trigger("1").as_deref(), Some("1"), "snoozed");
     assert_eq!(trigger("2").as_deref(), Some("1"), "again");
 
-    let bed = TestBed::new();
-    listen(&bed, topic(), fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, _) = one_timer(topic(), fail, 0).await;
     bed.pass(secs(2)).await;
     assert_eq!(super::trigger(&bed, "a:1").as_deref(), Some(&b"2"[..]), "retried");
     assert_eq!(stats(&listening).taken_triggers, 0);
@@ -87,11 +97,7 @@ async fn a_topic_without_trigger_keys_sets_none_and_one_with_them_only_where_som
         (topic().triggers(false), true, 0),
         (topic().triggers(false), false, 0),
     ] {
-        let bed = TestBed::new();
-        let handler = move |_: Lapse<u32>| async move {
-            if handler_fails { Err(Failure::retry("no")) } else { Ok(Done) }
-        };
-        listen(&bed, topic.clone(), handler).await;
+        let (bed, _) = bed_with(topic.clone(), ending(secs(0), handler_fails)).await;
         arm_on(&bed, &topic, "1", secs(1), 0).await;
         let set = bed.calls().made("trigger").len();
         bed.pass(secs(2)).await;
@@ -101,9 +107,7 @@ async fn a_topic_without_trigger_keys_sets_none_and_one_with_them_only_where_som
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_somebody_else_has_taken_is_counted_and_the_retry_runs() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), fail, 0).await;
     bed.pass(ms(900)).await;
     bed.command(["SET", "a:1", "theirs"]);
     bed.pass(secs(20)).await;
@@ -114,18 +118,9 @@ async fn a_name_that_somebody_else_has_taken_is_counted_and_the_retry_runs() {
 async fn what_was_armed_over_a_running_attempt_follows_it_with_its_trigger_key() {
     // Over an attempt that is done, and over one that would be retried.
     for (handler_fails, superseded) in [(false, 0), (true, 1)] {
-        let bed = TestBed::new();
-        let handler = move |lapse: Lapse<u32>| async move {
-            if *lapse.payload() == 7 {
-                return Ok(Done);
-            }
-            tokio::time::sleep(secs(5)).await;
-            if handler_fails { Err(Failure::retry("no")) } else { Ok(Done) }
-        };
-        let listening = listen(&bed, topic(), handler).await;
-        arm(&bed, "1", secs(1), 0).await;
+        let (bed, listening) = one_timer(topic(), ending(secs(5), handler_fails), 0).await;
         bed.pass(secs(2)).await;
-        let armed = bed.schedule().arm(&topic(), ["1"], secs(60), &7).await.unwrap();
+        let armed = bed.schedule().arm(&topic(), ["1"], secs(60), &SUCCEEDS).await.unwrap();
         assert!(matches!(armed, Arming::AfterRunning(_)));
         bed.pass(secs(10)).await;
         assert!(super::trigger(&bed, "a:1").is_some());
@@ -142,12 +137,7 @@ async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
     // Refused once before, or between, that is no reason to count it as lost.
     for faults in [&[Fault::Unanswered][..], &[Fault::Unanswered, Fault::Refused(ErrorKind::Unavailable)]] {
         for (call, handler_fails) in [("ack", false), ("settle", true)] {
-            let bed = TestBed::new();
-            let handler = move |_: Lapse<u32>| async move {
-                if handler_fails { Err(Failure::retry("no")) } else { Ok(Done) }
-            };
-            let listening = listen(&bed, topic(), handler).await;
-            arm(&bed, "1", secs(1), 0).await;
+            let (bed, listening) = one_timer(topic(), ending(secs(0), handler_fails), 0).await;
             faults.iter().for_each(|fault| bed.calls().fail(call, *fault, 1));
             bed.pass(secs(5)).await;
             let stats = stats(&listening);
@@ -161,13 +151,7 @@ async fn the_repeat_of_an_unanswered_end_finds_its_own_work_done() {
 async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
     for (call, handler_fails) in [("ack", false), ("settle", true)] {
         let (_guard, log) = crate::testing::log();
-        let bed = TestBed::new();
-        let handler = move |_: Lapse<u32>| async move {
-            tokio::time::sleep(secs(5)).await;
-            if handler_fails { Err(Failure::retry("no")) } else { Ok(Done) }
-        };
-        let listening = listen(&bed, topic(), handler).await;
-        arm(&bed, "1", secs(1), 0).await;
+        let (bed, listening) = one_timer(topic(), ending(secs(5), handler_fails), 0).await;
         bed.pass(secs(2)).await;
         bed.notifications().lose();
         assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
@@ -184,9 +168,7 @@ async fn an_end_that_comes_too_late_is_counted_and_worth_a_warning() {
 #[tokio::test(start_paused = true)]
 async fn an_end_in_time_is_worth_no_warning() {
     let (_guard, log) = crate::testing::log();
-    let bed = TestBed::new();
-    listen(&bed, topic(), fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, _) = one_timer(topic(), fail, 0).await;
     bed.pass(secs(2)).await;
     bed.calls().fail("settle", Fault::Unanswered, 1);
     bed.pass(secs(10)).await;
@@ -196,11 +178,8 @@ async fn an_end_in_time_is_worth_no_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
-    for id in ["1", "2"] {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    let (bed, listening) = bed_with(topic(), succeed).await;
+    arm_all(&bed, &["1", "2"], 0).await;
     bed.calls().fail("ack", Fault::Refused(ErrorKind::Server), 1);
     bed.pass(secs(2)).await;
     let stats = stats(&listening);
@@ -212,9 +191,7 @@ async fn what_cannot_be_settled_is_counted_and_runs_again_when_its_lease_ends() 
 
 #[tokio::test(start_paused = true)]
 async fn each_reason_that_nothing_can_be_settled_is_counted_once() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), succeed, 0).await;
     bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 3);
     bed.calls().fail("ack", Fault::Refused(ErrorKind::Permission), 3);
     bed.pass(secs(10)).await;
@@ -241,9 +218,7 @@ async fn a_server_that_is_away_is_one_piece_of_news_and_a_missing_right_one_for_
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_are_on_their_way_leave_the_places_to_others() {
-    let bed = TestBed::new();
-    listen(&bed, topic().concurrency(1), take_time).await;
-    arm(&bed, "1", secs(1), 1).await;
+    let (bed, _) = one_timer(topic().concurrency(1), take_time, 1).await;
     arm(&bed, "2", secs(1), 1).await;
     bed.calls().fail("ack", Fault::Refused(ErrorKind::Unavailable), 4);
     bed.pass(secs(4)).await;

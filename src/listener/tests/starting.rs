@@ -7,15 +7,16 @@ use crate::Cancelled;
 use crate::client::Client;
 use crate::lapse::Lapse;
 use crate::listener::Listener;
-use crate::listener::tests::{arm, cancel, listen, ms, secs, stats, stuck, succeed, take_time, topic};
+use crate::listener::tests::{
+    arm, arm_all, bed_with, cancel, listen, ms, one_timer, secs, stats, stuck, succeed, take_time, topic,
+};
 use crate::outcome::{Done, Failure};
 use crate::schedule::Schedule;
 use crate::testing::TestBed;
 
 #[tokio::test(start_paused = true)]
 async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), succeed).await;
+    let (bed, _) = bed_with(topic(), succeed).await;
     for (id, at) in [("4", 1004), ("1", 1001), ("3", 1003), ("0", 1000), ("2", 1002)] {
         arm(&bed, id, ms(at), 0).await;
     }
@@ -26,12 +27,9 @@ async fn of_what_is_held_each_starts_at_its_own_deadline_and_none_before() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_held_for_the_same_moment_starts_in_the_order_of_arming() {
-    let bed = TestBed::new();
-    listen(&bed, topic(), succeed).await;
+    let (bed, _) = bed_with(topic(), succeed).await;
     let ids = ["z", "y", "x", "a", "b", "c", "m", "n", "o", "9"];
-    for id in ids {
-        arm(&bed, id, secs(1), 0).await;
-    }
+    arm_all(&bed, &ids, 0).await;
     bed.pass(secs(2)).await;
     let keys: Vec<_> = bed.all_runs().into_iter().map(|run| run.key).collect();
     assert_eq!(keys, ids.map(|id| format!("a:{id}")));
@@ -39,9 +37,7 @@ async fn what_is_held_for_the_same_moment_starts_in_the_order_of_arming() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
-    let bed = TestBed::new();
-    let first = listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, first) = one_timer(topic(), succeed, 0).await;
     bed.pass(ms(998)).await;
     assert_eq!(stats(&first).claimed, 1, "it is held until its deadline");
     let counted = first.stats().clone();
@@ -56,9 +52,7 @@ async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_cancelled_while_it_is_held_never_starts() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), succeed).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic(), succeed, 0).await;
     bed.pass(ms(998)).await;
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
     bed.pass(secs(60)).await;
@@ -68,9 +62,7 @@ async fn what_is_cancelled_while_it_is_held_never_starts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_stops_as_soon_as_its_last_attempt_has_ended() {
-    let bed = TestBed::new();
-    let listening = listen(&bed, topic(), take_time).await;
-    arm(&bed, "1", secs(1), 3).await;
+    let (bed, listening) = one_timer(topic(), take_time, 3).await;
     bed.pass(secs(2)).await;
     let counted = listening.stats().clone();
     listening.stop().await.unwrap();
@@ -96,7 +88,6 @@ async fn what_does_not_end_within_the_grace_time_is_told_so_and_handed_back() {
 
 #[tokio::test(start_paused = true)]
 async fn the_handler_can_see_that_its_timer_is_not_its_own_any_more() {
-    let bed = TestBed::new();
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let handler = move |lapse: Lapse<u32>| {
         let told = told.clone();
@@ -107,8 +98,7 @@ async fn the_handler_can_see_that_its_timer_is_not_its_own_any_more() {
             Ok::<_, Failure>(Done)
         }
     };
-    listen(&bed, topic(), handler).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, _) = one_timer(topic(), handler, 0).await;
     bed.pass(secs(5)).await;
     assert_eq!((hears.recv().await, hears.try_recv().ok()), (Some(true), None));
     assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
@@ -140,10 +130,8 @@ async fn a_panic_and_a_timeout_are_failures_that_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_policy_that_panics_costs_a_lease_and_no_timer() {
-    let bed = TestBed::new();
     let policy = crate::Backoff::custom(|_| panic!("as the test says"));
-    let listening = listen(&bed, topic().retry(policy).max_attempts(9), super::fail).await;
-    arm(&bed, "1", secs(1), 0).await;
+    let (bed, listening) = one_timer(topic().retry(policy).max_attempts(9), super::fail, 0).await;
     bed.pass(secs(40)).await;
     assert_eq!(bed.all_runs().len(), 2, "again when the lease ended");
     assert!(bed.all_runs()[1].redelivered);

@@ -130,24 +130,17 @@ async fn the_earliest_planned_look_stands_with_the_first_reason_for_it() {
     let (wakeup, clock) = partition(true);
     let mut timer = settled_in();
     let now = Instant::now();
-    let told = |timer: &mut DeadlineTimer, at, source| {
+    let told = |timer: &mut DeadlineTimer, (at, source)| {
         wakeup.look(at, source);
         timer.read_pending(&wakeup, &clock);
         timer.planned
     };
-    assert_eq!(
-        told(&mut timer, now + ms(9), LapseSource::Notification),
-        Some((now + ms(9), LapseSource::Notification))
-    );
-    assert_eq!(
-        told(&mut timer, now + ms(9), LapseSource::Sweep),
-        Some((now + ms(9), LapseSource::Notification))
-    );
-    assert_eq!(
-        told(&mut timer, now + ms(20), LapseSource::Sweep),
-        Some((now + ms(9), LapseSource::Notification))
-    );
-    assert_eq!(told(&mut timer, now, LapseSource::Sweep), Some((now, LapseSource::Sweep)));
+    let first = (now + ms(9), LapseSource::Notification);
+    assert_eq!(told(&mut timer, first), Some(first));
+    assert_eq!(told(&mut timer, (now + ms(9), LapseSource::Sweep)), Some(first));
+    assert_eq!(told(&mut timer, (now + ms(20), LapseSource::Sweep)), Some(first));
+    let earlier = (now, LapseSource::Sweep);
+    assert_eq!(told(&mut timer, earlier), Some(earlier));
 }
 
 #[tokio::test(start_paused = true)]

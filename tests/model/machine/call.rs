@@ -1,10 +1,10 @@
 //! A call with everything filled in, and what a store answers to it.
 
-use crate::rig::{ArmReply, LEASE, Rig};
+use crate::rig::{ArmReply, LEASE, Rig, keys};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, RepairStep, Scan,
-    Settle, SettleReply, SlotId, WireWhen,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Scan, Settle,
+    SettleReply, SlotId, WireWhen,
 };
 use keylapse::{ArmingId, ErrorKind, Replayed, Rescheduled, Result};
 
@@ -86,7 +86,7 @@ impl Call {
             Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
-            Self::Repair(what) => Answer::Repaired(repair(rig, *what).await?),
+            Self::Repair(what) => Answer::Repaired(rig.repair(*what).await?),
             Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
             Self::CloseSlot(slot) => {
@@ -112,12 +112,7 @@ impl Answer {
             (Self::Cancelled(first), Self::Cancelled(second)) => {
                 first.iter().zip(second).all(|(first, second)| first.result == second.result)
             }
-            (Self::Claimed(first), Self::Claimed(second)) => {
-                let keys = |claimed: &Claimed| -> Vec<Bytes> {
-                    claimed.timers.iter().map(|timer| timer.key.clone()).collect()
-                };
-                keys(first) == keys(second)
-            }
+            (Self::Claimed(first), Self::Claimed(second)) => keys(first) == keys(second),
             (Self::Settled(_), Self::Settled(second)) => {
                 second.iter().all(|reply| *reply == SettleReply::Gone)
             }
@@ -125,19 +120,6 @@ impl Answer {
             (Self::Renewed(first), Self::Renewed(second)) => first == second,
             (Self::Replayed(first), Self::Replayed(second)) => first == second,
             _ => true,
-        }
-    }
-}
-
-/// One whole scan.
-async fn repair(rig: &Rig, what: Scan) -> Result<u64> {
-    let mut step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
-    let mut repaired = 0;
-    loop {
-        let reply = rig.store.repair(&rig.at, step.clone()).await?;
-        (step.cursor, repaired) = (reply.cursor, repaired + reply.repaired);
-        if reply.cursor == 0 {
-            return Ok(repaired);
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, Look,
-    NewTimer, RawLetter, ServerTime, Settle, SettleReply, WireWhen,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Heads, Held, Index, LetterBounds,
+    Look, NewTimer, RawLetter, RepairStep, Scan, ServerTime, Settle, SettleReply, WireWhen,
 };
-use keylapse::{Arming, ArmingId, DeadReason, Result};
+use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
 
 use super::{Ids, Rig};
 
@@ -152,13 +152,19 @@ impl Rig {
         (timer, reply)
     }
 
+    /// Arms keys in one call for now, and lets them come due.
+    pub(crate) async fn arm_due<const N: usize>(&mut self, keys: [&str; N]) -> [NewTimer; N] {
+        let timers = keys.map(|key| self.timer(key, WireWhen::In(0)));
+        let armed = self.arm_all(&timers).await;
+        assert!(armed.iter().all(|reply| reply.code == ArmCode::Armed), "{armed:?}");
+        self.pass(ms(1)).await;
+        timers
+    }
+
     /// Arms a key for now and claims it.
     pub(crate) async fn run(&mut self, key: &str) -> (NewTimer, Held) {
-        let (timer, reply) = self.arm_in(key, 0).await;
-        assert_eq!(reply.code, ArmCode::Armed);
-        self.pass(ms(1)).await;
-        let held = self.claim().await.one();
-        (timer, held)
+        let [timer] = self.arm_due([key]).await;
+        (timer, self.claim().await.one())
     }
 
     pub(crate) async fn claim(&mut self) -> Taken {
@@ -235,11 +241,51 @@ impl Rig {
 
     /// Runs a key until its leases are lost this often; below four.
     pub(crate) async fn lose(&mut self, key: &str, times: u8) {
-        assert_eq!(self.arm_in(key, 0).await.1.code, ArmCode::Armed);
-        self.pass(ms(1)).await;
+        self.arm_due([key]).await;
         for lost in 0..times {
             assert_eq!(self.claim_next().await.state().lost, lost);
             self.lose_leases().await;
+        }
+    }
+
+    /// Runs a key until it is in quarantine.
+    pub(crate) async fn quarantine(&mut self, key: &str) {
+        self.lose(key, 2).await;
+        self.finds_nothing().await;
+    }
+
+    /// A claim that comes away empty; what it says is due next.
+    pub(crate) async fn finds_nothing(&mut self) -> Heads {
+        let taken = self.claim().await;
+        assert!(taken.is_empty(), "{taken:?}");
+        taken.claimed.heads
+    }
+
+    pub(crate) async fn reschedule(&self, key: &str, when: WireWhen) -> (Rescheduled, u32) {
+        self.store.reschedule(&self.at, key.as_bytes(), when).await.expect("it answers")
+    }
+
+    /// Replays a letter as this arming.
+    pub(crate) async fn replay(&self, letter: &[u8], arming: ArmingId) -> Replayed {
+        self.store.replay(&self.at, letter, arming).await.expect("it answers")
+    }
+
+    /// Replays a letter as a new arming.
+    pub(crate) async fn replay_anew(&mut self, letter: &[u8]) -> Replayed {
+        let arming = self.ids.arming();
+        self.replay(letter, arming).await
+    }
+
+    /// One whole scan of the slow repair; how many entries it has put right.
+    pub(crate) async fn repair(&self, what: Scan) -> Result<u64> {
+        let mut step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
+        let mut repaired = 0;
+        loop {
+            let reply = self.store.repair(&self.at, step.clone()).await?;
+            (step.cursor, repaired) = (reply.cursor, repaired + reply.repaired);
+            if reply.cursor == 0 {
+                return Ok(repaired);
+            }
         }
     }
 

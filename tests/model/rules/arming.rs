@@ -34,9 +34,7 @@ async fn a_timer_is_not_claimed_before_its_deadline(rig: &mut Rig) {
     let (_, reply) = rig.arm_in("a", 10).await;
     rig.pass(ms(10)).await;
     assert_eq!(rig.now(), reply.deadline - 1);
-    let early = rig.claim().await;
-    assert!(early.is_empty());
-    assert_eq!(early.claimed.heads.due, Some(reply.deadline), "it says when to come back");
+    assert_eq!(rig.finds_nothing().await.due, Some(reply.deadline), "it says when to come back");
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.keys(), ["a"]);
 }
@@ -114,7 +112,7 @@ async fn if_absent_over_a_running_attempt_says_exists(rig: &mut Rig) {
 async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
     let (timer, held) = rig.run("a").await;
     rig.end(&held, crate::rig::retry(1000)).await;
-    let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await.expect("it waits");
+    let moved = rig.reschedule("a", WireWhen::In(5)).await;
     let deadline = rig.ceil() + 5;
     assert_eq!(moved, (Rescheduled::Rescheduled(system_time(deadline)), 2));
     assert_eq!(rig.armed("a").await, Some(timer.arming));
@@ -126,7 +124,7 @@ async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
 
 async fn rescheduling_what_was_never_tried_is_as_arming_it_for_then(rig: &mut Rig) {
     let (timer, _) = rig.arm_in("a", 10).await;
-    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
+    let _ = rig.reschedule("a", WireWhen::In(500)).await;
     let deadline = rig.ceil() + 500;
     let look = rig.look("a").await.expect("it waits");
     let record = Record { arming: timer.arming, deadline, payload: timer.payload };
@@ -137,7 +135,7 @@ async fn rescheduling_what_was_handed_back_untried_leaves_no_state(rig: &mut Rig
     let (_, held) = rig.run("a").await;
     rig.end(&held, End::Release).await;
     assert!(rig.look("a").await.expect("it waits").state.is_some());
-    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(500)).await.expect("it waits");
+    let _ = rig.reschedule("a", WireWhen::In(500)).await;
     assert_eq!(rig.look("a").await.expect("it waits").state, None, "each costs bytes");
 }
 
@@ -149,11 +147,9 @@ async fn rescheduling_to_a_time_too_far_is_refused(rig: &mut Rig) {
 
 async fn a_running_attempt_is_not_rescheduled(rig: &mut Rig) {
     rig.run("a").await;
-    let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await;
-    assert_eq!(moved.expect("it answers").0, Rescheduled::InFlight);
+    assert_eq!(rig.reschedule("a", WireWhen::In(5)).await.0, Rescheduled::InFlight);
 }
 
 async fn what_is_not_there_is_not_rescheduled(rig: &mut Rig) {
-    let moved = rig.store.reschedule(&rig.at, b"a", WireWhen::In(5)).await;
-    assert_eq!(moved.expect("it answers").0, Rescheduled::NotArmed);
+    assert_eq!(rig.reschedule("a", WireWhen::In(5)).await.0, Rescheduled::NotArmed);
 }

@@ -128,9 +128,7 @@ async fn a_state_cut_short_while_it_runs_can_still_be_acked(rig: &mut Rig) {
 }
 
 async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.arm_in("b", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b"]).await;
     let taken = rig.claim().await;
     let cut = &State::first(taken.call.token).encode()[..14];
     rig.put_raw(Scan::States, b"a", Some(cut)).await;
@@ -141,8 +139,7 @@ async fn a_state_cut_short_while_it_runs_does_not_block_a_repeated_claim(rig: &m
 }
 
 async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     rig.put_raw(Scan::States, b"a", None).await;
     let taken = rig.claim_quarantined().await;
     assert!(taken.is_empty());
@@ -154,8 +151,7 @@ async fn what_loses_its_state_leaves_the_quarantine(rig: &mut Rig) {
 }
 
 async fn what_is_armed_over_a_lost_state_leaves_the_quarantine_and_keeps_its_deadline(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     rig.put_raw(Scan::States, b"a", None).await;
     let (_, armed) = rig.arm_in("a", 1000).await;
     assert_eq!(armed.code, ArmCode::Replaced);

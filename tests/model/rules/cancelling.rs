@@ -83,7 +83,7 @@ async fn a_repeated_cancel_that_never_arrived_cancels(rig: &mut Rig) {
 async fn a_cancel_tells_the_deadline_that_was_to_come(rig: &mut Rig) {
     let at = rig.now() + 500;
     rig.arm_in("a", 10).await;
-    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::At(at)).await.expect("it can be moved");
+    let _ = rig.reschedule("a", WireWhen::At(at)).await;
     assert_eq!(rig.cancel("a").await.deadline, Some(at), "it was moved");
 
     let (_, first) = rig.arm_in("a", 10).await;

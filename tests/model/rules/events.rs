@@ -28,8 +28,7 @@ async fn a_lower_head_wakes(rig: &mut Rig) {
     let mut events = Events::open(rig).await;
     let (_, far) = rig.arm_in("far", 100).await;
     let (_, near) = rig.arm_in("near", 50).await;
-    let moved = rig.store.reschedule(&rig.at, b"far", WireWhen::In(20)).await;
-    let _ = moved.expect("it waits");
+    let _ = rig.reschedule("far", WireWhen::In(20)).await;
     let all = [wake(far.deadline), wake(near.deadline), wake(rig.ceil() + 20)];
     assert_eq!(events.so_far(rig).await, all);
 }
@@ -49,7 +48,7 @@ async fn a_head_that_stays_does_not_wake(rig: &mut Rig) {
     let at = WireWhen::At(near.deadline);
     let same = rig.timer("same", at);
     rig.arm_all(&[same]).await;
-    let _ = rig.store.reschedule(&rig.at, b"far", at).await.expect("it waits");
+    let _ = rig.reschedule("far", at).await;
     assert_eq!(events.so_far(rig).await, []);
 }
 
@@ -124,6 +123,6 @@ async fn a_replay_wakes(rig: &mut Rig) {
     rig.end(&held, crate::rig::dead()).await;
     let id = rig.letters().await[0].id.clone();
     let mut events = Events::open(rig).await;
-    let _ = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it can be replayed");
+    let _ = rig.replay_anew(&id).await;
     assert_eq!(events.so_far(rig).await, [wake(rig.ceil())]);
 }

@@ -8,8 +8,7 @@ on_each_server! {
 
 /// As one does that was held up on its way while the first call's answer was.
 async fn a_late_repeat_of_a_claim_cuts_no_renewed_lease_short(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     let first = rig.claim_with(|call| call.lease_ms = LEASE / 3).await;
     assert!(rig.renew(&first.one()).await);
     let renewed = rig.look("a").await.expect("it runs").score;

@@ -76,24 +76,21 @@ async fn a_late_settlement_counts_until_the_next_claim(rig: &mut Rig) {
 
 async fn one_lost_lease_is_bad_luck(rig: &mut Rig) {
     rig.lose("a", 1).await;
-    rig.arm_in("b", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["b"]).await;
     assert_eq!(rig.claim().await.keys(), ["a", "b"], "it runs with the others");
 }
 
 async fn the_second_lost_lease_puts_a_timer_in_quarantine(rig: &mut Rig) {
     rig.lose("a", 2).await;
-    let taken = rig.claim().await;
-    assert!(taken.is_empty());
-    assert_eq!((taken.claimed.heads.due, taken.claimed.heads.quarantine), (None, Some(rig.now())));
+    let heads = rig.finds_nothing().await;
+    assert_eq!((heads.due, heads.quarantine), (None, Some(rig.now())));
     let look = rig.look("a").await.expect("it waits");
     assert!(look.quarantined);
     assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
 async fn what_is_in_quarantine_is_claimed_from_the_quarantine_only(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     assert!(rig.claim().await.is_empty());
     let taken = rig.claim_with(|call| (call.index, call.limit) = (Index::Quarantine, 1)).await;
     rig.ack(&[taken.one()]).await;
@@ -102,8 +99,7 @@ async fn what_is_in_quarantine_is_claimed_from_the_quarantine_only(rig: &mut Rig
 }
 
 async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     rig.claim().await;
     rig.lose_leases().await;
     let second = rig.claim().await.one();
@@ -116,8 +112,7 @@ async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut
 }
 
 async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
-    let (timer, _) = rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    let [timer] = rig.arm_due(["a"]).await;
     let mut last = None;
     for lost in 0..4 {
         let taken = rig.claim_next().await;
@@ -139,8 +134,7 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
 }
 
 async fn what_is_in_quarantine_stays_there_while_its_lease_is_renewed(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     let held = rig.claim_quarantined().await.one();
     rig.pass(ms(LEASE - 1)).await;
     assert!(rig.renew(&held).await);
@@ -149,14 +143,12 @@ async fn what_is_in_quarantine_stays_there_while_its_lease_is_renewed(rig: &mut 
 }
 
 async fn what_is_in_quarantine_stays_there_when_it_is_rescheduled(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
-    let _ = rig.store.reschedule(&rig.at, b"a", WireWhen::In(10)).await.expect("it waits");
+    rig.quarantine("a").await;
+    let _ = rig.reschedule("a", WireWhen::In(10)).await;
     let deadline = rig.ceil() + 10;
     rig.pass(ms(15)).await;
-    let others = rig.claim().await;
-    assert!(others.is_empty());
-    assert_eq!((others.claimed.heads.due, others.claimed.heads.quarantine), (None, Some(deadline)));
+    let heads = rig.finds_nothing().await;
+    assert_eq!((heads.due, heads.quarantine), (None, Some(deadline)));
     assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
@@ -173,28 +165,22 @@ async fn a_live_settlement_clears_lost_leases(rig: &mut Rig) {
 }
 
 async fn a_release_keeps_lost_leases(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     let held = rig.claim_quarantined().await.one();
     let SettleReply::Settled(Some((deadline, _))) = rig.end(&held, End::Release).await else {
         panic!("it was held");
     };
-    let others = rig.claim().await;
-    assert!(others.is_empty());
-    let heads = others.claimed.heads;
+    let heads = rig.finds_nothing().await;
     assert_eq!((heads.due, heads.quarantine), (None, Some(deadline)), "it has stayed there");
     assert_eq!(rig.claim_quarantined().await.state().lost, 2);
 }
 
 async fn arming_over_what_waits_in_quarantine_keeps_lost_leases(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     let (timer, reply) = rig.arm_in("a", 0).await;
     assert_eq!(reply.code, ArmCode::Replaced);
     rig.pass(ms(5)).await;
-    let others = rig.claim().await;
-    assert!(others.is_empty());
-    let heads = others.claimed.heads;
+    let heads = rig.finds_nothing().await;
     assert_eq!((heads.due, heads.quarantine), (None, Some(reply.deadline)), "it has stayed there");
     let taken = rig.claim_quarantined().await;
     assert_eq!((taken.state().lost, rig.armed("a").await), (2, Some(timer.arming)));
@@ -202,15 +188,13 @@ async fn arming_over_what_waits_in_quarantine_keeps_lost_leases(rig: &mut Rig) {
 }
 
 async fn a_cancel_forgets_lost_leases(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     rig.cancel("a").await;
     rig.run("a").await;
     assert!(!rig.look("a").await.expect("it runs").quarantined);
 }
 
 async fn others_are_armed_as_ever_beside_what_is_in_quarantine(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     assert_eq!(rig.arm_in("b", 0).await.1.code, ArmCode::Armed);
 }

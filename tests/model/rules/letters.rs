@@ -53,9 +53,7 @@ async fn the_oldest_letters_make_room(rig: &mut Rig) {
 }
 
 async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
-    let timers = ["a", "b", "c", "d"].map(|key| rig.timer(key, WireWhen::In(0)));
-    rig.arm_all(&timers).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b", "c", "d"]).await;
     let held = rig.claim().await.held();
     let ends: Vec<Settle> = held.into_iter().map(|held| Settle { held, end: dead() }).collect();
     let letters = LetterBounds { count: 1, ..LETTERS };
@@ -64,9 +62,7 @@ async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
 }
 
 async fn letters_that_lost_their_leases_make_room_too(rig: &mut Rig) {
-    let timers = ["a", "b", "c", "d"].map(|key| rig.timer(key, WireWhen::In(0)));
-    rig.arm_all(&timers).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b", "c", "d"]).await;
     for _ in 0..4 {
         rig.claim_next().await;
         rig.lose_leases().await;
@@ -94,8 +90,7 @@ async fn old_letters_are_trimmed_at_the_next_death(rig: &mut Rig) {
 async fn full_letters_pause_the_partition_if_asked_to(rig: &mut Rig) {
     let letters = LetterBounds { count: 2, pause_when_full: true, ..LETTERS };
     kill(rig, letters, &["a", "b"]).await;
-    rig.arm_in("c", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["c"]).await;
     let taken = rig.claim().await;
     assert!(taken.is_empty());
     assert_eq!(taken.claimed.paused.as_deref(), Some("dead letters are full"));
@@ -150,8 +145,7 @@ async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     let raw = rig.letters().await.remove(0);
     let arming = rig.ids.arming();
-    let replayed = rig.store.replay(&rig.at, &raw.id, arming).await.expect("it can be replayed");
-    assert_eq!(replayed, Replayed::Replayed);
+    assert_eq!(rig.replay(&raw.id, arming).await, Replayed::Replayed);
     let now = rig.ceil();
     assert_eq!(counts(rig).await, (0, 0));
     rig.pass(ms(1)).await;
@@ -168,7 +162,7 @@ async fn a_letter_is_replayed_once(rig: &mut Rig) {
     let id = rig.letters().await[0].id.clone();
     for expected in [Replayed::Replayed, Replayed::Gone] {
         let arming = rig.ids.arming();
-        assert_eq!(rig.store.replay(&rig.at, &id, arming).await.expect("it answers"), expected);
+        assert_eq!(rig.replay(&id, arming).await, expected);
         rig.cancel("a").await;
     }
 }
@@ -177,8 +171,7 @@ async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
     let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
-    assert_eq!(replayed, Replayed::Replayed);
+    assert_eq!(rig.replay(&id, arming).await, Replayed::Replayed);
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
@@ -187,7 +180,7 @@ async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
 async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) {
     let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
     rig.arm_all(&[empty]).await;
-    let (moved, _) = rig.store.reschedule(&rig.at, b"a", WireWhen::In(0)).await.expect("it waits");
+    let (moved, _) = rig.reschedule("a", WireWhen::In(0)).await;
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();
@@ -197,7 +190,7 @@ async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) 
     assert_eq!(retried.state().attempt, 2);
     rig.end(&retried.one(), dead()).await;
     let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    let replayed = rig.replay(&id, arming).await;
     assert_eq!((replayed, rig.armed("a").await), (Replayed::Replayed, Some(arming)));
 }
 
@@ -206,14 +199,14 @@ async fn a_key_with_a_timer_is_not_replayed(rig: &mut Rig) {
     let (timer, reply) = rig.arm_in("a", 10).await;
     assert_eq!(reply.code, ArmCode::Armed);
     let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let replayed = rig.store.replay(&rig.at, &id, arming).await.expect("it answers");
+    let replayed = rig.replay(&id, arming).await;
     assert_eq!((replayed, rig.armed("a").await), (Replayed::Exists, Some(timer.arming)));
     assert_eq!(counts(rig).await, (1, 0));
 }
 
 async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
-    let replayed = rig.store.replay(&rig.at, b"12345678a", rig.ids.arming()).await;
-    assert_eq!(replayed.expect("it answers"), Replayed::Gone);
+    let replayed = rig.replay_anew(b"12345678a").await;
+    assert_eq!(replayed, Replayed::Gone);
 }
 
 async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
@@ -222,7 +215,7 @@ async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.buried, 1);
     let id = rig.letters().await[0].id.clone();
-    let replayed = rig.store.replay(&rig.at, &id, rig.ids.arming()).await.expect("it answers");
+    let replayed = rig.replay_anew(&id).await;
     assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
     assert_eq!(rig.cancel("a").await.result, Cancelled::NotArmed);
 }
@@ -232,7 +225,7 @@ async fn a_letter_of_a_newer_version_or_cut_short_is_not_replayed(rig: &mut Rig)
     let raw = rig.letters().await.remove(0);
     for letter in [[&b"\x02"[..], &raw.letter[1..]].concat(), raw.letter[..13].to_vec()] {
         rig.put_letter(&raw.id, &letter).await;
-        let replayed = rig.store.replay(&rig.at, &raw.id, rig.ids.arming()).await.expect("it answers");
+        let replayed = rig.replay_anew(&raw.id).await;
         assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
         assert_eq!(rig.look("a").await, None);
     }

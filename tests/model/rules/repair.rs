@@ -2,7 +2,7 @@
 
 use crate::rig::{ArmCode, LEASE, Rig, ms, retry};
 use keylapse::internals::record::{Record, State};
-use keylapse::internals::{End, Held, MAX_DEADLINE_MS, RepairStep, Scan, Token, WireWhen};
+use keylapse::internals::{End, Held, MAX_DEADLINE_MS, Scan, Token, WireWhen};
 
 on_each_server! {
     a_waiting_record_without_an_index_entry_comes_back_at_its_deadline,
@@ -23,15 +23,7 @@ on_each_server! {
 
 /// How many entries one whole scan has put right.
 async fn tidy(rig: &Rig, what: Scan) -> u64 {
-    let (mut cursor, mut repaired) = (0, 0);
-    loop {
-        let step = RepairStep { what, cursor, count: 100, lease_ms: LEASE };
-        let reply = rig.store.repair(&rig.at, step).await.expect("it can be tidied");
-        (cursor, repaired) = (reply.cursor, repaired + reply.repaired);
-        if cursor == 0 {
-            return repaired;
-        }
-    }
+    rig.repair(what).await.expect("it can be tidied")
 }
 
 async fn a_waiting_record_without_an_index_entry_comes_back_at_its_deadline(rig: &mut Rig) {
@@ -66,16 +58,14 @@ async fn what_is_in_quarantine_stays_there_without_an_index_entry(rig: &mut Rig)
 }
 
 async fn a_lease_without_an_end_in_sight_is_cut_short(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     let never = MAX_DEADLINE_MS - rig.now();
     let taken = rig.claim_with(|call| call.lease_ms = never).await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
     rig.ack(&taken.held()).await;
 
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     rig.claim_with(|call| call.lease_ms = 1 << 45).await;
     assert_eq!(tidy(rig, Scan::Records).await, 1);
     assert_eq!(rig.look("a").await.expect("it runs").score, Some(rig.now() + LEASE));
@@ -144,8 +134,7 @@ async fn a_claim_slot_cut_short_is_removed_at_once(rig: &mut Rig) {
 }
 
 async fn what_is_in_order_is_left_alone(rig: &mut Rig) {
-    rig.lose("alone", 2).await;
-    assert!(rig.claim().await.is_empty());
+    rig.quarantine("alone").await;
     let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(10)));
     rig.arm_all(&timers).await;
     rig.run("running").await;

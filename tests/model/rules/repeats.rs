@@ -187,9 +187,7 @@ async fn the_oldest_of_a_hundred_thousand_tombstones_are_forgotten(rig: &mut Rig
 }
 
 async fn a_repeated_claim_returns_and_renews_what_it_holds(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.arm_in("b", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b"]).await;
     let first = rig.claim().await;
     rig.arm_in("c", 0).await;
     rig.pass(ms(LEASE - 1)).await;
@@ -200,16 +198,12 @@ async fn a_repeated_claim_returns_and_renews_what_it_holds(rig: &mut Rig) {
 }
 
 async fn a_repeated_claim_that_never_arrived_claims(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     assert_eq!(rig.claim_with(|call| call.repeat = true).await.keys(), ["a"]);
 }
 
 async fn a_repeated_claim_leaves_out_what_has_ended(rig: &mut Rig) {
-    for key in ["acked", "cancelled", "running"] {
-        rig.arm_in(key, 0).await;
-    }
-    rig.pass(ms(1)).await;
+    rig.arm_due(["acked", "cancelled", "running"]).await;
     let first = rig.claim().await;
     rig.ack(&first.held()[..1]).await;
     rig.cancel("cancelled").await;
@@ -217,8 +211,7 @@ async fn a_repeated_claim_leaves_out_what_has_ended(rig: &mut Rig) {
 }
 
 async fn a_repeated_claim_leaves_out_what_was_claimed_since(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     let first = rig.claim().await;
     rig.lose_leases().await;
     let other = rig.claim_with(|call| call.slot = Ids::slot(2)).await;
@@ -227,8 +220,7 @@ async fn a_repeated_claim_leaves_out_what_was_claimed_since(rig: &mut Rig) {
 }
 
 async fn a_repeated_claim_is_answered_although_the_partition_is_paused(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     let first = rig.claim().await;
     rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
     let second = repeat(rig, &first).await;
@@ -237,8 +229,7 @@ async fn a_repeated_claim_is_answered_although_the_partition_is_paused(rig: &mut
 }
 
 async fn a_repeated_claim_renews_what_is_in_quarantine(rig: &mut Rig) {
-    rig.lose("a", 2).await;
-    rig.claim().await;
+    rig.quarantine("a").await;
     let first = rig.claim_quarantined().await;
     rig.pass(ms(LEASE - 1)).await;
     assert_eq!(repeat(rig, &first).await.state(), first.state());
@@ -247,9 +238,7 @@ async fn a_repeated_claim_renews_what_is_in_quarantine(rig: &mut Rig) {
 }
 
 async fn the_next_claim_overwrites_its_slot(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.arm_in("b", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b"]).await;
     let first = rig.claim_with(|call| call.limit = 1).await;
     let second = rig.claim_with(|call| call.limit = 1).await;
     assert!(repeat(rig, &first).await.is_empty());
@@ -257,17 +246,14 @@ async fn the_next_claim_overwrites_its_slot(rig: &mut Rig) {
 }
 
 async fn listeners_do_not_share_a_slot(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.arm_in("b", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a", "b"]).await;
     let first = rig.claim_with(|call| call.limit = 1).await;
     rig.claim_with(|call| call.slot = Ids::slot(2)).await;
     assert_eq!(repeat(rig, &first).await.keys(), ["a"]);
 }
 
 async fn a_closed_slot_is_gone(rig: &mut Rig) {
-    rig.arm_in("a", 0).await;
-    rig.pass(ms(1)).await;
+    rig.arm_due(["a"]).await;
     let first = rig.claim().await;
     rig.store.close_slot(&rig.at, first.call.slot).await.expect("it closes");
     assert!(repeat(rig, &first).await.is_empty());
@@ -277,8 +263,8 @@ async fn a_repeated_replay_answers_as_the_first(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     rig.end(&held, dead()).await;
     let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let first = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    let first = rig.replay(&id, arming).await;
     rig.pass(ms(5)).await;
-    let second = rig.store.replay(&rig.at, &id, arming).await.expect("it can be replayed");
+    let second = rig.replay(&id, arming).await;
     assert_eq!(first, second);
 }

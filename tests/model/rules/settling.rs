@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token, WireWhen};
+use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token};
 
 use crate::rig::{LETTERS, Rig, dead, ms, retry};
 
@@ -120,9 +120,7 @@ async fn a_release_hands_a_retry_back_at_its_own_deadline(rig: &mut Rig) {
 }
 
 async fn ends_of_several_kinds_share_a_call(rig: &mut Rig) {
-    let timers = ["a", "b", "c", "d"].map(|key| rig.timer(key, WireWhen::In(0)));
-    rig.arm_all(&timers).await;
-    rig.pass(ms(1)).await;
+    let timers = rig.arm_due(["a", "b", "c", "d"]).await;
     let mut held = rig.claim().await.held();
     held[3].token = rig.ids.token();
     let ends = [retry(5), dead(), End::Release, retry(5)];

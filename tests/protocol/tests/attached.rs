@@ -22,82 +22,34 @@ fn loses(scope: Scope) {
 }
 
 /// Every row of the table that needs no fault and no flags.
-#[test]
-fn listeners_are_late() {
-    let rows = [
-        Verdict::Extended,
-        Verdict::NotYet,
-        Verdict::Persisted,
-        Verdict::Lapsed,
-        Verdict::Vanished,
-        Verdict::Unproven,
+/// A test for each of these: what it is called, its scope, how many states there are at least, and what
+/// some of them must have met with.
+macro_rules! explored {
+    ($($test:ident: $name:literal, $scope:ident, $least:literal, [$($seen:ident $(($row:ident))?),*];)*) => {
+        $(#[test]
+        fn $test() {
+            explore($name, Scope::$scope(), $least, &[$(Seen::$seen $((Verdict::$row))?),*]);
+        })*
+    };
+}
+
+explored! {
+    listeners_are_late: "late listeners", calm, 150_000, [
+        Row(Extended), Row(NotYet), Row(Persisted), Row(Lapsed), Row(Vanished), Row(Unproven),
+        LateListener, TwiceInAnInterval, StaleRefused
     ];
-    let events = [Seen::LateListener, Seen::TwiceInAnInterval, Seen::StaleRefused];
-    let expected: Vec<Seen> = rows.into_iter().map(Seen::Row).chain(events).collect();
-    explore("late listeners", Scope::calm(), 150_000, &expected);
-}
-
-#[test]
-fn a_key_has_three_lives() {
-    explore("three lives", Scope::lives(), 120_000, &[Seen::LateListener, Seen::TwiceInAnInterval]);
-}
-
-#[test]
-fn three_listeners() {
-    explore("three listeners", Scope::crowd(), 35_000, &[Seen::LateListener, Seen::RecoveredBefore]);
-}
-
-#[test]
-fn what_vanished_fires_by_policy() {
-    explore("what vanished", Scope::vanishing(), 60_000, &[Seen::Row(Verdict::Vanished)]);
-}
-
-#[test]
-fn deletions_are_heard() {
-    let expected = [Seen::Row(Verdict::Deleted), Seen::Row(Verdict::Recovered)];
-    explore("all flags", Scope::granted(), 400_000, &expected);
-}
-
-#[test]
-fn what_was_deleted_is_written_again() {
-    explore("written again", Scope::rewritten(), 200_000, &[Seen::Row(Verdict::Deleted)]);
-}
-
-#[test]
-fn deletions_are_heard_no_more() {
-    let expected = [Seen::Row(Verdict::Deleted), Seen::StaleRefused];
-    explore("revoked flags", Scope::revoked(), 50_000, &expected);
-}
-
-#[test]
-fn a_replica_speaks_too() {
-    explore("a replica", Scope::replicated(), 120_000, &[Seen::ReplicaIgnored]);
-}
-
-#[test]
-fn connections_break() {
-    let expected = [Seen::Row(Verdict::Recovered), Seen::RecoveredBefore, Seen::UnsureFired];
-    explore("broken connections", Scope::broken(), 250_000, &expected);
-}
-
-#[test]
-fn flags_are_cleared() {
-    explore("cleared flags", Scope::muted(), 60_000, &[Seen::JumpNoticed, Seen::Row(Verdict::Recovered)]);
-}
-
-#[test]
-fn hints_are_dropped() {
-    explore("dropped hints", Scope::crowded(), 50_000, &[Seen::UnsureFired]);
-}
-
-#[test]
-fn listeners_die() {
-    explore("deaths", Scope::mortal(), 50_000, &[Seen::RunAgain, Seen::KeptBeside, Seen::Deaf]);
-}
-
-#[test]
-fn nobody_is_left_who_heard_it() {
-    explore("a gap and a death", Scope::forsaken(), 50_000, &[Seen::Row(Verdict::Recovered)]);
+    a_key_has_three_lives: "three lives", lives, 120_000, [LateListener, TwiceInAnInterval];
+    three_listeners: "three listeners", crowd, 35_000, [LateListener, RecoveredBefore];
+    what_vanished_fires_by_policy: "what vanished", vanishing, 60_000, [Row(Vanished)];
+    deletions_are_heard: "all flags", granted, 400_000, [Row(Deleted), Row(Recovered)];
+    what_was_deleted_is_written_again: "written again", rewritten, 200_000, [Row(Deleted)];
+    deletions_are_heard_no_more: "revoked flags", revoked, 50_000, [Row(Deleted), StaleRefused];
+    a_replica_speaks_too: "a replica", replicated, 120_000, [ReplicaIgnored];
+    connections_break: "broken connections", broken, 250_000, [Row(Recovered), RecoveredBefore, UnsureFired];
+    flags_are_cleared: "cleared flags", muted, 60_000, [JumpNoticed, Row(Recovered)];
+    hints_are_dropped: "dropped hints", crowded, 50_000, [UnsureFired];
+    listeners_die: "deaths", mortal, 50_000, [RunAgain, KeptBeside, Deaf];
+    nobody_is_left_who_heard_it: "a gap and a death", forsaken, 50_000, [Row(Recovered)];
 }
 
 /// A deadline that was brought forward unheard, and passed while the

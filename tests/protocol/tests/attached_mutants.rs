@@ -31,94 +31,41 @@ fn breaks_on(path: &[Step], rule: Rule, scope: Scope, promise: &'static str) {
     assert!(!keeps(&model, &end), "{rule:?} is not missed");
 }
 
-#[test]
-fn counted() {
-    breaks(Rule::Counted, Scope::calm(), LOST);
+/// A test for each of these rules: without it, in this scope, this promise is broken.
+macro_rules! each_is_missed {
+    ($($test:ident: $rule:ident, $scope:ident, $promise:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            breaks(Rule::$rule, Scope::$scope(), $promise);
+        })*
+    };
 }
 
-#[test]
-fn each_identity() {
-    breaks(Rule::EachIdentity, Scope::broken(), LOST);
-}
-
-#[test]
-fn anchored() {
-    breaks(Rule::Anchored, Scope::broken(), LOST);
-}
-
-#[test]
-fn unsure_fires() {
-    breaks(Rule::UnsureFires, Scope::broken(), LOST);
-}
-
-#[test]
-fn unsure_leaves_no_trace() {
-    breaks(Rule::UnsureLeavesNoTrace, Scope::broken(), LOST);
-}
-
-#[test]
-fn jump_is_gap() {
-    breaks(Rule::JumpIsGap, Scope::muted(), LOST);
-}
-
-#[test]
-fn drop_is_gap() {
-    breaks(Rule::DropIsGap, Scope::crowded(), LOST);
-}
-
-#[test]
-fn fenced() {
-    breaks(Rule::Fenced, Scope::broken(), LOST);
-}
-
-#[test]
-fn canary_after_touch() {
-    breaks(Rule::CanaryAfterTouch, Scope::muted(), LOST);
-}
-
-#[test]
-fn heard_before_deadline() {
-    breaks(Rule::HeardBeforeDeadline, Scope::broken(), LOST);
-}
-
-#[test]
-fn look_again() {
-    breaks(Rule::LookAgain, Scope::calm(), EARLY);
-}
-
-#[test]
-fn not_before_deadline() {
-    breaks(Rule::NotBeforeDeadline, Scope::vanishing(), EARLY);
-}
-
-#[test]
-fn replica_ignored() {
-    breaks(Rule::ReplicaIgnored, Scope::replicated(), LOST);
-}
-
-#[test]
-fn same_enrolment() {
-    breaks(Rule::SameEnrolment, Scope::broken(), DOUBLE);
-}
-
-#[test]
-fn same_touch() {
-    breaks(Rule::SameTouch, Scope::revoked(), LOST);
-}
-
-#[test]
-fn stamped() {
-    breaks(Rule::Stamped, Scope::broken(), LOST);
-}
-
-#[test]
-fn stale_refused() {
-    breaks(Rule::StaleRefused, Scope::vanishing(), DOUBLE);
-}
-
-#[test]
-fn enrolments_ordered() {
-    breaks(Rule::EnrolmentsOrdered, Scope::broken(), LOST);
+each_is_missed! {
+    counted: Counted, calm, LOST;
+    each_identity: EachIdentity, broken, LOST;
+    anchored: Anchored, broken, LOST;
+    unsure_fires: UnsureFires, broken, LOST;
+    unsure_leaves_no_trace: UnsureLeavesNoTrace, broken, LOST;
+    jump_is_gap: JumpIsGap, muted, LOST;
+    drop_is_gap: DropIsGap, crowded, LOST;
+    fenced: Fenced, broken, LOST;
+    canary_after_touch: CanaryAfterTouch, muted, LOST;
+    heard_before_deadline: HeardBeforeDeadline, broken, LOST;
+    look_again: LookAgain, calm, EARLY;
+    not_before_deadline: NotBeforeDeadline, vanishing, EARLY;
+    replica_ignored: ReplicaIgnored, replicated, LOST;
+    same_enrolment: SameEnrolment, broken, DOUBLE;
+    same_touch: SameTouch, revoked, LOST;
+    stamped: Stamped, broken, LOST;
+    stale_refused: StaleRefused, vanishing, DOUBLE;
+    enrolments_ordered: EnrolmentsOrdered, broken, LOST;
+    deletions_forgotten_at_gap: DeletionsForgottenAtGap, rewritten, LOST;
+    deletion_proven: DeletionProven, revoked, LOST;
+    lives_beside: LivesBeside, mortal, LOST;
+    look_is_no_lease: LookIsNoLease, forsaken, LOST;
+    recovery_remembered: RecoveryRemembered, broken, DOUBLE;
+    one_for_one: OneForOne, broken, LOST;
 }
 
 /// One looks at a deadline that was put off, and recovers. Another had read the
@@ -131,34 +78,4 @@ fn forgotten_by_stamp() {
     let recovered_twice = [Unmute, EndCanary, Judge(1), Judge(0), Hear(0), Touch(1), Judge(1)];
     let path = [&enrolled[..], &read_before, &recovered_twice].concat();
     breaks_on(&path, Rule::ForgottenByStamp, Scope::overtaken(), DOUBLE);
-}
-
-#[test]
-fn deletions_forgotten_at_gap() {
-    breaks(Rule::DeletionsForgottenAtGap, Scope::rewritten(), LOST);
-}
-
-#[test]
-fn deletion_proven() {
-    breaks(Rule::DeletionProven, Scope::revoked(), LOST);
-}
-
-#[test]
-fn lives_beside() {
-    breaks(Rule::LivesBeside, Scope::mortal(), LOST);
-}
-
-#[test]
-fn look_is_no_lease() {
-    breaks(Rule::LookIsNoLease, Scope::forsaken(), LOST);
-}
-
-#[test]
-fn recovery_remembered() {
-    breaks(Rule::RecoveryRemembered, Scope::broken(), DOUBLE);
-}
-
-#[test]
-fn one_for_one() {
-    breaks(Rule::OneForOne, Scope::broken(), LOST);
 }

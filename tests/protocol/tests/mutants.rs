@@ -21,112 +21,37 @@ fn breaks(rule: Rule, scope: Scope, promise: &'static str) {
     path.into_actions().iter().for_each(|step| println!("    {step:?}"));
 }
 
-#[test]
-fn token_at_ack() {
-    breaks(Rule::TokenAtAck, Scope::whole(), STALE);
+/// A test for each of these rules: without it, in this scope, this promise is broken.
+macro_rules! each_is_missed {
+    ($($test:ident: $rule:ident, $scope:ident, $promise:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            breaks(Rule::$rule, Scope::$scope(), $promise);
+        })*
+    };
 }
 
-#[test]
-fn token_at_settle() {
-    breaks(Rule::TokenAtSettle, Scope::real(), STALE);
-}
-
-#[test]
-fn token_taken_away() {
-    breaks(Rule::TokenTakenAway, Scope::real(), REPEATS);
-}
-
-#[test]
-fn lane_slot() {
-    breaks(Rule::LaneSlot, Scope::whole(), REPEATS);
-}
-
-#[test]
-fn live_lease() {
-    breaks(Rule::LiveLease, Scope::ahead(), "P4: no live lease is taken");
-}
-
-#[test]
-fn held_until_deadline() {
-    breaks(Rule::HeldUntilDeadline, Scope::ahead(), "P2: nothing starts before its deadline");
-}
-
-#[test]
-fn stays_indexed() {
-    breaks(Rule::StaysIndexed, Scope::whole(), "everything ends once the faults do");
-}
-
-#[test]
-fn arm_tombstone() {
-    breaks(Rule::ArmTombstone, Scope::whole(), REPEATS);
-}
-
-#[test]
-fn own_arming() {
-    breaks(Rule::OwnArming, Scope::whole(), REPEATS);
-}
-
-#[test]
-fn arm_afresh() {
-    breaks(Rule::ArmAfresh, Scope::repeated(), REPEATS);
-}
-
-#[test]
-fn followed_tombstone() {
-    breaks(Rule::FollowedTombstone, Scope::whole(), REPEATS);
-}
-
-#[test]
-fn cancel_tombstone() {
-    breaks(Rule::CancelTombstone, Scope::whole(), REPEATS);
-}
-
-#[test]
-fn cancel_fences() {
-    breaks(Rule::CancelFences, Scope::whole(), "P7: what was withdrawn does not come back");
-}
-
-#[test]
-fn next_at_ack() {
-    breaks(Rule::NextAtAck, Scope::whole(), LOSS);
-}
-
-#[test]
-fn next_at_retry() {
-    breaks(Rule::NextAtRetry, Scope::real(), "what is kept for later follows when, and only when, it should");
-}
-
-#[test]
-fn next_waits() {
-    breaks(Rule::NextWaits, Scope::ahead(), LOSS);
-}
-
-#[test]
-fn next_leaves() {
-    breaks(Rule::NextLeaves, Scope::whole(), "what is kept for later follows once");
-}
-
-#[test]
-fn quarantine_apart() {
-    breaks(Rule::QuarantineApart, Scope::pill(), BYSTANDER);
-}
-
-#[test]
-fn quarantine_place() {
-    breaks(Rule::QuarantinePlace, Scope::pill(), BYSTANDER);
-}
-
-#[test]
-fn poison() {
-    breaks(Rule::Poison, Scope::whole(), "P6: lost leases are bounded");
-}
-
-#[test]
-fn inherit() {
-    breaks(Rule::Inherit, Scope::real(), CROWD);
-}
-
-#[test]
-fn stain() {
-    breaks(Rule::Stain, Scope::real(), CROWD);
+each_is_missed! {
+    token_at_ack: TokenAtAck, whole, STALE;
+    token_at_settle: TokenAtSettle, real, STALE;
+    token_taken_away: TokenTakenAway, real, REPEATS;
+    lane_slot: LaneSlot, whole, REPEATS;
+    live_lease: LiveLease, ahead, "P4: no live lease is taken";
+    held_until_deadline: HeldUntilDeadline, ahead, "P2: nothing starts before its deadline";
+    stays_indexed: StaysIndexed, whole, "everything ends once the faults do";
+    arm_tombstone: ArmTombstone, whole, REPEATS;
+    own_arming: OwnArming, whole, REPEATS;
+    arm_afresh: ArmAfresh, repeated, REPEATS;
+    followed_tombstone: FollowedTombstone, whole, REPEATS;
+    cancel_tombstone: CancelTombstone, whole, REPEATS;
+    cancel_fences: CancelFences, whole, "P7: what was withdrawn does not come back";
+    next_at_ack: NextAtAck, whole, LOSS;
+    next_at_retry: NextAtRetry, real, "what is kept for later follows when, and only when, it should";
+    next_waits: NextWaits, ahead, LOSS;
+    next_leaves: NextLeaves, whole, "what is kept for later follows once";
+    quarantine_apart: QuarantineApart, pill, BYSTANDER;
+    quarantine_place: QuarantinePlace, pill, BYSTANDER;
+    poison: Poison, whole, "P6: lost leases are bounded";
+    inherit: Inherit, real, CROWD;
+    stain: Stain, real, CROWD;
 }

@@ -29,16 +29,11 @@ async fn of_seventeen_recoveries_the_oldest_is_forgotten_and_no_other() {
     }
 }
 
-fn retry() -> End {
-    End::Retry { delay: 1000, attempt: 2, snoozes: 0, history: Bytes::from_static(b"[]") }
-}
-
 /// Its first life has expired, and its handler has failed; until when it is written back.
 async fn written_back(scene: &Scene) -> u64 {
     let (_, held, _) = scene.claim().await.remove(0);
-    let settle = Settle { held, end: retry() };
-    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
-    let SettleReply::Settled(Some((until, _))) = settled[0] else { panic!("{settled:?}") };
+    let settled = scene.settle(held, retry()).await;
+    let SettleReply::Settled(Some((until, _))) = settled else { panic!("{settled:?}") };
     until
 }
 
@@ -54,8 +49,7 @@ async fn an_owed_announcement_is_taken_for_ten_seconds() {
         let (_, held, attempt) = scene.claim().await.remove(0);
         assert_eq!(attempt, 2);
         assert!(scene.store.returned(&scene.at, b"a", until).await.is_ok());
-        let acked = scene.store.ack(&scene.at, &[held]).await.expect("an answer");
-        assert!(acked.gone.is_empty());
+        assert!(scene.ack(held).await.gone.is_empty());
         scene.clock(until + late).await;
         assert_eq!(scene.note_as(&how, "a", 1000 + late, 1).await, expected, "{late} ms late");
         assert_eq!(scene.note_as(&how, "a", 1000 + late, 2).await, Noted::Lapse, "one is owed");
@@ -72,23 +66,16 @@ async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
     // Written again and read while the attempt runs.
     let read = scene.enrol_as(&how, "a", FIRST + 500, (FIRST, 1), stamp(9), b"").await;
     assert_eq!(read, Enrolled::New);
-    let settle = Settle { held, end: retry() };
-    let settled = scene.store.settle(&scene.at, LETTERS, &[settle]).await.expect("an answer");
-    assert!(matches!(settled[0], SettleReply::Settled(Some(_))), "{settled:?}");
+    let settled = scene.settle(held, retry()).await;
+    assert!(matches!(settled, SettleReply::Settled(Some(_))), "{settled:?}");
     scene.clock(FIRST + 600).await;
     let watch = scene.watch("a").await;
     let arming = ArmingId::random();
-    let judgement = Judged {
-        watch,
-        at: place((FIRST + 600, 0)),
-        stamp: stamp(600_000),
-        deed: Deed::Fire { arming, flags: 3 },
-    };
+    let (at, deed) = (place((FIRST + 600, 0)), Deed::Fire { arming, flags: 3 });
+    let judgement = Judged { watch, at, stamp: stamp(600_000), deed };
     assert_eq!(scene.store.judge(&scene.at, &how, &[judgement]).await.expect("an answer").1, [true]);
-    let claimed = scene.claim().await;
-    assert_eq!(
-        claimed.iter().map(|(arming, _, attempt)| (*arming, *attempt)).collect::<Vec<_>>(),
-        [(arming, 1)]
-    );
+    let claimed: Vec<_> =
+        scene.claim().await.into_iter().map(|(arming, _, attempt)| (arming, attempt)).collect();
+    assert_eq!(claimed, [(arming, 1)]);
     assert_eq!(scene.length("next").await, 0, "nothing waits behind it");
 }

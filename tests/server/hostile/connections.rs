@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use keylapse::{Client, ErrorKind, Listener, Schedule};
+use keylapse::{Client, ErrorKind, Listener, Schedule, Stats};
 use keylapse_support::{Direction, Proxy, Server, eventually};
 use redis::Value;
 
-use super::scene::{Scene, Tally, orders};
+use super::scene::{Scene, Tally, orders, orders_at};
 use crate::support::{PATIENCE, Running, listener, show_log};
 
 const SOON: Duration = Duration::from_millis(300);
@@ -43,8 +43,8 @@ async fn a_server_that_is_away_is_waited_for_at_the_start_and_later() {
     proxy.refuse().await;
     proxy.cut();
     let _ = arm("while it is away").await;
-    let complained = async || running.stats.total().claim_errors + running.stats.listener().sweep_errors > 0;
-    eventually(PATIENCE, "the loss to be noticed", complained).await;
+    let complained = |stats: &Stats| stats.total().claim_errors + stats.listener().sweep_errors > 0;
+    running.until("the loss to be noticed", complained).await;
     proxy.accept().await;
     tally.until(2).await;
     running.stop().await.unwrap();
@@ -60,8 +60,7 @@ async fn a_line_that_goes_dead_without_a_sign_is_given_up_and_replaced() {
         scene.arm(n.to_string(), Duration::from_millis(50 * n)).await;
     }
     proxy.stall(Direction::Replies);
-    let noticed = async || scene.stats().claim_errors > 0;
-    eventually(PATIENCE, "the silence to be noticed", noticed).await;
+    scene.until("the silence to be noticed", |stats| stats.claim_errors > 0).await;
     proxy.resume();
     proxy.cut();
     scene.tally.until(21).await;
@@ -74,20 +73,16 @@ async fn a_line_that_goes_dead_without_a_sign_is_given_up_and_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
     let server = Server::start().await;
-    let scene = {
-        let client = client(&server.app_url(), SOON);
-        Scene::at(server, orders(), client, |builder| builder).await
-    };
+    let client = client(&server.app_url(), SOON);
+    let scene = Scene::at(server, orders(), client, |builder| builder).await;
     // It is all there by now: who stops the server while connections are made tests something else.
     scene.proves_well("before").await;
-    let anchored = async || scene.running.stats.listener().anchored > 0;
-    eventually(PATIENCE, "the subscription to stand", anchored).await;
+    scene.running.until_anchored().await;
     for n in 0..20 {
         scene.arm(n.to_string(), Duration::from_secs(1)).await;
     }
     scene.server.stop();
-    let noticed = async || scene.stats().claim_errors > 0;
-    eventually(PATIENCE, "the silence to be noticed", noticed).await;
+    scene.until("the silence to be noticed", |stats| stats.claim_errors > 0).await;
     scene.server.cont();
     scene.tally.until(21).await;
     scene.proves_well("after").await;
@@ -107,8 +102,8 @@ async fn a_listener_stops_in_time_though_its_server_is_away_or_silent() {
         } else {
             proxy.refuse().await;
             proxy.cut();
-            let noticed = async || scene.running.stats.listener().sweep_errors > 0;
-            eventually(PATIENCE, "the loss to be noticed", noticed).await;
+            let noticed = |stats: &Stats| stats.listener().sweep_errors > 0;
+            scene.running.until("the loss to be noticed", noticed).await;
         }
         let asked = std::time::Instant::now();
         scene.stop().await;
@@ -177,8 +172,7 @@ async fn a_server_without_room_for_another_client_is_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
     let scene = Scene::new().await;
-    let anchored = || scene.running.stats.listener().anchored;
-    eventually(PATIENCE, "events to flow", async || anchored() == 1).await;
+    scene.running.until("events to flow", |stats| stats.listener().anchored == 1).await;
     scene.server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
     let gaps = async || scene.running.stats.listener().gaps > 0;
     eventually(Duration::from_secs(4), "the silence to be noticed", gaps).await;
@@ -192,9 +186,10 @@ async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
     let flags = scene.server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let flags: Vec<String> = redis::from_redis_value(flags).unwrap();
     assert_eq!(flags[1], "");
-    let before = anchored(); // a busy machine may have lost and found the stream before
+    // A busy machine may have lost and found the stream before.
+    let before = scene.running.stats.listener().anchored;
     scene.server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
-    eventually(PATIENCE, "events to flow again", async || anchored() > before).await;
+    scene.running.until("events to flow again", |stats| stats.listener().anchored > before).await;
     scene.stop().await;
 }
 
@@ -203,15 +198,14 @@ async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
 async fn a_subscriber_that_is_cut_off_for_being_slow_comes_back_and_misses_no_timer() {
     let server = Server::builder().config("client-output-buffer-limit", "pubsub 64kb 0 0").start().await;
     let scene = Scene::on(server, orders()).await;
-    let anchored = || scene.running.stats.listener().anchored;
-    eventually(PATIENCE, "events to flow", async || anchored() == 1).await;
+    scene.running.until("events to flow", |stats| stats.listener().anchored == 1).await;
     for n in 0..20_u64 {
         scene.arm(n.to_string(), Duration::from_millis(10 * n)).await;
     }
     let burst = "local long = string.rep('x', 4000)
         for i = 1, 1000 do redis.call('PUBLISH', '__keyevent@0__:expired', long .. i) end";
     scene.server.cmd(&["EVAL", burst, "0"]).await;
-    eventually(PATIENCE, "it to be back", async || anchored() == 2).await;
+    scene.running.until("it to be back", |stats| stats.listener().anchored == 2).await;
     assert!(scene.running.stats.listener().gaps > 0);
     scene.tally.until(20).await;
     scene.tally.assert_each_once(20);
@@ -225,11 +219,9 @@ async fn a_subscriber_that_is_cut_off_for_being_slow_comes_back_and_misses_no_ti
 async fn another_database_is_another_world() {
     let server = Server::start().await;
     let url = format!("{}3", server.url());
-    let schedule = Schedule::connect(&url).await.unwrap();
-    let tally = Tally::default();
-    let running = Running::start(Listener::builder(&url).on(orders(), tally.handler()));
+    let (schedule, tally, running) = orders_at(&url).await;
     let _ = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap();
-    eventually(PATIENCE, "its expiry to be heard", async || running.stats.total().heard == 1).await;
+    running.until("its expiry to be heard", |stats| stats.total().heard == 1).await;
     tally.until(1).await;
     running.stop().await.unwrap();
     assert_eq!(server.cmd(&["DBSIZE"]).await, Value::Int(0), "nothing in database 0");

@@ -13,9 +13,11 @@ const CHANNEL: &str = "__keyevent@0__:expired";
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Scene {
-    /// Returns once the listener hears events.
-    async fn hears(&self) {
-        eventually(PATIENCE, "events to flow", async || self.running.stats.listener().anchored > 0).await;
+    /// Of orders, once the listener hears events.
+    async fn hearing() -> Self {
+        let scene = Self::new().await;
+        scene.running.until_anchored().await;
+        scene
     }
 
     async fn publish(&self, channel: &str, message: &[u8]) {
@@ -32,11 +34,10 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forged_expiry_does_not_run_an_armed_timer() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     scene.arm("later", HOUR).await;
     scene.publish(CHANNEL, b"app:order:later").await;
-    eventually(PATIENCE, "the forgery to be heard", async || scene.stats().heard == 1).await;
+    scene.until("the forgery to be heard", |stats| stats.heard == 1).await;
     // Whatever it prompts is over when what comes after it has run.
     scene.proves_well("now").await;
     assert_eq!(scene.tally.runs_of("app:order:later"), 0);
@@ -45,8 +46,7 @@ async fn a_forged_expiry_does_not_run_an_armed_timer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expiry_announced_again_and_again_runs_its_timer_once() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     scene.arm("1", Duration::from_millis(100)).await;
     for _ in 0..50 {
         scene.publish(CHANNEL, b"app:order:1").await;
@@ -55,7 +55,7 @@ async fn an_expiry_announced_again_and_again_runs_its_timer_once() {
     for _ in 0..50 {
         scene.publish(CHANNEL, b"app:order:1").await;
     }
-    eventually(PATIENCE, "all to be heard", async || scene.stats().heard >= 100).await;
+    scene.until("all to be heard", |stats| stats.heard >= 100).await;
     scene.proves_well("2").await;
     scene.tally.assert_each_once(2);
     scene.stop().await;
@@ -64,8 +64,7 @@ async fn an_expiry_announced_again_and_again_runs_its_timer_once() {
 /// Of a matching key without a timer, and of keys that are none of ours.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_for_unknown_keys_are_counted_and_their_keys_never_touched() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     scene.server.cmd(&["SET", "session:7", "theirs", "PX", "20"]).await;
     let gone = async || scene.server.cmd(&["EXISTS", "session:7"]).await == Value::Int(0);
     eventually(PATIENCE, "their key to expire", gone).await;
@@ -88,8 +87,7 @@ async fn events_for_unknown_keys_are_counted_and_their_keys_never_touched() {
 /// of ours can.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_with_enormous_names_are_unrouted() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     let name = [b"app:order:", &vec![b'x'; 8 << 20][..]].concat();
     scene.publish(CHANNEL, &name).await;
     eventually(PATIENCE, "it to be counted", async || scene.running.stats.listener().unrouted == 1).await;
@@ -99,8 +97,7 @@ async fn events_with_enormous_names_are_unrouted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_on_the_wake_up_channel_that_are_not_ours_do_no_harm() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     scene.arm("later", HOUR).await;
     let wake = scene.names().wake.clone();
     let messages: [&[u8]; 10] = [
@@ -132,7 +129,7 @@ async fn a_flood_of_a_hundred_thousand_events_costs_little_and_delays_nobody() {
     let last = Topic::<String>::named("last", "app:last:{id}").unwrap();
     let server = Server::builder().config("client-output-buffer-limit", "pubsub 0 0 0").start().await;
     let scene = Scene::with(server, orders(), |builder| builder.on(last, Tally::default().handler())).await;
-    scene.hears().await;
+    scene.running.until_anchored().await;
     for n in 0..50_u64 {
         scene.arm(n.to_string(), Duration::from_millis(100 + 20 * n)).await;
     }
@@ -162,8 +159,7 @@ async fn a_flood_of_a_hundred_thousand_events_costs_little_and_delays_nobody() {
 /// must be damped, or the server would be asked as often as it can answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_forged_wake_ups_is_damped() {
-    let scene = Scene::new().await;
-    scene.hears().await;
+    let scene = Scene::hearing().await;
     let wake = scene.names().wake.clone();
     let before = scene.stats();
     let started = std::time::Instant::now();

@@ -9,11 +9,10 @@ use keylapse::{
     Arming, Backoff, Cancelled, Client, Done, ErrorKind, Failure, Key, Lapse, Listener, MAX_KEY, NewArm,
     Schedule, Topic, TriggerKey,
 };
-use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::scene::Tally;
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule, show_log};
+use crate::support::{Running, listener, reporting, server_and_schedule, until_dead};
 
 /// Nobody listens there.
 const NOBODY: &str = "redis://127.0.0.1:1/";
@@ -81,12 +80,11 @@ async fn newlines_nul_other_bytes_braces_and_metacharacters_go_through_unharmed(
     ];
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<Vec<u8>>::new("app:odd:{id}").unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<Vec<u8>>| {
+    let (handler, mut reported) = reporting(|lapse: Lapse<Vec<u8>>| {
         let captured = lapse.captures().and_then(|captures| captures.get("id")).map(<[u8]>::to_vec);
-        report.send((captured, lapse.capture("id").is_some(), lapse.into_payload())).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+        ((captured, lapse.capture("id").is_some(), lapse.into_payload()), Ok(Done))
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     for id in ids {
         // So far ahead that its trigger is set before, on a busy machine, too.
         let armed = schedule.arm(&topic, [id], Duration::from_secs(2), &id.to_vec()).await.unwrap();
@@ -97,8 +95,7 @@ async fn newlines_nul_other_bytes_braces_and_metacharacters_go_through_unharmed(
         assert_eq!(captured.as_ref(), Some(&payload));
         assert_eq!(is_text, std::str::from_utf8(&payload).is_ok());
     }
-    let heard = async || running.stats.total().heard == ids.len() as u64;
-    eventually(PATIENCE, "each key's expiry to be heard", heard).await;
+    running.until("each key's expiry to be heard", |stats| stats.total().heard == ids.len() as u64).await;
     running.stop().await.unwrap();
 }
 
@@ -124,17 +121,15 @@ async fn a_key_of_just_the_limit_works_from_end_to_end() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:long:{id}").unwrap().retry(Backoff::table([SOON]));
     let id = "x".repeat(MAX_KEY - "app:long:".len());
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        report.send((lapse.attempt(), lapse.key().len())).ok();
-        std::future::ready(Err::<Done, _>(Failure::retry("no")))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        ((lapse.attempt(), lapse.key().len()), Err::<Done, _>(Failure::retry("no")))
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, [&id], SOON, &1).await.unwrap();
     assert_eq!(reported.next().await, (1, MAX_KEY));
     assert_eq!(reported.next().await, (2, MAX_KEY));
-    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
-    eventually(PATIENCE, "a dead letter", dead).await;
-    eventually(PATIENCE, "both expiries to be heard", async || running.stats.total().heard == 2).await;
+    until_dead(&schedule, &topic, 1).await;
+    running.until("both expiries to be heard", |stats| stats.total().heard == 2).await;
     running.stop().await.unwrap();
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(letter.key.len(), MAX_KEY);
@@ -148,7 +143,9 @@ async fn a_key_of_just_the_limit_works_from_end_to_end() {
 /// A trigger key written over one of them would take the topic down.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_our_own_namespace_are_refused_and_nothing_is_harmed() {
-    let (server, schedule) = everything_allowed().await;
+    // As a producer whom no ACL keeps from writing anywhere.
+    let (server, _) = server_and_schedule().await;
+    let schedule = Schedule::connect(&server.url()).await.unwrap();
     let topic = Topic::<String>::named("all", "{rest..}").unwrap();
     let tally = Tally::default();
     let running =
@@ -206,12 +203,4 @@ async fn look_alike_keys_are_different_timers() {
     tally.until(ids.len()).await;
     running.stop().await.unwrap();
     tally.assert_each_once(ids.len());
-}
-
-/// A producer whom no ACL keeps from writing anywhere.
-async fn everything_allowed() -> (Server, Schedule) {
-    show_log();
-    let server = Server::start().await;
-    let schedule = Schedule::connect(&server.url()).await.unwrap();
-    (server, schedule)
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use super::scene::{Tally, orders};
-use crate::support::PATIENCE;
+use crate::support::refusal;
 
 const PASSWORD: &str = "hunter2";
 
@@ -63,11 +63,10 @@ async fn speaking_stub(answer: &'static str) -> SocketAddr {
 async fn told(address: SocketAddr) -> [Error; 2] {
     let url = format!("redis://someone:{PASSWORD}@{address}/");
     let connected = Schedule::connect(&url).await.map(|_| ()).unwrap_err();
-    let listener = Listener::builder(&url).on(orders(), Tally::default().handler()).build().unwrap();
     let started = Instant::now();
-    let refused = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
+    let refused = refusal(Listener::builder(&url).on(orders(), Tally::default().handler())).await;
     assert!(started.elapsed() < Duration::from_secs(3), "not at once: {:?} {connected}", started.elapsed());
-    let errors = [connected, refused.expect("the listener gives up").unwrap_err()];
+    let errors = [connected, refused];
     for error in &errors {
         assert!(!error.to_string().contains(PASSWORD), "{error}");
         assert!(!error.to_string().contains(|c: char| c.is_control()), "{error}");

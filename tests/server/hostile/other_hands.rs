@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::{
-    Cancelled, Done, ErrorKind, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, TriggerKey,
+    Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule, Stats, TriggerKey,
 };
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, bytes, orders};
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::support::{PATIENCE, Running, gated, listener, refusal, reporting, server_and_schedule};
 
 const SOON: Duration = Duration::from_millis(300);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,11 +26,14 @@ const THEIRS: [(&str, &[&str]); 6] = [
     ("stream", &["XADD", "KEY", "*", "a", "1"]),
 ];
 
+/// Does this to a key; the answer.
+async fn act_on(server: &Server, key: &str, deed: &[&str]) -> Value {
+    server.cmd(&deed.iter().map(|word| if *word == "KEY" { key } else { word }).collect::<Vec<_>>()).await
+}
+
 async fn write_theirs(server: &Server) {
     for (kind, command) in THEIRS {
-        let key = format!("app:order:{kind}");
-        let words: Vec<&str> = command.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect();
-        server.cmd(&words).await;
+        act_on(server, &format!("app:order:{kind}"), command).await;
     }
 }
 
@@ -69,13 +72,11 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
     let topic = orders();
     let before = dump(server).await;
     assert!(before.iter().all(Option::is_some));
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send(lapse.attempt()).ok();
-        let first = lapse.attempt() == 1;
+    let (handler, mut reported) = reporting(|lapse: Lapse<String>| {
         let retry = Failure::retry_after(Duration::from_millis(50), "once more");
-        std::future::ready(if first { Err(retry) } else { Ok(Done) })
-    }));
+        (lapse.attempt(), if lapse.attempt() == 1 { Err(retry) } else { Ok(Done) })
+    });
+    let running = Running::start(listener(server).on(topic.clone(), handler));
     for (kind, _) in THEIRS {
         let armed = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
         assert!(matches!(armed.receipt().unwrap().trigger, TriggerKey::Taken), "{kind}: {armed:?}");
@@ -93,8 +94,8 @@ async fn are_left_alone(server: &Server, schedule: &Schedule) {
         attempts[reported.next().await as usize - 1] += 1;
     }
     assert_eq!(attempts, [THEIRS.len(); 2]);
-    let counted = async || running.stats.total().taken_triggers == THEIRS.len() as u64;
-    eventually(PATIENCE, "the retries' triggers to be counted", counted).await;
+    let counted = |stats: &Stats| stats.total().taken_triggers == THEIRS.len() as u64;
+    running.until("the retries' triggers to be counted", counted).await;
     running.stop().await.unwrap();
     for (kind, _) in THEIRS {
         let _ = schedule.arm(&topic, [kind], HOUR, &String::new()).await.unwrap();
@@ -120,10 +121,9 @@ async fn whatever_becomes_of_a_trigger_key_its_timer_fires_once() {
         &["MOVE", "KEY", "1"],
     ];
     for (n, deed) in deeds.iter().enumerate() {
-        let key = format!("app:order:{n}");
         scene.arm(n.to_string(), SOON).await;
-        let words: Vec<&str> = deed.iter().map(|word| if *word == "KEY" { &key } else { *word }).collect();
-        assert_ne!(scene.server.cmd(&words).await, Value::Nil, "{deed:?}");
+        let answer = act_on(&scene.server, &format!("app:order:{n}"), deed).await;
+        assert_ne!(answer, Value::Nil, "{deed:?}");
     }
     scene.tally.until(deeds.len()).await;
     // Those that were renamed or copied expire, too, and mean nothing.
@@ -158,8 +158,7 @@ async fn a_producer_or_listener_with_another_number_of_partitions_is_refused_nam
     for partitions in [1, 2, 4] {
         let topic = orders().partitions(partitions);
         let armed = other.arm(&topic, ["1"], HOUR, &String::new()).await.unwrap_err();
-        let listened = Listener::builder(server.app_url()).on(topic, Tally::default().handler());
-        let refused = listened.build().unwrap().run_until(std::future::pending::<()>()).await.unwrap_err();
+        let refused = refusal(listener(&server).on(topic, Tally::default().handler())).await;
         for error in [armed, refused] {
             assert_eq!(error.kind(), ErrorKind::Partitions);
             let text = error.to_string();
@@ -187,8 +186,7 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     ] {
         server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
-        let listened = listener(&server).on(orders(), Tally::default().handler()).build().unwrap();
-        let refused = listened.run_until(std::future::pending::<()>()).await.unwrap_err();
+        let refused = refusal(listener(&server).on(orders(), Tally::default().handler())).await;
         for error in [armed, refused] {
             assert_eq!(error.kind(), ErrorKind::WireVersion);
             let text = error.to_string();
@@ -211,8 +209,7 @@ async fn a_changed_meta_parks(field: &str, wrong: &str, right: &str) {
     scene.arm("later", Duration::from_secs(1)).await;
     let meta = scene.names().key("meta").to_owned();
     scene.server.cmd(&["HSET", &meta, field, wrong]).await;
-    let parked = async || scene.stats().claim_errors > 0;
-    eventually(PATIENCE, "the partition to be parked", parked).await;
+    scene.until("the partition to be parked", |stats| stats.claim_errors > 0).await;
     let error = scene.schedule.arm(&scene.topic, ["1"], HOUR, &String::new()).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::WireVersion | ErrorKind::Partitions), "{error:?}");
     assert!(!error.to_string().contains(['\u{1b}', '\n']), "{error}");
@@ -268,27 +265,17 @@ async fn a_count_that_somebody_has_written_does_not_overflow() {
 async fn a_flushed_server_goes_on_with_what_is_armed_afterwards() {
     let (server, schedule) = server_and_schedule().await;
     let topic = orders();
-    let (report, mut reported) = reports();
-    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
-    let go = gate.clone();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        let (report, go) = (report.clone(), go.clone());
-        async move {
-            report.send(lapse.capture("id").map(str::to_owned)).ok();
-            if lapse.capture("id") == Some("held") {
-                go.notified().await;
-            }
-            Ok::<_, Failure>(Done)
-        }
-    }));
+    let (handler, mut reported, gate) = gated(|lapse: &Lapse<String>| lapse.capture("id").map(str::to_owned));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["later"], HOUR, &String::new()).await.unwrap();
     let _ = schedule.arm(&topic, ["held"], Duration::ZERO, &String::new()).await.unwrap();
     assert_eq!(reported.next().await.as_deref(), Some("held"));
     server.cmd(&["FLUSHALL"]).await;
     gate.notify_one();
-    eventually(PATIENCE, "its end to find nothing", async || running.stats.total().gone == 1).await;
+    running.until("its end to find nothing", |stats| stats.total().gone == 1).await;
     let _ = schedule.arm(&topic, ["new"], Duration::ZERO, &String::new()).await.unwrap();
     assert_eq!(reported.next().await.as_deref(), Some("new"));
+    gate.notify_one();
     assert!(schedule.look_up(&topic, ["later"]).await.unwrap().is_none());
     running.stop().await.unwrap();
 }

@@ -3,20 +3,14 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadReason, Done, Failure, Lapse, Schedule, Topic};
-use keylapse_support::eventually;
+use keylapse::{Backoff, DeadReason, Done, Failure, Lapse, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::scene::Tally;
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::support::{Running, listener, reporting, reports, server_and_schedule, until_dead};
 
 const LEASE: Duration = Duration::from_millis(300);
 const SECRET: &str = "hunter2";
-
-async fn until_dead<T>(schedule: &Schedule, topic: &Topic<T>, count: u64) {
-    let dead = async || schedule.dead_letter_counts(topic).await.unwrap().0 == count;
-    eventually(PATIENCE, "the dead letters", dead).await;
-}
 
 /// A type of the application's own, which takes its decoder down.
 #[derive(Debug, Serialize)]
@@ -51,11 +45,9 @@ async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
     let (server, schedule) = server_and_schedule().await;
     let policy = Backoff::custom(|_| panic!("no idea"));
     let topic = Topic::<u32>::new("app:policy:{id}").unwrap().retry(policy).lease(LEASE);
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        report.send(lapse.attempt()).ok();
-        std::future::ready(Err::<Done, _>(Failure::retry("no")))
-    }));
+    let (handler, mut reported) =
+        reporting(|lapse: Lapse<u32>| (lapse.attempt(), Err::<Done, _>(Failure::retry("no"))));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     for _ in 0..4 {
         assert_eq!(reported.next().await, 1);
@@ -93,6 +85,6 @@ async fn a_handler_that_panics_when_it_is_stopped_is_a_lost_lease_like_any_other
     }));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
     assert_eq!((reported.next().await, reported.next().await), (true, false));
-    eventually(PATIENCE, "the end", async || running.stats.total().handled == 1).await;
+    running.until("the end", |stats| stats.total().handled == 1).await;
     running.stop().await.unwrap();
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Schedule, Topic};
-use keylapse_support::{Server, eventually};
+use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::support::{Running, listener, reporting, server_and_schedule, until_dead};
 
 const SECRET: &str = "hunter2";
 
@@ -22,11 +21,6 @@ struct Notice {
 fn notices() -> (Topic<Notice>, Topic<Bytes>) {
     let pattern = "app:notice:{id}";
     (Topic::named("notices", pattern).unwrap(), Topic::raw_named("notices", pattern).unwrap())
-}
-
-async fn until_dead<T>(schedule: &Schedule, topic: &Topic<T>, count: u64) {
-    let dead = async || schedule.dead_letter_counts(topic).await.unwrap().0 == count;
-    eventually(PATIENCE, "the dead letters", dead).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,11 +84,8 @@ async fn an_undecodable_payload_is_kept_to_the_byte_and_can_be_replayed() {
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     assert_eq!(letter.payload.as_ref().unwrap_err().bytes, bytes);
     let _ = schedule.replay(&letter).await.unwrap();
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(raw, move |lapse: Lapse<Bytes>| {
-        report.send(lapse.into_payload()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<Bytes>| (lapse.into_payload(), Ok(Done)));
+    let running = Running::start(listener(&server).on(raw, handler));
     assert_eq!(reported.next().await, bytes);
     running.stop().await.unwrap();
 }
@@ -104,11 +95,8 @@ async fn payloads_over_the_limit_are_refused_with_it_and_those_of_the_limit_arri
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::raw("app:size:{id}").unwrap();
     let sizes = [0, 1, 64 << 10];
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<Bytes>| {
-        report.send(lapse.into_payload()).ok();
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<Bytes>| (lapse.into_payload(), Ok(Done)));
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     for size in sizes {
         let payload = Bytes::from(vec![0xa5; size]);
         let _ = schedule.arm(&topic, [size.to_string()], Duration::ZERO, &payload).await.unwrap();
@@ -142,8 +130,7 @@ async fn the_largest_payload_there_can_be_arrives() {
 /// As JSON, whose quotes count, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_json_payload_is_measured_as_it_is_written() {
-    let server = Server::start().await;
-    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let (_server, schedule) = server_and_schedule().await;
     let topic = Topic::<String>::new("app:text:{id}").unwrap().payload_limit(10);
     let arm = async |text: &str| {
         let armed = schedule.arm(&topic, ["1"], Duration::from_secs(60), &text.to_owned()).await;
@@ -166,12 +153,12 @@ async fn numbers_beyond_two_to_the_53rd_come_back_exactly() {
         vec![0.1 + 0.2, f64::MIN_POSITIVE, 1.7976931348623157e308],
         serde_json::json!({ "id": 9_007_199_254_740_993_u64, "empty": [] }),
     );
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<Numbers>| {
-        let again = lapse.attempt() == 1;
-        report.send(lapse.into_payload()).ok();
-        std::future::ready(if again { Err(Failure::retry_after(Duration::ZERO, "again")) } else { Ok(Done) })
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<Numbers>| {
+        let again = Failure::retry_after(Duration::ZERO, "again");
+        let end = if lapse.attempt() == 1 { Err(again) } else { Ok(Done) };
+        (lapse.into_payload(), end)
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &numbers).await.unwrap();
     assert_eq!(reported.next().await, numbers);
     assert_eq!(reported.next().await, numbers, "after a retry, too");

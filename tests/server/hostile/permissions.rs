@@ -5,21 +5,19 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::internals::store_of;
-use keylapse::{Backoff, Client, Error, ErrorKind, Listener, Schedule, Topic};
+use keylapse::{Arming, Backoff, Client, Error, ErrorKind, Listener, Schedule, Stats, Topic, TriggerKey};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, show_log};
+use crate::support::{PATIENCE, Running, refusal, server_and_schedule, show_log};
 
 const SOON: Duration = Duration::from_millis(300);
 const WRONG: &str = "hunter2";
 
 /// What `run_until` of a listener there returns with.
 async fn refusal_of_a_listener(url: &str) -> Error {
-    let listener = Listener::builder(url).on(orders(), Tally::default().handler()).build().unwrap();
-    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
-    ended.expect("the listener gives up").unwrap_err()
+    refusal(Listener::builder(url).on(orders(), Tally::default().handler())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +70,7 @@ async fn a_password_that_is_changed_under_a_listener_parks_it_until_it_is_change
     for kind in ["normal", "pubsub"] {
         scene.server.cmd(&["CLIENT", "KILL", "TYPE", kind, "USER", APP_USER]).await;
     }
-    eventually(PATIENCE, "the refusal to be noticed", async || scene.stats().claim_errors > 0).await;
+    scene.until("the refusal to be noticed", |stats| stats.claim_errors > 0).await;
     scene.server.cmd(&["ACL", "SETUSER", APP_USER, "resetpass", &format!(">{APP_PASSWORD}")]).await;
     scene.tally.until(2).await;
     scene.tally.assert_each_once(2);
@@ -113,24 +111,24 @@ async fn a_missing_right_parks(server: &Server, right: &str) {
     let topic = topic.retry(Backoff::fixed(Duration::from_millis(5)));
     let tally = Tally::default();
     let url = server.url_for(&user, "pass");
-    let running = Running::start(Listener::builder(&url).on(topic.clone(), tally.handler_that_fails_first()));
+    let running = Running::start(Listener::builder(&url).on(topic.clone(), tally.handler_that_fails(1)));
     let schedule = Schedule::connect(&server.url()).await.unwrap();
     let arm = async |id: &str, delay| schedule.arm(&topic, [id], delay, &String::new()).await.unwrap();
     let _ = arm("before", Duration::ZERO).await;
     let handled = async |count| {
-        let stats = async || running.stats.total().handled == count;
-        eventually(PATIENCE, &format!("{count} timers without {right}"), stats).await;
+        let what = format!("{count} timers without {right}");
+        running.until(&what, |stats| stats.total().handled == count).await;
     };
     handled(1).await;
     setuser(&format!("-{right}")).await;
     for n in 0..5 {
         let _ = arm(&n.to_string(), SOON).await;
     }
-    let troubled = async || {
-        let stats = running.stats.total();
+    let troubled = |stats: &Stats| {
+        let stats = stats.total();
         stats.claim_errors + stats.settle_errors > 0 || stats.handled == 6
     };
-    eventually(PATIENCE, "it to be missed, or to make no difference", troubled).await;
+    running.until("it to be missed, or to make no difference", troubled).await;
     setuser(&format!("+{right}")).await;
     handled(6).await;
     let _ = arm("after", Duration::ZERO).await;
@@ -143,13 +141,16 @@ async fn a_missing_right_parks(server: &Server, right: &str) {
     assert_eq!(schedule.dead_letter_counts(&topic).await.unwrap(), (0, 0), "without {right}");
 }
 
+fn trigger_error(armed: &Arming) -> ErrorKind {
+    let TriggerKey::Failed(error) = &armed.receipt().unwrap().trigger else { panic!("{armed:?}") };
+    error.kind()
+}
+
 /// Producers are told which right it is, in the server's words, and that it is a
 /// right.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_producer_without_a_right_is_told_so() {
-    show_log();
-    let server = Server::start().await;
-    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let (server, schedule) = server_and_schedule().await;
     let topic = orders();
     let _ = schedule.arm(&topic, ["1"], SOON, &String::new()).await.unwrap();
     for right in ["-evalsha", "-zadd", "-hset"] {
@@ -162,13 +163,11 @@ async fn a_producer_without_a_right_is_told_so() {
     // A trigger key that may not be written is no failure of the arm.
     server.cmd(&["ACL", "SETUSER", APP_USER, "-set"]).await;
     let armed = schedule.arm(&topic, ["3"], SOON, &String::new()).await.unwrap();
-    let keylapse::TriggerKey::Failed(error) = &armed.receipt().unwrap().trigger else { panic!("{armed:?}") };
-    assert_eq!(error.kind(), ErrorKind::Permission);
+    assert_eq!(trigger_error(&armed), ErrorKind::Permission);
     let elsewhere = Schedule::connect(&server.app_url()).await.unwrap();
     let other = Topic::<String>::named("elsewhere", "other:{id}").unwrap();
     let armed = elsewhere.arm(&other, ["1"], SOON, &String::new()).await.unwrap();
-    let keylapse::TriggerKey::Failed(error) = &armed.receipt().unwrap().trigger else { panic!("{armed:?}") };
-    assert_eq!(error.kind(), ErrorKind::Permission, "keys of other prefixes are not this user's");
+    assert_eq!(trigger_error(&armed), ErrorKind::Permission, "keys of other prefixes are not this user's");
 }
 
 /// With no right at all to begin with, a listener says so and ends.

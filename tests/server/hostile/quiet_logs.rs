@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Topic};
+use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Stats, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::scene::{Tally, orders};
-use crate::support::{PATIENCE, Running, listener};
+use crate::support::{PATIENCE, Running, listener, until_dead};
 
 const SECRET: &str = "hunter2";
 
@@ -58,13 +58,8 @@ impl Capture {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.0
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|line| !line.contains("mio::") && !line.contains("tokio"))
-            .cloned()
-            .collect()
+        let all = self.0.lock().unwrap();
+        all.iter().filter(|line| !line.contains("mio::") && !line.contains("tokio")).cloned().collect()
     }
 
     /// Lines that say this, and are meant for an operator.
@@ -106,8 +101,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
         let payload = Bytes::from_static(payload);
         let _ = schedule.arm(&raw, [format!("{n}{odd}")], Duration::from_millis(5), &payload).await.unwrap();
     }
-    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 4;
-    eventually(PATIENCE, "four dead letters", dead).await;
+    until_dead(&schedule, &topic, 4).await;
     for theirs in [odd.as_bytes(), b"\xff\xfe\n\x1b"] {
         server.cmd(&[&b"PUBLISH"[..], b"__keyevent@0__:expired", theirs]).await;
     }
@@ -118,7 +112,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     Schedule::connect(&server.url_for("keylapse", "hunter2wrong")).await.unwrap_err();
     let _ = schedule.arm(&topic, ["5"], Duration::ZERO, &5).await.unwrap();
-    eventually(PATIENCE, "the last one", async || running.stats.total().handled == 2).await;
+    running.until("the last one", |stats| stats.total().handled == 2).await;
     running.stop().await.unwrap();
     log.assert_is_clean();
     let lines = log.lines().join("\n");
@@ -143,8 +137,7 @@ async fn an_outage_is_a_few_lines_however_many_partitions_there_are() {
         topics.iter().fold(builder, |builder, topic| builder.on(topic.clone(), tally.handler())),
     );
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
-    let listening = async || running.stats.listener().anchored > 0;
-    eventually(PATIENCE, "the listener to listen", listening).await;
+    running.until_anchored().await;
     for topic in &topics {
         let delay = |n| Duration::from_millis(1000 + 20 * n);
         let arms = (0..32).map(|n: u64| NewArm::new([n.to_string()], delay(n), String::new()));
@@ -152,9 +145,8 @@ async fn an_outage_is_a_few_lines_however_many_partitions_there_are() {
     }
     proxy.refuse().await;
     proxy.cut();
-    let tries =
-        async || running.stats.total().claim_errors >= 20 && running.stats.listener().sweep_errors > 2;
-    eventually(PATIENCE, "most partitions to have tried in vain", tries).await;
+    let tried = |stats: &Stats| stats.total().claim_errors >= 20 && stats.listener().sweep_errors > 2;
+    running.until("most partitions to have tried in vain", tried).await;
     let said = log.loud("");
     assert!((1..=6).contains(&said), "{said} lines: {:#?}", log.lines());
     proxy.accept().await;

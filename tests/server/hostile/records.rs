@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{RepairStep, Scan, Store};
-use keylapse::{DeadReason, ErrorKind, Replayed, Rescheduled, TimerPhase};
+use keylapse::{DeadLetter, DeadReason, ErrorKind, Replayed, Rescheduled, TimerPhase};
 use keylapse_support::eventually;
 use redis::Value;
 
 use super::scene::{Scene, orders};
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, until_dead};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -52,9 +52,19 @@ impl Scene {
         self.schedule.look_up(&self.topic, [id]).await.unwrap().map(|timer| timer.phase)
     }
 
-    async fn dead(&self, count: u64) {
-        let dead = async || self.schedule.dead_letter_counts(&self.topic).await.unwrap().0 == count;
-        eventually(PATIENCE, "the dead letters", dead).await;
+    /// Waits until there are so many dead letters; all of them unreadable.
+    async fn dead(&self, count: usize) -> Vec<DeadLetter<String>> {
+        until_dead(&self.schedule, &self.topic, count as u64).await;
+        let letters = self.schedule.dead_letters(&self.topic).page(10).await.unwrap();
+        assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
+        letters
+    }
+
+    /// Arms a timer for later, and lets it come due now with another record.
+    async fn arm_due(&self, id: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+        self.arm(id, HOUR).await;
+        self.write_record(id, change).await;
+        self.make_due(id).await;
     }
 
     /// One whole round of the slow repair; what it has repaired.
@@ -70,15 +80,9 @@ async fn a_record_cut_short_or_empty_ends_as_a_dead_letter_with_its_bytes() {
     let scene = Scene::new().await;
     let lengths = [0, 1, 8, 9, 16];
     for length in lengths {
-        let id = length.to_string();
-        scene.arm(&id, HOUR).await;
-        scene.write_record(&id, |record| record[..length].to_vec()).await;
-        scene.make_due(&id).await;
+        scene.arm_due(&length.to_string(), |record| record[..length].to_vec()).await;
     }
-    scene.dead(lengths.len() as u64).await;
-    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
-    for letter in &letters {
-        assert_eq!(letter.reason, DeadReason::Unreadable);
+    for letter in &scene.dead(lengths.len()).await {
         let length: usize = std::str::from_utf8(&letter.key[10..]).unwrap().parse().unwrap();
         let left = letter.payload.as_ref().unwrap_err();
         assert_eq!(left.bytes.len(), length, "all that was left is kept");
@@ -100,9 +104,7 @@ async fn a_state_that_makes_no_sense_ends_as_a_dead_letter() {
         scene.write_state(&id, state).await;
         scene.make_due(&id).await;
     }
-    scene.dead(states.len() as u64).await;
-    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
+    let letters = scene.dead(states.len()).await;
     assert!(letters.iter().all(|letter| letter.deadline.is_some()), "the record could still be read");
     scene.proves_well("well").await;
     scene.stop().await;
@@ -137,7 +139,7 @@ async fn a_record_or_state_of_a_newer_version_is_parked_and_runs_once_it_is_repa
     for id in ["record", "state"] {
         scene.make_due(id).await;
     }
-    eventually(PATIENCE, "both to be parked", async || scene.stats().parked == 2).await;
+    scene.until("both to be parked", |stats| stats.parked == 2).await;
     let error = scene.schedule.look_up(&scene.topic, ["record"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WireVersion);
     scene.proves_well("well").await;
@@ -165,7 +167,7 @@ async fn a_score_made_too_early_is_put_right_and_holds_no_place() {
     }
     scene.look().await;
     scene.proves_well("now").await;
-    eventually(PATIENCE, "all to be put right", async || scene.stats().repaired == scores.len() as u64).await;
+    scene.until("all to be put right", |stats| stats.repaired == scores.len() as u64).await;
     for score in scores {
         let right = async || {
             let phase = scene.phase(score).await;
@@ -198,13 +200,9 @@ async fn a_score_made_too_late_is_put_right_by_the_slow_repair() {
 async fn a_deadline_beyond_all_limits_is_unreadable() {
     let scene = Scene::new().await;
     for (id, deadline) in [("1", 1 << 43), ("2", 1 << 63), ("3", u64::MAX)] {
-        scene.arm(id, HOUR).await;
-        scene.write_record(id, |record| with_deadline(record, deadline)).await;
-        scene.make_due(id).await;
+        scene.arm_due(id, |record| with_deadline(record, deadline)).await;
     }
-    scene.dead(3).await;
-    let letters = scene.schedule.dead_letters(&scene.topic).page(10).await.unwrap();
-    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Unreadable));
+    assert_eq!(scene.dead(3).await.len(), 3);
     scene.proves_well("well").await;
     scene.stop().await;
 }
@@ -216,7 +214,7 @@ async fn index_entries_without_a_record_are_removed_and_counted() {
         scene.write_score(&n.to_string(), "1").await;
     }
     scene.look().await;
-    eventually(PATIENCE, "the orphans to be counted", async || scene.stats().orphans == 5).await;
+    scene.until("the orphans to be counted", |stats| stats.orphans == 5).await;
     assert_eq!(scene.cmd(&[b"ZCARD", scene.names().key("due").as_bytes()]).await, Value::Int(0));
     scene.proves_well("well").await;
     scene.stop().await;

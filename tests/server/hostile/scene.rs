@@ -21,20 +21,16 @@ pub(crate) struct Tally(Arc<Mutex<BTreeMap<Vec<u8>, u32>>>);
 impl Tally {
     /// A handler that counts and succeeds.
     pub(crate) fn handler<T: Send + 'static>(&self) -> impl Handler<T> + use<T> {
-        let tally = self.clone();
-        move |lapse: Lapse<T>| {
-            *tally.0.lock().unwrap().entry(lapse.key().to_vec()).or_default() += 1;
-            std::future::ready(Ok::<_, Failure>(Done))
-        }
+        self.handler_that_fails(0)
     }
 
-    /// A handler that counts, fails each first attempt and succeeds at the second.
-    pub(crate) fn handler_that_fails_first<T: Send + 'static>(&self) -> impl Handler<T> + use<T> {
+    /// A handler that counts, fails so many attempts of each timer, and succeeds at the next.
+    pub(crate) fn handler_that_fails<T: Send + 'static>(&self, attempts: u32) -> impl Handler<T> + use<T> {
         let tally = self.clone();
         move |lapse: Lapse<T>| {
             *tally.0.lock().unwrap().entry(lapse.key().to_vec()).or_default() += 1;
-            let first = lapse.attempt() == 1;
-            std::future::ready(if first { Err(Failure::retry("as planned")) } else { Ok(Done) })
+            let fails = lapse.attempt() <= attempts;
+            std::future::ready(if fails { Err(Failure::retry("as planned")) } else { Ok(Done) })
         }
     }
 
@@ -128,6 +124,12 @@ impl Scene {
         eventually(PATIENCE, "a new timer to run", async || self.tally.runs_of(&key) == 1).await;
     }
 
+    /// Waits until this holds of what was counted of the topic.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(TopicStats) -> bool) -> impl Future<Output = ()> {
+        eventually(PATIENCE, what, async move || holds(self.stats()))
+    }
+
     /// The names of the topic's only partition.
     pub(crate) fn names(&self) -> PartitionNames {
         names(&self.topic)
@@ -140,6 +142,15 @@ impl Scene {
     pub(crate) async fn stop(self) {
         self.running.stop().await.unwrap();
     }
+}
+
+/// A producer of orders and a listener for them at a URL.
+pub(crate) async fn orders_at(url: &str) -> (Schedule, Tally, Running) {
+    show_log();
+    let schedule = Schedule::connect(url).await.unwrap();
+    let tally = Tally::default();
+    let running = Running::start(Listener::builder(url).on(orders(), tally.handler()));
+    (schedule, tally, running)
 }
 
 /// The names of a topic's only partition.

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Cancelled, Client, Done, Error, ErrorKind, Failure, Lapse, Outcome, Schedule};
+use keylapse::{Backoff, Cancelled, Client, Error, ErrorKind, Failure, Lapse, Outcome, Schedule, Stats};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule, show_log};
+use crate::support::{PATIENCE, Running, gated, listener, reporting, server_and_schedule, show_log};
 
 /// Time enough to change the server before it is over.
 const SOON: Duration = Duration::from_secs(1);
@@ -26,8 +26,7 @@ impl Scene {
     }
 
     async fn complains(&self) {
-        let complaints = async || self.stats().claim_errors + self.stats().settle_errors > 0;
-        eventually(PATIENCE, "the listener to complain", complaints).await;
+        self.until("the listener to complain", |stats| stats.claim_errors + stats.settle_errors > 0).await;
     }
 
     async fn config(&self, name: &str, value: &str) {
@@ -47,23 +46,21 @@ async fn oom_refuses_arms_and_lets_everything_drain() {
     for id in ["cancelled", "later"] {
         let _ = schedule.arm(&topic, [id], Duration::from_secs(3600), &String::new()).await.unwrap();
     }
-    let letter = schedule.clone();
     server.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = schedule.arm(&topic, ["new"], SOON, &String::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.is_transient() && error.to_string().contains("maxmemory"), "{error}");
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        report.send((lapse.payload().clone(), lapse.attempt())).ok();
-        let first = lapse.attempt() == 1;
-        std::future::ready(match lapse.payload().as_str() {
-            "retried" if first => Err(Failure::retry("once more")),
+    let (handler, mut reported) = reporting(|lapse: Lapse<String>| {
+        let end = match lapse.payload().as_str() {
+            "retried" if lapse.attempt() == 1 => Err(Failure::retry("once more")),
             "dead" => Err(Failure::dead("never")),
             "snoozed" => Ok(Outcome::Snooze(Duration::from_secs(3600))),
             "again" => Ok(Outcome::Again(Duration::from_secs(3600))),
             _ => Ok(Outcome::Done),
-        })
-    }));
+        };
+        ((), end)
+    });
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     for _ in 0..6 {
         reported.next().await;
     }
@@ -77,7 +74,7 @@ async fn oom_refuses_arms_and_lets_everything_drain() {
     assert_eq!(schedule.cancel(&topic, ["cancelled"]).await.unwrap(), Cancelled::Cancelled);
     let elsewhere = Schedule::connect(&server.app_url()).await.unwrap();
     assert_eq!(elsewhere.cancel(&topic, ["later"]).await.unwrap(), Cancelled::Cancelled, "by a new producer");
-    assert_eq!(letter.dead_letters(&topic).page(10).await.unwrap().len(), 1);
+    assert_eq!(schedule.dead_letters(&topic).page(10).await.unwrap().len(), 1);
     assert_eq!(running.stats.total().unsettled, 0);
     running.stop().await.unwrap();
 }
@@ -87,17 +84,8 @@ async fn oom_refuses_arms_and_lets_everything_drain() {
 async fn readonly_is_waited_for_and_what_ended_meanwhile_is_settled_afterwards() {
     let (server, schedule) = server_and_schedule().await;
     let topic = orders();
-    let (report, mut reported) = reports();
-    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
-    let go = gate.clone();
-    let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<String>| {
-        let (report, go) = (report.clone(), go.clone());
-        async move {
-            report.send(lapse.key().to_vec()).ok();
-            go.notified().await;
-            Ok::<_, Failure>(Done)
-        }
-    }));
+    let (handler, mut reported, gate) = gated(|lapse: &Lapse<String>| lapse.key().to_vec());
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     for (id, delay) in [("running", Duration::ZERO), ("due", SOON)] {
         let _ = schedule.arm(&topic, [id], delay, &String::new()).await.unwrap();
     }
@@ -107,8 +95,8 @@ async fn readonly_is_waited_for_and_what_ended_meanwhile_is_settled_afterwards()
     let error = schedule.arm(&topic, ["new"], SOON, &String::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly);
     assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
-    let both = async || running.stats.total().claim_errors > 0 && running.stats.total().settle_errors > 0;
-    eventually(PATIENCE, "claims and acks to be refused", both).await;
+    let both = |stats: &Stats| stats.total().claim_errors > 0 && stats.total().settle_errors > 0;
+    running.until("claims and acks to be refused", both).await;
     server.cmd(&["REPLICAOF", "NO", "ONE"]).await;
     assert_eq!(reported.next().await, b"app:order:due");
     gate.notify_one();

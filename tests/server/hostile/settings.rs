@@ -8,7 +8,7 @@ use keylapse::{Backoff, Client, ErrorKind, Listener, MAX_DELAY, Schedule, Topic,
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::server_and_schedule;
+use crate::support::{PATIENCE, Running, listener, server_and_schedule, until_dead};
 
 /// Nobody listens there: what is refused is refused before anything is sent.
 const NOBODY: &str = "redis://127.0.0.1:1/";
@@ -156,18 +156,16 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
     use keylapse::{DeadReason, Failure, Lapse, Outcome, TimerPhase};
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().max_attempts(5).max_snoozes(5);
-    let running = crate::support::Running::start(crate::support::listener(&server).on(
-        topic.clone(),
-        |lapse: Lapse<String>| {
-            std::future::ready(match lapse.payload().as_str() {
-                "snooze for ever" => Ok(Outcome::Snooze(Duration::MAX)),
-                "again in aeons" => Ok(Outcome::Again(Duration::MAX)),
-                "retry in aeons" => Err(Failure::retry_after(Duration::MAX, "no")),
-                "snooze" => Ok(Outcome::Snooze(Duration::ZERO)),
-                _ => Err(Failure::retry_after(Duration::ZERO, "no")),
-            })
-        },
-    ));
+    let handler = |lapse: Lapse<String>| {
+        std::future::ready(match lapse.payload().as_str() {
+            "snooze for ever" => Ok(Outcome::Snooze(Duration::MAX)),
+            "again in aeons" => Ok(Outcome::Again(Duration::MAX)),
+            "retry in aeons" => Err(Failure::retry_after(Duration::MAX, "no")),
+            "snooze" => Ok(Outcome::Snooze(Duration::ZERO)),
+            _ => Err(Failure::retry_after(Duration::ZERO, "no")),
+        })
+    };
+    let running = Running::start(listener(&server).on(topic.clone(), handler));
     let kinds = ["snooze for ever", "again in aeons", "retry in aeons", "snooze", "retry"];
     for kind in kinds {
         let _ = schedule.arm(&topic, [kind], Duration::ZERO, &kind.to_owned()).await.unwrap();
@@ -177,10 +175,9 @@ async fn endless_delays_of_a_handler_are_capped_and_those_of_zero_do_not_loop_fo
             let timer = schedule.look_up(&topic, [kind]).await.unwrap().unwrap();
             matches!(timer.phase, TimerPhase::Waiting(at) if at > SystemTime::now() + MAX_DELAY / 2)
         };
-        keylapse_support::eventually(crate::support::PATIENCE, "it waits for a century", far).await;
+        keylapse_support::eventually(PATIENCE, "it waits for a century", far).await;
     }
-    let both = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 2;
-    keylapse_support::eventually(crate::support::PATIENCE, "two dead letters", both).await;
+    until_dead(&schedule, &topic, 2).await;
     let letters = schedule.dead_letters(&topic).page(10).await.unwrap();
     let mut reasons: Vec<_> = letters.iter().map(|letter| letter.reason).collect();
     reasons.sort_by_key(|reason| reason.as_str());

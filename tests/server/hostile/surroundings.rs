@@ -4,22 +4,19 @@
 use std::time::Duration;
 
 use keylapse::{ErrorKind, Listener, Schedule};
-use keylapse_support::{Server, eventually};
+use keylapse_support::Server;
 
-use super::scene::{Tally, orders};
-use crate::support::{PATIENCE, Running, show_log};
+use super::scene::{Tally, orders, orders_at};
+use crate::support::refusal;
 
 const SOON: Duration = Duration::from_millis(100);
 
 /// A producer and a listener at a URL: a timer runs, and its key is heard to expire.
 async fn assert_works_at(url: &str) {
-    show_log();
-    let schedule = Schedule::connect(url).await.unwrap();
-    let tally = Tally::default();
-    let running = Running::start(Listener::builder(url).on(orders(), tally.handler()));
+    let (schedule, tally, running) = orders_at(url).await;
     let _ = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap();
     tally.until(1).await;
-    eventually(PATIENCE, "its expiry to be heard", async || running.stats.total().heard == 1).await;
+    running.until("its expiry to be heard", |stats| stats.total().heard == 1).await;
     running.stop().await.unwrap();
     tally.assert_each_once(1);
 }
@@ -66,9 +63,8 @@ async fn a_command_that_was_renamed_is_named() {
     let error = Schedule::connect(&server.url()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.needs_operator() && error.to_string().contains("EVALSHA"), "{error}");
-    let listener = Listener::builder(server.url()).on(orders(), Tally::default().handler()).build().unwrap();
-    let ended = tokio::time::timeout(PATIENCE, listener.run_until(std::future::pending::<()>())).await;
-    assert_eq!(ended.expect("it gives up").unwrap_err().kind(), ErrorKind::Unsupported);
+    let listener = Listener::builder(server.url()).on(orders(), Tally::default().handler());
+    assert_eq!(refusal(listener).await.kind(), ErrorKind::Unsupported);
 }
 
 /// Without them new timers are found by sweeps.
@@ -81,13 +77,9 @@ async fn without_sharded_channels_timers_fire_all_the_same() {
 /// An ACL that forgets the channels: nothing is heard, and every timer fires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_channel_hears_nothing_and_misses_no_timer() {
-    show_log();
     let server = Server::start().await;
     server.cmd(&["ACL", "SETUSER", "deaf", "on", ">pass", "~*", "resetchannels", "+@all"]).await;
-    let url = server.url_for("deaf", "pass");
-    let schedule = Schedule::connect(&url).await.unwrap();
-    let tally = Tally::default();
-    let running = Running::start(Listener::builder(&url).on(orders(), tally.handler()));
+    let (schedule, tally, running) = orders_at(&server.url_for("deaf", "pass")).await;
     for n in 0..10_u64 {
         let _ = schedule.arm(&orders(), [n.to_string()], SOON * 3, &String::new()).await.unwrap();
     }

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use keylapse::internals::names::{PartitionNames, partition_of};
-use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Topic};
+use keylapse::{Done, ErrorKind, Failure, Key, Lapse, Stats, Topic};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::support::{PATIENCE, Running, gated, listener, server_and_schedule, until_dead};
 
 /// Puts a value of a type that keylapse uses nowhere at a name; what was there
 /// is moved aside.
@@ -62,11 +62,11 @@ async fn a_spoilt_name_parks(server: &Server, schedule: &keylapse::Schedule, at:
     // Something lies in the index when its name is spoilt.
     let _ = arm(&spoilt, Duration::from_secs(1)).await.unwrap();
     spoil(server, name).await;
-    let claims = || running.stats.topic(topic.name()).unwrap().claim_errors;
     let _ = arm(&healthy, Duration::ZERO).await.unwrap();
     let _ = schedule.arm(&other, ["1"], Duration::ZERO, &String::new()).await.unwrap();
     tally.until(2).await;
-    eventually(PATIENCE, "the partition to complain", async || claims() > 0).await;
+    let complains = |stats: &Stats| stats.topic(topic.name()).unwrap().claim_errors > 0;
+    running.until("the partition to complain", complains).await;
     assert_eq!(tally.runs_of(&spoilt), 0, "{name}");
     heal(server, name).await;
     tally.until(3).await;
@@ -110,8 +110,7 @@ async fn whoever_reads_dead_letters_is_told_which_name_holds_what() {
         listener(&server).on(topic.clone(), |_| async { Err::<Done, _>(Failure::dead("on purpose")) }),
     );
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &String::new()).await.unwrap();
-    let dead = async || schedule.dead_letter_counts(&topic).await.unwrap().0 == 1;
-    eventually(PATIENCE, "a dead letter", dead).await;
+    until_dead(&schedule, &topic, 1).await;
     running.stop().await.unwrap();
     let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
     let names = super::scene::names(&topic);
@@ -140,25 +139,15 @@ async fn an_attempt_that_ends_while_a_name_is_spoilt_is_settled_once_it_is_freed
     let topic = Topic::<u32>::new("app:order:{id}").unwrap();
     let names = super::scene::names(&topic);
     for name in [names.key("next"), names.key("rec"), names.key("run")] {
-        let (report, mut reported) = reports();
-        let go = std::sync::Arc::new(tokio::sync::Notify::new());
-        let gate = go.clone();
-        let running = Running::start(listener(&server).on(topic.clone(), move |_: Lapse<u32>| {
-            let (report, gate) = (report.clone(), gate.clone());
-            async move {
-                report.send(()).ok();
-                gate.notified().await;
-                Ok::<_, Failure>(Done)
-            }
-        }));
+        let (handler, mut reported, gate) = gated(|_: &Lapse<u32>| ());
+        let running = Running::start(listener(&server).on(topic.clone(), handler));
         let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
         reported.next().await;
         spoil(&server, name).await;
-        go.notify_one();
-        eventually(PATIENCE, "the attempt to end", async || running.stats.total().handled == 1).await;
+        gate.notify_one();
+        running.until("the attempt to end", |stats| stats.total().handled == 1).await;
         // Until it has been tried, and refused.
-        let refused = async || running.stats.total().settle_errors > 0;
-        eventually(PATIENCE, "its end to be refused", refused).await;
+        running.until("its end to be refused", |stats| stats.total().settle_errors > 0).await;
         heal(&server, name).await;
         let gone = async || schedule.look_up(&topic, ["1"]).await.is_ok_and(|timer| timer.is_none());
         eventually(PATIENCE, "its end to be settled", gone).await;
@@ -196,7 +185,7 @@ async fn the_quarantine_of_a_spoilt_partition_does_not_hold_up_others() {
     spoil(&server, super::scene::names(&spoilt).key("rec")).await;
     quarantine(&spoilt, "app:a:1").await;
     look(&spoilt).await;
-    eventually(PATIENCE, "the complaint", async || running.stats.topic("a").unwrap().claim_errors > 0).await;
+    running.until("the complaint", |stats| stats.topic("a").unwrap().claim_errors > 0).await;
     hidden(&healthy, "app:b:1").await;
     quarantine(&healthy, "app:b:1").await;
     look(&healthy).await;
@@ -216,9 +205,9 @@ async fn a_spoilt_registry_or_canary_keeps_nobody_from_working() {
     }
     let scene = Scene::on(server, orders()).await;
     scene.proves_well("1").await;
-    eventually(PATIENCE, "the silence to be noticed", async || scene.running.stats.listener().gaps > 0).await;
+    scene.running.until("the silence to be noticed", |stats| stats.listener().gaps > 0).await;
     scene.proves_well("2").await;
     heal(&scene.server, "keylapse:{canary/0}").await;
-    eventually(PATIENCE, "events to flow", async || scene.running.stats.listener().anchored > 0).await;
+    scene.running.until_anchored().await;
     scene.stop().await;
 }

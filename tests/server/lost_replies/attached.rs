@@ -1,6 +1,6 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use keylapse::internals::attached::{Deed, Enrolment, Judged, Note, Position, TakeChecks, Watch};
 use keylapse::internals::{Capture, ServerTime, SlotId};
 
@@ -28,12 +28,9 @@ fn place(at: Spot) -> Option<Position> {
 }
 
 fn watch(name: &str, at: Position) -> Watch {
-    let mut head = BytesMut::new();
-    head.put_u64(DEADLINE);
-    head.put_u64(at.canary);
-    head.put_u32(at.count);
-    head.put_u64(micros(at));
-    Watch { key: key(name), head: head.freeze(), deadline: DEADLINE, at }
+    let [deadline, canary, stamp] = [DEADLINE, at.canary, micros(at)].map(u64::to_be_bytes);
+    let head = [&deadline[..], &canary, &at.count.to_be_bytes(), &stamp].concat();
+    Watch { key: key(name), head: head.into(), deadline: DEADLINE, at }
 }
 
 impl Caller {
@@ -69,11 +66,8 @@ impl Caller {
                 let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
                 format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.1)
             }
-            Step::HoldScanner(slot) => {
-                format!("{}", store.hold_scanner(watched, self::slot(*slot), 1000, false).await?)
-            }
-            Step::ReleaseScanner(slot) => {
-                format!("{:?}", store.hold_scanner(watched, self::slot(*slot), 0, false).await?)
+            Step::Scanner(slot, ms) => {
+                format!("{}", store.hold_scanner(watched, self::slot(*slot), *ms, false).await?)
             }
             Step::Touch(name) => format!("{:?}", store.read(&[key(name)], CAPTURE).await?.1),
             Step::Returned(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
@@ -161,14 +155,17 @@ fn looks_and_verdicts() -> Vec<Row> {
     ]
 }
 
+fn hold_scanner(slot: u8) -> Step {
+    Step::Scanner(slot, 1000)
+}
+
 fn scanners() -> Vec<Row> {
     vec![
         // It holds from the repeat on.
-        Row::of("become the scanner", [], Step::HoldScanner(1)).repeat_acts_as(Step::HoldScanner(1)),
-        Row::of("stay the scanner", [Step::HoldScanner(1)], Step::HoldScanner(1))
-            .repeat_acts_as(Step::HoldScanner(1)),
-        Row::of("another is the scanner", [Step::HoldScanner(2)], Step::HoldScanner(1)),
-        Row::of("leave", [Step::HoldScanner(1)], Step::ReleaseScanner(1)),
+        Row::of("become the scanner", [], hold_scanner(1)).repeat_acts_as(hold_scanner(1)),
+        Row::of("stay the scanner", [hold_scanner(1)], hold_scanner(1)).repeat_acts_as(hold_scanner(1)),
+        Row::of("another is the scanner", [hold_scanner(2)], hold_scanner(1)),
+        Row::of("leave", [hold_scanner(1)], Step::Scanner(1, 0)),
     ]
 }
 

@@ -71,15 +71,7 @@ impl Caller {
             Step::Repair(scan) => self.repair(*scan).await,
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
-            Step::Note(_) | Step::Enrol(..) | Step::DueChecks | Step::Judge(..) => {
-                self.make_attached(step).await
-            }
-            Step::HoldScanner(_)
-            | Step::ReleaseScanner(_)
-            | Step::Touch(_)
-            | Step::Returned(_)
-            | Step::WriteBack(_) => self.make_attached(step).await,
-            simple => self.make_simple(simple).await,
+            step => self.make_simple(step).await,
         }
     }
 
@@ -113,7 +105,7 @@ impl Caller {
             Step::Untrigger(name, number) => {
                 format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)
             }
-            other => unreachable!("{other:?} is made elsewhere"),
+            of_attached => self.make_attached(of_attached).await?,
         })
     }
 
@@ -164,9 +156,8 @@ impl Caller {
 
     async fn settle(&self, name: &str, number: u8, end: &End) -> Said {
         let settle = Settle { held: held(name, number), end: end.clone() };
-        Ok(list(
-            self.store.settle(&self.at, LETTERS, &[settle]).await?.iter().map(|reply| format!("{reply:?}")),
-        ))
+        let replies = self.store.settle(&self.at, LETTERS, &[settle]).await?;
+        Ok(list(replies.iter().map(|reply| format!("{reply:?}"))))
     }
 
     async fn repair(&self, what: Scan) -> Said {
@@ -176,13 +167,8 @@ impl Caller {
 
     async fn init(&self) -> Said {
         let both = [0, 1].map(|index| PartitionNames::new("keylapse", "two", index, 2, false));
-        let entry = TopicEntry {
-            name: "two".into(),
-            pattern: "two:{id}".into(),
-            partitions: 2,
-            triggers: true,
-            attached: false,
-        };
+        let (name, pattern) = ("two".into(), "two:{id}".into());
+        let entry = TopicEntry { name, pattern, partitions: 2, triggers: true, attached: false };
         self.store.register(&entry, &both).await?;
         Ok("agreed".into())
     }

@@ -11,6 +11,14 @@ use tokio::net::TcpStream;
 
 const SECONDS: Duration = Duration::from_secs(10);
 
+/// A server, a proxy before it, and a client of that.
+async fn line() -> (Server, Proxy, MultiplexedConnection) {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = connect(&proxy.url()).await.expect("connected");
+    (server, proxy, client)
+}
+
 async fn incr(connection: &mut MultiplexedConnection) -> RedisResult<i64> {
     redis::cmd("INCR").arg("n").query_async(connection).await
 }
@@ -22,9 +30,7 @@ async fn count(server: &Server) -> i64 {
 
 #[tokio::test]
 async fn a_lost_reply_leaves_the_work_done_and_the_client_in_doubt() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (server, proxy, mut client) = line().await;
     assert_eq!(incr(&mut client).await.expect("an answer"), 1);
 
     proxy.lose_reply(command("INCR"), Then::Close);
@@ -39,9 +45,7 @@ async fn a_lost_reply_leaves_the_work_done_and_the_client_in_doubt() {
 
 #[tokio::test]
 async fn a_reply_can_be_lost_without_a_sign() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (server, proxy, mut client) = line().await;
 
     proxy.lose_reply(command("INCR"), Then::Stall);
     let mut other = client.clone();
@@ -58,9 +62,7 @@ async fn a_reply_can_be_lost_without_a_sign() {
 
 #[tokio::test]
 async fn in_a_pipeline_only_the_chosen_reply_and_later_ones_are_lost() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let client = connect(&proxy.url()).await.expect("connected");
+    let (server, proxy, client) = line().await;
     proxy.lose_reply(|words| words.get(1).is_some_and(|key| key == "lost"), Then::Close);
 
     let answers = ["before", "lost", "after"].map(|key| {
@@ -103,9 +105,7 @@ async fn pushes_do_not_confuse_replies() {
 
 #[tokio::test]
 async fn refused_connections_do_not_disturb_open_ones() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut open = connect(&proxy.url()).await.expect("connected");
+    let (_server, proxy, mut open) = line().await;
 
     proxy.refuse().await;
     let refused = connect(&proxy.url()).await.expect_err("refused");
@@ -118,9 +118,7 @@ async fn refused_connections_do_not_disturb_open_ones() {
 
 #[tokio::test]
 async fn a_cut_ends_open_connections_only() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (_server, proxy, mut client) = line().await;
     proxy.cut();
     assert!(incr(&mut client).await.is_err());
     assert!(connect(&proxy.url()).await.is_ok());
@@ -150,9 +148,7 @@ async fn a_stalled_line_delivers_nothing_until_it_is_resumed() {
 
 #[tokio::test]
 async fn a_delay_is_a_latency_and_no_limit() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let client = connect(&proxy.url()).await.expect("connected");
+    let (_server, proxy, client) = line().await;
     let delay = Duration::from_millis(50);
     proxy.delay(Direction::Both, delay);
 
@@ -171,9 +167,7 @@ async fn a_delay_is_a_latency_and_no_limit() {
 
 #[tokio::test]
 async fn requests_are_counted_by_name_and_batches_apart() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (_server, proxy, mut client) = line().await;
     incr(&mut client).await.expect("an answer");
     proxy.reset_counts();
 
@@ -190,9 +184,7 @@ async fn requests_are_counted_by_name_and_batches_apart() {
 
 #[tokio::test]
 async fn the_proxy_follows_a_restart_and_heals() {
-    let mut server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (mut server, proxy, mut client) = line().await;
     server.kill().await;
     assert!(incr(&mut client).await.is_err());
     assert!(connect(&proxy.url()).await.is_err());
@@ -208,9 +200,7 @@ async fn the_proxy_follows_a_restart_and_heals() {
 
 #[tokio::test]
 async fn a_large_value_passes_unharmed() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let mut client = connect(&proxy.url()).await.expect("connected");
+    let (_server, _proxy, mut client) = line().await;
     let value: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
     let _: () = redis::cmd("SET").arg("v").arg(&value).query_async(&mut client).await.expect("set");
     let read: Vec<u8> = redis::cmd("GET").arg("v").query_async(&mut client).await.expect("got");

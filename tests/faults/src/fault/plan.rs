@@ -1,5 +1,6 @@
 //! The plan of a run: everything that will go wrong, decided by its seed.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -33,61 +34,62 @@ const MANY: usize = 10_000;
 impl Plan {
     /// Everything at once. The same seed and lease give the same plan.
     pub fn everything(seed: u64, lease: Duration) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
-        let longest = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let (mut random, longest) = (StdRng::seed_from_u64(seed), ms(lease));
         Self {
-            server: lane(&mut random, 300..1500, |random| ServerFault::any(random, longest)),
-            process: lane(&mut random, 200..1200, |random| ProcessFault::any(random, longest)),
-            line: lane(&mut random, 50..600, |random| LineFault::any(random, longest)),
+            server: lane(&mut random, MANY, 300..1500, |random| ServerFault::any(random, longest)),
+            process: lane(&mut random, MANY, 200..1200, |random| ProcessFault::any(random, longest)),
+            line: lane(&mut random, MANY, 50..600, |random| LineFault::any(random, longest)),
         }
     }
 
     /// Nothing but listeners that are killed, so many times, with such pauses.
-    pub fn killed_listeners(seed: u64, times: usize, pause_ms: std::ops::Range<u64>) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut process = lane(&mut random, pause_ms, |random| ProcessFault::KillListener(random.random()));
-        process.truncate(times);
-        Self { process, ..Self::default() }
+    pub fn killed_listeners(seed: u64, times: usize, pause_ms: Range<u64>) -> Self {
+        let kill = |random: &mut StdRng| ProcessFault::KillListener(random.random());
+        Self { process: seeded_lane(seed, times, pause_ms, kill), ..Self::default() }
     }
 
     /// Nothing but servers that are killed, so many times.
-    pub fn killed_servers(seed: u64, times: usize, pause_ms: std::ops::Range<u64>) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut server = lane(&mut random, pause_ms, |_| ServerFault::Crash);
-        server.truncate(times);
-        Self { server, ..Self::default() }
+    pub fn killed_servers(seed: u64, times: usize, pause_ms: Range<u64>) -> Self {
+        Self { server: seeded_lane(seed, times, pause_ms, |_| ServerFault::Crash), ..Self::default() }
     }
 
     /// Nothing but lines that fail, so many times, for up to a lease and a half.
     pub fn bad_lines(seed: u64, lease: Duration, times: usize) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
-        let longest = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        let mut line = lane(&mut random, 50..300, |random| LineFault::any(random, longest));
-        line.truncate(times);
-        Self { line, ..Self::default() }
+        let any = |random: &mut StdRng| LineFault::any(random, ms(lease));
+        Self { line: seeded_lane(seed, times, 50..300, any), ..Self::default() }
     }
 
     /// Nothing but listeners that are stopped for longer than their leases, so many times.
     pub fn paused_listeners(seed: u64, lease: Duration, times: usize) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
-        let twice = u64::try_from(lease.as_millis() * 2).unwrap_or(u64::MAX);
-        let mut process =
-            lane(&mut random, 300..600, |random| ProcessFault::StopListener(random.random(), twice));
-        process.truncate(times);
-        Self { process, ..Self::default() }
+        let stop = |random: &mut StdRng| ProcessFault::StopListener(random.random(), ms(lease * 2));
+        Self { process: seeded_lane(seed, times, 300..600, stop), ..Self::default() }
     }
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn seeded_lane<F>(
+    seed: u64,
+    times: usize,
+    pause_ms: Range<u64>,
+    any: impl FnMut(&mut StdRng) -> F,
+) -> Vec<Planned<F>> {
+    lane(&mut StdRng::seed_from_u64(seed), times, pause_ms, any)
 }
 
 fn lane<F>(
     random: &mut StdRng,
-    pause_ms: std::ops::Range<u64>,
+    times: usize,
+    pause_ms: Range<u64>,
     mut any: impl FnMut(&mut StdRng) -> F,
 ) -> Vec<Planned<F>> {
     let mut planned = || {
         let after = Duration::from_millis(random.random_range(pause_ms.clone()));
         Planned { after, fault: any(random) }
     };
-    (0..MANY).map(|_| planned()).collect()
+    (0..times).map(|_| planned()).collect()
 }
 
 #[cfg(test)]

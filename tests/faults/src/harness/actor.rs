@@ -36,8 +36,16 @@ enum Order {
     Retire(oneshot::Sender<()>),
 }
 
+/// What an actor's processes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Listener,
+    Producer,
+}
+
 impl Actor {
-    pub(super) async fn listener(
+    pub(super) async fn new(
+        role: Role,
         place: usize,
         cast: &Cast,
         server: &Server,
@@ -45,27 +53,18 @@ impl Actor {
         folder: &Path,
     ) -> Self {
         let line = Proxy::before(server).await;
-        let script = Script::new(cast, "listen", &line, folder);
-        Self::start(format!("listener {place}"), line, script, ledger.clone())
-    }
-
-    pub(super) async fn producer(
-        place: usize,
-        cast: &Cast,
-        server: &Server,
-        ledger: &Ledger,
-        folder: &Path,
-    ) -> Self {
-        let line = Proxy::before(server).await;
-        let mut script = Script::new(cast, "produce", &line, folder);
-        script.produces = Some(Produces { cast: cast.clone(), next_place: place as u64 });
-        Self::start(format!("producer {place}"), line, script, ledger.clone())
-    }
-
-    fn start(name: String, line: Proxy, script: Script, ledger: Ledger) -> Self {
+        let (who, does) = match role {
+            Role::Listener => ("listener", "listen"),
+            Role::Producer => ("producer", "produce"),
+        };
+        let mut script = Script::new(cast, does, &line, folder);
+        if role == Role::Producer {
+            script.produces = Some(Produces { cast: cast.clone(), next_place: place as u64 });
+        }
+        let name = format!("{who} {place}");
         let (orders, ordered) = mpsc::channel(8);
         let (plays, pid) = watch::channel(0);
-        let supervisor = Supervisor { name: name.clone(), script, ledger, ordered, plays };
+        let supervisor = Supervisor { name: name.clone(), script, ledger: ledger.clone(), ordered, plays };
         let _supervisor = [supervisor.run()].into_iter().collect();
         Self { name, line, orders, pid, _supervisor }
     }

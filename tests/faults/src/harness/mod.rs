@@ -6,6 +6,7 @@ mod probe;
 mod vitals;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use keylapse_support::{Builder, Server};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use actor::Actor;
+use actor::Role;
 pub use vitals::{Slope, Vitals};
 
 use crate::clock::Micros;
@@ -64,16 +66,13 @@ impl Harness {
         // All lines run through this process: when it stands still, everybody is cut off.
         let (open, closed) = channel::<()>();
         stalls::note(ledger.clone(), move || closed.try_recv() != Err(TryRecvError::Disconnected));
-        let listeners =
-            (0..cast.listeners).map(|place| Actor::listener(place, cast, &server, &ledger, folder));
-        let listeners = join_all(listeners).await;
-        let elder = match cast.elder {
-            true => Some(Actor::listener(cast.listeners, cast, &server, &ledger, folder).await),
-            false => None,
+        let all = async |role, places: Range<usize>| {
+            join_all(places.map(|place| Actor::new(role, place, cast, &server, &ledger, folder))).await
         };
-        let producers =
-            (0..cast.producers).map(|place| Actor::producer(place, cast, &server, &ledger, folder));
-        let producers = join_all(producers).await;
+        let listeners = all(Role::Listener, 0..cast.listeners).await;
+        let elder = cast.listeners..cast.listeners + usize::from(cast.elder);
+        let elder = all(Role::Listener, elder).await.pop();
+        let producers = all(Role::Producer, 0..cast.producers).await;
         Self { server: Mutex::new(server), ledger, listeners, elder, producers, _open: open }
     }
 

@@ -7,7 +7,7 @@ use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use crate::play::{play, server_faults};
-use crate::scene::{PATIENCE, Running, Tally, arm_all, listener, server_and_schedule, topic};
+use crate::scene::{PATIENCE, arm_all, counting, listener, server_and_schedule};
 
 /// Writes, so that it cannot be killed, and then takes so many milliseconds.
 const UNKILLABLE: &str = "redis.call('SET', 'theirs', '1')
@@ -31,9 +31,7 @@ async fn c3_a_script_that_cannot_be_killed_is_waited_for_and_nobody_tries() {
     const TIMERS: u32 = 50;
     let (server, schedule) = server_and_schedule().await;
     server.cmd(&["CONFIG", "SET", "busy-reply-threshold", "50"]).await;
-    let (topic, tally) = (topic(Duration::from_secs(1)), Tally::default());
-    let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-    running.anchored().await;
+    let (topic, tally, running) = counting(listener(&server), Duration::from_secs(1)).await;
     arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(500 + u64::from(n) * 10)).await;
     let mut theirs = server.conn().await;
     let looping = tokio::spawn(async move {
@@ -41,9 +39,7 @@ async fn c3_a_script_that_cannot_be_killed_is_waited_for_and_nobody_tries() {
     });
     eventually(PATIENCE, "the listener to be told BUSY", async || running.stats().claim_errors > 0).await;
     looping.await.expect("a task").expect("it ends by itself");
-    tally.until(TIMERS as usize).await;
-    running.stop().await;
-    tally.assert_each_once(TIMERS as usize);
+    running.done(&tally, TIMERS as usize).await;
     assert!(!has_run(&server, "script|kill").await, "somebody tried to kill a script of somebody else");
     println!("C3: a script of 2 s, late p50, max {:?}", tally.lateness());
 }

@@ -70,6 +70,18 @@ impl Scene {
     async fn takes(&self) -> usize {
         self.claim().await.0.timers.len()
     }
+
+    /// Claims the only timer.
+    async fn hold(&self) -> Held {
+        let (mut claimed, token) = self.claim().await;
+        Held { key: claimed.timers.remove(0).key, token }
+    }
+
+    /// Whether it is still held.
+    async fn renews(&self, held: &Held) -> bool {
+        let lost = self.store.renew(&names(), LEASE_MS, std::slice::from_ref(held)).await;
+        lost.expect("an answer").is_empty()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,19 +100,16 @@ async fn c14_nothing_is_given_out_before_its_deadline_wherever_the_clock_goes() 
 async fn c14_a_lease_ends_by_the_servers_clock_and_a_renewal_follows_its_steps() {
     let scene = Scene::open().await;
     scene.arm("1", 0).await;
-    let (claimed, token) = scene.claim().await;
-    let held = Held { key: claimed.timers[0].key.clone(), token };
+    let held = scene.hold().await;
     // An hour back: without a renewal the lease would last for an hour more.
     scene.set(NOON_MS - HOUR_MS).await;
     assert_eq!(scene.takes().await, 0);
-    let lost = scene.store.renew(&names(), LEASE_MS, std::slice::from_ref(&held)).await;
-    assert!(lost.expect("an answer").is_empty());
+    assert!(scene.renews(&held).await);
     scene.set(NOON_MS - HOUR_MS + LEASE_MS - 1).await;
     assert_eq!(scene.takes().await, 0);
     scene.set(NOON_MS - HOUR_MS + LEASE_MS).await;
     assert_eq!(scene.takes().await, 1, "somebody else's now");
-    let lost = scene.store.renew(&names(), LEASE_MS, std::slice::from_ref(&held)).await;
-    assert_eq!(lost.expect("an answer"), [0]);
+    assert!(!scene.renews(&held).await);
 }
 
 /// Two hours ahead, every lease is over; who still holds its timer and says so first keeps it.
@@ -108,11 +117,9 @@ async fn c14_a_lease_ends_by_the_servers_clock_and_a_renewal_follows_its_steps()
 async fn c14_a_holder_that_renews_after_a_step_forward_keeps_its_timer() {
     let scene = Scene::open().await;
     scene.arm("1", 0).await;
-    let (claimed, token) = scene.claim().await;
-    let held = Held { key: claimed.timers[0].key.clone(), token };
+    let held = scene.hold().await;
     scene.set(NOON_MS + 2 * HOUR_MS).await;
-    let lost = scene.store.renew(&names(), LEASE_MS, std::slice::from_ref(&held)).await;
-    assert!(lost.expect("an answer").is_empty());
+    assert!(scene.renews(&held).await);
     assert_eq!(scene.takes().await, 0);
     scene.set(NOON_MS + 2 * HOUR_MS + LEASE_MS).await;
     assert_eq!(scene.takes().await, 1);

@@ -10,7 +10,7 @@ use keylapse_faults::harness::{Cast, Harness};
 use keylapse_faults::job::{Kind, Work};
 use keylapse_faults::ledger::{Entry, Ledger, Told, read_all};
 use keylapse_faults::run::durable_server;
-use keylapse_faults::verdict::{Report, judge};
+use keylapse_faults::verdict::judge;
 use keylapse_support::{Direction, Proxy, Then};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -66,14 +66,16 @@ impl Scene {
         self.line().heal().await;
     }
 
-    async fn verdict(self, row: &str) -> Report {
+    /// Kills the listener, and plays to the end: handled, repeated, and repeated for a reason.
+    async fn after_a_kill(self, row: &str) -> [usize; 3] {
+        self.kill().await;
         let left = self.harness.drain(PATIENCE).await;
         self.harness.close().await;
         let lines = read_all(self.folder.path()).expect("ledgers");
         let report = judge(&lines, &[], micros(LEASE), left);
         println!("{row}: {report}");
         assert_valid(&report);
-        report
+        [report.handled, report.duplicated, report.explained]
     }
 }
 
@@ -83,9 +85,7 @@ async fn a1_killed_between_claim_and_handler_it_runs_once() {
     scene.lose_reply_of(&scripts::CLAIM);
     scene.arm(1, 0).await;
     scene.line().until_lost(1).await;
-    scene.kill().await;
-    let report = scene.verdict("A1 between claim and handler").await;
-    assert_eq!((report.handled, report.duplicated), (2, 0));
+    assert_eq!(scene.after_a_kill("A1 between claim and handler").await, [2, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,9 +93,7 @@ async fn a1_killed_in_the_handler_it_runs_again() {
     let scene = Scene::open().await;
     scene.arm(1, 1000).await;
     until_started(scene.folder.path(), 1).await;
-    scene.kill().await;
-    let report = scene.verdict("A1 in the handler").await;
-    assert_eq!((report.handled, report.duplicated, report.explained), (2, 1, 1));
+    assert_eq!(scene.after_a_kill("A1 in the handler").await, [2, 1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,9 +103,7 @@ async fn a1_killed_between_handler_and_ack_it_runs_again() {
     until_started(scene.folder.path(), 1).await;
     scene.line().stall(Direction::Requests);
     until_ended(scene.folder.path(), 1).await;
-    scene.kill().await;
-    let report = scene.verdict("A1 between handler and ack").await;
-    assert_eq!((report.handled, report.duplicated, report.explained), (2, 1, 1));
+    assert_eq!(scene.after_a_kill("A1 between handler and ack").await, [2, 1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,9 +112,7 @@ async fn a1_killed_between_ack_and_its_reply_it_does_not_run_again() {
     scene.lose_reply_of(&scripts::ACK);
     scene.arm(1, 0).await;
     scene.line().until_lost(1).await;
-    scene.kill().await;
-    let report = scene.verdict("A1 between ack and its reply").await;
-    assert_eq!((report.handled, report.duplicated), (2, 0));
+    assert_eq!(scene.after_a_kill("A1 between ack and its reply").await, [2, 0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,11 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse::{Done, Failure, Lapse, Schedule, Topic};
+use keylapse::{Done, Failure, Lapse, Schedule, Topic, TopicStats};
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
-use crate::scene::{PATIENCE, Running, Tally, arm, arm_all, listener, names, server_and_schedule, topic};
+use crate::scene::{
+    PATIENCE, Running, Tally, arm, arm_all, counting, listener, names, server_and_schedule, topic,
+};
 
 const LEASE: Duration = Duration::from_secs(1);
 const TIMERS: u32 = 50;
@@ -25,9 +27,7 @@ impl Scene {
     /// With timers that come due in a moment.
     async fn open() -> Self {
         let (server, schedule) = server_and_schedule().await;
-        let (topic, tally) = (topic(LEASE), Tally::default());
-        let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-        running.anchored().await;
+        let (topic, tally, running) = counting(listener(&server), LEASE).await;
         arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(1000 + u64::from(n))).await;
         Self { server, schedule, topic, tally, running }
     }
@@ -37,10 +37,11 @@ impl Scene {
         assert!(self.tally.runs().is_empty(), "it is gone before anything is due");
     }
 
-    /// The topic is well: what is armed now runs.
-    async fn proves_well(&self) {
+    /// The topic is well: what is armed now runs. So many have run by then, each once.
+    async fn proves_well(self, keys: usize) -> TopicStats {
         arm(&self.schedule, &self.topic, "new", Duration::ZERO).await;
         eventually(PATIENCE, "a new timer to run", async || self.tally.runs_of("new") == 1).await;
+        self.running.done(&self.tally, keys).await
     }
 }
 
@@ -51,9 +52,7 @@ async fn c6_c11_an_index_that_is_gone_is_rebuilt_from_the_records_and_everything
     let gone = Instant::now();
     scene.tally.until(TIMERS as usize).await;
     println!("C11: {TIMERS} timers without an index had run {:?} after it was removed", gone.elapsed());
-    scene.proves_well().await;
-    let stats = scene.running.stop().await;
-    scene.tally.assert_each_once(TIMERS as usize + 1);
+    let stats = scene.proves_well(TIMERS as usize + 1).await;
     assert_eq!(stats.repaired, u64::from(TIMERS), "counted");
 }
 
@@ -64,9 +63,7 @@ async fn c6_c11_records_that_are_gone_are_counted_as_orphans_and_everything_else
     let counted = async || scene.running.stats().orphans == u64::from(TIMERS);
     eventually(PATIENCE, "each loss to be counted", counted).await;
     assert_eq!(scene.server.cmd(&["ZCARD", names().key("due")]).await, Value::Int(0));
-    scene.proves_well().await;
-    scene.running.stop().await;
-    scene.tally.assert_each_once(1);
+    scene.proves_well(1).await;
 }
 
 /// Without what claims and failures add, an end is not known to be its holder's: the attempt runs again.
@@ -106,9 +103,7 @@ async fn c11_all_other_names_can_go_and_what_waits_runs() {
         scene.unlink(name).await;
     }
     scene.tally.until(TIMERS as usize).await;
-    scene.proves_well().await;
-    scene.running.stop().await;
-    scene.tally.assert_each_once(TIMERS as usize + 1);
+    scene.proves_well(TIMERS as usize + 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,8 +111,6 @@ async fn c11_a_flushed_database_is_a_loss_and_what_is_armed_afterwards_runs() {
     for flush in ["FLUSHDB", "FLUSHALL"] {
         let scene = Scene::open().await;
         scene.server.cmd(&[flush]).await;
-        scene.proves_well().await;
-        scene.running.stop().await;
-        scene.tally.assert_each_once(1);
+        scene.proves_well(1).await;
     }
 }

@@ -1,19 +1,19 @@
 //! C14, with the server's own clock moved under it by libfaketime, and a client's clock that is wrong.
 //! Skipped, with the reason, where libfaketime or a server that can live with it is missing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylapse::{Done, Failure, Handler, Lapse, Schedule};
+use keylapse::{Done, Failure, Handler, Lapse, Schedule, Topic};
 use keylapse_faults::job::Work;
 use keylapse_support::{Binary, Server, eventually, skipped};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use crate::process::{self, Process, starts};
-use crate::scene::{PATIENCE, Running, Tally, arm, arm_all, listener, topic};
+use crate::scene::{PATIENCE, Running, Tally, arm, arm_all, counting, listener, topic};
 
 /// Where Debian's package `faketime` leaves it; `KEYLAPSE_FAKETIME` names another.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -22,9 +22,14 @@ const HOUR: i64 = 3600;
 /// How close the server's clock must be to what it was set to; the question takes a while on a busy machine.
 const NOTICED_MS: u64 = 200;
 
-fn library() -> Option<PathBuf> {
-    let path = PathBuf::from(std::env::var_os("KEYLAPSE_FAKETIME").unwrap_or_else(|| LIBRARY.into()));
-    path.is_file().then_some(path)
+/// None, and the reason printed, where it cannot be had.
+fn library() -> Option<String> {
+    let path = std::env::var("KEYLAPSE_FAKETIME").unwrap_or_else(|_| LIBRARY.into());
+    let is_there = Path::new(&path).is_file();
+    if !is_there {
+        skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
+    }
+    is_there.then_some(path)
 }
 
 /// A server whose clock is the machine's and so many milliseconds.
@@ -38,10 +43,7 @@ struct Clocked {
 impl Clocked {
     /// None, and the reason printed, where it cannot be had.
     async fn start() -> Option<Self> {
-        let Some(library) = library() else {
-            skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
-            return None;
-        };
+        let library = library()?;
         let folder = tempfile::tempdir().expect("a folder");
         let Some(binary) = tolerant_binary().await else {
             skipped("no server here uses libc's malloc; name one in KEYLAPSE_SERVERS");
@@ -51,7 +53,7 @@ impl Clocked {
         let file = folder.path().join("offset").display().to_string();
         let server = Server::builder()
             .binary(binary)
-            .env("LD_PRELOAD", &library.display().to_string())
+            .env("LD_PRELOAD", &library)
             .env("FAKETIME_TIMESTAMP_FILE", &file)
             .env("FAKETIME_NO_CACHE", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
@@ -78,6 +80,14 @@ impl Clocked {
         let time: [String; 2] = redis::from_redis_value(self.server.cmd(&["TIME"]).await).expect("a time");
         let [secs, micros] = time.map(|part| part.parse::<i64>().expect("a number"));
         secs * 1000 + micros / 1000
+    }
+
+    /// A listener that hears, with the handler of this test.
+    async fn listening(&self) -> (Topic<u32>, Tally, Arc<Semaphore>, Running) {
+        let (topic, tally, gate) = (topic(LEASE), Tally::default(), Arc::new(Semaphore::new(0)));
+        let running = Running::start(listener(&self.server).on(topic.clone(), self.handler(&tally, &gate)));
+        running.anchored().await;
+        (topic, tally, gate, running)
     }
 
     /// A handler that counts, fails the test if it starts early, and holds "held" until it may end.
@@ -131,9 +141,7 @@ async fn tolerant_binary() -> Option<Binary> {
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_a_step_of_two_hours_forward_runs_what_is_due_by_then_and_nothing_else() {
     let Some(clocked) = Clocked::start().await else { return };
-    let (topic, tally, gate) = (topic(LEASE), Tally::default(), Arc::new(Semaphore::new(0)));
-    let running = Running::start(listener(&clocked.server).on(topic.clone(), clocked.handler(&tally, &gate)));
-    running.anchored().await;
+    let (topic, tally, gate, running) = clocked.listening().await;
     for (id, hours) in [("held", 0), ("one", 1), ("three", 3)] {
         arm(&clocked.schedule, &topic, id, Duration::from_secs(hours * 3600)).await;
     }
@@ -155,9 +163,7 @@ async fn c14_a_step_of_two_hours_forward_runs_what_is_due_by_then_and_nothing_el
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_a_step_of_an_hour_back_delays_what_waits_and_loses_nothing() {
     let Some(clocked) = Clocked::start().await else { return };
-    let (topic, tally, gate) = (topic(LEASE), Tally::default(), Arc::new(Semaphore::new(0)));
-    let running = Running::start(listener(&clocked.server).on(topic.clone(), clocked.handler(&tally, &gate)));
-    running.anchored().await;
+    let (topic, tally, gate, running) = clocked.listening().await;
     arm(&clocked.schedule, &topic, "held", Duration::ZERO).await;
     tally.until(1).await;
     arm(&clocked.schedule, &topic, "waiting", Duration::from_secs(60)).await;
@@ -169,44 +175,29 @@ async fn c14_a_step_of_an_hour_back_delays_what_waits_and_loses_nothing() {
     eventually(PATIENCE, "the held one to end", gone).await;
     assert_eq!(tally.runs_of("waiting"), 0);
     clocked.set_ahead(61_000).await;
-    tally.until(3).await;
-    let stats = running.stop().await;
+    let stats = running.done(&tally, 3).await;
     assert_eq!((stats.panics, stats.redelivered), (0, 0));
-    tally.assert_each_once(3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_small_steps_while_timers_run_lose_nothing() {
     const TIMERS: u32 = 200;
     let Some(clocked) = Clocked::start().await else { return };
-    let (topic, tally, gate) = (topic(LEASE), Tally::default(), Arc::new(Semaphore::new(0)));
-    let counting = tally.clone();
-    let running = Running::start(listener(&clocked.server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        counting.note(&lapse);
-        std::future::ready(Ok::<_, Failure>(Done))
-    }));
-    running.anchored().await;
+    let (topic, tally, running) = counting(listener(&clocked.server), LEASE).await;
     arm_all(&clocked.schedule, &topic, 0..TIMERS, |n| Duration::from_millis(u64::from(n) * 15)).await;
     for step in 0..30 {
         clocked.set_ahead([0, 300, -300, 50, -20][step % 5]).await;
         tokio::time::sleep(Duration::from_millis(100)).await; // the fault
     }
-    tally.until(TIMERS as usize).await;
-    gate.add_permits(1);
-    let stats = running.stop().await;
+    let stats = running.done(&tally, TIMERS as usize).await;
     assert_eq!((stats.panics, stats.redelivered), (0, 0));
-    tally.assert_each_once(TIMERS as usize);
     println!("C14 small steps: late p50, max {:?}", tally.lateness());
 }
 
 /// Only the server's clock counts: a listener whose own is ten minutes off runs everything on time.
 #[tokio::test(flavor = "multi_thread")]
 async fn c14_a_listener_whose_clock_is_wrong_runs_everything_once() {
-    let Some(library) = library() else {
-        skipped(&format!("{LIBRARY} is missing (apt-get install faketime)"));
-        return;
-    };
-    let library = library.display().to_string();
+    let Some(library) = library() else { return };
     for wrong in ["+600", "-600"] {
         let (server, folder) = (Server::start().await, tempfile::tempdir().expect("a folder"));
         let schedule = Schedule::connect(&server.url()).await.expect("a schedule");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, DeadReason, Done, Failure, Lapse};
+use keylapse::{Backoff, DeadLetter, DeadReason, Done, Failure, Lapse, Schedule, Topic};
 use keylapse_support::eventually;
 
 use crate::scene::{PATIENCE, Running, arm, listener, server_and_schedule, topic};
@@ -10,6 +10,15 @@ use crate::scene::{PATIENCE, Running, arm, listener, server_and_schedule, topic}
 const LEASE: Duration = Duration::from_secs(5);
 /// What is kept of an error's text.
 const KEPT: usize = 512;
+
+/// What becomes of a timer whose last attempt fails, with another one beside it.
+async fn letter_beside_another(schedule: &Schedule, topic: &Topic<u32>, id: &str) -> DeadLetter<u32> {
+    arm(schedule, topic, id, Duration::ZERO).await;
+    arm(schedule, topic, "other", Duration::ZERO).await;
+    let dead = async || schedule.dead_letter_counts(topic).await.expect("counts").0 == 1;
+    eventually(PATIENCE, "the last attempt to fail", dead).await;
+    schedule.dead_letters(topic).page(1).await.expect("letters").remove(0)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a4_an_error_of_ten_megabytes_is_cut_and_others_proceed() {
@@ -21,11 +30,7 @@ async fn a4_an_error_of_ten_megabytes_is_cut_and_others_proceed() {
             _ => Ok(Done),
         }
     }));
-    arm(&schedule, &topic, "wordy", Duration::ZERO).await;
-    arm(&schedule, &topic, "other", Duration::ZERO).await;
-    let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
-    eventually(PATIENCE, "the last attempt to fail", dead).await;
-    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
+    let letter = letter_beside_another(&schedule, &topic, "wordy").await;
     assert_eq!(letter.reason, DeadReason::Exhausted);
     let texts: Vec<_> = letter.history.iter().map(|failed| failed.error.len()).collect();
     assert!(texts.len() == 2 && texts.iter().all(|length| (1..=KEPT).contains(length)), "{texts:?}");
@@ -43,11 +48,7 @@ async fn a4_a_handler_that_never_returns_meets_its_timeout_and_others_proceed() 
         }
         Ok::<_, Failure>(Done)
     }));
-    arm(&schedule, &topic, "endless", Duration::ZERO).await;
-    arm(&schedule, &topic, "other", Duration::ZERO).await;
-    let dead = async || schedule.dead_letter_counts(&topic).await.expect("counts").0 == 1;
-    eventually(PATIENCE, "the last attempt to time out", dead).await;
-    let letter = schedule.dead_letters(&topic).page(1).await.expect("letters").remove(0);
+    let letter = letter_beside_another(&schedule, &topic, "endless").await;
     let kinds: Vec<_> = letter.history.iter().map(|failed| failed.kind.as_str()).collect();
     assert_eq!((letter.reason, kinds), (DeadReason::Exhausted, vec!["timeout", "timeout"]));
     let stats = running.stop().await;

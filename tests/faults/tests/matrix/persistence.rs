@@ -10,10 +10,9 @@ use keylapse::Schedule;
 use keylapse_faults::fault::{Plan, ServerFault};
 use keylapse_faults::run::durable_server;
 use keylapse_support::{Builder, Fsync, Server};
-use redis::Value;
 
 use crate::play::{play, server_faults};
-use crate::scene::{Running, Tally, arm_all, listener, names, topic};
+use crate::scene::{arm_all, counting, listener, timers_left};
 
 const LEASE: Duration = Duration::from_secs(5);
 /// Armed before the snapshot, where there is one, and after it.
@@ -45,10 +44,8 @@ async fn c1_nothing_on_disk_loses_everything() {
 /// How many of the acknowledged timers are gone after SIGKILL. Those that are not run once, and new ones do.
 async fn lost_with(row: &str, server: Builder, snapshot: bool) -> u32 {
     let mut server = server.start().await;
-    let (topic, tally) = (topic(LEASE), Tally::default());
     let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
-    let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-    running.anchored().await;
+    let (topic, tally, running) = counting(listener(&server), LEASE).await;
     let delay = |n| Duration::from_millis(4000 + u64::from(n % 100));
     arm_all(&schedule, &topic, 0..TIMERS[0], delay).await;
     if snapshot {
@@ -58,12 +55,9 @@ async fn lost_with(row: &str, server: Builder, snapshot: bool) -> u32 {
     assert!(tally.runs().is_empty(), "none was due before the kill");
     server.kill().await;
     server.restart().await;
-    let Value::Int(left) = server.cmd(&["HLEN", names().key("rec")]).await else { panic!("a number") };
-    let left = u32::try_from(left).expect("as many as were armed, at most");
+    let left = u32::try_from(timers_left(&server).await).expect("as many as were armed, at most");
     arm_all(&schedule, &topic, ALL..ALL + 1, |_| Duration::from_secs(5)).await;
-    tally.until(left as usize + 1).await;
-    running.stop().await;
-    tally.assert_each_once(left as usize + 1);
+    running.done(&tally, left as usize + 1).await;
     println!("{row}: {} of {ALL} acknowledged timers lost by SIGKILL", ALL - left);
     ALL - left
 }
@@ -72,10 +66,8 @@ async fn lost_with(row: &str, server: Builder, snapshot: bool) -> u32 {
 async fn c2_timers_that_come_due_while_the_server_is_down_run_when_it_is_back() {
     const TIMERS: u32 = 100;
     let mut server = durable_server().start().await;
-    let (topic, tally) = (topic(LEASE), Tally::default());
     let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
-    let running = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-    running.anchored().await;
+    let (topic, tally, running) = counting(listener(&server), LEASE).await;
     arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(1000 + u64::from(n) * 10)).await;
     server.kill().await;
     assert!(tally.runs().is_empty(), "none was due before the kill");
@@ -84,8 +76,7 @@ async fn c2_timers_that_come_due_while_the_server_is_down_run_when_it_is_back() 
     let back = Instant::now();
     tally.until(TIMERS as usize).await;
     println!("C2: {TIMERS} timers came due in an outage; all had run {:?} after it", back.elapsed());
-    running.stop().await;
-    tally.assert_each_once(TIMERS as usize);
+    running.done(&tally, TIMERS as usize).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,11 +102,8 @@ impl Running {
     pub(crate) fn start_on(runtime: &tokio::runtime::Handle, builder: ListenerBuilder) -> Self {
         let listener = builder.build().expect("a listener");
         let stats = listener.stats();
-        let (stop, stopped) = oneshot::channel();
-        let until = async {
-            let _ = stopped.await;
-        };
-        let task = runtime.spawn(async move { listener.run_until(until).await });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = runtime.spawn(async move { listener.run_until(stopped).await });
         Self { stop, task, stats }
     }
 
@@ -117,6 +114,14 @@ impl Running {
     /// Waits until its subscription is known to hear expired keys.
     pub(crate) async fn anchored(&self) {
         eventually(PATIENCE, "events to flow", async || self.stats.listener().anchored > 0).await;
+    }
+
+    /// Stops it once so many keys have been handled, each once.
+    pub(crate) async fn done(self, tally: &Tally, keys: usize) -> TopicStats {
+        tally.until(keys).await;
+        let stats = self.stop().await;
+        tally.assert_each_once(keys);
+        stats
     }
 
     pub(crate) async fn stop(self) -> TopicStats {
@@ -143,6 +148,19 @@ pub(crate) async fn load_scripts(server: &Server) {
 
 pub(crate) fn listener(server: &Server) -> ListenerBuilder {
     Listener::builder(server.app_url())
+}
+
+/// A topic, and a listener for it that hears and counts.
+pub(crate) async fn counting(builder: ListenerBuilder, lease: Duration) -> (Topic<u32>, Tally, Running) {
+    let (topic, tally) = (topic(lease), Tally::default());
+    let running = Running::start(builder.on(topic.clone(), tally.handler()));
+    running.anchored().await;
+    (topic, tally, running)
+}
+
+/// How many timers there are.
+pub(crate) async fn timers_left(server: &Server) -> i64 {
+    redis::from_redis_value(server.cmd(&["HLEN", names().key("rec")]).await).expect("a number")
 }
 
 /// Arms timers named by their numbers.

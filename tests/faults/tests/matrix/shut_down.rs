@@ -57,7 +57,9 @@ impl Scene {
     }
 }
 
+/// Is told to end, and does so.
 async fn ends_well(process: Process, within: Duration) {
+    process.term();
     let (status, took) = process.end().await;
     println!("A5: {status} after {took:?}");
     assert!(status.success() && took < within, "{status} after {took:?}");
@@ -67,7 +69,6 @@ async fn ends_well(process: Process, within: Duration) {
 async fn a5_an_idle_listener_ends_at_once() {
     let scene = Scene::open().await;
     let process = scene.well().await;
-    process.term();
     ends_well(process, Duration::from_secs(3)).await;
 }
 
@@ -77,7 +78,6 @@ async fn a5_a_running_handler_ends_first_though_sigterm_comes_twice() {
     let process = scene.well().await;
     let _ = arm(&scene.schedule, 1, Work::Succeed, 1000).await;
     until_started(scene.folder.path(), 1).await;
-    process.term();
     process.term();
     ends_well(process, Duration::from_secs(5)).await;
     scene.gone(1).await;
@@ -91,13 +91,11 @@ async fn a5_what_waits_is_run_by_the_next_listener() {
     let process = scene.well().await;
     let _ = arm(&scene.schedule, 1, Work::FailOnce, 0).await;
     crate::process::until_ended(scene.folder.path(), 1).await;
-    process.term();
     ends_well(process, Duration::from_secs(3)).await;
     let _ = arm(&scene.schedule, 2, Work::Succeed, 0).await;
     let next = scene.listen();
     scene.gone(1).await;
     scene.gone(2).await;
-    next.term();
     ends_well(next, Duration::from_secs(3)).await;
     assert_eq!((scene.starts_of(1), scene.starts_of(2)), (vec![1, 2], vec![1]));
 }
@@ -108,7 +106,6 @@ async fn a5_a_listener_that_is_reconnecting_ends_in_time() {
     let process = scene.well().await;
     scene.line.refuse().await;
     scene.line.cut();
-    process.term();
     ends_well(process, AWAY).await;
 }
 
@@ -118,7 +115,6 @@ async fn a5_a_listener_that_has_not_reached_its_server_yet_ends_in_time() {
     scene.line.stall(Direction::Both);
     let process = scene.listen();
     eventually(PATIENCE, "it to say hello", async || scene.line.batches() > 0).await;
-    process.term();
     ends_well(process, AWAY).await;
 }
 
@@ -131,11 +127,9 @@ async fn a5_an_ack_that_finds_no_server_costs_a_repetition_and_no_attempt() {
     until_started(scene.folder.path(), 1).await;
     scene.line.refuse().await;
     scene.line.cut();
-    process.term();
     ends_well(process, AWAY).await;
     let next = Process::listen(&scene.server.url(), scene.folder.path());
     scene.gone(1).await;
-    next.term();
     ends_well(next, Duration::from_secs(3)).await;
     assert_eq!(scene.starts_of(1), [1, 1]);
 }
@@ -170,8 +164,6 @@ async fn a5_starting_and_stopping_all_the_time_loses_and_doubles_nothing() {
     };
     let released: u64 = futures::future::join_all((0..LANES).map(|_| lane())).await.into_iter().sum();
     let last = start();
-    tally.until(TIMERS as usize).await;
-    last.stop().await;
-    tally.assert_each_once(TIMERS as usize);
+    last.done(&tally, TIMERS as usize).await;
     println!("A5: {} starts and stops, {released} timers handed back", LANES * CYCLES);
 }

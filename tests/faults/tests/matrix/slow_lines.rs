@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Lapse, Listener, TopicStats};
-use keylapse_support::{Direction, Proxy};
+use keylapse::{Done, Failure, Lapse, Listener};
+use keylapse_support::{Direction, Proxy, eventually};
 
-use crate::scene::{Running, Tally, arm_all, server_and_schedule, topic};
+use crate::scene::{PATIENCE, Running, Tally, arm_all, server_and_schedule, topic};
 
 const TIMERS: u32 = 50;
 const LEASE: Duration = Duration::from_secs(3);
@@ -30,21 +30,15 @@ async fn run_behind(row: &str, lease: Duration, spoil: impl AsyncFnOnce(&Proxy))
     running.anchored().await;
     arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(500 + u64::from(n) * 40)).await;
     spoil(&line).await;
-    tally.until(TIMERS as usize).await;
-    let stats = until_all_handled(running).await;
-    tally.assert_each_once(TIMERS as usize);
+    let all = async || running.stats().handled == u64::from(TIMERS);
+    eventually(PATIENCE, "all to end, and the slow one", all).await;
+    let stats = running.done(&tally, TIMERS as usize).await;
     assert_eq!((stats.redelivered, stats.lost_leases, stats.gone), (0, 0, 0), "{row}: no lease was lost");
     let late = tally.lateness();
     println!("{row}: late p50, max {late:?}; {} claims, {} of them empty", stats.claims, stats.empty_claims);
     // One claim for each timer and one that comes away empty, and a few for wake-ups.
     assert!(stats.claims <= u64::from(TIMERS) * 2 + 20, "{row}: {} claims", stats.claims);
     late
-}
-
-async fn until_all_handled(running: Running) -> TopicStats {
-    let all = async || running.stats().handled == u64::from(TIMERS);
-    keylapse_support::eventually(crate::scene::PATIENCE, "the slow one to end", all).await;
-    running.stop().await
 }
 
 async fn with_latency(millis: u64) {

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Handler, Lapse};
+use keylapse::{Done, Failure, Handler, Lapse, ListenerBuilder, Topic};
 use keylapse_support::eventually;
+use tokio::runtime::{Builder, Runtime};
 
-use crate::scene::{PATIENCE, Running, Tally, arm, arm_all, listener, server_and_schedule, topic};
+use crate::scene::{
+    PATIENCE, Running, Tally, arm, arm_all, listener, server_and_schedule, timers_left, topic,
+};
 
 const LEASE: Duration = Duration::from_secs(1);
 const THREADS: usize = 2;
@@ -44,23 +47,25 @@ impl Blocking {
     }
 }
 
+/// A listener with a runtime of its own, all threads of which are blocked.
+async fn starve(builder: ListenerBuilder, topic: &Topic<u32>) -> (Runtime, Blocking, Running) {
+    let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let (runtime, blocking) = (runtime.expect("a runtime"), Blocking::default());
+    let starved = Running::start_on(runtime.handle(), builder.on(topic.clone(), blocking.handler()));
+    eventually(PATIENCE, "all threads to be blocked", async || blocking.begun() == THREADS).await;
+    (runtime, blocking, starved)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_a_starved_listener_loses_its_leases_and_begins_nothing_that_others_run() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic(LEASE);
     arm_all(&schedule, &topic, 0..TIMERS, |_| Duration::ZERO).await;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let blocking = Blocking::default();
-    let starved =
-        Running::start_on(runtime.handle(), listener(&server).on(topic.clone(), blocking.handler()));
-    eventually(PATIENCE, "all threads to be blocked", async || blocking.begun() == THREADS).await;
+    let (runtime, blocking, starved) = starve(listener(&server), &topic).await;
     let tally = Tally::default();
     let other = Running::start(listener(&server).on(topic.clone(), tally.handler()));
-    tally.until(TIMERS as usize).await;
-    let stats = other.stop().await;
+    let stats = other.done(&tally, TIMERS as usize).await;
     assert_eq!((stats.redelivered, stats.handled), (u64::from(TIMERS), u64::from(TIMERS)));
-    tally.assert_each_once(TIMERS as usize);
     blocking.released.store(true, Ordering::SeqCst);
     let waiting = u64::from(TIMERS) - THREADS as u64;
     eventually(PATIENCE, "it to learn of it", async || starved.stats().lost_leases >= waiting).await;
@@ -81,19 +86,10 @@ async fn a3_a_starved_listener_that_is_alone_goes_on_where_it_was() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic(LEASE);
     arm_all(&schedule, &topic, 0..TIMERS, |_| Duration::ZERO).await;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let blocking = Blocking::default();
-    let starved =
-        Running::start_on(runtime.handle(), listener(&server).on(topic.clone(), blocking.handler()));
-    eventually(PATIENCE, "all threads to be blocked", async || blocking.begun() == THREADS).await;
+    let (runtime, blocking, starved) = starve(listener(&server), &topic).await;
     tokio::time::sleep(LEASE * 2).await; // the fault
     blocking.released.store(true, Ordering::SeqCst);
-    let all_gone = async || {
-        let left = server.cmd(&["HLEN", crate::scene::names().key("rec")]).await;
-        left == redis::Value::Int(0)
-    };
-    eventually(PATIENCE, "everything to be done", all_gone).await;
+    eventually(PATIENCE, "everything to be done", async || timers_left(&server).await == 0).await;
     assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts"), (0, 0));
     let stats = starved.stop().await;
     println!("A3 alone: {} begun for {TIMERS} timers, {} again", blocking.begun(), stats.redelivered);

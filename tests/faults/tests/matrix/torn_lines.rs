@@ -10,7 +10,7 @@ use keylapse_support::{Direction, Proxy, Then};
 use redis::Value;
 
 use crate::play::{LEASE, play};
-use crate::scene::{Running, Tally, arm, arm_all, names, runs_of, server_and_schedule, topic};
+use crate::scene::{Running, Tally, arm, arm_all, counting, names, runs_of, server_and_schedule, topic};
 
 /// The longer of the two replies has fewer bytes than this; one that is torn after more than it has, is torn
 /// before its last.
@@ -21,17 +21,15 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[tokio::test(flavor = "multi_thread")]
 async fn b1_the_reply_to_a_claim_torn_at_each_byte_loses_and_doubles_nothing() {
     let (server, schedule) = server_and_schedule().await;
-    let (line, topic, tally) = (Proxy::before(&server).await, topic(LONG), Tally::default());
-    let running = Running::start(Listener::builder(line.app_url()).on(topic.clone(), tally.handler()));
-    running.anchored().await;
+    let line = Proxy::before(&server).await;
+    let (topic, tally, running) = counting(Listener::builder(line.app_url()), LONG).await;
     for after in 0..BYTES {
         line.lose_reply(runs_of(&scripts::CLAIM, topic.name()), Then::Tear(after));
         arm(&schedule, &topic, &after.to_string(), Duration::ZERO).await;
         line.until_lost(after + 1).await;
         tally.until(after + 1).await;
     }
-    let stats = running.stop().await;
-    tally.assert_each_once(BYTES);
+    let stats = running.done(&tally, BYTES).await;
     assert_eq!((stats.handled, stats.redelivered, stats.lost_leases), (BYTES as u64, 0, 0));
     println!("B1: a claim's reply torn at {BYTES} places, late p50, max {:?}", tally.lateness());
 }
@@ -61,9 +59,7 @@ async fn b1_everything_byte_by_byte_runs_everything_once() {
     let running = Running::start(Listener::builder(line.app_url()).on(topic.clone(), tally.handler()));
     let schedule = Schedule::connect(&line.app_url()).await.expect("a schedule");
     arm_all(&schedule, &topic, 0..TIMERS, |n| Duration::from_millis(u64::from(n) * 10)).await;
-    tally.until(TIMERS as usize).await;
-    assert_eq!(running.stop().await.redelivered, 0);
-    tally.assert_each_once(TIMERS as usize);
+    assert_eq!(running.done(&tally, TIMERS as usize).await.redelivered, 0);
     println!("B1: byte by byte, {TIMERS} timers, late p50, max {:?}", tally.lateness());
 }
 

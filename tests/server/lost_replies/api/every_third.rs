@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Arming, Cancelled, Done, Failure, Handler, Lapse, Topic};
+use keylapse::{Arming, Cancelled, Done, Failure, Lapse, Topic};
 use keylapse_support::{Then, command};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Line, stop, topic};
-use crate::support::{Running, reports};
+use crate::support::{Running, reporting};
 
 const TIMERS: usize = 120;
 
@@ -22,8 +21,8 @@ async fn each_attempt_still_runs_once() {
     let (line, topic) = (Line::start().await, topic());
     lose_every_third(&line);
     arm_all_and_cancel_some(&line, &topic).await;
-    let (report, mut reported) = reports();
-    let running = Running::start(line.listener().on(topic, failing_at_first(report)));
+    let (handler, mut reported) = reporting(|lapse| failing_at_first(&lapse));
+    let running = Running::start(line.listener().on(topic, handler));
     let (expected, mut ran) = (attempts(), BTreeMap::new());
     while ran.len() < expected.len() {
         *ran.entry(reported.next().await).or_insert(0) += 1;
@@ -58,14 +57,11 @@ async fn arm_all_and_cancel_some(line: &Line, topic: &Topic<u32>) {
     }
 }
 
-/// A handler that fails on the first attempt of every second timer.
-fn failing_at_first(report: UnboundedSender<Ran>) -> impl Handler<u32> {
-    move |lapse: Lapse<u32>| {
-        let id: usize = lapse.capture("id").and_then(|id| id.parse().ok()).expect("a number");
-        report.send((id, lapse.attempt())).ok();
-        let fails = id.is_multiple_of(2) && lapse.attempt() == 1;
-        async move { if fails { Err(Failure::retry("not yet")) } else { Ok(Done) } }
-    }
+/// Fails on the first attempt of every second timer.
+fn failing_at_first(lapse: &Lapse<u32>) -> (Ran, Result<Done, Failure>) {
+    let id: usize = lapse.capture("id").and_then(|id| id.parse().ok()).expect("a number");
+    let fails = id.is_multiple_of(2) && lapse.attempt() == 1;
+    ((id, lapse.attempt()), if fails { Err(Failure::retry("not yet")) } else { Ok(Done) })
 }
 
 fn attempts() -> Vec<Ran> {

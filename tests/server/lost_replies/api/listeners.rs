@@ -4,22 +4,14 @@ use keylapse::internals::scripts;
 use keylapse::{Cancelled, Done, Failure, Lapse};
 use keylapse_support::Then;
 
-use super::{BOTH, Line, next_ids, reporting, stop, topic};
-use crate::support::{Running, listener, reports};
+use super::{BOTH, Line, next_ids, stop, topic};
+use crate::support::{Running, listener, reporting, until_lost};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_without_a_reply_still_stops_a_running_attempt() {
     let (line, topic) = (Line::start().await, topic());
-    let (report, mut reported) = reports();
-    let running = Running::start(listener(&line.server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let report = report.clone();
-        async move {
-            report.send("started").ok();
-            lapse.lease_lost().await;
-            report.send("told to stop").ok();
-            Ok::<_, Failure>(Done)
-        }
-    }));
+    let (handler, mut reported) = until_lost(|| Ok(Done));
+    let running = Running::start(listener(&line.server).on(topic.clone(), handler));
     for then in BOTH {
         line.arm(&topic, "1").await;
         assert_eq!(reported.next().await, "started");
@@ -35,9 +27,8 @@ async fn a_cancel_without_a_reply_still_stops_a_running_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ack_without_a_reply_is_no_reason_to_run_again() {
     let (line, topic) = (Line::start().await, topic());
-    let (report, mut reported) = reports();
     BOTH.into_iter().for_each(|then| line.lose(&scripts::ACK, then));
-    let running = Running::start(line.listener().on(topic.clone(), reporting(report)));
+    let (running, mut reported) = line.running(&topic);
     for (lost, id) in [(1, "1"), (2, "2")] {
         line.arm(&topic, id).await;
         assert_eq!(reported.next().await, format!("{id} 1"));
@@ -52,13 +43,12 @@ async fn an_ack_without_a_reply_is_no_reason_to_run_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_without_a_reply_is_one_retry() {
     let (line, topic) = (Line::start().await, topic());
-    let (report, mut reported) = reports();
     BOTH.into_iter().for_each(|then| line.lose(&scripts::SETTLE, then));
-    let running = Running::start(line.listener().on(topic.clone(), move |lapse: Lapse<u32>| {
-        report.send((lapse.attempt(), lapse.history().len())).ok();
-        let is_enough = lapse.attempt() == 3;
-        async move { if is_enough { Ok(Done) } else { Err(Failure::retry("not yet")) } }
-    }));
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        let end = if lapse.attempt() == 3 { Ok(Done) } else { Err(Failure::retry("not yet")) };
+        ((lapse.attempt(), lapse.history().len()), end)
+    });
+    let running = Running::start(line.listener().on(topic.clone(), handler));
     line.arm(&topic, "1").await;
     for expected in [(1, 0), (2, 1), (3, 2)] {
         assert_eq!(reported.next().await, expected);
@@ -76,8 +66,7 @@ async fn a_claim_without_a_reply_keeps_what_it_took() {
             line.arm(&topic, id).await;
         }
         line.lose(&scripts::CLAIM, then);
-        let (report, mut reported) = reports();
-        let running = Running::start(line.listener().on(topic.clone(), reporting(report)));
+        let (running, mut reported) = line.running(&topic);
         assert_eq!(next_ids(&mut reported, 3).await, ["1 1", "2 1", "3 1"]);
         let stats = stop(running).await;
         assert_eq!((line.proxy.lost(), stats.handled, stats.redelivered, stats.gone), (1, 3, 0, 0));
@@ -92,8 +81,7 @@ async fn what_was_cancelled_before_a_claim_is_repeated_does_not_run() {
         line.arm(&topic, id).await;
     }
     line.lose(&scripts::CLAIM, Then::Stall);
-    let (report, mut reported) = reports();
-    let running = Running::start(line.listener().on(topic.clone(), reporting(report)));
+    let (running, mut reported) = line.running(&topic);
     line.proxy.until_lost(1).await;
     assert_eq!(line.direct.cancel(&topic, ["1"]).await.expect("an answer"), Cancelled::InFlight);
     assert_eq!(reported.next().await, "2 1");

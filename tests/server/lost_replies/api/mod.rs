@@ -8,14 +8,11 @@ mod producers;
 use std::time::Duration;
 
 use keylapse::internals::scripts::{self, Script};
-use keylapse::{
-    Backoff, Client, Done, Failure, Handler, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats,
-};
+use keylapse::{Backoff, Client, Done, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Proxy, Server, Then};
 use redis::cmd;
-use tokio::sync::mpsc::UnboundedSender;
 
-use crate::support::{Reports, Running, listener, reports, show_log};
+use crate::support::{Reports, Running, listener, reporting, show_log};
 
 /// A lost reply shows at once, or only by its not coming.
 const BOTH: [Then; 2] = [Then::Close, Then::Stall];
@@ -70,12 +67,16 @@ impl Line {
 
     /// Runs what is armed, with a good line, until `count` attempts have begun.
     async fn run_all(&self, topic: &Topic<u32>, count: usize) -> (Vec<String>, TopicStats) {
-        let (report, mut reported) = reports();
-        let running = Running::start(listener(&self.server).on(topic.clone(), reporting(report)));
+        let (running, mut reported) = start(listener(&self.server), topic);
         let ids = next_ids(&mut reported, count).await;
         let stats = stop(running).await;
         assert_eq!(reported.try_next(), None, "nothing else runs");
         (ids, stats)
+    }
+
+    /// Runs what is armed, with the bad line.
+    fn running(&self, topic: &Topic<u32>) -> (Running, Reports<String>) {
+        start(Listener::builder(self.client()), topic)
     }
 
     async fn assert_gone(&self, topic: &Topic<u32>, ids: &[&str]) {
@@ -90,12 +91,12 @@ fn topic() -> Topic<u32> {
     Topic::new("app:line:{id}").expect("a topic").retry(Backoff::fixed(Duration::from_millis(20)))
 }
 
-/// A handler that reports the id in the key and the attempt.
-fn reporting(report: UnboundedSender<String>) -> impl Handler<u32> {
-    move |lapse: Lapse<u32>| {
-        report.send(format!("{} {}", lapse.capture("id").unwrap_or("?"), lapse.attempt())).ok();
-        async { Ok::<_, Failure>(Done) }
-    }
+/// A listener whose handler reports the id in the key and the attempt.
+fn start(builder: ListenerBuilder, topic: &Topic<u32>) -> (Running, Reports<String>) {
+    let (handler, reported) = reporting(|lapse: Lapse<u32>| {
+        (format!("{} {}", lapse.capture("id").unwrap_or("?"), lapse.attempt()), Ok(Done))
+    });
+    (Running::start(builder.on(topic.clone(), handler)), reported)
 }
 
 async fn next_ids(reported: &mut Reports<String>, count: usize) -> Vec<String> {

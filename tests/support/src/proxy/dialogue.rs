@@ -142,6 +142,23 @@ mod tests {
         dialogue.received(&frame(reply.as_bytes())).is_some()
     }
 
+    /// That a reply to these requests, the last of which is marked, is heard as theirs: after the others.
+    fn hears(requests: &[&str], others: &[&str], marked: &str) -> Dialogue {
+        let mut dialogue = Dialogue::default();
+        for (place, request) in requests.iter().enumerate() {
+            send(&mut dialogue, request, place + 1 == requests.len());
+        }
+        for other in others {
+            assert!(!is_marked(&mut dialogue, other), "{other:?}");
+        }
+        assert!(is_marked(&mut dialogue, marked), "{marked:?}");
+        dialogue
+    }
+
+    fn push(words: &[&str]) -> String {
+        list('>', words)
+    }
+
     fn list(tag: char, words: &[&str]) -> String {
         let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
         let count = words.matches('$').count();
@@ -150,73 +167,45 @@ mod tests {
 
     #[test]
     fn replies_answer_requests_in_order() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "GET a", false);
-        send(&mut dialogue, "INCR n", true);
-        assert!(!is_marked(&mut dialogue, "-ERR wrong\r\n"));
-        assert!(!is_marked(&mut dialogue, &list('>', &["message", "c", "m"])));
-        assert!(is_marked(&mut dialogue, ":1\r\n"));
+        let others = ["-ERR wrong\r\n", &push(&["message", "c", "m"])];
+        let mut dialogue = hears(&["GET a", "INCR n"], &others, ":1\r\n");
         assert!(!is_marked(&mut dialogue, ":2\r\n"), "nothing was asked");
     }
 
     #[test]
     fn resp3_confirmations_are_no_replies() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "HELLO 3", false);
-        assert!(!is_marked(&mut dialogue, "%1\r\n+proto\r\n:3\r\n"));
-        send(&mut dialogue, "SUBSCRIBE a b", false);
-        send(&mut dialogue, "INCR n", true);
-        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
-        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "b", "2"])));
-        assert!(is_marked(&mut dialogue, ":1\r\n"));
+        let confirmed = [["subscribe", "a", "1"], ["subscribe", "b", "2"]].map(|words| push(&words));
+        let others = ["%1\r\n+proto\r\n:3\r\n", &confirmed[0], &confirmed[1]];
+        hears(&["HELLO 3", "SUBSCRIBE a b", "INCR n"], &others, ":1\r\n");
     }
 
     #[test]
     fn a_list_of_odd_words_is_still_a_reply_in_resp3() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "HELLO 3", false);
-        send(&mut dialogue, "SUBSCRIBE a", false);
-        send(&mut dialogue, "LRANGE l 0 -1", true);
-        assert!(!is_marked(&mut dialogue, "%1\r\n+proto\r\n:3\r\n"));
-        assert!(!is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
-        assert!(is_marked(&mut dialogue, &list('*', &["message", "a", "b"])));
+        let others = ["%1\r\n+proto\r\n:3\r\n", &push(&["subscribe", "a", "1"])];
+        let requests = ["HELLO 3", "SUBSCRIBE a", "LRANGE l 0 -1"];
+        hears(&requests, &others, &list('*', &["message", "a", "b"]));
     }
 
     #[test]
     fn resp2_messages_are_no_replies() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "SUBSCRIBE a", false);
-        send(&mut dialogue, "PING", true);
-        assert!(!is_marked(&mut dialogue, &list('*', &["subscribe", "a", "1"])));
-        assert!(!is_marked(&mut dialogue, &list('*', &["message", "a", "m"])));
-        assert!(is_marked(&mut dialogue, &list('*', &["pong", ""])));
+        let others = [["subscribe", "a", "1"], ["message", "a", "m"]].map(|words| list('*', &words));
+        hears(&["SUBSCRIBE a", "PING"], &[&others[0], &others[1]], &list('*', &["pong", ""]));
     }
 
     #[test]
     fn a_refused_subscription_has_one_error_for_its_reply() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "SSUBSCRIBE a b", false);
-        send(&mut dialogue, "INCR n", true);
-        assert!(!is_marked(&mut dialogue, "-NOPERM\r\n"));
-        assert!(is_marked(&mut dialogue, ":1\r\n"));
+        hears(&["SSUBSCRIBE a b", "INCR n"], &["-NOPERM\r\n"], ":1\r\n");
     }
 
     #[test]
     fn unsubscribing_from_all_is_confirmed_an_unknown_number_of_times() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "HELLO 3", false);
-        assert!(!is_marked(&mut dialogue, "%0\r\n"));
-        send(&mut dialogue, "UNSUBSCRIBE", false);
-        send(&mut dialogue, "INCR n", true);
-        assert!(!is_marked(&mut dialogue, &list('>', &["unsubscribe", "a", "1"])));
-        assert!(!is_marked(&mut dialogue, &list('>', &["unsubscribe", "b", "0"])));
-        assert!(is_marked(&mut dialogue, "-ERR wrong type\r\n"));
+        let confirmed = [["unsubscribe", "a", "1"], ["unsubscribe", "b", "0"]].map(|words| push(&words));
+        let others = ["%0\r\n", &confirmed[0], &confirmed[1]];
+        hears(&["HELLO 3", "UNSUBSCRIBE", "INCR n"], &others, "-ERR wrong type\r\n");
     }
 
     #[test]
     fn a_confirmation_can_be_lost_like_a_reply() {
-        let mut dialogue = Dialogue::default();
-        send(&mut dialogue, "SUBSCRIBE a", true);
-        assert!(is_marked(&mut dialogue, &list('>', &["subscribe", "a", "1"])));
+        hears(&["SUBSCRIBE a"], &[], &list('*', &["subscribe", "a", "1"]));
     }
 }
