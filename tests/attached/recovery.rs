@@ -56,7 +56,7 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
         enrolled(&harness.server).await == i64::try_from(KEYS).unwrap()
     })
     .await;
-    let Harness { server, notes, listener } = harness;
+    let Harness { server, notes, listener, .. } = harness;
     listener.stop().await;
     assert!(now() < from, "enrolled too late for the test to mean anything");
     assert_eq!(notes.count(), 0);

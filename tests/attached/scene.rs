@@ -224,6 +224,7 @@ pub(crate) struct Harness {
     pub(crate) server: Server,
     pub(crate) notes: Notes,
     pub(crate) listener: Running,
+    keeps_values: bool,
 }
 
 impl Harness {
@@ -269,8 +270,9 @@ impl Harness {
         handler: impl FnOnce(&Notes) -> H,
     ) -> Self {
         let notes = Notes::default();
+        let keeps_values = !format!("{topic:?}").contains("Capture { cap: 0,");
         let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
-        Self { server, notes, listener }
+        Self { server, notes, listener, keeps_values }
     }
 
     /// Writes an order that expires so many ms from now; its deadline.
@@ -305,10 +307,12 @@ impl Harness {
         deadline
     }
 
-    /// Waits until this deadline of it is remembered, together with its value.
+    /// Waits until this deadline of it is remembered, together with its value, which is read a moment later
+    /// where a scan has found the key.
     pub(crate) async fn until_watched(&self, id: &str, deadline: u64) {
+        let is_whole = |watch: Watch| watch.deadline == deadline && (watch.has_copy || !self.keeps_values);
         eventually(PATIENCE, &format!("{id} to be enrolled"), async || {
-            watched(&self.server, &order(id)).await == Some(deadline)
+            watch(&self.server, &order(id)).await.is_some_and(is_whole)
         })
         .await;
     }
@@ -368,12 +372,24 @@ impl Harness {
     }
 }
 
-/// The deadline that is remembered of a key, in the topic's only partition.
-pub(crate) async fn watched(server: &Server, key: &str) -> Option<u64> {
+/// What is remembered of a key.
+struct Watch {
+    deadline: u64,
+    has_copy: bool,
+}
+
+/// In the topic's only partition: deadline, position and time of the reading; then a copy of the value, or a zero.
+async fn watch(server: &Server, key: &str) -> Option<Watch> {
     let kept = server.cmd(&["HGET", "keylapse:{orders/0}:watch", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
     let bytes = bytes?;
-    Some(u64::from_be_bytes(bytes[..8].try_into().unwrap()))
+    let deadline = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+    Some(Watch { deadline, has_copy: bytes[28] != 0 })
+}
+
+/// The deadline that is remembered of a key.
+pub(crate) async fn watched(server: &Server, key: &str) -> Option<u64> {
+    watch(server, key).await.map(|watch| watch.deadline)
 }
 
 /// How many lives of a key wait behind its present lapse.
