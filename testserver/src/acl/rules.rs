@@ -1,6 +1,7 @@
 //! What stands in a rule.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
@@ -34,24 +35,27 @@ impl Keys {
 /// Commands that are allowed, and the rules that have made it so.
 #[derive(Clone, Debug)]
 pub(crate) struct Commands {
-    allowed: BTreeSet<&'static str>,
+    allowed: Arc<BTreeSet<&'static str>>,
     rules: Vec<String>,
 }
 
+/// All of them, for those who may do everything.
+static ALL: LazyLock<Arc<BTreeSet<&'static str>>> =
+    LazyLock::new(|| Arc::new(commands::all().map(|command| command.name).collect()));
+
 impl Default for Commands {
     fn default() -> Self {
-        Self { allowed: BTreeSet::new(), rules: vec!["-@all".to_owned()] }
+        Self { allowed: Arc::default(), rules: vec!["-@all".to_owned()] }
     }
 }
 
 impl Commands {
     pub(super) fn all() -> Self {
-        let allowed = commands::all().map(|command| command.name).collect();
-        Self { allowed, rules: vec!["+@all".to_owned()] }
+        Self { allowed: ALL.clone(), rules: vec!["+@all".to_owned()] }
     }
 
     pub(super) fn has(&self, command: &Command) -> bool {
-        self.allowed.contains(command.name)
+        Arc::ptr_eq(&self.allowed, &ALL) || self.allowed.contains(command.name)
     }
 
     pub(super) fn rules(&self) -> String {
@@ -65,11 +69,12 @@ impl Commands {
             *self = if allow { Self::all() } else { Self::default() };
             return Some(());
         }
-        for name in named(&name)? {
+        let (names, allowed) = (named(&name)?, Arc::make_mut(&mut self.allowed));
+        for name in names {
             if allow {
-                self.allowed.insert(name);
+                allowed.insert(name);
             } else {
-                self.allowed.remove(name);
+                allowed.remove(name);
             }
         }
         let rule = rule.to_ascii_lowercase();

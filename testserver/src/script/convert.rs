@@ -1,7 +1,7 @@
 //! Between Lua's values and the server's.
 
 use bytes::Bytes;
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{Either, Lua, LuaString, Table, Value};
 
 use crate::number;
 use crate::reply::Reply;
@@ -48,11 +48,19 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
 }
 
 fn sequence<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> mlua::Result<Value> {
-    let table = lua.create_table_with_capacity(items.size_hint().0, 0)?;
-    for (at, item) in items.enumerate() {
-        table.raw_seti(at + 1, to_lua(lua, item)?)?;
+    let items = items.map(|item| match item {
+        Reply::Bulk(bytes) => string(lua, bytes),
+        other => to_lua(lua, other).map(Either::Right),
+    });
+    Ok(Value::Table(lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?))
+}
+
+/// Bytes as an item of a table. A text needs no reference of its own on the way there.
+pub(super) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> mlua::Result<Either<&'a str, Value>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Either::Left(text)),
+        Err(_) => lua.create_string(bytes).map(Value::String).map(Either::Right),
     }
-    Ok(Value::Table(table))
 }
 
 /// What a script returns, as an answer.
@@ -82,12 +90,6 @@ fn from_table(table: &Table, depth: usize) -> mlua::Result<Reply> {
     if let Value::String(text) = table.raw_get("ok")? {
         return Ok(Reply::Status(c_text(&text).into()));
     }
-    let mut items = Vec::new();
-    for at in 1.. {
-        match table.raw_get::<Value>(at)? {
-            Value::Nil => break,
-            value => items.push(from_lua(&value, depth + 1)?),
-        }
-    }
-    Ok(Reply::Array(items))
+    let items = table.sequence_values::<Value>().map(|item| from_lua(&item?, depth + 1));
+    Ok(Reply::Array(items.collect::<mlua::Result<_>>()?))
 }

@@ -1,6 +1,6 @@
 //! The Lua state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use mlua::chunk::ChunkMode;
@@ -26,21 +26,20 @@ impl Host {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
         let context = CallContext::new(state);
         let server = server(&lua, &context)?;
-        let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
+        let sandbox = lua.load(sandbox(&lua)?).set_mode(ChunkMode::Binary);
         let (globals, environment, run) = sandbox.call((server, libraries::all(&lua)?))?;
         Ok(Self { lua, context, globals, environment, run })
     }
 
-    pub(super) fn compile(&mut self, body: &[u8]) -> Result<Function, Refusal> {
+    /// The code of a script, with all that errors tell of it.
+    pub(super) fn compile(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
-        let compiled = chunk.set_environment(self.environment.clone()).into_function();
-        compiled.map_err(|error| {
-            let message = match error {
-                mlua::Error::SyntaxError { message, .. } => message,
-                other => other.to_string(),
-            };
-            format!("ERR Error compiling script (new function): {message}").into()
-        })
+        chunk.into_function().map(|function| function.dump(false)).map_err(not_compiled)
+    }
+
+    pub(super) fn load(&self, code: &[u8]) -> Result<Function, Refusal> {
+        let chunk = self.lua.load(code).set_mode(ChunkMode::Binary);
+        chunk.set_environment(self.environment.clone()).into_function().map_err(not_compiled)
     }
 
     pub(super) fn run(&self, sha: &str, script: &Script, run: Run<'_>) -> Answer {
@@ -60,12 +59,27 @@ impl Host {
     }
 
     fn strings(&self, words: &[Bytes]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for (at, word) in words.iter().enumerate() {
-            table.raw_seti(at + 1, self.lua.create_string(word)?)?;
-        }
-        Ok(table)
+        let words = words.iter().map(|word| convert::string(&self.lua, word));
+        self.lua.create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)
     }
+}
+
+/// The code of the sandbox, which the first Lua state compiles for all.
+fn sandbox(lua: &Lua) -> mlua::Result<&'static [u8]> {
+    static CODE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(code) = CODE.get() {
+        return Ok(code);
+    }
+    let compiled = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").into_function()?;
+    Ok(CODE.get_or_init(|| compiled.dump(false)))
+}
+
+fn not_compiled(error: mlua::Error) -> Refusal {
+    let message = match error {
+        mlua::Error::SyntaxError { message, .. } => message,
+        other => other.to_string(),
+    };
+    format!("ERR Error compiling script (new function): {message}").into()
 }
 
 /// What the server says of an error that a script has not caught.

@@ -10,8 +10,8 @@ mod msgpack;
 mod shebang;
 mod structs;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use mlua::Function;
@@ -44,8 +44,21 @@ pub(crate) struct Run<'a> {
     pub(crate) args: &'a [Bytes],
 }
 
-pub(crate) fn sha_of(text: &[u8]) -> String {
-    sha1_smol::Sha1::from(text).digest().to_string()
+/// A script that any Lua state of this process can load.
+struct Compiled {
+    sha: String,
+    shebang: Shebang,
+    code: Vec<u8>,
+}
+
+/// More than these are forgotten: a program may make up scripts for as long as it runs.
+const MOST_COMPILED: usize = 1000;
+
+/// What servers of this process have compiled, by the texts. Each test has a server of its own, and half of a
+/// short test would be to compile the same scripts once more.
+fn compiled() -> MutexGuard<'static, BTreeMap<Bytes, Arc<Compiled>>> {
+    static ALL: Mutex<BTreeMap<Bytes, Arc<Compiled>>> = Mutex::new(BTreeMap::new());
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scripts {
@@ -55,13 +68,26 @@ impl Scripts {
 
     /// Compiles a script, unless it is known; its hash.
     pub(crate) fn load(&mut self, text: &Bytes) -> Result<String, Refusal> {
-        let sha = sha_of(text);
-        if !self.known.contains_key(&sha) {
-            let (shebang, body) = Shebang::split(text)?;
-            let function = self.host()?.compile(body)?;
-            self.known.insert(sha.clone(), Script { function, shebang });
+        let known = compiled().get(text).cloned();
+        let script = known.map_or_else(|| self.compile(text), Ok)?;
+        if !self.known.contains_key(&script.sha) {
+            let function = self.host()?.load(&script.code)?;
+            self.known.insert(script.sha.clone(), Script { function, shebang: script.shebang });
         }
-        Ok(sha)
+        Ok(script.sha.clone())
+    }
+
+    fn compile(&mut self, text: &Bytes) -> Result<Arc<Compiled>, Refusal> {
+        let (shebang, body) = Shebang::split(text)?;
+        let code = self.host()?.compile(body)?;
+        let sha = sha1_smol::Sha1::from(text).digest().to_string();
+        let script = Arc::new(Compiled { sha, shebang, code });
+        let mut all = compiled();
+        if all.len() >= MOST_COMPILED {
+            all.clear();
+        }
+        all.insert(text.clone(), script.clone());
+        Ok(script)
     }
 
     pub(crate) fn exist(&self, shas: &[Bytes]) -> Reply {
