@@ -1,6 +1,6 @@
 //! Random histories of plain commands, also from within scripts.
 
-use super::pair::{cases, with_each};
+use super::pair::{cases, with_each_alike};
 use super::random::Random;
 use super::vocabulary::{COMMANDS, command};
 
@@ -8,7 +8,7 @@ const STEPS: usize = 400;
 
 #[tokio::test]
 async fn plain_commands_are_answered_alike() {
-    with_each(async |pair| {
+    with_each_alike(async |pair| {
         for seed in cases(12) {
             pair.clear().await;
             let mut random = Random::new(seed);
@@ -35,7 +35,7 @@ const REPORT: &str = "local function show(v) local t = type(v) if t ~= 'table' t
 
 #[tokio::test]
 async fn commands_are_answered_alike_within_scripts() {
-    with_each(async |pair| {
+    with_each_alike(async |pair| {
         for seed in cases(8) {
             pair.clear().await;
             let mut random = Random::new(seed);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse_support::{Binary, Server as Real};
+use keylapse_support::{Binary, Server as Real, skipped};
 use keylapse_testserver::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
@@ -39,8 +39,20 @@ pub(crate) async fn with_each(test: impl AsyncFn(&mut Pair)) {
                 test(&mut Pair::start(binary).await).await;
             }
         }
-        Err(why) => println!("skipped: {why}"),
+        Err(why) => skipped(&why.to_string()),
     }
+}
+
+/// The same, but only against servers of the version that this one follows to the letter.
+pub(crate) async fn with_each_alike(test: impl AsyncFn(&mut Pair)) {
+    with_each(async |pair| {
+        if pair.exact {
+            test(pair).await;
+        } else {
+            skipped("the server at hand is not Redis 7.0, which is followed to the letter");
+        }
+    })
+    .await;
 }
 
 impl Pair {
