@@ -187,3 +187,28 @@ async fn wake(missing_at: Option<Instant>, next_canary: Instant, rounds: &Rounds
         None => rounds.next(next_canary, CANARY_EVERY).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Decoder;
+    use crate::testing::TestBed;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
+        let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
+        let address = bed.client().store.address().clone();
+        let decoder = Decoder::new("keylapse", 0, &[], &[]);
+        let supervisor = Supervisor { address, decoder, events, rounds: Rounds::default() };
+        let mut session = Session::open(&supervisor).await.expect("a subscription");
+        for (after, dropped, reported) in
+            [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]
+        {
+            tokio::time::advance(Duration::from_millis(after)).await;
+            session.dropped += dropped;
+            session.report_dropped().await;
+            let overflow = passed.try_recv() == Ok(Event::Gap(Gap::Overflow));
+            assert_eq!(overflow, reported, "{dropped} more, {after} ms later");
+        }
+    }
+}
