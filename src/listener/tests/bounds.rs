@@ -1,15 +1,15 @@
 //! P11: bounds hold where they are used, not only in the parts that keep them.
 
-use super::{ms, secs, stats, succeed};
+use super::{ms, secs, stats, succeed, topic};
 use crate::testing::{Fault, Listening, TestBed};
-use crate::{Done, ErrorKind, Failure, Lapse, NewArm, Topic};
+use crate::{Attached, Done, ErrorKind, Expired, Failure, Lapse, NewArm, Topic};
 
 /// Ends that may be without an answer before nothing more is claimed; and timers in one call.
 const FULL: usize = 4000;
 const BATCH: usize = 1000;
 
 fn wide() -> Topic<u32> {
-    super::topic().concurrency(100_000)
+    topic().concurrency(100_000)
 }
 
 /// A listener that may run all of them at a time.
@@ -70,4 +70,22 @@ async fn arms_and_claims_are_bounded_by_their_bytes_too() {
     let claims = stats.claims - stats.empty_claims;
     assert_eq!(stats.handled, 40);
     assert!((3..=5).contains(&claims), "claimed in {claims} calls");
+}
+
+#[test]
+fn settings_at_their_bounds_are_accepted() {
+    let builder = || crate::Listener::builder("redis://127.0.0.1:1/");
+    for (number, topic) in [
+        topic().partitions(1).max_attempts(1).concurrency(1).timeout(ms(1)).dead_letters(1, ms(1)),
+        topic().partitions(1024).lease(secs(86_400)).lookahead(secs(1)).payload_limit(8 << 20),
+        topic().lease(ms(300)).lookahead(ms(99)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        builder().on(topic, succeed).build().unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    let attached = Attached::new(topic()).keep_values(8 << 20).cap(1).scan_rate(1).scan_every(ms(1));
+    let handler = async |_: Lapse<Expired<u32>>| Ok::<_, Failure>(Done);
+    builder().attach(attached, handler).concurrency(1).build().expect("all of it can work");
 }
