@@ -131,3 +131,26 @@ impl Known {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_told_of_what_is_new_and_of_nothing_else() {
+        let state = StreamState::default();
+        let mut known = state.subscribe();
+        for (change, news) in [
+            ((|_: &mut Known| {}) as fn(&mut Known), false),
+            (|known| known.anchored = true, true),
+            (|known| known.anchored = true, false),
+            (|known| known.gaps += 1, true),
+            (|known| known.mode = EventMode::Expired, true),
+            (|known| known.mode = EventMode::Expired, false),
+        ] {
+            state.update(change);
+            assert_eq!(known.has_changed().expect("it lives"), news, "{:?}", state.known());
+            known.mark_unchanged();
+        }
+    }
+}
