@@ -1,8 +1,11 @@
 //! Attached topics: each rule is needed. Without it the checker finds a
 //! promise that breaks.
 
+#[macro_use]
+mod missed;
+
 use keylapse_protocol::attach::{Attached, Deed, Rule, Rules, Scope, Step};
-use stateright::{Checker, HasDiscoveries, Model};
+use stateright::Model;
 
 const LOST: &str = "no expiry is lost";
 const DOUBLE: &str = "none fires twice, but what was heard without an anchor";
@@ -10,11 +13,7 @@ const EARLY: &str = "nothing fires early, or for a deadline that was changed";
 
 /// Explores until the promise named breaks.
 fn breaks(rule: Rule, scope: Scope, promise: &'static str) {
-    let model = Attached::with_rules(scope, Rules::without(rule));
-    let checker = model.checker().finish_when(HasDiscoveries::AnyOf([promise].into())).spawn_bfs().join();
-    let path = checker.discovery(promise).unwrap_or_else(|| panic!("{rule:?} is not missed"));
-    println!("{rule:?}: {promise}, found among {} states:", checker.unique_state_count());
-    path.into_actions().iter().for_each(|step| println!("    {step:?}"));
+    missed::breaks(Attached::with_rules(scope, Rules::without(rule)), rule, promise);
 }
 
 /// Takes the shortest path to a promise that breaks: to look for it takes half a minute.
@@ -29,16 +28,6 @@ fn breaks_on(path: &[Step], rule: Rule, scope: Scope, promise: &'static str) {
     });
     let keeps = model.property(promise).condition;
     assert!(!keeps(&model, &end), "{rule:?} is not missed");
-}
-
-/// A test for each of these rules: without it, in this scope, this promise is broken.
-macro_rules! each_is_missed {
-    ($($test:ident: $rule:ident, $scope:ident, $promise:expr;)*) => {
-        $(#[test]
-        fn $test() {
-            breaks(Rule::$rule, Scope::$scope(), $promise);
-        })*
-    };
 }
 
 each_is_missed! {

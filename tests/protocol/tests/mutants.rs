@@ -3,8 +3,10 @@
 //! That is the evidence that a promise can break at all, and so that the
 //! exploration with all rules says something.
 
+#[macro_use]
+mod missed;
+
 use keylapse_protocol::model::{Protocol, Rule, Rules, Scope};
-use stateright::{Checker, HasDiscoveries, Model};
 
 const REPEATS: &str = "a repeat says what the first call did, and does nothing";
 const STALE: &str = "P4: a stale claimant changes nothing";
@@ -14,21 +16,7 @@ const BYSTANDER: &str = "P6: a bystander is not buried";
 
 /// Explores until the promise named breaks.
 fn breaks(rule: Rule, scope: Scope, promise: &'static str) {
-    let model = Protocol::with_rules(scope, Rules::without(rule));
-    let checker = model.checker().finish_when(HasDiscoveries::AnyOf([promise].into())).spawn_bfs().join();
-    let path = checker.discovery(promise).unwrap_or_else(|| panic!("{rule:?} is not missed"));
-    println!("{rule:?}: {promise}, found among {} states:", checker.unique_state_count());
-    path.into_actions().iter().for_each(|step| println!("    {step:?}"));
-}
-
-/// A test for each of these rules: without it, in this scope, this promise is broken.
-macro_rules! each_is_missed {
-    ($($test:ident: $rule:ident, $scope:ident, $promise:expr;)*) => {
-        $(#[test]
-        fn $test() {
-            breaks(Rule::$rule, Scope::$scope(), $promise);
-        })*
-    };
+    missed::breaks(Protocol::with_rules(scope, Rules::without(rule)), rule, promise);
 }
 
 each_is_missed! {
