@@ -16,8 +16,8 @@ use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
 const MAX_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, and how it is spoken to: shared by [`Schedule`](crate::Schedule)s and
-/// [`Listener`](crate::Listener)s. Cheap to clone; clones share connections. Nothing is connected before it is
-/// needed.
+/// [`Listener`](crate::Listener)s. Cheap to clone; clones share connections, of which each listener has its own.
+/// Nothing is connected before it is needed.
 ///
 /// Wherever a client is asked for, a URL will do, and gives one with the defaults.
 ///
@@ -66,8 +66,9 @@ impl Client {
     }
 
     /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
-    /// your own. User, password and database are still the URL's. It is called for each connection, of which
-    /// there are up to three, and again after each is lost; its errors are treated as a server that is away.
+    /// your own. User, password and database are still the URL's. It is called for each connection, of which a
+    /// producer has up to two and a listener up to three, and again after each is lost; its errors are treated as
+    /// a server that is away. A listener opens its streams on a thread and a tokio runtime of its own.
     pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -101,6 +102,11 @@ impl Client {
     /// repeat must find what the first call left behind.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience: patience.min(MAX_PATIENCE), ..self }
+    }
+
+    /// The same with connections of its own: they live on the runtime on which they were opened.
+    pub(crate) fn apart(self) -> Self {
+        Self { store: Store::new(self.store.address(), self.answer_within), ..self }
     }
 
     #[cfg(feature = "testing")]

@@ -69,6 +69,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Any other answer of the server.
     Server,
+    /// A part of keylapse has panicked, or a thread cannot be had.
+    Internal,
 }
 
 impl Error {

@@ -40,12 +40,8 @@ pub async fn check_settings(store: &Store) -> crate::Result<()> {
 /// # Panics
 /// Without any.
 pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
-    crate::events::open(
-        store.address(),
-        &partitions[0].namespace,
-        partitions,
-        &[],
-        crate::rounds::Rounds::default(),
-    )
-    .events
+    let (address, namespace) = (store.address(), &partitions[0].namespace);
+    let (stream, supervisor) = crate::events::open(address, namespace, partitions, &[], Default::default());
+    tokio::spawn(supervisor);
+    stream.events
 }

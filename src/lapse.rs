@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use tokio::sync::SetOnce;
 
 use crate::escape::Escaped;
 use crate::id::ArmingId;
+use crate::lease::{LeaseState, Told};
 use crate::pattern::Captures;
 use crate::time::system_time;
 use crate::wire::FailedAttempt;
@@ -32,8 +32,7 @@ pub(crate) struct About {
     pub(crate) source: LapseSource,
     pub(crate) redelivered: bool,
     pub(crate) history: Vec<FailedAttempt>,
-    /// Set when the lease is lost.
-    pub(crate) lost: Arc<SetOnce<()>>,
+    pub(crate) lease: Arc<LeaseState>,
 }
 
 impl About {
@@ -143,17 +142,22 @@ impl<T> Lapse<T> {
         &self.about.history
     }
 
-    /// Whether the timer is still ours: `false` once its lease was lost, it was
-    /// cancelled, or the listener is stopped. What the handler returns then
-    /// counts for nothing.
+    /// Whether the timer is still ours: `false` once its lease was lost or it was cancelled, once it may be
+    /// lost, and when what [`run_until`](crate::Listener::run_until) has returned is dropped. What the handler
+    /// returns then counts for nothing.
+    ///
+    /// No two attempts of one arming ever run while both see `true`: a lease is trusted for nine tenths of its
+    /// length, from when the request was sent that last extended it, by a clock that goes on while the machine
+    /// is suspended (where the system has one). The server's clock is the exception: if it is set forward, it ends
+    /// leases early.
     pub fn has_lease(&self) -> bool {
-        !self.about.lost.initialized()
+        self.about.lease.is_ours()
     }
 
     /// Returns once the timer is no longer ours. The handler has about a second
     /// from then on before it is dropped.
     pub async fn lease_lost(&self) {
-        self.about.lost.wait().await;
+        self.about.lease.until_told(Told::Lost).await;
     }
 }
 

@@ -74,6 +74,7 @@
 
 mod attached;
 mod backoff;
+mod boottime;
 mod client;
 mod connection;
 mod error;
@@ -90,11 +91,14 @@ mod id;
 #[doc(hidden)]
 pub mod internals;
 mod lapse;
+mod lease;
 mod limits;
 mod listener;
 mod lock;
+mod log;
 mod log_throttle;
 mod outcome;
+mod panics;
 pub mod pattern;
 mod payload;
 #[allow(unreachable_pub, reason = "as of `wire`")]

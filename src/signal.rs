@@ -38,7 +38,7 @@ pub async fn shutdown_signal() {
 
 /// A signal that cannot be heard is no reason to stop.
 async fn never(signal: impl std::fmt::Debug, error: &std::io::Error) {
-    tracing::warn!(?signal, %error, "cannot hear a signal: it will end this program at once");
+    crate::log::warn!(?signal, %error, "cannot hear a signal: it will end this program at once");
     std::future::pending::<()>().await;
 }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::warn;
 
 use crate::attached::request::{Read, Request};
 use crate::attached::stream::Stream;
@@ -21,6 +20,7 @@ use crate::attached::writer::Write;
 use crate::events::{Canary, Change, Touch, Touched};
 use crate::id::ArmingId;
 use crate::limits::fit;
+use crate::log::warn;
 use crate::policy::Capture;
 use crate::runtime::{EventMode, RunningTopic, Runtime};
 use crate::time::ServerTime;

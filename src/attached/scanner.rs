@@ -11,12 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
-use tracing::{debug, info};
 
 use crate::attached::request::{Read, Request};
 use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
+use crate::log::{debug, info};
 use crate::policy::Capture;
 use crate::runtime::{EventMode, Known, RunningTopic, Runtime};
 use crate::time::ms_ceil;

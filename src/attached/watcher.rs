@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tracing::{debug, warn};
-
 use crate::attached::request::{Context, Request};
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
+use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
 use crate::policy::Capture;
 use crate::runtime::{DeadlineTimer, Partition, Seen};

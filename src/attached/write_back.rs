@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use tokio::time::Instant;
-use tracing::{debug, warn};
 
 use crate::error::Result;
 use crate::escape::Escaped;
+use crate::log::{debug, warn};
 use crate::policy::{Capture, WriteBack};
 use crate::runtime::Partition;
 use crate::topic::TopicConfig;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tracing::{error, warn};
 
 use crate::attached::request::{Context, Read, Request};
 use crate::connection::retry;
 use crate::error::Error;
 use crate::lapse::LapseSource;
 use crate::limits::fit;
+use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, Partition};
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};

@@ -13,12 +13,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tokio::sync::mpsc;
-use tracing::debug;
 
 use crate::connection::classify;
 use crate::error::Result;
 use crate::events::decoder::Decoded;
 use crate::events::event::{Event, Touch, Touched};
+use crate::log::debug;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
 use crate::wire::{Reply, read_touched, script_call, touch_command};
 

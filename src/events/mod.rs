@@ -21,11 +21,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tracing::{info, warn};
 
 use crate::connection::Address;
 use crate::error::Result;
 use crate::events::session::Session;
+use crate::log::{info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::rounds::Rounds;
 use crate::wire::PartitionNames;
@@ -52,21 +52,20 @@ pub(crate) struct EventStream {
     pub(crate) touches: mpsc::Sender<Touch>,
 }
 
-/// Opens the stream of events about these partitions, and about the keys of attached topics, which begin
-/// with these prefixes. It lives until the receiver is dropped, and reconnects by itself.
+/// The stream of events about these partitions, and about the keys of attached topics, which begin
+/// with these prefixes; and what has to run for it. It lives until the receiver is dropped, and reconnects by itself.
 pub(crate) fn open(
     address: &Address,
     namespace: &str,
     partitions: &[PartitionNames],
     attached: &[String],
     rounds: Rounds,
-) -> EventStream {
+) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
     let decoder = Decoder::new(namespace, address.db, partitions, attached);
     let supervisor = Supervisor { address: address.clone(), decoder, events, rounds };
-    tokio::spawn(supervisor.run(asked));
-    EventStream { events: receiver, touches }
+    (EventStream { events: receiver, touches }, supervisor.run(asked))
 }
 
 struct Supervisor {

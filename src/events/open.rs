@@ -12,11 +12,11 @@ use redis::{
     AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd,
 };
 use tokio::sync::mpsc;
-use tracing::{info, warn};
 
 use crate::connection::{Address, classify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::{Decoded, Decoder};
+use crate::log::{info, warn};
 
 /// Messages that may wait between the socket and the session. The closure that
 /// fills the queue runs in the connection's driver and must not block.

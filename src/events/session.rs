@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
 
 use crate::error::{Error, Result};
 use crate::events::Supervisor;
@@ -14,6 +13,7 @@ use crate::events::calls::{release_canary, touch};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::open::{Opened, open};
+use crate::log::{debug, info, warn};
 use crate::rounds::Rounds;
 
 /// A canary is due when none was heard for this long; one serves all listeners.

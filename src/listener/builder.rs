@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tracing::dispatcher::{Dispatch, get_default};
 
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
@@ -31,6 +33,7 @@ pub struct ListenerBuilder<S = ()> {
     pub(crate) concurrency: usize,
     pub(crate) grace: Duration,
     manage_notifications: bool,
+    handlers: Option<Handle>,
 }
 
 impl ListenerBuilder {
@@ -42,6 +45,7 @@ impl ListenerBuilder {
             concurrency: 1000,
             grace: Duration::from_secs(10),
             manage_notifications: false,
+            handlers: None,
         }
     }
 }
@@ -77,8 +81,9 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        let Self { client, topics, concurrency, grace, manage_notifications, .. } = self;
-        ListenerBuilder { state: State(state), client, topics, concurrency, grace, manage_notifications }
+        let Self { client, topics, concurrency, grace, manage_notifications, handlers, .. } = self;
+        let state = State(state);
+        ListenerBuilder { state, client, topics, concurrency, grace, manage_notifications, handlers }
     }
 
     /// Runs this handler for the lapses of this topic.
@@ -123,10 +128,19 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
-    /// How long running attempts may go on after a shut-down was asked for.
-    /// Default: 10 s.
+    /// How long running attempts may go on after a shut-down was asked for. Those that have not ended then are
+    /// dropped at their next `await`, and handed back. Default: 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
+        self
+    }
+
+    /// The runtime on which handlers run, in place of that on which [`run_until`](Listener::run_until) is awaited.
+    ///
+    /// The listener itself runs on a thread of its own: it renews leases, claims and settles whatever handlers
+    /// do. One that blocks a thread of its runtime takes its own place and that thread; see `docs/handlers.md`.
+    pub fn handlers_on(mut self, runtime: Handle) -> Self {
+        self.handlers = Some(runtime);
         self
     }
 
@@ -153,7 +167,7 @@ impl<S> ListenerBuilder<S> {
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
-        let client = self.client?;
+        let client = self.client?.apart();
         let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
         let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
@@ -182,8 +196,13 @@ impl<S> ListenerBuilder<S> {
             calm: watch::Sender::default(),
             stream_state: StreamState::default(),
         };
-        let (runtime, grace) = (Arc::new(runtime), self.grace);
-        Ok(Listener { runtime, grace, manage_notifications: self.manage_notifications })
+        Ok(Listener {
+            runtime: Arc::new(runtime),
+            grace: self.grace,
+            manage_notifications: self.manage_notifications,
+            handlers: self.handlers,
+            subscriber: get_default(Dispatch::clone),
+        })
     }
 }
 

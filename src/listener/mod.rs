@@ -1,6 +1,7 @@
 //! The listener: all roles, put together.
 
 mod builder;
+mod own_thread;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,9 @@ pub use self::builder::ListenerBuilder;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tracing::dispatcher::Dispatch;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -39,6 +43,9 @@ pub struct Listener {
     pub(crate) runtime: Arc<Runtime>,
     grace: Duration,
     manage_notifications: bool,
+    handlers: Option<Handle>,
+    /// Whoever read the log when it was built.
+    subscriber: Dispatch,
 }
 
 impl Listener {
@@ -51,8 +58,9 @@ impl Listener {
     }
 
     /// Listens until `shutdown` completes, whatever it answers; then claims
-    /// nothing more, waits for running attempts within the grace time, and hands
-    /// back what is left without using up an attempt.
+    /// nothing more, waits for running attempts within the grace time, stops what is left, and hands
+    /// it back without using up an attempt. A handler that blocks its thread cannot be stopped, and is
+    /// not handed back: others run its timer when its lease ends.
     ///
     /// [`shutdown_signal`](crate::shutdown_signal) completes at SIGINT and
     /// SIGTERM. Take [`stats`](Self::stats) before, to look at them meanwhile.
@@ -60,12 +68,23 @@ impl Listener {
     /// A server that is away, slow or full is waited for, for as long as it
     /// takes; the log says so.
     ///
+    /// Claims, leases and settlements are the work of a thread that this starts; handlers run on the runtime on
+    /// which it is awaited, or on [another](ListenerBuilder::handlers_on).
+    ///
+    /// **If it is dropped** (in a `select!`, by a timeout), that thread ends, each handler has lost its lease at
+    /// once, and is dropped at its next `await`. Nothing is handed back: what was running or about to run is run
+    /// again when its leases end, by this or another listener. Prefer a `shutdown` that completes.
+    ///
     /// # Errors
-    /// Only at the start, and only for what an operator has to change: a
+    /// At the start, for what an operator has to change: a
     /// refused password, a missing permission, another number of partitions or
-    /// wire version, a server that is too old.
+    /// wire version, a server that is too old. Later only [`Internal`](crate::ErrorKind::Internal), when a part of
+    /// the listener has panicked; it has been shut down then as above.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn run_until(self, shutdown: impl Future) -> Result<()> {
-        run::run(&self.runtime, self.manage_notifications, self.grace, shutdown).await
+        run::run(self, shutdown).await
     }
 
     /// What was counted so far; can be asked while the listener runs.

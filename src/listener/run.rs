@@ -1,30 +1,39 @@
 //! A listener's life: start, run, stop.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
 
 use crate::attached::AttachedRoles;
 use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::Escaped;
 use crate::events::{self, Event, EventStream};
 use crate::id::SlotId;
+use crate::lease::PARTING;
+use crate::listener::Listener;
+use crate::listener::own_thread::{on_own_thread, panicked};
+use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
+use crate::panics::message;
+use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
 use crate::roles::expirer::touches;
+use crate::roles::lease_guard::guard_leases;
 use crate::roles::lease_keeper::keep_leases;
 use crate::roles::repair::repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
 use crate::runtime::{Partition, RunningTopic, Runtime};
-use crate::wire::End;
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -34,24 +43,57 @@ const CLOSING: Duration = Duration::from_secs(1);
 const SETTINGS: Duration = Duration::from_secs(60);
 
 /// Listens until `shutdown`.
-pub(super) async fn run(
-    runtime: &Arc<Runtime>,
+pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()> {
+    let Listener { runtime, grace, manage_notifications, handlers, subscriber } = listener;
+    let _owned = Owned(runtime.clone());
+    let (stop, stopped) = oneshot::channel();
+    let handlers = handlers.unwrap_or_else(Handle::current);
+    let virtual_time = runtime.client.virtual_time();
+    let work = move || work(runtime, manage_notifications, grace, handlers, stopped);
+    let work = if virtual_time { work().boxed() } else { on_own_thread(subscriber, work).boxed() };
+    let (mut work, mut shutdown) = (work, pin!(shutdown));
+    tokio::select! {
+        ended = &mut work => return ended,
+        _ = &mut shutdown => drop(stop.send(())),
+    }
+    work.await
+}
+
+/// However listening ends, nothing is left of it.
+struct Owned(Arc<Runtime>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.partitions.iter().for_each(|partition| partition.leases.abandon());
+    }
+}
+
+/// What the listener's thread does.
+async fn work(
+    runtime: Arc<Runtime>,
     manage_notifications: bool,
     grace: Duration,
-    shutdown: impl Future,
+    handlers: Handle,
+    mut stopped: oneshot::Receiver<()>,
 ) -> Result<()> {
-    tokio::pin!(shutdown);
     tokio::select! {
-        registered = prepare(runtime, manage_notifications) => registered?,
-        _ = &mut shutdown => return Ok(()),
+        registered = prepare(&runtime, manage_notifications) => registered?,
+        _ = &mut stopped => return Ok(()),
     }
-    let starter = Starter::new(runtime.client.virtual_time())
-        .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;
-    let roles = Roles::start(runtime, &starter);
+    let starter = Starter::new(handlers, runtime.client.virtual_time())
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start a thread: {error}")))?;
+    let _closed_at_last = starter.closing();
+    let mut roles = Roles::start(&runtime, &starter);
     info!(topics = ?runtime.topics, "listening");
-    shutdown.await;
-    roles.stop(runtime, grace, &starter).await;
-    Ok(())
+    let failed = tokio::select! {
+        _ = &mut stopped => None,
+        failed = roles.one_has_ended() => Some(failed),
+    };
+    if let Some(failed) = &failed {
+        error!(error = %failed, "stopping");
+    }
+    roles.stop(&runtime, grace, &starter).await;
+    failed.map_or(Ok(()), Err)
 }
 
 /// Agrees with Redis on every topic, and looks at its settings.
@@ -134,6 +176,7 @@ impl Roles {
         let event_loop = EventLoop { runtime: runtime.clone(), events, attached };
         // Fences matter as long as anything runs.
         roles.keeping.spawn(event_loop.run());
+        roles.keeping.spawn(guard_leases(runtime.clone()));
         roles.keeping.spawn(sweeper.run());
         roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
@@ -146,8 +189,9 @@ impl Roles {
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
-        let stream =
-            events::open(client.store.address(), &client.namespace, &partitions, &prefixes, client.rounds());
+        let (address, namespace) = (client.store.address(), &client.namespace);
+        let (stream, supervisor) = events::open(address, namespace, &partitions, &prefixes, client.rounds());
+        self.keeping.spawn(supervisor);
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
         let EventStream { events, touches } = stream;
@@ -159,7 +203,21 @@ impl Roles {
         (events, Some(attached))
     }
 
-    /// Stops claiming, waits for running attempts, hands back the rest.
+    /// None of them does, unasked: what has become of the first that did.
+    async fn one_has_ended(&mut self) -> Error {
+        let ended = tokio::select! {
+            Some(ended) = self.claiming.join_next() => ended,
+            Some(ended) = self.keeping.join_next() => ended,
+            Some(ended) = self.writers.join_next() => ended,
+            else => return panicked("nothing is left of it"),
+        };
+        match ended.map_err(tokio::task::JoinError::try_into_panic) {
+            Err(Ok(panic)) => panicked(&message(panic)),
+            _ => panicked("it has ended by itself"),
+        }
+    }
+
+    /// Stops claiming, waits for running attempts, stops them, hands back the rest.
     async fn stop(mut self, runtime: &Arc<Runtime>, grace: Duration, starter: &Starter) {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
@@ -171,7 +229,7 @@ impl Roles {
         hand_back_unstarted(runtime, starter);
         let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.emptied()));
         if tokio::time::timeout_at(until, idle).await.is_err() {
-            hand_back_running(runtime);
+            stop_running(runtime).await;
         }
         let settled = join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty()));
         if tokio::time::timeout(FAREWELL, settled).await.is_err() {
@@ -192,22 +250,28 @@ impl Roles {
 
 fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {
     let jobs = starter.close();
-    for job in &jobs {
-        job.partition.end(job.held.clone(), End::Release);
-    }
     if !jobs.is_empty() {
         let topics = runtime.topics.len();
         info!(count = jobs.len(), topics, "handing back timers whose attempts have not started");
     }
+    jobs.into_iter().for_each(Job::hand_back);
 }
 
-fn hand_back_running(runtime: &Runtime) {
+/// Each hands itself back once it has stopped: not before, or two would run at once.
+async fn stop_running(runtime: &Runtime) {
     for partition in &runtime.partitions {
-        let running = partition.leases.surrender();
-        if running.is_empty() {
-            continue;
+        let count = partition.leases.stop();
+        if count > 0 {
+            warn!(topic = %partition.topic.config.name, count, "stopping attempts that did not end in time");
         }
-        warn!(topic = %partition.topic.config.name, count = running.len(), "handing back attempts that did not end in time");
-        running.into_iter().for_each(|held| partition.end(held, End::Release));
+    }
+    let ended = join_all(runtime.partitions.iter().map(|partition| partition.leases.ended()));
+    let _ = tokio::time::timeout(PARTING, ended).await;
+    for partition in &runtime.partitions {
+        for held in partition.leases.give_up() {
+            let (topic, key) = (&partition.topic, Escaped(&held.key));
+            topic.stats.lost_leases.add(1);
+            warn!(?topic, %key, "a handler blocks and cannot be stopped: others run its timer when its lease ends");
+        }
     }
 }

@@ -1,41 +1,40 @@
 //! One attempt: the handler, within its timeout and its lease.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{OwnedSemaphorePermit, SetOnce};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, info_span};
 
 use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
+use crate::lease::{PARTING, Phase, Told};
+use crate::log::{QuietSpan, debug, error, info, warn};
 use crate::outcome::{Failure, Outcome};
-use crate::runtime::{Ended, Partition, Settlement};
+use crate::panics::{Contained, contained, message};
+use crate::runtime::{Ended, Lease, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
-use crate::wire::{End, Held, History, MAX_BATCH, Record, State};
+use crate::wire::{End, History, MAX_BATCH, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
-/// How long a handler may go on after its lease was lost, to notice it.
-const PARTING: Duration = Duration::from_secs(1);
+/// An attempt that starts so much later than its claim reaches asks first whether it was cancelled meanwhile.
+const LATE: Duration = Duration::from_millis(100);
 
 /// A claimed timer, ready to be run.
 pub(crate) struct Job {
     pub(crate) partition: Arc<Partition>,
-    pub(crate) held: Held,
+    pub(crate) lease: Lease,
     pub(crate) record: Record,
     pub(crate) state: State,
-    pub(crate) lost: Arc<SetOnce<()>>,
     pub(crate) reading: Reading,
-    /// When the claim was sent.
-    pub(crate) since: Instant,
     pub(crate) source: LapseSource,
     /// Kept until the attempt has ended.
     pub(crate) permit: Permit,
@@ -83,49 +82,80 @@ impl Job {
         self.state.deadline_after(&self.record)
     }
 
-    /// Runs the attempt and hands over how it ended.
-    pub(crate) async fn run(self) {
-        if self.lost.initialized() || !self.is_trusted().await {
-            return;
-        }
-        let (partition, held) = (self.partition.clone(), self.held.clone());
-        if AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await.is_err() {
-            // What the application gave us besides the handler has panicked: a
-            // retry policy, or a value dropped at the end. Leases are renewed
-            // for as long as a timer is held.
-            let (topic, key) = (&partition.topic, Escaped(&held.key));
-            error!(?topic, %key, "a panic outside of the handler: the timer runs again when its lease ends");
-            topic.stats.panics.add(1);
-            partition.leases.lose(&held);
-        }
+    /// Leaves it to the runtime of the handlers, which must run it within the timeout.
+    pub(crate) fn begin(&self) {
+        self.lease.state.enter(Phase::Started, Some(self.partition.topic.config.timeout));
     }
 
-    /// Whether the lease can be relied on. A process that stood still, or whose threads handlers have
-    /// blocked, may be past it; then the lease keeper, which stood still as well, finds out first
-    /// whose the timer is.
-    async fn is_trusted(&self) -> bool {
-        let trust = self.partition.topic.config.trust();
-        self.since.elapsed() < trust || self.partition.leases.trusted(&self.held, trust).await
+    /// Whether the key was written back for this attempt, so that its writer may have been first.
+    pub(crate) fn is_restored(&self) -> bool {
+        self.state.attempt > 1 && self.partition.topic.config.restores()
+    }
+
+    /// It, unless the key's writer came first: then the retry has given way.
+    pub(crate) async fn unless_superseded(self) -> Option<Self> {
+        if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
+            return Some(self);
+        }
+        self.partition.topic.stats.started(self.source, self.state.lost > 0);
+        self.settle(Ended::Superseded);
+        None
+    }
+
+    /// Runs the attempt and hands over how it ended. However that is, with the job ends its lease.
+    pub(crate) async fn run(self) {
+        let (partition, key) = (self.partition.clone(), self.lease.held.key.clone());
+        if let Err(panic) = AssertUnwindSafe(self.run_to_its_end()).catch_unwind().await {
+            // What the application gave us besides the handler has panicked, such as a retry policy.
+            let (topic, key, panic) = (&partition.topic, Escaped(&key), message(panic));
+            topic.stats.panics.add(1);
+            error!(?topic, %key, panic, "a panic outside of the handler: the timer runs again when its lease ends");
+        }
     }
 
     async fn run_to_its_end(self) {
-        let Self { partition, held, .. } = &self;
-        partition.topic.stats.started(self.source, self.state.lost > 0);
-        match self.attempt().await {
-            Some(ended) if partition.leases.holds(held) => self.settle(ended),
-            _ => partition.topic.stats.fenced.add(1),
+        if self.is_late() {
+            self.lease.confirmed().await;
         }
-        if self.permit.alone.is_some() {
+        if self.lease.state.is_told(Told::Stop) {
+            return self.hand_back();
+        }
+        let (partition, held) = (self.partition.clone(), self.lease.held.clone());
+        self.lease.state.enter(Phase::Running, Some(partition.topic.config.timeout));
+        partition.topic.stats.started(self.source, self.state.lost > 0);
+        let ended = self.attempt().await;
+        let permit = match ended {
+            Some(ended) if self.lease.is_held() => self.settle(ended),
+            _ => {
+                partition.topic.stats.fenced.add(1);
+                self.permit
+            }
+        };
+        if permit.alone.is_some() {
             // Until Redis knows how it ended: or the next in quarantine, should it
             // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
-            let _ = tokio::time::timeout(LANDING, partition.leases.released(held)).await;
+            let _ = tokio::time::timeout(LANDING, partition.leases.released(&held)).await;
+        }
+    }
+
+    /// Whether somebody may have taken or cancelled it since it was claimed, and we have not heard of it: this
+    /// process stood still, or other handlers have blocked its threads. Then the server is asked first.
+    fn is_late(&self) -> bool {
+        let reach = self.partition.topic.config.lookahead + LATE;
+        self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted()
+    }
+
+    /// It was not begun.
+    pub(crate) fn hand_back(self) {
+        if self.lease.is_held() {
+            self.partition.end(self.lease, End::Release);
         }
     }
 
     /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
-    fn settle(&self, ended: Ended) {
+    fn settle(self, ended: Ended) -> Permit {
         let topic = &self.partition.topic;
         count(&topic.stats, &ended);
         let now = self.reading.at(Instant::now()).ms();
@@ -136,64 +166,63 @@ impl Job {
             }
             _ => None,
         };
-        self.partition.outbox.put(Settlement { held: self.held.clone(), end, restore });
+        self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
+        self.permit
     }
 
     /// How the attempt ended; `None` if it was not ours any more.
     async fn attempt(&self) -> Option<Ended> {
-        if self.state.attempt > 1 && self.partition.topic.config.restores() {
-            // Boxed: it is rare, and asks the server, which takes kilobytes. Each attempt is moved to its task.
-            let first = write_back::writer_came_first(&self.partition, &self.held.key, self.deadline());
-            if Box::pin(first).await {
-                return Some(Ended::Superseded);
-            }
-        }
         let about = Arc::new(self.about());
-        let span = info_span!(
-            "lapse",
-            topic = %self.partition.topic.config.name,
-            key = %Escaped(&self.held.key),
-            attempt = about.attempt,
-            source = about.source.as_str(),
-            lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
-        );
-        let handler = self.partition.topic.handler.clone();
+        let span = QuietSpan::open(|| {
+            info_span!(
+                "lapse",
+                topic = %self.partition.topic.config.name,
+                key = %Escaped(&self.lease.held.key),
+                attempt = about.attempt,
+                source = about.source.as_str(),
+                lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
+            )
+        });
+        let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
         // Without the panic's message, which may quote the payload.
         let panicked = |_| Err(Error::new(ErrorKind::Payload, "the decoder of the payload panicked"));
-        let attempt = match catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(panicked) {
+        let attempt = match contained(start).unwrap_or_else(panicked) {
             Ok(attempt) => attempt,
             Err(error) => {
-                span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
+                span.within(|| warn!(%error, "undecodable payload: dead letter"));
                 return Some(Ended::Undecodable(error.to_string()));
             }
         };
-        let verdict = self.supervise(attempt).instrument(span.clone()).await;
-        if let Some(Ended::Failed(kind, Failure { error, .. })) = &verdict {
-            span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
+        let ended = self.supervise(attempt.instrument(span.span())).await;
+        if let Some(Ended::Failed(kind, Failure { error, .. })) = &ended {
+            span.within(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
         }
-        verdict
+        ended
     }
 
-    async fn supervise(&self, attempt: Attempt) -> Option<Ended> {
+    async fn supervise(&self, attempt: tracing::instrument::Instrumented<Attempt>) -> Option<Ended> {
         let timeout = self.partition.topic.config.timeout;
-        let attempt = tokio::time::timeout(timeout, AssertUnwindSafe(attempt).catch_unwind());
+        let attempt = tokio::time::timeout(timeout, Contained::new(attempt));
+        let lease = &self.lease.state;
         let parting = async {
-            self.lost.wait().await;
-            tokio::time::sleep(PARTING).await;
+            lease.until_told(Told::Stop).await;
+            if lease.is_told(Told::Lost) {
+                let _ = tokio::time::timeout(PARTING, lease.until_told(Told::Gone)).await;
+            }
         };
         let ended = tokio::select! {
             biased;
             ended = attempt => ended,
             () = parting => {
-                debug!("lease lost: the handler was stopped");
-                return None;
+                debug!("the handler was stopped: its lease was lost, or the listener stops");
+                return self.lease.is_held().then_some(Ended::Stopped);
             }
         };
         Some(match ended {
             Ok(Ok(Ok(outcome))) => Ended::Returned(outcome),
             Ok(Ok(Err(failure))) => Ended::Failed("error", failure),
-            Ok(Err(panic)) => Ended::Failed("panic", Failure::retry(panic_message(&*panic))),
+            Ok(Err(panic)) => Ended::Failed("panic", Failure::retry(panic)),
             Err(_) => Ended::Failed("timeout", Failure::retry(format!("no end within {timeout:?}"))),
         })
     }
@@ -203,8 +232,8 @@ impl Job {
         let now = self.reading.at(Instant::now());
         let late = now.0.saturating_sub(self.deadline().saturating_mul(1000));
         About {
-            key: self.held.key.clone(),
-            captures: topic.config.pattern.matches(&self.held.key),
+            key: self.lease.held.key.clone(),
+            captures: topic.config.pattern.matches(&self.lease.held.key),
             arming: self.record.arming,
             attempt: self.state.attempt,
             max_attempts: topic.config.attempts(),
@@ -213,7 +242,7 @@ impl Job {
             source: self.source,
             redelivered: self.state.lost > 0,
             history: History::decode(&self.state.history).0,
-            lost: self.lost.clone(),
+            lease: self.lease.state.clone(),
         }
     }
 }
@@ -221,7 +250,7 @@ impl Job {
 fn count(stats: &TopicCounters, ended: &Ended) {
     match ended {
         Ended::Returned(Outcome::Drop) => stats.dropped.add(1),
-        Ended::Returned(Outcome::Snooze(_)) => {}
+        Ended::Returned(Outcome::Snooze(_)) | Ended::Stopped => {}
         Ended::Returned(_) => stats.handled.add(1),
         Ended::Superseded => stats.superseded.add(1),
         Ended::Undecodable(_) => stats.failed.add(1),
@@ -234,11 +263,6 @@ fn count(stats: &TopicCounters, ended: &Ended) {
             }
         }
     }
-}
-
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
 }
 
 #[cfg(test)]

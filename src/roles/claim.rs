@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::{debug, error, info, warn};
 
+use crate::boottime::now;
 use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
 use crate::lapse::LapseSource;
+use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
-use crate::runtime::Partition;
+use crate::runtime::{Lease, Partition};
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
 use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Record, State};
 
@@ -24,7 +25,8 @@ const CLAIM_BYTES: usize = 1 << 20;
 pub(super) struct Taken {
     pub(super) claimed: Claimed,
     pub(super) token: Token,
-    pub(super) since: Instant,
+    /// When the claim was sent, by the clock of leases.
+    pub(super) sent: Instant,
     pub(super) reading: Reading,
 }
 
@@ -53,21 +55,21 @@ pub(super) async fn take(
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
-    let mut since = Instant::now();
-    let until = Some(since + config.lease);
+    let (mut sent, mut asked) = (now(), Instant::now());
+    let until = Some(asked + config.lease);
     let heals = |error: &Error, repeat| {
         trouble.say(partition, error);
         repeat
     };
     let claim = |repeat| {
-        since = Instant::now();
+        (sent, asked) = (now(), Instant::now());
         partition.store.claim(&partition.names, Claim { repeat, ..call })
     };
     let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
-    let reading = partition.clock.read(since, Reading::now(claimed.stamp));
+    let reading = partition.clock.read(asked, Reading::now(claimed.stamp));
     count(partition, &claimed);
     trouble.is_over(partition);
-    Ok(Taken { claimed, token: call.token, since, reading })
+    Ok(Taken { claimed, token: call.token, sent, reading })
 }
 
 /// What keeps one claimer from claiming.
@@ -142,39 +144,37 @@ impl Taken {
         source: LapseSource,
         mut permits: Permit,
     ) -> Vec<(Instant, Job)> {
-        let Self { claimed, token, since, reading } = self;
+        let Self { claimed, token, sent, reading } = self;
         let latest = claimed.stamp.ms() + ms_ceil(partition.topic.config.lookahead);
         let mut jobs = Vec::with_capacity(claimed.timers.len());
-        for timer in claimed.timers {
-            let held = Held { key: timer.key.clone(), token };
+        let held = claimed.timers.iter().map(|timer| Held { key: timer.key.clone(), token });
+        let leases = partition.leases.take(held, sent);
+        for (timer, lease) in claimed.timers.into_iter().zip(leases) {
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
                     let job = Job {
                         partition: partition.clone(),
-                        held,
+                        lease,
                         record,
                         state,
-                        lost: Arc::default(),
                         reading,
-                        since,
                         source,
                         permit: permits.split(),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
                 Some((record, state)) if state.deadline_after(&record) < MAX_DEADLINE_MS => {
-                    put_back(partition, held);
+                    put_back(partition, lease);
                 }
                 // What the script cannot see at a glance: a deadline that never comes. Should
                 // another byte be beyond us after all, the timer is not lost either.
                 _ => {
                     debug!(topic = ?partition.topic, "a claimed record cannot be read");
                     let (reason, history) = (DeadReason::Unreadable, Bytes::new());
-                    end(partition, held, End::Dead { reason, history });
+                    partition.end(lease, End::Dead { reason, history });
                 }
             }
         }
-        partition.leases.hold(jobs.iter().map(|(_, job)| (job.held.clone(), job.lost.clone())), since);
         jobs
     }
 }
@@ -190,20 +190,14 @@ fn decode(timer: ClaimedTimer, token: Token) -> Option<(Record, State)> {
 
 /// Somebody has moved the index entry ahead of the deadline. The record says
 /// when; until then the timer must not sit on one of our permits.
-fn put_back(partition: &Partition, held: Held) {
-    let (topic, key) = (&partition.topic, Escaped(&held.key));
+fn put_back(partition: &Partition, lease: Lease) {
+    let (topic, key) = (&partition.topic, Escaped(&lease.held.key));
     warn!(
         ?topic, %key,
         "the index has this timer earlier than its record, and is put right: who writes to keylapse's names?"
     );
     topic.stats.repaired.add(1);
-    end(partition, held, End::Release);
-}
-
-/// Ends a timer that was claimed and is not run.
-fn end(partition: &Partition, held: Held, end: End) {
-    partition.leases.hold([(held.clone(), Arc::default())], Instant::now());
-    partition.end(held, end);
+    partition.end(lease, End::Release);
 }
 
 #[cfg(test)]

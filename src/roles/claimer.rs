@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use tracing::debug;
 
 use crate::id::SlotId;
 use crate::lapse::LapseSource;
+use crate::log::debug;
 use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
@@ -150,7 +150,7 @@ impl Claimer {
         }
         if self.partition.topic.config.triggers {
             let latest = jobs.iter().map(|(at, _)| *at).max();
-            self.touches.plan(latest, jobs.iter().map(|(_, job)| job.held.key.clone()));
+            self.touches.plan(latest, jobs.iter().map(|(_, job)| job.lease.held.key.clone()));
         }
         self.starter.hold(jobs.into_iter());
     }

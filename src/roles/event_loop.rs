@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::OptionFuture;
 use tokio::sync::mpsc;
-use tracing::{debug, trace};
 
 use crate::attached::AttachedRoles;
 use crate::escape::Escaped;
 use crate::events::{Event, Gap};
+use crate::log::{debug, trace};
 use crate::runtime::Runtime;
 
 /// Passes events on to the partitions, until the stream ends.

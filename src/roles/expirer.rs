@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::debug;
 
+use crate::log::debug;
 use crate::wire::{MAX_BATCH, Store};
 
 /// After the deadline.

@@ -6,6 +6,7 @@ pub(crate) mod claim;
 pub(crate) mod claimer;
 pub(crate) mod event_loop;
 pub(crate) mod expirer;
+pub(crate) mod lease_guard;
 pub(crate) mod lease_keeper;
 pub(crate) mod repair;
 pub(crate) mod settler;

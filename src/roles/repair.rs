@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{debug, warn};
 
+use crate::log::{debug, warn};
 use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::{RepairStep, Scan};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
 
 use crate::attached::write_back;
 use crate::connection::insist;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
+use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
@@ -31,18 +31,19 @@ impl Settler {
     async fn settle(&self, batch: Vec<Settlement>) {
         for chunk in batch.chunks(MAX_BATCH) {
             let (mut acks, mut ends) = (Vec::new(), Vec::new());
-            for Settlement { held, end, .. } in chunk {
+            for Settlement { lease, end, .. } in chunk {
+                let held = lease.held.clone();
                 match end {
-                    None => acks.push(held.clone()),
-                    Some(end) => ends.push(Settle { held: held.clone(), end: end.clone() }),
+                    None => acks.push(held),
+                    Some(end) => ends.push(Settle { held, end: end.clone() }),
                 }
             }
             let mut triggers = self.ack(&acks).await;
             triggers.extend(self.end(&ends).await);
             // Settled or not, they are not ours any more.
-            self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.held));
-            self.partition.outbox.settled(chunk);
-            let copy = |one: &Settlement| Some((one.held.key.clone(), one.restore.clone()?));
+            self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.lease.held));
+            self.partition.outbox.settled(chunk.len());
+            let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
             let copies = chunk.iter().filter_map(copy).collect();
             write_back::write_back(&self.partition, &triggers, &copies).await;
             self.set_triggers(&triggers).await;

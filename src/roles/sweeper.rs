@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::debug;
 
 use crate::error::Result;
 use crate::lapse::LapseSource;
+use crate::log::debug;
 use crate::runtime::Runtime;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.

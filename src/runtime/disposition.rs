@@ -19,6 +19,8 @@ pub(crate) enum Ended {
     Undecodable(String),
     /// The key was written back for this attempt, and its writer has taken it.
     Superseded,
+    /// The handler was stopped, as the listener is.
+    Stopped,
 }
 
 impl Ended {
@@ -30,6 +32,7 @@ impl Ended {
         let dead = |reason, history| End::Dead { reason, history };
         Some(match self {
             Self::Returned(Outcome::Done | Outcome::Drop) | Self::Superseded => return None,
+            Self::Stopped => End::Release,
             Self::Returned(Outcome::Again(delay)) => {
                 End::Again { delay: bounded(delay), arming: ArmingId::random() }
             }

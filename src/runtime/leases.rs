@@ -1,146 +1,243 @@
 //! What this listener holds of one partition, from claim to settlement.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, SetOnce};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::boottime::now;
+use crate::lease::{Fault, LeaseState, PARTING, Phase, Told};
 use crate::lock::{lock, until};
 use crate::wire::Held;
 
 /// How many fences are remembered.
 const FENCES: usize = 256;
 
-/// The timers that this listener holds, by key and token.
-#[derive(Debug, Default)]
+/// A claimed timer that is ours to run and to settle. One value owns it from its claim until its end is settled;
+/// however its life ends, with it ends the lease: from then on nobody renews it, and its handler is told.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) held: Held,
+    pub(crate) state: Arc<LeaseState>,
+    leases: Arc<Leases>,
+}
+
+impl Lease {
+    /// Whether it was not given up so far.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.state.is_told(Told::Lost)
+    }
+
+    /// The attempt has ended, and that is to be settled. No renewal takes it for lost from now on.
+    pub(crate) fn end(&self) {
+        self.state.enter(Phase::Ended, None);
+        self.leases.changed.notify_waiters();
+    }
+
+    /// Whether the timer is still ours, as the server says to a question that is asked now. Waits for the answer.
+    pub(crate) async fn confirmed(&self) -> bool {
+        let (asked, Leases { table, changed, wanted, .. }) = (now(), &*self.leases);
+        lock(table).wanted.insert(self.held.clone());
+        wanted.notify_one();
+        let answered =
+            |table: &Table| table.held.get(&self.held).is_none_or(|lease| lease.extended() >= asked);
+        until(table, changed, answered).await;
+        self.is_held()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.is_held() {
+            self.leases.lose(&self.held);
+        }
+    }
+}
+
+/// The timers that this listener holds, by key and token. What stands here is renewed; what leaves is told so.
+#[derive(Debug)]
 pub(crate) struct Leases {
-    state: Mutex<State>,
-    /// Something is held no longer, or for longer.
+    /// For how long a lease is trusted.
+    trust: Duration,
+    /// How long an attempt may take.
+    timeout: Duration,
+    table: Mutex<Table>,
+    /// Something is held no longer, or for longer, or has ended.
     changed: Notify,
+    /// Somebody waits for a renewal.
+    wanted: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    held: HashMap<Held, Lease>,
+struct Table {
+    held: HashMap<Held, Arc<LeaseState>>,
     /// Fences for what we do not hold: mostly other listeners', but a fence can
     /// also overtake the answer to the claim that it is for.
     fenced: VecDeque<Held>,
+    /// To be renewed at once.
+    wanted: HashSet<Held>,
 }
 
-#[derive(Debug)]
-struct Lease {
-    /// Set when it is: the attempt and its handler are waiting.
-    lost: Arc<SetOnce<()>>,
-    /// When the request that last extended the lease was sent. Counting from
-    /// its start, a slow answer cannot stretch our trust.
-    extended: Instant,
+/// What was given up.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct GivenUp {
+    /// How many could not be extended in time.
+    pub(crate) not_extended: usize,
+    /// Whose handlers block, or are not run.
+    pub(crate) overdue: Vec<Held>,
 }
 
 impl Leases {
-    /// Takes claimed timers in.
-    pub(crate) fn hold(
-        &self,
-        claimed: impl IntoIterator<Item = (Held, Arc<SetOnce<()>>)>,
-        extended: Instant,
-    ) {
-        let State { held, fenced } = &mut *lock(&self.state);
-        held.extend(claimed.into_iter().map(|(held, lost)| (held, Lease { lost, extended })));
+    pub(crate) fn new(trust: Duration, timeout: Duration) -> Self {
+        let (table, changed, wanted) = Default::default();
+        Self { trust, timeout, table, changed, wanted }
+    }
+
+    /// Takes claimed timers in, of a claim that was sent then.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        claimed: impl IntoIterator<Item = Held>,
+        sent: Instant,
+    ) -> Vec<Lease> {
+        let Table { held, fenced, .. } = &mut *lock(&self.table);
+        let own = |timer: Held| {
+            let state = Arc::new(LeaseState::new(sent, self.trust));
+            held.insert(timer.clone(), state.clone());
+            Lease { held: timer, state, leases: self.clone() }
+        };
+        let leases = claimed.into_iter().map(own).collect();
         // Nobody has seen these yet: only their attempts need to be told.
-        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| drop(lease.lost.set(())));
+        fenced.iter().filter_map(|fence| held.remove(fence)).for_each(|lease| lease.tell(Told::Lost));
+        leases
     }
 
     /// A cancel has fenced this timer, which may be about to be ours.
     pub(crate) fn fence(&self, held: Held) {
-        let mut state = lock(&self.state);
-        let lease = state.held.remove(&held);
+        let mut table = lock(&self.table);
+        let lease = table.held.remove(&held);
         if lease.is_none() {
-            state.fenced.truncate(FENCES - 1);
-            state.fenced.push_front(held);
+            table.fenced.truncate(FENCES - 1);
+            table.fenced.push_front(held);
         }
-        drop(state);
-        self.tell(lease);
-    }
-
-    /// Whether the timer is still ours to settle.
-    pub(crate) fn holds(&self, held: &Held) -> bool {
-        lock(&self.state).held.contains_key(held)
+        drop(table);
+        self.tell(Told::Lost, lease);
     }
 
     /// Forgets what is settled.
     pub(crate) fn settled<'a>(&self, held: impl Iterator<Item = &'a Held>) {
-        let mut state = lock(&self.state);
-        held.for_each(|one| {
-            state.held.remove(one);
-        });
-        drop(state);
-        self.changed.notify_waiters();
+        let mut table = lock(&self.table);
+        let settled: Vec<_> = held.filter_map(|one| table.held.remove(one)).collect();
+        drop(table);
+        self.tell(Told::Lost, settled);
     }
 
     /// Gives a timer up and tells its handler; whether it was ours.
     pub(crate) fn lose(&self, held: &Held) -> bool {
-        let lease = lock(&self.state).held.remove(held);
-        self.tell(lease) > 0
+        let lease = lock(&self.table).held.remove(held);
+        self.tell(Told::Lost, lease) > 0
     }
 
-    /// Gives everything up, to be handed back.
-    pub(crate) fn surrender(&self) -> Vec<Held> {
-        let held = mem::take(&mut lock(&self.state).held);
-        let (held, leases): (_, Vec<_>) = held.into_iter().unzip();
-        self.tell(leases);
+    /// Tells attempts to end, so that they can be handed back; how many those are.
+    pub(crate) fn stop(&self) -> usize {
+        let table = lock(&self.table);
+        let running = table.held.values().filter(|lease| lease.phase() != Phase::Ended);
+        running.inspect(|lease| lease.tell(Told::Stop)).count()
+    }
+
+    /// Gives up whatever has not ended so far; what that is.
+    pub(crate) fn give_up(&self) -> Vec<Held> {
+        let unended = |_: &Held, lease: &mut Arc<LeaseState>| lease.phase() != Phase::Ended;
+        let (held, given_up): (_, Vec<_>) = lock(&self.table).held.extract_if(unended).unzip();
+        self.tell(Told::Lost, given_up);
         held
     }
 
-    /// What was last extended before `when`.
-    pub(crate) fn extended_before(&self, when: Instant) -> Vec<Held> {
-        let held = &lock(&self.state).held;
-        held.iter().filter(|(_, lease)| lease.extended < when).map(|(held, _)| held.clone()).collect()
+    /// Gives everything up: nobody is left who could renew or settle.
+    pub(crate) fn abandon(&self) {
+        let held = mem::take(&mut lock(&self.table).held);
+        self.tell(Told::Gone, held.into_values());
     }
 
-    /// The answer to a renewal of `batch`: gives up what is `lost`, and notes that the others are
-    /// extended; how many of the lost were ours. In this order and in one step: whoever waits to be
-    /// [`trusted`](Self::trusted) must not be told in between that what is lost was extended.
-    pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], since: Instant) -> usize {
-        let mut state = lock(&self.state);
-        let given_up: Vec<_> = lost.iter().filter_map(|held| state.held.remove(*held)).collect();
-        for one in batch {
-            if let Some(lease) = state.held.get_mut(one) {
-                lease.extended = since;
+    /// What was last extended before `when`, and what somebody waits for.
+    pub(crate) fn to_renew(&self, when: Instant) -> Vec<Held> {
+        let Table { held, wanted, .. } = &mut *lock(&self.table);
+        wanted.retain(|one| held.contains_key(one));
+        let due = |(one, lease): &(&Held, &Arc<LeaseState>)| lease.extended() < when || wanted.contains(*one);
+        held.iter().filter(due).map(|(one, _)| one.clone()).collect()
+    }
+
+    /// Returns once somebody waits for a renewal.
+    pub(crate) async fn renewal_wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// The answer to a renewal of `batch` that was sent then: gives up what is `lost`, and notes that the others are
+    /// extended; how many of the lost were ours. In this order and in one step: whoever waits to have a lease
+    /// [`confirmed`](Lease::confirmed) must not be told in between that what is lost was extended.
+    pub(crate) fn renewed(&self, batch: &[Held], lost: &[&Held], sent: Instant) -> usize {
+        let mut table = lock(&self.table);
+        let mut given_up = Vec::new();
+        for one in lost {
+            // What is being settled while the renewal was on its way is no loss.
+            if table.held.get(*one).is_some_and(|lease| lease.phase() != Phase::Ended) {
+                given_up.extend(table.held.remove(*one));
             }
         }
-        drop(state);
-        self.tell(given_up)
+        for one in batch {
+            if let Some(lease) = table.held.get(one) {
+                lease.extend(sent);
+            }
+            table.wanted.remove(one);
+        }
+        drop(table);
+        self.tell(Told::Lost, given_up)
     }
 
-    /// Whether this timer is ours, once that is known: one that was not extended for `trust` may be
-    /// somebody else's, until the lease keeper has extended it or given it up.
-    pub(crate) async fn trusted(&self, held: &Held, trust: Duration) -> bool {
-        let known = |lease: &Lease| lease.extended.elapsed() < trust;
-        until(&self.state, &self.changed, |state| state.held.get(held).is_none_or(known)).await;
-        self.holds(held)
-    }
-
-    /// Gives up what has not been extended for `trust`; how many that were.
-    pub(crate) fn distrust(&self, trust: Duration) -> usize {
-        let Some(when) = Instant::now().checked_sub(trust) else { return 0 };
-        self.extended_before(when).iter().filter(|held| self.lose(held)).count()
+    /// Gives up what can be relied on no longer, and answers when to ask again.
+    pub(crate) fn guard(&self) -> (GivenUp, Instant) {
+        let at_present = now();
+        // What comes in later cannot fail before this.
+        let mut next = at_present + self.trust.min(self.timeout + PARTING);
+        let (mut given_up, mut leases) = (GivenUp::default(), Vec::new());
+        lock(&self.table).held.retain(|held, lease| {
+            let Some((at, fault)) = lease.fails_at() else { return true };
+            if at > at_present {
+                next = next.min(at);
+                return true;
+            }
+            match fault {
+                Fault::NotExtended => given_up.not_extended += 1,
+                Fault::Overdue => given_up.overdue.push(held.clone()),
+            }
+            leases.push(lease.clone());
+            false
+        });
+        self.tell(Told::Lost, leases);
+        (given_up, next)
     }
 
     /// Returns once nothing is held.
     pub(crate) async fn emptied(&self) {
-        until(&self.state, &self.changed, |state| state.held.is_empty()).await;
+        until(&self.table, &self.changed, |table| table.held.is_empty()).await;
+    }
+
+    /// Returns once every attempt has ended.
+    pub(crate) async fn ended(&self) {
+        let ended = |table: &Table| table.held.values().all(|lease| lease.phase() == Phase::Ended);
+        until(&self.table, &self.changed, ended).await;
     }
 
     /// Returns once this timer is settled or given up.
     pub(crate) async fn released(&self, held: &Held) {
-        until(&self.state, &self.changed, |state| !state.held.contains_key(held)).await;
+        until(&self.table, &self.changed, |table| !table.held.contains_key(held)).await;
     }
 
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
-    fn tell(&self, given_up: impl IntoIterator<Item = Lease>) -> usize {
-        let told = given_up.into_iter().inspect(|lease| drop(lease.lost.set(()))).count();
+    fn tell(&self, what: Told, given_up: impl IntoIterator<Item = Arc<LeaseState>>) -> usize {
+        let told = given_up.into_iter().inspect(|lease| lease.tell(what)).count();
         self.changed.notify_waiters();
         told
     }
@@ -151,79 +248,140 @@ mod renewal_tests;
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::id::Token;
-    use bytes::Bytes;
+
+    const TRUST: Duration = Duration::from_secs(1);
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn leases() -> Arc<Leases> {
+        Arc::new(Leases::new(TRUST, TIMEOUT))
+    }
 
     fn held(key: &'static str) -> Held {
         Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
     }
 
-    fn held_of(leases: &Leases, key: &'static str) -> Arc<SetOnce<()>> {
-        let watch = Arc::new(SetOnce::new());
-        leases.hold([(held(key), watch.clone())], Instant::now());
-        watch
+    fn lease(leases: &Arc<Leases>, key: &'static str) -> Lease {
+        leases.take([held(key)], now()).remove(0)
+    }
+
+    fn running(leases: &Arc<Leases>, key: &'static str) -> Lease {
+        let lease = lease(leases, key);
+        lease.state.enter(Phase::Running, Some(TIMEOUT));
+        lease
+    }
+
+    fn renew(leases: &Leases, key: &'static str) {
+        assert_eq!(leases.renewed(&[held(key)], &[], now()), 0);
     }
 
     #[tokio::test]
-    async fn a_lost_flight_tells_its_handler_once_and_for_all() {
-        let leases = Leases::default();
-        let watch = held_of(&leases, "a");
-        assert!(!watch.initialized());
+    async fn a_lost_lease_tells_its_handler_once_and_for_all() {
+        let leases = leases();
+        let lease = lease(&leases, "a");
+        assert!(lease.state.is_ours());
         assert!(leases.lose(&held("a")));
         assert!(!leases.lose(&held("a")));
-        watch.wait().await;
-        watch.wait().await;
+        assert!(!lease.state.is_ours());
+        lease.state.until_told(Told::Lost).await;
+        lease.state.until_told(Told::Lost).await;
+    }
+
+    #[tokio::test]
+    async fn with_its_owner_ends_a_lease_and_nobody_renews_it() {
+        let leases = leases();
+        let lease = lease(&leases, "a");
+        let state = lease.state.clone();
+        assert_eq!(leases.to_renew(now() + TRUST), [held("a")]);
+        drop(lease);
+        assert!(!state.is_ours());
+        assert_eq!(leases.to_renew(now() + TRUST), []);
+        leases.emptied().await;
     }
 
     #[test]
     fn a_fence_that_overtakes_the_claim_still_holds() {
-        let leases = Leases::default();
+        let leases = leases();
         (0..1000).for_each(|_| leases.fence(held("others")));
         leases.fence(held("a"));
-        assert!(held_of(&leases, "a").initialized());
-        assert!(!held_of(&leases, "b").initialized());
+        assert!(!lease(&leases, "a").is_held());
+        assert!(lease(&leases, "b").is_held());
     }
 
     #[test]
     fn so_many_fences_are_remembered_and_the_oldest_is_forgotten() {
-        let leases = Leases::default();
+        let leases = leases();
         let numbered = |number: usize| Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
         (0..FENCES + 10).for_each(|number| leases.fence(numbered(number)));
-        let fenced = &lock(&leases.state).fenced;
+        let fenced = &lock(&leases.table).fenced;
         assert_eq!(fenced.len(), FENCES);
         assert!(fenced.contains(&numbered(10)) && !fenced.contains(&numbered(9)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_extended_in_time_is_ours_only_once_that_is_known() {
-        let leases = Leases::default();
-        let trust = Duration::from_secs(1);
+    async fn whoever_asks_whether_a_lease_is_ours_waits_for_the_next_renewal_that_is_sent() {
+        let leases = leases();
         for (key, ours) in [("extended", true), ("lost", false)] {
-            let _watch = held_of(&leases, key);
-            assert!(leases.trusted(&held(key), trust).await);
-            tokio::time::advance(trust * 2).await;
-            let held = held(key);
-            let known = leases.trusted(&held, trust);
+            let lease = lease(&leases, key);
+            tokio::time::advance(TRUST * 2).await;
+            let before = now();
+            tokio::time::advance(TRUST).await;
+            let known = lease.confirmed();
             tokio::pin!(known);
             assert!(futures::poll!(known.as_mut()).is_pending());
-            if ours {
-                leases.renewed(std::slice::from_ref(&held), &[], Instant::now());
-            } else {
-                leases.lose(&held);
-            }
+            assert_eq!(leases.to_renew(before.checked_sub(TRUST * 9).unwrap()), [held(key)], "at once");
+            leases.renewal_wanted().await;
+            // One that is on its way says nothing of now.
+            leases.renewed(&[held(key)], &[], before);
+            assert!(futures::poll!(known.as_mut()).is_pending());
+            let lost = held(key);
+            let lost: &[&Held] = if ours { &[] } else { &[&lost] };
+            leases.renewed(&[held(key)], lost, now());
             assert_eq!(known.await, ours);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn trust_ends_by_itself_unless_extended() {
-        let leases = Leases::default();
-        let (lost, kept) = (held_of(&leases, "lost"), held_of(&leases, "kept"));
-        tokio::time::advance(Duration::from_secs(2)).await;
-        leases.renewed(&[held("kept")], &[], Instant::now());
-        assert_eq!(leases.distrust(Duration::from_secs(1)), 1);
-        assert!(lost.initialized() && !kept.initialized());
-        assert!(leases.holds(&held("kept")));
+        let leases = leases();
+        let (lost, kept) = (running(&leases, "lost"), running(&leases, "kept"));
+        let waiting = lease(&leases, "waiting");
+        tokio::time::advance(TRUST / 2).await;
+        renew(&leases, "kept");
+        let (given_up, next) = leases.guard();
+        assert_eq!((given_up, next), (GivenUp::default(), now() + TRUST / 2));
+        tokio::time::advance(TRUST / 2).await;
+        assert!(!lost.state.is_ours() && kept.state.is_ours(), "whoever asks knows it before he is told");
+        let (given_up, next) = leases.guard();
+        assert_eq!(given_up, GivenUp { not_extended: 1, overdue: Vec::new() });
+        assert_eq!(next, now() + TRUST / 2);
+        assert!(lost.state.is_told(Told::Lost) && !kept.state.is_told(Told::Lost));
+        assert!(
+            waiting.is_held() && !waiting.state.is_ours(),
+            "no handler relies on it: the server is asked first"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_does_not_end_or_is_never_run_loses_its_lease() {
+        let leases = leases();
+        let (blocked, unpolled, ended) =
+            (running(&leases, "blocked"), lease(&leases, "unpolled"), running(&leases, "ended"));
+        unpolled.state.enter(Phase::Started, Some(TIMEOUT));
+        ended.end();
+        for _ in 0..10 {
+            tokio::time::advance(TRUST).await;
+            ["blocked", "unpolled", "ended"].into_iter().for_each(|key| renew(&leases, key));
+            assert_eq!(leases.guard().0, GivenUp::default());
+        }
+        tokio::time::advance(PARTING).await;
+        ["blocked", "unpolled"].into_iter().for_each(|key| renew(&leases, key));
+        let mut given_up = leases.guard().0.overdue;
+        given_up.sort_by(|one, other| one.key.cmp(&other.key));
+        assert_eq!(given_up, ["blocked", "unpolled"].map(held));
+        assert!(!blocked.is_held() && !unpolled.is_held() && ended.is_held());
     }
 }

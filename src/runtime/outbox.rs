@@ -1,6 +1,5 @@
 //! Ends of attempts on their way to Redis, gathered into batches.
 
-use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,7 +7,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::lock::{lock, until};
-use crate::wire::{End, Held, MAX_BATCH};
+use crate::runtime::leases::Lease;
+use crate::wire::{End, MAX_BATCH};
 
 /// How long the first end waits for company. At a high rate batches fill
 /// faster; at a low one nobody waits for an ack but Redis.
@@ -18,10 +18,10 @@ const ENOUGH: usize = 64;
 /// Beyond this many unsettled ends, nothing more is claimed.
 const FULL: usize = 4 * MAX_BATCH;
 
-/// One end of an attempt.
-#[derive(Clone, Debug)]
+/// One end of an attempt. It owns the lease until it is settled, or given up.
+#[derive(Debug)]
 pub(crate) struct Settlement {
-    pub(crate) held: Held,
+    pub(crate) lease: Lease,
     /// None: gone, the ordinary way.
     pub(crate) end: Option<End>,
     /// The value of an attached key that is to be written back for its retry.
@@ -41,8 +41,8 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Settlement>,
-    /// On their way: an answer to a renewal may cross their settlement.
-    sent: HashSet<Held>,
+    /// How many are on their way.
+    sent: usize,
 }
 
 impl Outbox {
@@ -51,6 +51,7 @@ impl Outbox {
     }
 
     pub(crate) fn put(&self, settlement: Settlement) {
+        settlement.lease.end();
         let mut state = lock(&self.state);
         state.waiting.push(settlement);
         let count = state.waiting.len();
@@ -80,22 +81,14 @@ impl Outbox {
     fn take(&self) -> Vec<Settlement> {
         let mut state = lock(&self.state);
         let batch: Vec<_> = std::mem::take(&mut state.waiting);
-        state.sent.extend(batch.iter().map(|settlement| settlement.held.clone()));
+        state.sent += batch.len();
         batch
     }
 
-    /// Forgets a batch that was settled or given up.
-    pub(crate) fn settled(&self, batch: &[Settlement]) {
-        let mut state = lock(&self.state);
-        for settlement in batch {
-            state.sent.remove(&settlement.held);
-        }
-        drop(state);
+    /// So many of those on their way were settled or given up.
+    pub(crate) fn settled(&self, count: usize) {
+        lock(&self.state).sent -= count;
         self.drained.notify_waiters();
-    }
-
-    pub(crate) fn is_not_settling(&self, held: &Held) -> bool {
-        !lock(&self.state).sent.contains(held)
     }
 
     /// Returns once there is room for more ends.
@@ -109,24 +102,27 @@ impl Outbox {
     }
 
     async fn fewer_than(&self, count: usize) {
-        until(&self.state, &self.drained, |state| state.waiting.len() + state.sent.len() < count).await;
+        until(&self.state, &self.drained, |state| state.waiting.len() + state.sent < count).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::boottime::now;
     use crate::id::Token;
-
-    fn held(number: usize) -> Held {
-        Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) }
-    }
+    use crate::runtime::leases::Leases;
+    use crate::wire::Held;
 
     fn ended(number: usize) -> Settlement {
-        Settlement { held: held(number), end: None, restore: None }
+        let held = Held { key: Bytes::from(number.to_string()), token: Token([1; 8]) };
+        let leases = Arc::new(Leases::new(Duration::from_secs(1), Duration::from_secs(1)));
+        Settlement { lease: leases.take([held], now()).remove(0), end: None, restore: None }
     }
 
     fn put(outbox: &Outbox, numbers: std::ops::Range<usize>) {
@@ -198,24 +194,12 @@ mod tests {
         assert!(has_room().await && !is_empty().await);
         put(&outbox, FULL - 1..FULL);
         assert!(!has_room().await, "4,000 are on their way or wait for it");
-        outbox.settled(&sent[..1]);
+        outbox.settled(1);
         assert!(has_room().await && !is_empty().await);
-        outbox.settled(&sent);
+        outbox.settled(sent.len() - 1);
         let rest = outbox.next_batch().await;
-        let settle = async { outbox.settled(&rest) };
+        let settle = async { outbox.settled(rest.len()) };
         assert!(tokio::join!(is_empty(), settle).0);
         assert_eq!(FULL, 4000);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_being_settled_is_known_until_it_is() {
-        let outbox = Outbox::new(Duration::ZERO);
-        put(&outbox, 0..1);
-        assert!(outbox.is_not_settling(&held(0)), "it has not been sent");
-        let sent = outbox.next_batch().await;
-        assert!(!outbox.is_not_settling(&held(0)));
-        assert!(outbox.is_not_settling(&held(1)));
-        outbox.settled(&sent);
-        assert!(outbox.is_not_settling(&held(0)));
     }
 }

@@ -12,12 +12,12 @@ use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::RunningTopic;
 use crate::runtime::clock::Clock;
-use crate::runtime::leases::Leases;
+use crate::runtime::leases::{Lease, Leases};
 use crate::runtime::outbox::{LINGER, Outbox, Settlement};
 use crate::runtime::permits::Permits;
 use crate::runtime::wakeup::Wakeup;
 use crate::time::Reading;
-use crate::wire::{End, Held, PartitionNames, Store};
+use crate::wire::{End, PartitionNames, Store};
 
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ pub(crate) struct Partition {
     pub(crate) clock: Clock,
     /// When attached keys are to be looked at.
     pub(crate) checks: Wakeup,
-    pub(crate) leases: Leases,
+    pub(crate) leases: Arc<Leases>,
     pub(crate) outbox: Outbox,
     seen: Mutex<Seen>,
 }
@@ -61,6 +61,7 @@ impl Partition {
     ) -> Self {
         // Virtual time stands still while there is work to do, so company comes anyway.
         let linger = if client.virtual_time() { Duration::ZERO } else { LINGER };
+        let leases = Arc::new(Leases::new(topic.config.trust(), topic.config.timeout));
         Self {
             names,
             store: client.store.clone(),
@@ -71,15 +72,15 @@ impl Partition {
             quarantine: Wakeup::default(),
             clock: Clock::default(),
             checks: Wakeup::default(),
-            leases: Leases::default(),
+            leases,
             outbox: Outbox::new(linger),
             seen: Mutex::default(),
         }
     }
 
     /// Ends a timer without an attempt.
-    pub(crate) fn end(&self, held: Held, end: End) {
-        self.outbox.put(Settlement { held, end: Some(end), restore: None });
+    pub(crate) fn end(&self, lease: Lease, end: End) {
+        self.outbox.put(Settlement { lease, end: Some(end), restore: None });
     }
 
     /// Notes how far a claim has looked.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tracing::{info, warn};
+
+use crate::log::{info, warn};
 
 /// Others, who hear, have so long to look at a key before one who does not hear does.
 const PATIENCE: Duration = Duration::from_millis(100);

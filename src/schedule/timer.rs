@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use tracing::debug;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, CancelId};
+use crate::log::debug;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, system_time, unix_ms};
 use crate::topic::Topic;

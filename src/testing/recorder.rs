@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::handler::{AnyHandler, Attempt};
 use crate::lapse::About;
 use crate::outcome::{Failure, Outcome};
-use crate::roles::attempt::panic_message;
+use crate::panics::panic_message;
 use crate::testing::ledger::{Entry, Ledger};
 use crate::testing::run::End;
 

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use redis::cmd;
-use tracing::{debug, error, info, warn};
 
 use crate::error::Result;
 use crate::lock::lock;
+use crate::log::{debug, error, info, warn};
 use crate::wire::store::Store;
 
 /// Settings by name, as CONFIG GET answers.

@@ -3,7 +3,6 @@
 use std::mem;
 
 use bytes::Bytes;
-use tracing::debug;
 
 use crate::attached::decision::{KeyState, Verdict, decide};
 use crate::attached::reader::{PROMPTED, StreamReader, Unproven};
@@ -13,6 +12,7 @@ use crate::attached::writer::Write;
 use crate::escape::Escaped;
 use crate::events::Answer;
 use crate::id::ArmingId;
+use crate::log::debug;
 use crate::policy::Vanished;
 use crate::time::ServerTime;
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};

@@ -4,6 +4,7 @@ mod bounds;
 mod claiming;
 mod defaults;
 mod keeping;
+mod owning;
 mod quarantine;
 mod repairing;
 mod settling;

@@ -5,8 +5,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
-use tokio::time::Instant;
 
 use super::*;
 use crate::id::Token;
@@ -17,34 +15,33 @@ fn held(key: &'static str) -> Held {
     Held { key: Bytes::from_static(key.as_bytes()), token: Token([1; 8]) }
 }
 
-/// Asks again whenever it is woken, as a waiting attempt on another thread does.
+/// Looks whether the lease is ours whenever it is woken, as a waiting attempt on another thread does.
 struct Asking {
-    leases: Arc<Leases>,
-    key: &'static str,
+    state: Arc<LeaseState>,
     told: Mutex<Vec<bool>>,
 }
 
 impl Wake for Asking {
     fn wake(self: Arc<Self>) {
-        let told = self.leases.trusted(&held(self.key), TRUST).now_or_never();
-        self.told.lock().expect("no panic").extend(told);
+        self.told.lock().expect("no panic").push(self.state.is_ours());
     }
 }
 
 /// What an attempt of `key` is told that waits while a renewal of both finds that "lost" is lost.
 async fn told(key: &'static str) -> Vec<bool> {
-    let leases = Arc::new(Leases::default());
+    let leases = Arc::new(Leases::new(TRUST, TRUST));
     let both = ["lost", "kept"].map(held);
-    let both_held = both.iter().map(|held| (held.clone(), Arc::default()));
-    leases.hold(both_held, Instant::now());
+    let mut owners = leases.take(both.clone(), now());
     tokio::time::advance(TRUST * 2).await;
-    let asking = Arc::new(Asking { leases: leases.clone(), key, told: Mutex::default() });
-    let waiting = held(key);
-    let mut waits = std::pin::pin!(leases.trusted(&waiting, TRUST));
+    let waiting = owners.remove(usize::from(key == "kept"));
+    let asking = Arc::new(Asking { state: waiting.state.clone(), told: Mutex::default() });
+    let mut waits = std::pin::pin!(waiting.confirmed());
     let waker = Waker::from(asking.clone());
     assert_eq!(waits.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
-    assert_eq!(leases.renewed(&both, &[&both[0]], Instant::now()), 1);
-    asking.told.lock().expect("no panic").clone()
+    assert_eq!(leases.renewed(&both, &[&both[0]], now()), 1);
+    let told = asking.told.lock().expect("no panic").clone();
+    assert_eq!(waits.await, key == "kept");
+    told
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,9 +56,9 @@ async fn what_a_renewal_extends_is_ours_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_counts_only_what_was_ours() {
-    let leases = Leases::default();
+    let leases = Arc::new(Leases::new(TRUST, TRUST));
     let [ours, others] = ["ours", "others"].map(held);
-    leases.hold([(ours.clone(), Arc::default())].into_iter(), Instant::now());
-    assert_eq!(leases.renewed(&[ours.clone(), others.clone()], &[&ours, &others], Instant::now()), 1);
-    assert!(!leases.holds(&ours));
+    let lease = leases.take([ours.clone()], now()).remove(0);
+    assert_eq!(leases.renewed(&[ours.clone(), others.clone()], &[&ours, &others], now()), 1);
+    assert!(!lease.is_held());
 }

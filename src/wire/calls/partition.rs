@@ -1,10 +1,10 @@
 //! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
 
 use redis::{Value, cmd};
-use tracing::warn;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::SlotId;
+use crate::log::warn;
 use crate::time::ServerTime;
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 

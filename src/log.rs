@@ -1,0 +1,61 @@
+//! Lines of the log that cannot fail.
+//!
+//! A subscriber writes to a pipe whose reader may be gone, and then many of them panic:
+//! `tracing_subscriber::fmt` complains with `eprintln!`, which panics when stderr is closed as well. A line that
+//! is lost must not cost a timer.
+
+use tracing::Span;
+
+use crate::panics::contained;
+
+/// Says something; whoever panics about that is not heard.
+pub(crate) fn quietly(say: impl FnOnce()) {
+    let _ = contained(say);
+}
+
+/// A span that is opened and closed quietly.
+pub(crate) struct QuietSpan(Span);
+
+impl QuietSpan {
+    pub(crate) fn open(open: impl FnOnce() -> Span) -> Self {
+        Self(contained(open).unwrap_or_else(|_| Span::none()))
+    }
+
+    /// Says something within it.
+    pub(crate) fn within(&self, say: impl FnOnce()) {
+        quietly(|| self.0.in_scope(say));
+    }
+
+    /// The same span, for a future that is [contained](crate::panics::Contained).
+    pub(crate) fn span(&self) -> Span {
+        contained(|| self.0.clone()).unwrap_or_else(|_| Span::none())
+    }
+}
+
+impl Drop for QuietSpan {
+    fn drop(&mut self) {
+        let span = std::mem::replace(&mut self.0, Span::none());
+        quietly(|| drop(span));
+    }
+}
+
+/// The macros of `tracing`, quietly.
+macro_rules! quiet {
+    ($($name:ident as $level:ident, $dollar:tt;)*) => {$(
+        macro_rules! $name {
+            ($dollar($dollar line:tt)*) => {
+                $crate::log::quietly(|| ::tracing::$level!($dollar($dollar line)*))
+            };
+        }
+        pub(crate) use $name as $level;
+    )*};
+}
+
+// Under names of their own first: `warn` is an attribute as well.
+quiet! {
+    say_error as error, $;
+    say_warn as warn, $;
+    say_info as info, $;
+    say_debug as debug, $;
+    say_trace as trace, $;
+}
