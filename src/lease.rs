@@ -126,7 +126,7 @@ impl LeaseState {
 
     /// The attempt goes on to this phase; within this time it must be over.
     pub(crate) fn enter(&self, phase: Phase, within: Option<Duration>) {
-        let overdue = within.and_then(|within| now().checked_add(within + PARTING));
+        let overdue = within.and_then(|within| now().checked_add(within.saturating_add(PARTING)));
         let mut times = lock(&self.times);
         (times.phase, times.overdue) = (phase, overdue);
     }

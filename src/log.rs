@@ -39,23 +39,28 @@ impl Drop for QuietSpan {
     }
 }
 
-/// The macros of `tracing`, quietly.
-macro_rules! quiet {
-    ($($name:ident as $level:ident, $dollar:tt;)*) => {$(
-        macro_rules! $name {
-            ($dollar($dollar line:tt)*) => {
-                $crate::log::quietly(|| ::tracing::$level!($dollar($dollar line)*))
-            };
-        }
-        pub(crate) use $name as $level;
-    )*};
+// The macros of `tracing`, quietly. Under names of their own first, as `warn` is an attribute, too.
+
+macro_rules! say_error {
+    ($($line:tt)*) => { $crate::log::quietly(|| ::tracing::error!($($line)*)) };
 }
 
-// Under names of their own first: `warn` is an attribute as well.
-quiet! {
-    say_error as error, $;
-    say_warn as warn, $;
-    say_info as info, $;
-    say_debug as debug, $;
-    say_trace as trace, $;
+macro_rules! say_warn {
+    ($($line:tt)*) => { $crate::log::quietly(|| ::tracing::warn!($($line)*)) };
 }
+
+macro_rules! say_info {
+    ($($line:tt)*) => { $crate::log::quietly(|| ::tracing::info!($($line)*)) };
+}
+
+macro_rules! say_debug {
+    ($($line:tt)*) => { $crate::log::quietly(|| ::tracing::debug!($($line)*)) };
+}
+
+macro_rules! say_trace {
+    ($($line:tt)*) => { $crate::log::quietly(|| ::tracing::trace!($($line)*)) };
+}
+
+pub(crate) use {
+    say_debug as debug, say_error as error, say_info as info, say_trace as trace, say_warn as warn,
+};

@@ -104,7 +104,7 @@ impl Producer {
     async fn cancel(&self, trade: u64) -> Result<()> {
         let since = match self.schedule.cancel(&self.topic, [trade.to_string()]).await? {
             Cancelled::Cancelled => Some(self.clock.now().await?),
-            Cancelled::InFlight => None,
+            Cancelled::Claimed | Cancelled::InFlight => None,
             // It was handled, or has died.
             _ => return Ok(()),
         };

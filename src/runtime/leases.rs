@@ -200,7 +200,7 @@ impl Leases {
     pub(crate) fn guard(&self) -> (GivenUp, Instant) {
         let at_present = now();
         // What comes in later cannot fail before this.
-        let mut next = at_present + self.trust.min(self.timeout + PARTING);
+        let mut next = at_present + self.trust.min(self.timeout.saturating_add(PARTING));
         let (mut given_up, mut leases) = (GivenUp::default(), Vec::new());
         lock(&self.table).held.retain(|held, lease| {
             let Some((at, fault)) = lease.fails_at() else { return true };

@@ -45,7 +45,8 @@ pub enum TimerPhase {
 impl Schedule {
     /// Withdraws a timer and whatever is kept behind it.
     ///
-    /// Once this has returned, no new attempt starts.
+    /// Once this has returned, nothing claims the timer any more, and whoever has claimed it can settle nothing.
+    /// [`Cancelled`] says what the server knew, and what may still run.
     ///
     /// # Errors
     /// As for [`arm`](Schedule::arm).
@@ -53,8 +54,8 @@ impl Schedule {
         let key = self.key_of(&topic.config, &key)?;
         let at = self.partition_of(&topic.config, &key).await?;
         let timers = [Cancel { key: key.clone(), id: CancelId::random() }];
-        let call = |repeat| self.client.store.cancel(&at, &timers, repeat);
-        let replies = self.persist(call).await.map_err(|error| error.at_key(&key))?;
+        let call = |repeat| self.client.store.cancel_and_tell_time(&at, &timers, repeat);
+        let (now, replies) = self.persist(call).await.map_err(|error| error.at_key(&key))?;
         let reply = replies.first().ok_or_else(|| Error::invalid("a cancel without an answer"))?;
         if let (Some(deadline), true) = (reply.deadline, topic.config.triggers) {
             // One that stays behind expires for nothing, and does no harm: until
@@ -63,7 +64,11 @@ impl Schedule {
                 debug!(topic = %topic.config.name, %error, "trigger key not deleted");
             }
         }
-        Ok(reply.result)
+        let is_ahead = reply.deadline.is_some_and(|ms| ms > now.ms());
+        Ok(match reply.result {
+            Cancelled::InFlight if is_ahead => Cancelled::Claimed,
+            result => result,
+        })
     }
 
     /// Moves a waiting timer to another deadline; its payload and attempt stay.

@@ -9,6 +9,7 @@ mod hostile;
 mod life;
 mod lost_replies;
 mod on_time;
+mod owning;
 mod pages;
 mod producing;
 mod python;

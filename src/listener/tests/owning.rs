@@ -182,3 +182,35 @@ async fn a_part_that_ends_unasked_ends_the_listener_and_says_so() {
     assert_eq!(error.kind(), crate::ErrorKind::Internal);
     assert!(error.to_string().contains("as the test says"), "{error}");
 }
+
+/// A step forward ends leases on the server before their time, which is done here by hand. The first holder learns of
+/// it by its next renewal: that is the bound which the documentation states.
+#[tokio::test(start_paused = true)]
+async fn what_a_step_of_the_servers_clock_makes_of_two_holders_ends_with_the_next_renewal() {
+    let mut longest = ms(0);
+    for after in 0..15 {
+        let bed = TestBed::new();
+        let lapses = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = lapses.clone();
+        let handler = move |lapse: Lapse<u32>| {
+            seen.lock().unwrap().push(Arc::new(lapse));
+            std::future::pending::<Result<Done, Failure>>()
+        };
+        let topic = topic().timeout(secs(1000));
+        listen(&bed, topic.clone(), handler.clone()).await;
+        arm(&bed, "1", secs(1), 0).await;
+        bed.pass(secs(30 + after)).await;
+        bed.command(["ZADD", "keylapse:{a/0}:due", "1", "a:1"]);
+        listen(&bed, topic, handler).await;
+        bed.until(|runs| runs.len() == 2).await;
+        let holders = lapses.lock().unwrap().clone();
+        assert_eq!(holders[0].arming(), holders[1].arming());
+        let began = bed.elapsed();
+        while holders.iter().all(|lapse| lapse.has_lease()) {
+            bed.pass(ms(10)).await;
+        }
+        assert!(holders[1].has_lease(), "the later one holds it");
+        longest = longest.max(bed.elapsed() - began);
+    }
+    assert!((ms(8000)..=ms(10_000)).contains(&longest), "{longest:?}, of a lease of 30 s");
+}

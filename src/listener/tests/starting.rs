@@ -54,7 +54,7 @@ async fn what_is_held_is_handed_back_at_once_and_uses_up_no_attempt() {
 async fn what_is_cancelled_while_it_is_held_never_starts() {
     let (bed, listening) = one_timer(topic(), succeed, 0).await;
     bed.pass(ms(998)).await;
-    assert_eq!(cancel(&bed, "1").await, Cancelled::InFlight);
+    assert_eq!(cancel(&bed, "1").await, Cancelled::Claimed);
     bed.pass(secs(60)).await;
     assert_eq!(bed.all_runs(), []);
     assert_eq!((stats(&listening).claimed, stats(&listening).by_timer), (1, 0));

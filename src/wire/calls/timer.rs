@@ -25,8 +25,17 @@ pub struct Cancel {
 pub enum Cancelled {
     /// It will not run.
     Cancelled,
-    /// An attempt is running. It is told to stop, can settle nothing any more,
-    /// and there will be no other.
+    /// A listener had claimed it ahead of its deadline, which is still to come: its attempt has not started. That
+    /// listener is told, and does not start it once it has heard so.
+    ///
+    /// One that hears nothing, as its line is down or the caller may not publish, may start it up to the
+    /// [lookahead](crate::Topic::lookahead) and 100 ms after its claim, and settles nothing then. Later it asks the
+    /// server first.
+    Claimed,
+    /// A listener had claimed it, and its deadline is past: an attempt is running, or about to. It is told to stop,
+    /// can settle nothing any more, and there will be no other. If it has not started when its listener hears of
+    /// this, it does not; the same holds for one that hears nothing as above. A repeat of an unanswered call
+    /// cannot tell the two cases apart, and says this.
     InFlight,
     /// There was no timer.
     NotArmed,
@@ -74,12 +83,23 @@ pub struct Look {
 
 impl Store {
     /// Withdraws timers.
+    #[cfg(feature = "testing")]
     pub async fn cancel(
         &self,
         at: &PartitionNames,
         timers: &[Cancel],
         repeat: bool,
     ) -> Result<Vec<CancelReply>> {
+        Ok(self.cancel_and_tell_time(at, timers, repeat).await?.1)
+    }
+
+    /// Withdraws timers; also answers when that was.
+    pub async fn cancel_and_tell_time(
+        &self,
+        at: &PartitionNames,
+        timers: &[Cancel],
+        repeat: bool,
+    ) -> Result<(ServerTime, Vec<CancelReply>)> {
         let mut call = self.call(&scripts::CANCEL, at);
         call.arg(i32::from(repeat));
         for timer in timers {
@@ -89,7 +109,8 @@ impl Store {
         let read = |reply: &mut Reply| {
             Ok(CancelReply { result: reply.one_of(&codes)?, deadline: reply.maybe_int()? })
         };
-        call.reply().await?.each(read)
+        let mut reply = call.reply().await?;
+        Ok((reply.stamp, reply.each(read)?))
     }
 
     /// Moves a waiting timer to another deadline; also answers the attempt to come.

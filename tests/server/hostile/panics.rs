@@ -38,8 +38,6 @@ async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
     assert!(!letter.last_error().unwrap().contains(SECRET), "{letter:?}");
 }
 
-/// Leases are renewed while a timer is held, so an attempt whose end panicked
-/// would be held for as long as the listener lives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
     let (server, schedule) = server_and_schedule().await;
@@ -68,15 +66,15 @@ impl Drop for Guard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_panics_when_it_is_stopped_is_a_lost_lease_like_any_other() {
+async fn a_handler_that_panics_when_it_is_stopped_has_timed_out_like_any_other() {
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:guard:{id}").unwrap().lease(LEASE).timeout(Duration::from_millis(20));
+    let topic = topic.retry(Backoff::fixed(Duration::ZERO));
     let (report, mut reported) = reports();
     let running = Running::start(listener(&server).on(topic.clone(), move |lapse: Lapse<u32>| {
-        let first = !lapse.is_redelivered();
-        report.send(first).ok();
+        report.send((lapse.attempt(), lapse.is_redelivered())).ok();
         async move {
-            if first {
+            if lapse.attempt() == 1 {
                 let _guard = Guard;
                 std::future::pending::<()>().await;
             }
@@ -84,7 +82,8 @@ async fn a_handler_that_panics_when_it_is_stopped_is_a_lost_lease_like_any_other
         }
     }));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
-    assert_eq!((reported.next().await, reported.next().await), (true, false));
+    assert_eq!((reported.next().await, reported.next().await), ((1, false), (2, false)));
     running.until("the end", |stats| stats.total().handled == 1).await;
+    assert_eq!((running.stats.total().timeouts, running.stats.total().lost_leases), (1, 0));
     running.stop().await.unwrap();
 }

@@ -88,7 +88,7 @@ async fn a_record_cut_short_or_empty_ends_as_a_dead_letter_with_its_bytes() {
         assert_eq!(left.bytes.len(), length, "all that was left is kept");
         assert_eq!(scene.schedule.replay(letter).await.unwrap(), Replayed::Unreadable);
     }
-    assert_eq!(scene.stats().dead, 5);
+    scene.running.until("it has counted them", |stats| stats.total().dead == 5).await;
     scene.proves_well("well").await;
     scene.tally.assert_each_once(1);
     scene.stop().await;

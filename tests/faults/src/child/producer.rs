@@ -163,7 +163,7 @@ impl Teller {
         self.ledger.write(Entry::CancelAsked { key: key.to_owned() });
         let told = match self.schedule.cancel(&self.topic, Key(key)).await {
             Ok(Cancelled::Cancelled) => Told::Cancelled,
-            Ok(Cancelled::InFlight) => Told::InFlight,
+            Ok(Cancelled::Claimed | Cancelled::InFlight) => Told::InFlight,
             Ok(_) => Told::NotArmed,
             Err(error) => failed(&error),
         };
