@@ -1,8 +1,11 @@
 //! A listener process.
 
-use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder};
+use std::time::Duration;
 
-use super::{Orders, asked_to_end, watch_over};
+use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Orders, watch_over};
 use crate::clock::{micros_since_1970, now};
 use crate::job::{Job, Kind, Work};
 use crate::ledger::{End, Entry, Ledger};
@@ -10,19 +13,69 @@ use crate::ledger::{End, Entry, Ledger};
 /// Attempts at a time. Few, so that a queue forms and faults find something to hit.
 const CONCURRENCY: usize = 64;
 
-/// Runs handlers until SIGTERM.
+/// Runs handlers until SIGTERM. At SIGUSR1 the listener is dropped, and another one takes its place; at SIGUSR2 all
+/// threads on which handlers run are blocked for a lease.
 ///
 /// # Errors
 /// When the listener cannot be built or refuses to start.
 pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
-    let builder = Listener::builder(orders.client()?).concurrency(CONCURRENCY);
-    let on = |builder: ListenerBuilder, kind: Kind| {
-        let ledger = ledger.clone();
-        builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
-    };
-    Kind::ALL.into_iter().fold(builder, on).build()?.run_until(asked_to_end()).await
+    if std::process::id().is_multiple_of(2) {
+        tracing::subscriber::set_global_default(Unread).expect("nobody else reads the log");
+    }
+    let (mut end, mut let_go) = (asked_by(SignalKind::terminate()), asked_by(SignalKind::user_defined1()));
+    tokio::spawn(block_threads_when_asked(orders.lease()));
+    loop {
+        let builder = Listener::builder(orders.client()?).concurrency(CONCURRENCY);
+        let on = |builder: ListenerBuilder, kind: Kind| {
+            let ledger = ledger.clone();
+            builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
+        };
+        let listener = Kind::ALL.into_iter().fold(builder, on).build()?;
+        tokio::select! {
+            ended = listener.run_until(end.recv()) => return ended,
+            _ = let_go.recv() => ledger.write(Entry::LetGo),
+        }
+    }
+}
+
+fn asked_by(kind: SignalKind) -> Signal {
+    signal(kind).expect("a signal handler")
+}
+
+async fn block_threads_when_asked(time: Duration) {
+    let mut asked = asked_by(SignalKind::user_defined2());
+    while asked.recv().await.is_some() {
+        for _ in 0..tokio::runtime::Handle::current().metrics().num_workers() {
+            tokio::spawn(async move { std::thread::sleep(time) });
+        }
+    }
+}
+
+/// A log whose reader is gone.
+struct Unread;
+
+impl tracing::Subscriber for Unread {
+    fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+        *of.level() <= tracing::Level::INFO && of.is_event()
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("nobody reads the log");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
@@ -30,7 +83,7 @@ async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
     let Job { work, millis, .. } = *lapse.payload();
     let run = Run::open(at, &lapse, ledger);
     if millis > 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+        tokio::time::sleep(Duration::from_millis(millis)).await;
     }
     let is_first = lapse.attempt() == 1;
     match work {

@@ -20,16 +20,22 @@ pub enum ProcessFault {
     StopListener(u8, u64),
     /// SIGTERM: it hands over, and a new one takes its place.
     ReplaceListener(u8),
+    /// Its process drops the listener and runs another.
+    DropListener(u8),
+    /// The threads of its handlers are blocked for a lease. Nobody loses a lease by that.
+    BlockListener(u8),
 }
 
 impl ProcessFault {
     /// Any of them; none lasts much longer than two leases.
     pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
-        match random.random_range(0..10) {
+        match random.random_range(0..12) {
             0..4 => Self::KillListener(random.random()),
             4 => Self::KillProducer(random.random()),
             5..8 => Self::StopListener(random.random(), random.random_range(50..lease_ms * 2)),
-            _ => Self::ReplaceListener(random.random()),
+            8..10 => Self::ReplaceListener(random.random()),
+            10 => Self::DropListener(random.random()),
+            _ => Self::BlockListener(random.random()),
         }
     }
 
@@ -40,6 +46,8 @@ impl ProcessFault {
         match self {
             Self::KillListener(_) | Self::KillProducer(_) => actor.signal(Signal::KILL).await,
             Self::ReplaceListener(_) => actor.signal(Signal::TERM).await,
+            Self::DropListener(_) => actor.signal(Signal::USR1).await,
+            Self::BlockListener(_) => actor.signal(Signal::USR2).await,
             Self::StopListener(_, ms) => {
                 actor.signal(Signal::STOP).await;
                 sleep(Duration::from_millis(ms)).await;
@@ -52,9 +60,11 @@ impl ProcessFault {
 
     fn target(self, harness: &Harness) -> &Actor {
         match self {
-            Self::KillListener(which) | Self::StopListener(which, _) | Self::ReplaceListener(which) => {
-                harness.listener(which)
-            }
+            Self::KillListener(which)
+            | Self::StopListener(which, _)
+            | Self::ReplaceListener(which)
+            | Self::DropListener(which)
+            | Self::BlockListener(which) => harness.listener(which),
             Self::KillProducer(which) => harness.producer(which),
         }
     }

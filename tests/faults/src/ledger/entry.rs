@@ -80,6 +80,8 @@ pub enum Entry {
         /// Since when.
         since: Micros,
     },
+    /// A process drops its listener, and with it all that it holds.
+    LetGo,
     /// A process of the run was started.
     Born {
         /// Its pid.

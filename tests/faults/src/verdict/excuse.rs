@@ -16,6 +16,9 @@ const TO_RECONNECT: Micros = SECOND;
 /// How long an ack may be on its way: it waits up to 20 ms for company.
 const TO_SETTLE: Micros = 300_000;
 
+/// From when a process says that it drops its listener until it has.
+const TO_LET_GO: Micros = 100_000;
+
 /// What is on record of processes and lines.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
@@ -35,6 +38,8 @@ struct Life {
     born: Micros,
     killed: Option<Micros>,
     died: Option<Micros>,
+    /// When it dropped its listener.
+    let_go: Vec<Micros>,
 }
 
 impl Life {
@@ -52,10 +57,12 @@ impl Troubles {
     pub(super) fn enter(&mut self, at: Micros, pid: u32, entry: &Entry) {
         match entry {
             Entry::Born { child, actor } => {
-                let life = Life { actor: actor.clone(), born: at, killed: None, died: None };
+                let (killed, died, let_go) = Default::default();
+                let life = Life { actor: actor.clone(), born: at, killed, died, let_go };
                 self.lives.entry(*child).or_default().push(life);
             }
             Entry::Killed { child } => self.last_life(*child).for_each(|life| life.killed = Some(at)),
+            Entry::LetGo => self.last_life(pid).for_each(|life| life.let_go.push(at)),
             Entry::Died { child, .. } => self.last_life(*child).for_each(|life| life.died = Some(at)),
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
@@ -93,9 +100,12 @@ impl Troubles {
     /// Whether this run may have lost its lease, or its end may never have been heard.
     pub(super) fn excuse(&self, run: &Run) -> bool {
         let until = self.unsettled_until(run);
-        let died = self.life(run.pid, run.started).and_then(Life::death);
+        let life = self.life(run.pid, run.started);
+        let died = life.and_then(Life::death);
+        let mut let_go = life.into_iter().flat_map(|life| &life.let_go);
         let held = (run.started.saturating_sub(self.lease), until);
         died.is_some_and(|death| overlaps(death, (run.started, until)))
+            || let_go.any(|at| overlaps((*at, at + TO_LET_GO), (run.started, until)))
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
 
@@ -103,6 +113,15 @@ impl Troubles {
     pub(super) fn deaths_between(&self, since: Micros, until: Micros) -> impl Iterator<Item = u32> {
         let died = move |life: &Life| life.died.is_some_and(|at| (since..=until).contains(&at));
         self.lives.iter().filter(move |(_, lives)| lives.iter().any(died)).map(|(pid, _)| *pid)
+    }
+
+    /// Who dropped a listener in this time, and when.
+    pub(super) fn let_go_between(&self, since: Micros, until: Micros) -> impl Iterator<Item = (u32, Micros)> {
+        let of = |(pid, lives): (&u32, &Vec<Life>)| {
+            let pid = *pid;
+            lives.iter().flat_map(|life| life.let_go.clone()).map(move |at| (pid, at)).collect::<Vec<_>>()
+        };
+        self.lives.iter().flat_map(of).filter(move |(_, at)| (since..=until).contains(at))
     }
 
     /// Whether anything kept this process from the server in this time, however briefly.

@@ -170,12 +170,19 @@ impl Case<'_> {
     }
 
     /// How many leases it can have lost, by what is on record: those of its runs, and of processes that
-    /// died with it in their hands and had not begun.
+    /// died, or dropped their listeners, with it in their hands and had not begun.
     fn leases_lost_until(&self, died: Micros) -> usize {
         let troubles = &self.oracle.troubles;
         let lost = self.runs.iter().filter(|run| troubles.excuse(run)).count();
         let seen: Vec<_> = self.runs.iter().map(|run| run.pid).collect();
+        let not_begun = |(by, at): &(u32, Micros)| {
+            let held = |run: &&Run| {
+                run.pid == *by && run.started <= *at && run.ended.is_none_or(|(end, _)| end >= *at)
+            };
+            !self.runs.iter().any(|run| held(&run))
+        };
         lost + troubles.deaths_between(self.arm.asked, died).filter(|pid| !seen.contains(pid)).count()
+            + troubles.let_go_between(self.arm.asked, died).filter(not_begun).count()
     }
 
     /// An attempt that runs again, or goes on to the next after it was done.

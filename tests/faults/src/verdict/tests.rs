@@ -201,6 +201,18 @@ fn a_process_that_died_with_it_explains_a_repetition() {
 }
 
 #[test]
+fn a_listener_that_was_dropped_explains_a_repetition_of_what_it_ran() {
+    let let_go = |at, pid| {
+        let tale =
+            Tale::new().armed(0, 1, Told::Armed).started(100, LISTENER, (1, 1)).then(at, pid, Entry::LetGo);
+        tale.ended(600, LISTENER, (1, 1), End::Dropped).ran(2600, OTHER, (1, 1))
+    };
+    finds(let_go(500, LISTENER), &[]);
+    finds(let_go(500, OTHER), &[Wrong::Unexplained]);
+    finds(let_go(2000, LISTENER), &[Wrong::Unexplained]);
+}
+
+#[test]
 fn an_outage_explains_a_repetition_if_a_lease_may_have_run_out_in_it() {
     let cut_off = |until, actor| {
         let tale = Tale::new().armed(0, 1, Told::Armed).ran(101, LISTENER, (1, 1));
