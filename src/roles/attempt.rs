@@ -206,6 +206,7 @@ impl Job {
             key: self.held.key.clone(),
             captures: topic.config.pattern.matches(&self.held.key),
             arming: self.record.arming,
+            token: self.held.token,
             attempt: self.state.attempt,
             max_attempts: topic.config.attempts(),
             deadline: self.deadline(),
