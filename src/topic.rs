@@ -14,7 +14,7 @@ use crate::limits::{MAX_KEY, MAX_PAYLOAD};
 use crate::pattern::Pattern;
 use crate::payload::Codec;
 use crate::policy::Policy;
-use crate::time::ms_ceil;
+use crate::time::{MAX_DELAY, ms_ceil};
 use crate::wire::copy::value_of;
 use crate::wire::{
     LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
@@ -59,6 +59,7 @@ pub(crate) struct TopicConfig {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) max_age: Duration,
     pub(crate) max_snoozes: u16,
+    pub(crate) max_delay: Duration,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) lookahead: Duration,
@@ -136,6 +137,13 @@ impl<T> Topic<T> {
     /// Default: 1,000.
     pub fn max_snoozes(self, snoozes: u16) -> Self {
         self.with(|all| all.max_snoozes = snoozes)
+    }
+
+    /// The longest delay that can be asked for; longer ones are refused, as nobody
+    /// would notice before they should have run: mostly milliseconds were taken for
+    /// seconds. Default: 10 years, at most 100.
+    pub fn max_delay(self, delay: Duration) -> Self {
+        self.with(|all| all.max_delay = delay)
     }
 
     /// How long an attempt may take; longer ones are stopped and count as
@@ -256,6 +264,7 @@ impl TopicConfig {
             max_attempts: None,
             max_age: Duration::from_secs(30 * 86_400),
             max_snoozes: 1000,
+            max_delay: Duration::from_secs(10 * 365 * 86_400),
             timeout: Duration::from_secs(60),
             lease: Duration::from_secs(30),
             lookahead: Duration::from_millis(10),
@@ -283,6 +292,7 @@ impl TopicConfig {
             ((1..=MAX_PARTITIONS).contains(&self.partitions), "partitions must be 1 to 1,024"),
             (self.max_attempts != Some(0), "max_attempts must be at least 1"),
             (self.concurrency > 0, "concurrency must be at least 1"),
+            (self.max_delay <= MAX_DELAY, "max_delay must be at most 100 years"),
             (!self.timeout.is_zero(), "timeout must be more than zero"),
             (lease.contains(&self.lease), "lease must be 0.3 s to 1 day"),
             (lookahead, "lookahead must be at most 1 s and less than a third of the lease"),

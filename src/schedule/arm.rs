@@ -32,9 +32,10 @@ impl Schedule {
     ///
     /// # Errors
     /// Refused at once, with nothing sent: a key or payload that is too long or
-    /// not of the topic, a delay over 100 years. From the server: out of memory,
-    /// read-only, no permission, unreachable. If the answer stays lost, the kind
-    /// is [`Unknown`](crate::ErrorKind::Unknown), and the error names the arming's id.
+    /// not of the topic, a delay over the topic's [`max_delay`](Topic::max_delay). From
+    /// the server: out of memory, read-only, no permission, unreachable. If the answer
+    /// stays lost, the kind is [`Unknown`](crate::ErrorKind::Unknown), and the error
+    /// names the arming's id.
     pub fn arm<'a, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -90,7 +91,7 @@ impl Schedule {
         let key = self.key_of(&topic.config, key)?;
         let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
         topic.config.check_payload(&key, &payload)?;
-        let when = when.resolve().map_err(|error| error.at_key(&key))?;
+        let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
         Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
     }
 
