@@ -52,6 +52,11 @@ pub struct Schedule {
 impl Schedule {
     /// Connects to a server, given by its URL or as a [`Client`].
     ///
+    /// A server that is away is not waited for: this says at once whether it can be
+    /// used. A program that is to start without it takes [`new`](Self::new), which asks
+    /// nothing: each call then waits as long as the client's [`patience`](Client::patience)
+    /// allows. A [`Listener`](crate::Listener) waits for as long as it takes.
+    ///
     /// # Errors
     /// When the URL cannot be read, or the server cannot be reached or refuses
     /// the user.
