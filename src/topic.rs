@@ -60,6 +60,7 @@ pub(crate) struct TopicConfig {
     pub(crate) max_age: Duration,
     pub(crate) max_snoozes: u16,
     pub(crate) max_delay: Duration,
+    pub(crate) undecodable_for: Duration,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) lookahead: Duration,
@@ -144,6 +145,14 @@ impl<T> Topic<T> {
     /// seconds. Default: 10 years, at most 100.
     pub fn max_delay(self, delay: Duration) -> Self {
         self.with(|all| all.max_delay = delay)
+    }
+
+    /// For how long a timer is put off whose payload is not of this topic's type, from
+    /// 1 s to 5 min at a time and without using up an attempt, before it becomes a dead
+    /// letter: while a program is being replaced, one of the other version can read it.
+    /// Default: 1 h; 0 lets it die at once.
+    pub fn undecodable_for(self, time: Duration) -> Self {
+        self.with(|all| all.undecodable_for = time)
     }
 
     /// How long an attempt may take; longer ones are stopped and count as
@@ -265,6 +274,7 @@ impl TopicConfig {
             max_age: Duration::from_secs(30 * 86_400),
             max_snoozes: 1000,
             max_delay: Duration::from_secs(10 * 365 * 86_400),
+            undecodable_for: Duration::from_secs(3600),
             timeout: Duration::from_secs(60),
             lease: Duration::from_secs(30),
             lookahead: Duration::from_millis(10),

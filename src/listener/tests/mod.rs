@@ -9,6 +9,7 @@ mod quarantine;
 mod repairing;
 mod settling;
 mod starting;
+mod undecodable;
 
 use std::time::Duration;
 

@@ -87,6 +87,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     let url = server.url_for("keylapse", SECRET);
     let schedule = Schedule::connect(&url).await.unwrap();
     let topic = Topic::<u32>::named("numbers", "app:number:{id}").unwrap().max_attempts(2);
+    let topic = topic.undecodable_for(Duration::from_millis(100));
     let raw = Topic::raw_named("numbers", "app:number:{id}").unwrap();
     let running = Running::start(Listener::builder(&url).on(topic.clone(), |lapse: Lapse<u32>| async move {
         match lapse.payload() {
