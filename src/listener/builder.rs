@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
@@ -117,7 +118,8 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// How many attempts run at a time, over all topics. Each topic keeps one
-    /// of these to itself while it runs nothing. Default: 1,000.
+    /// of these to itself while it runs nothing: with as many topics as attempts, each runs
+    /// one at a time, and [`build`](Self::build) warns of it. Default: 1,000.
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.concurrency = attempts;
         self
@@ -153,6 +155,7 @@ impl<S> ListenerBuilder<S> {
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
+        warn_of_few_permits(self.concurrency, &self.topics);
         let client = self.client?;
         let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
@@ -191,6 +194,19 @@ impl<S> fmt::Debug for ListenerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topics: Vec<_> = self.topics.iter().map(|(config, _)| &config.name).collect();
         f.debug_struct("ListenerBuilder").field("topics", &topics).finish_non_exhaustive()
+    }
+}
+
+/// Each topic that runs nothing keeps one permit: what is left may be one for each.
+fn warn_of_few_permits(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
+    let count = topics.len();
+    if count > 1 && concurrency <= count && topics.iter().any(|(config, _)| config.concurrency > 1) {
+        warn!(
+            concurrency,
+            topics = count,
+            "each topic runs one attempt at a time, as each of the others keeps one of the listener's: give \
+             ListenerBuilder::concurrency one for each topic, and besides as many as one topic is to run at a time"
+        );
     }
 }
 
