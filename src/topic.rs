@@ -75,7 +75,9 @@ impl<T: Serialize + DeserializeOwned> Topic<T> {
     /// A topic whose payloads are written as JSON.
     ///
     /// Its name is the pattern's literal prefix with `.` for `:`; a pattern
-    /// without one needs [`named`](Topic::named).
+    /// without one needs [`named`](Topic::named), and so does one whose prefix is
+    /// changed later: timers wait under the name that they were armed with. A
+    /// listener warns at its start of such as nobody serves.
     ///
     /// # Errors
     /// When the pattern cannot be read, or gives no name.

@@ -1,6 +1,7 @@
 //! The listener: all roles, put together.
 
 mod builder;
+mod earlier_names;
 mod run;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Event, EventStream};
 use crate::id::SlotId;
+use crate::listener::earlier_names::warn_of_unserved;
 use crate::log_throttle::LogThrottle;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
@@ -60,6 +61,7 @@ async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
+    warn_of_unserved(runtime).await;
     Ok(())
 }
 

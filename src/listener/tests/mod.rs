@@ -3,6 +3,7 @@
 mod bounds;
 mod claiming;
 mod defaults;
+mod earlier_names;
 mod ids;
 mod keeping;
 mod quarantine;
