@@ -60,6 +60,11 @@ random_id! {
 }
 
 random_id! {
+    /// Names one replay call, so that its repeat gives the first one's answer.
+    ReplayId
+}
+
+random_id! {
     /// Names one claiming task of one listener.
     SlotId
 }

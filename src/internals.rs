@@ -2,7 +2,7 @@
 //! of the library's promises; it changes at any time.
 
 pub use crate::events::event;
-pub use crate::id::{CancelId, SlotId, Token};
+pub use crate::id::{CancelId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::wire::calls::attached;
@@ -10,7 +10,7 @@ pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
     AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, DEAD_AT, End, Followed, Heads, Held,
     Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer, QUARANTINE_AT, RawLetter, RepairStep,
-    Repaired, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record, scripts,
+    Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record, scripts,
 };
 
 use tokio::sync::mpsc;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use crate::escape::Escaped;
-use crate::id::ArmingId;
+use crate::id::{ArmingId, Token};
 use crate::lease::{LeaseState, Told};
 use crate::pattern::Captures;
 use crate::time::system_time;
@@ -25,6 +25,8 @@ pub(crate) struct About {
     pub(crate) key: Bytes,
     pub(crate) captures: Option<Captures>,
     pub(crate) arming: ArmingId,
+    /// Of the claim, which may be of many timers.
+    pub(crate) token: Token,
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
     pub(crate) deadline: u64,
@@ -36,9 +38,9 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// The idempotency key of the attempt.
-    pub(crate) fn id(&self) -> String {
-        format!("{}-{}", self.arming, self.attempt)
+    /// What names this run of the handler, and no other.
+    pub(crate) fn attempt_id(&self) -> String {
+        format!("{}-{}", self.arming, self.token)
     }
 }
 
@@ -102,16 +104,25 @@ impl<T> Lapse<T> {
         self.about.attempt >= self.about.max_attempts
     }
 
-    /// A stable id of this attempt, to be passed on as an idempotency key:
-    /// arming id and attempt number. It is the same when the attempt runs again
-    /// because a lease was lost, another at a retry, and contains nothing but
-    /// `[0-9a-f-]`. A receiver for whom retries of one arming are the same thing,
-    /// too, goes by [`arming`](Lapse::arming).
+    /// The id of what has come due, to be passed on as an idempotency key: that of
+    /// its [arming](Self::arming), in sixteen hexadecimal digits. It is the same for all
+    /// attempts: retries, those after a crash, and those of a dead letter that is
+    /// [replayed](crate::Schedule::replay). So a receiver that did its work and answered
+    /// too late, or not well, does not do it twice. Another arm of the key has
+    /// another, as have [`Outcome::Again`](crate::Outcome::Again), a
+    /// [`replay_as_new`](crate::Schedule::replay_as_new), and each expiry of an attached key.
     pub fn id(&self) -> String {
-        self.about.id()
+        self.about.arming.to_string()
     }
 
-    /// The arming that this lapse belongs to.
+    /// The id of this very run, which no other has, not even the same
+    /// [`attempt`](Self::attempt) after a lost lease: [`id`](Self::id), a hyphen, and the token
+    /// of the claim. It is for logs and traces, and no idempotency key.
+    pub fn attempt_id(&self) -> String {
+        self.about.attempt_id()
+    }
+
+    /// The arming that this lapse belongs to: [`id`](Self::id) as a value.
     pub fn arming(&self) -> ArmingId {
         self.about.arming
     }

@@ -51,8 +51,8 @@
 //!
 //! # Delivery
 //!
-//! At least once, never "exactly once". Each attempt has a stable
-//! [id](Lapse::id), the same when it runs again after a crash: pass it on as an
+//! At least once, never "exactly once". Each lapse has an [id](Lapse::id) that is the
+//! same for all its attempts, also after a crash or a replay: pass it on as an
 //! idempotency key. A lapse runs again within its lease (default 30 s) and
 //! about a second after its listener died.
 //!

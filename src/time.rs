@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// The longest delay that can be asked for: a hundred years.
+/// The longest delay that a topic can allow: a hundred years.
 pub const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Deadlines lie below this many milliseconds since 1970 (in the year 2248):
@@ -43,11 +43,13 @@ impl From<SystemTime> for When {
 
 impl When {
     /// The form the scripts take, in whole milliseconds, rounded up: never early.
-    pub(crate) fn resolve(self) -> Result<WireWhen> {
+    pub(crate) fn resolve(self, longest: Duration) -> Result<WireWhen> {
         match self {
-            Self::In(delay) if delay > MAX_DELAY => Err(Error::invalid(format!(
-                "a delay of {} s is over the limit of 100 years; was a unit mixed up?",
-                delay.as_secs()
+            Self::In(delay) if delay > longest => Err(Error::invalid(format!(
+                "a delay of {} is over the limit of {}: were milliseconds taken for seconds, or is it a time since \
+                 1970? Topic::max_delay sets the limit",
+                in_words(delay),
+                in_words(longest)
             ))),
             Self::In(delay) => Ok(WireWhen::In(ms_ceil(delay))),
             Self::At(at) => match unix_ms(at) {
@@ -57,6 +59,15 @@ impl When {
                 }
             },
         }
+    }
+}
+
+/// In the unit that is easiest to be surprised at.
+fn in_words(delay: Duration) -> String {
+    match (delay.as_secs() / (365 * 86_400), delay.as_secs() / 86_400) {
+        (0, 0) => format!("{delay:?}"),
+        (0, days) => format!("{days} days"),
+        (years, _) => format!("{years} years"),
     }
 }
 
@@ -155,22 +166,40 @@ mod tests {
 
     #[test]
     fn delays_are_rounded_up() {
-        assert_eq!(When::In(Duration::from_micros(1)).resolve().unwrap(), WireWhen::In(1));
-        assert_eq!(When::In(Duration::ZERO).resolve().unwrap(), WireWhen::In(0));
+        assert_eq!(When::In(Duration::from_micros(1)).resolve(MAX_DELAY).unwrap(), WireWhen::In(1));
+        assert_eq!(When::In(Duration::ZERO).resolve(MAX_DELAY).unwrap(), WireWhen::In(0));
     }
 
     #[test]
     fn enormous_delays_and_times_are_refused() {
-        assert!(When::In(Duration::MAX).resolve().is_err());
-        assert!(When::In(MAX_DELAY).resolve().is_ok());
+        assert!(When::In(Duration::MAX).resolve(MAX_DELAY).is_err());
+        assert!(When::In(MAX_DELAY).resolve(MAX_DELAY).is_ok());
         let far = UNIX_EPOCH + Duration::from_millis(MAX_DEADLINE_MS);
-        assert!(When::At(far).resolve().is_err());
+        assert!(When::At(far).resolve(MAX_DELAY).is_err());
+    }
+
+    /// A timestamp in place of a delay, or 20 days in milliseconds.
+    #[test]
+    fn a_delay_over_the_limit_is_refused_with_its_size_in_words() {
+        let refused =
+            |delay, longest| When::In(Duration::from_secs(delay)).resolve(longest).unwrap_err().to_string();
+        let ten_years = Duration::from_secs(10 * 365 * 86_400);
+        let said = refused(1_800_000_000, ten_years);
+        assert!(
+            said.starts_with("a delay of 57 years is over the limit of 10 years: were milliseconds"),
+            "{said}"
+        );
+        assert!(said.contains("Topic::max_delay"), "{said}");
+        assert!(
+            refused(2 * 86_400, Duration::from_secs(3600))
+                .starts_with("a delay of 2 days is over the limit of 3600s")
+        );
     }
 
     #[test]
     fn times_before_1970_mean_now() {
         let before = UNIX_EPOCH - Duration::from_secs(1);
-        assert_eq!(When::At(before).resolve().unwrap(), WireWhen::At(0));
+        assert_eq!(When::At(before).resolve(MAX_DELAY).unwrap(), WireWhen::At(0));
     }
 
     #[test]

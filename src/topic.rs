@@ -14,7 +14,7 @@ use crate::limits::{MAX_KEY, MAX_PAYLOAD};
 use crate::pattern::Pattern;
 use crate::payload::Codec;
 use crate::policy::Policy;
-use crate::time::ms_ceil;
+use crate::time::{MAX_DELAY, ms_ceil};
 use crate::wire::copy::value_of;
 use crate::wire::{
     LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
@@ -59,6 +59,8 @@ pub(crate) struct TopicConfig {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) max_age: Duration,
     pub(crate) max_snoozes: u16,
+    pub(crate) max_delay: Duration,
+    pub(crate) undecodable_for: Duration,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) lookahead: Duration,
@@ -73,7 +75,9 @@ impl<T: Serialize + DeserializeOwned> Topic<T> {
     /// A topic whose payloads are written as JSON.
     ///
     /// Its name is the pattern's literal prefix with `.` for `:`; a pattern
-    /// without one needs [`named`](Topic::named).
+    /// without one needs [`named`](Topic::named), and so does one whose prefix is
+    /// changed later: timers wait under the name that they were armed with. A
+    /// listener warns at its start of such as nobody serves.
     ///
     /// # Errors
     /// When the pattern cannot be read, or gives no name.
@@ -136,6 +140,21 @@ impl<T> Topic<T> {
     /// Default: 1,000.
     pub fn max_snoozes(self, snoozes: u16) -> Self {
         self.with(|all| all.max_snoozes = snoozes)
+    }
+
+    /// The longest delay that can be asked for; longer ones are refused, as nobody
+    /// would notice before they should have run: mostly milliseconds were taken for
+    /// seconds. Default: 10 years, at most 100.
+    pub fn max_delay(self, delay: Duration) -> Self {
+        self.with(|all| all.max_delay = delay)
+    }
+
+    /// For how long a timer is put off whose payload is not of this topic's type, from
+    /// 1 s to 5 min at a time and without using up an attempt, before it becomes a dead
+    /// letter: while a program is being replaced, one of the other version can read it.
+    /// Default: 1 h; 0 lets it die at once.
+    pub fn undecodable_for(self, time: Duration) -> Self {
+        self.with(|all| all.undecodable_for = time)
     }
 
     /// How long an attempt may take; longer ones are stopped and count as
@@ -256,6 +275,8 @@ impl TopicConfig {
             max_attempts: None,
             max_age: Duration::from_secs(30 * 86_400),
             max_snoozes: 1000,
+            max_delay: Duration::from_secs(10 * 365 * 86_400),
+            undecodable_for: Duration::from_secs(3600),
             timeout: Duration::from_secs(60),
             lease: Duration::from_secs(30),
             lookahead: Duration::from_millis(10),
@@ -283,6 +304,7 @@ impl TopicConfig {
             ((1..=MAX_PARTITIONS).contains(&self.partitions), "partitions must be 1 to 1,024"),
             (self.max_attempts != Some(0), "max_attempts must be at least 1"),
             (self.concurrency > 0, "concurrency must be at least 1"),
+            (self.max_delay <= MAX_DELAY, "max_delay must be at most 100 years"),
             (!self.timeout.is_zero(), "timeout must be more than zero"),
             (lease.contains(&self.lease), "lease must be 0.3 s to 1 day"),
             (lookahead, "lookahead must be at most 1 s and less than a third of the lease"),

@@ -49,8 +49,18 @@ pub(crate) enum By {
     Rearm,
 }
 
+/// What others know.
+#[derive(Default)]
+pub(crate) struct Evidence {
+    /// The armings that are dead letters.
+    pub(crate) dead: HashSet<ArmingId>,
+    /// The idempotency keys of what merchants have booked.
+    pub(crate) booked: HashSet<String>,
+}
+
 /// One start of the handler.
 struct Run {
+    /// The idempotency key that the merchant was sent.
     id: String,
     attempt: u32,
     /// By the server's clock, asked by the handler when it had started: if even this is before the
@@ -98,12 +108,13 @@ impl Ledger {
         self.lock().entry(id).or_default().handled = true;
     }
 
-    /// Adds up the armings for these merchants, given those that are dead letters.
-    pub(crate) fn tally(&self, of: impl Fn(Merchant) -> bool, dead: &HashSet<ArmingId>) -> Tally {
+    /// Adds up the armings for these merchants.
+    pub(crate) fn tally(&self, of: impl Fn(Merchant) -> bool, evidence: &Evidence) -> Tally {
         let mut tally = Tally::default();
         for (id, story) in self.lock().iter() {
             if story.trade.is_some_and(|trade| of(Merchant::of(trade))) {
-                tally.add(story, dead.contains(id));
+                tally.add(story, evidence.dead.contains(id));
+                tally.bookings(story, &evidence.booked);
             }
         }
         tally
@@ -129,6 +140,7 @@ pub(crate) struct Tally {
     pub(crate) retried: usize,
     /// Attempts that no timer and no event brought, but a sweep of the index.
     pub(crate) swept: usize,
+    /// How often what an arming stands for was booked after the first time.
     pub(crate) duplicates: usize,
     pub(crate) early: usize,
     /// Attempts that started although their arming was withdrawn.
@@ -162,14 +174,22 @@ impl Tally {
         }
     }
 
+    fn bookings(&mut self, story: &Story, booked: &HashSet<String>) {
+        let keys: HashSet<_> =
+            story.runs.iter().map(|run| &run.id).filter(|id| booked.contains(*id)).collect();
+        let Some(doubles) = keys.len().checked_sub(1).filter(|doubles| *doubles > 0) else { return };
+        self.duplicates += doubles;
+        let trade = story.trade.unwrap_or_default();
+        self.complaints.push(format!("trade {trade}: booked {} times", keys.len()));
+    }
+
     fn check(&mut self, story: &Story, place: usize, run: &Run) {
         let mut complain = |what: &str| {
             let trade = story.trade.unwrap_or_default();
             self.complaints.push(format!("trade {trade}, attempt {} ({}): {what}", run.attempt, run.id));
         };
-        if story.runs[..place].iter().any(|other| other.id == run.id) {
-            self.duplicates += 1;
-            complain(if run.redelivered { "ran again, as its lease was lost" } else { "ran twice" });
+        if !run.redelivered && story.runs[..place].iter().any(|other| other.attempt == run.attempt) {
+            complain("ran twice");
         }
         if let Some(by) = story.early_by(run) {
             self.early += 1;

@@ -3,9 +3,10 @@
 //!     make demo
 //!
 //! It starts a server of its own, arms some hundred notices and runs two listeners that compete for
-//! them. Merchants fail, answer late or not at all; meanwhile the listeners' subscriptions are
+//! them. Merchants book a notice and then fail, answer late or not at all; meanwhile the listeners' subscriptions are
 //! killed and notifications switched off. At the end every notice must have been taken by its
-//! merchant or lie among the dead letters, and none may have started early: else it fails.
+//! merchant or lie among the dead letters, none may have started early, and none may be booked twice, which
+//! merchants see to by the idempotency key: else it fails.
 //!
 //! `producer.rs` and `notify.rs` use the library as any program would. The rest plays the world
 //! (`merchants.rs`, `faults.rs`) and keeps watch (`ledger.rs`, `clock.rs`, `screen.rs`).
@@ -19,12 +20,12 @@ mod notify;
 mod producer;
 mod screen;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylapse::{ArmingId, Backoff, DeadLetter, Listener, Schedule, Topic};
+use keylapse::{Backoff, DeadLetter, Listener, Schedule, Topic};
 use keylapse_support::{Fsync, Server};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -33,7 +34,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use clock::Clock;
-use ledger::Ledger;
+use ledger::{Evidence, Ledger};
 use merchants::{Merchants, Notice};
 use notify::Notify;
 use producer::{Producer, TRADES};
@@ -160,7 +161,7 @@ impl Stage {
                 }
             }
             let letters = self.schedule.dead_letters(&self.topic).page(LETTERS).await?;
-            let tally = self.ledger.tally(|_| true, &ids(&letters));
+            let tally = self.ledger.tally(|_| true, &self.evidence(&letters));
             screen.progress(&tally);
             if give_up.is_some_and(|at| tally.open == 0 || Instant::now() > at) {
                 return Ok(letters);
@@ -170,23 +171,24 @@ impl Stage {
 
     /// Prints how it ended; whether every promise was kept.
     async fn report(&self, letters: &[DeadLetter<Notice>]) -> Result<bool> {
-        let dead = ids(letters);
-        let all = self.ledger.tally(|_| true, &dead);
-        screen::outcomes(&self.ledger, &dead);
+        let evidence = self.evidence(letters);
+        let all = self.ledger.tally(|_| true, &evidence);
+        screen::outcomes(&self.ledger, &evidence);
         screen::lateness(&all);
         screen::dead_letters(letters);
         screen::notes(&all);
         screen::complaints(&all);
-        let repeated = self.merchants.repeated_keys();
-        if repeated > 0 {
-            println!("! merchants received {repeated} idempotency keys more than once");
-        }
         let left = self.left_in_redis().await?;
         if left > 0 {
             println!("! {left} timers are left in Redis");
         }
         screen::summary(&all);
-        Ok(all.open + all.early + all.stale + left == 0)
+        Ok(all.open + all.duplicates + all.early + all.stale + left == 0)
+    }
+
+    fn evidence(&self, letters: &[DeadLetter<Notice>]) -> Evidence {
+        let dead = letters.iter().map(|letter| letter.arming).collect();
+        Evidence { dead, booked: self.merchants.booked() }
     }
 
     /// How many timers Redis holds still, now that all should have ended.
@@ -198,8 +200,4 @@ impl Stage {
         }
         Ok(left)
     }
-}
-
-fn ids(letters: &[DeadLetter<Notice>]) -> HashSet<ArmingId> {
-    letters.iter().map(|letter| letter.arming).collect()
 }

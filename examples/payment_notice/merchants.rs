@@ -1,6 +1,6 @@
 //! The merchants: a real HTTP endpoint, and five ways to treat a notice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -27,11 +27,11 @@ pub(crate) struct Notice {
 pub(crate) enum Merchant {
     /// Takes it at once.
     Prompt,
-    /// Fails one to three times before it takes it.
+    /// Books it, and fails one to three times before it says so.
     Flaky,
-    /// Answers the first time too late to be waited for.
+    /// Books it, and answers the first time too late to be waited for.
     Late,
-    /// Never answers.
+    /// Books it, and never answers.
     Silent,
     /// Says that it has closed for good.
     Closed,
@@ -81,7 +81,8 @@ pub(crate) struct Merchants {
 #[derive(Default)]
 struct Books {
     tries: HashMap<u64, u64>,
-    keys: HashMap<String, u64>,
+    /// The idempotency keys of what they have booked.
+    booked: HashSet<String>,
 }
 
 impl Merchants {
@@ -99,9 +100,9 @@ impl Merchants {
         Notice { url, trade, cents: 100 + trade * 37 % 9900 }
     }
 
-    /// Idempotency keys that were received more than once.
-    pub(crate) fn repeated_keys(&self) -> usize {
-        lock(&self.books).keys.values().filter(|count| **count > 1).count()
+    /// The idempotency keys of what was booked: each once, however often it came.
+    pub(crate) fn booked(&self) -> HashSet<String> {
+        lock(&self.books).booked.clone()
     }
 }
 
@@ -113,9 +114,10 @@ async fn receive(
 ) -> Result<&'static str, StatusCode> {
     let merchant: Merchant = merchant.parse()?;
     let key = headers.get("idempotency-key").ok_or(StatusCode::BAD_REQUEST)?;
-    let tries = lock(&books).note(&notice, &String::from_utf8_lossy(key.as_bytes()));
+    let tries = lock(&books).note(merchant, &notice, &String::from_utf8_lossy(key.as_bytes()));
     match merchant {
-        Merchant::Flaky if tries <= 1 + notice.cents % 3 => return Err(StatusCode::SERVICE_UNAVAILABLE),
+        // It was booked, but the gateway in front is broken.
+        Merchant::Flaky if tries <= 1 + notice.cents % 3 => return Err(StatusCode::BAD_GATEWAY),
         Merchant::Late if tries == 1 => tokio::time::sleep(2 * crate::TIMEOUT).await,
         // Longer than anybody asks.
         Merchant::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
@@ -126,9 +128,12 @@ async fn receive(
 }
 
 impl Books {
-    /// How often this trade was told of, this time included.
-    fn note(&mut self, notice: &Notice, key: &str) -> u64 {
-        *self.keys.entry(key.to_owned()).or_default() += 1;
+    /// Books a notice whose key is new, whatever will be answered. How often this trade was told of, this
+    /// time included.
+    fn note(&mut self, merchant: Merchant, notice: &Notice, key: &str) -> u64 {
+        if merchant != Merchant::Closed {
+            self.booked.insert(key.to_owned());
+        }
         let tries = self.tries.entry(notice.trade).or_default();
         *tries += 1;
         *tries

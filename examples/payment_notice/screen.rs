@@ -1,13 +1,12 @@
 //! What is shown: a line each second, what goes wrong, and the table at the end.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use keylapse::{ArmingId, DeadLetter, DeadReason, LapseSource};
+use keylapse::{DeadLetter, DeadReason, LapseSource};
 use keylapse_support::Server;
 use tokio::time::Instant;
 
-use crate::ledger::{Ledger, Tally};
+use crate::ledger::{Evidence, Ledger, Tally};
 use crate::merchants::Merchant;
 
 /// Complaints that are printed; all are counted.
@@ -21,7 +20,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn open(server: &Server, trades: u64) -> Self {
         println!(
-            "{trades} payment notices, for merchants who take them at once, fail at first, answer
+            "{trades} payment notices, for merchants who take them at once, book them but fail at first, answer
 too late, never answer, or have closed. Two listeners compete for them.
 The server is a private {} on port {}.",
             server.version(),
@@ -45,12 +44,12 @@ The server is a private {} on port {}.",
 }
 
 /// What became of the notices, by merchant.
-pub(crate) fn outcomes(ledger: &Ledger, dead: &HashSet<ArmingId>) {
+pub(crate) fn outcomes(ledger: &Ledger, evidence: &Evidence) {
     println!("\nmerchants  armed  handled  retried  by sweep   dead   lost  duplicates  early");
     for merchant in Merchant::ALL {
-        outcome(merchant.name(), &ledger.tally(|other| other == merchant, dead));
+        outcome(merchant.name(), &ledger.tally(|other| other == merchant, evidence));
     }
-    outcome("all", &ledger.tally(|_| true, dead));
+    outcome("all", &ledger.tally(|_| true, evidence));
 }
 
 fn outcome(merchants: &str, tally: &Tally) {
@@ -99,6 +98,7 @@ pub(crate) fn notes(tally: &Tally) {
 armed     acknowledged by the server, and not withdrawn: handled + dead + lost.
           Besides, {cancelled} were cancelled and {rearmed} re-armed before they were taken.
 by sweep  found by a look at the index; no timer and no message had brought them
+duplicates  bookings of a notice that was booked already: merchants go by the idempotency key
 late      the server's clock, read by the running handler, less the deadline
 "
     );

@@ -147,8 +147,8 @@ impl Case {
         assert!(config.attempts() > 0);
         assert!(config.partition_of(self.topic.name().as_bytes()) < config.partitions as usize);
         let wait = config.backoff.delay(self.state.attempt);
-        assert!(wait <= MAX_DELAY && When::from(wait).resolve().is_ok());
-        assert_eq!(When::from(self.delay).resolve().is_ok(), self.delay <= MAX_DELAY);
+        assert!(wait <= MAX_DELAY && When::from(wait).resolve(MAX_DELAY).is_ok());
+        assert_eq!(When::from(self.delay).resolve(MAX_DELAY).is_ok(), self.delay <= MAX_DELAY);
         let now = Instant::now();
         assert!(now.checked_add(config.lease + config.lookahead).is_some());
         for verdict in self.verdicts() {

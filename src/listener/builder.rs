@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
+use crate::log::warn;
 use crate::pattern::Router;
 use crate::runtime::{Partition, Permits, RunningTopic, Runtime, StreamState};
 use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
@@ -122,7 +123,8 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// How many attempts run at a time, over all topics. Each topic keeps one
-    /// of these to itself while it runs nothing. Default: 1,000.
+    /// of these to itself while it runs nothing: with as many topics as attempts, each runs
+    /// one at a time, and [`build`](Self::build) warns of it. Default: 1,000.
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.concurrency = attempts;
         self
@@ -167,6 +169,7 @@ impl<S> ListenerBuilder<S> {
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
+        warn_of_few_permits(self.concurrency, &self.topics);
         let client = self.client?.apart();
         let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
@@ -210,6 +213,19 @@ impl<S> fmt::Debug for ListenerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topics: Vec<_> = self.topics.iter().map(|(config, _)| &config.name).collect();
         f.debug_struct("ListenerBuilder").field("topics", &topics).finish_non_exhaustive()
+    }
+}
+
+/// Each topic that runs nothing keeps one permit: what is left may be one for each.
+fn warn_of_few_permits(concurrency: usize, topics: &[(TopicConfig, AnyHandler)]) {
+    let count = topics.len();
+    if count > 1 && concurrency <= count && topics.iter().any(|(config, _)| config.concurrency > 1) {
+        warn!(
+            concurrency,
+            topics = count,
+            "each topic runs one attempt at a time, as each of the others keeps one of the listener's: give \
+             ListenerBuilder::concurrency one for each topic, and besides as many as one topic is to run at a time"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! The listener: all roles, put together.
 
 mod builder;
+mod earlier_names;
 mod own_thread;
 mod run;
 #[cfg(test)]

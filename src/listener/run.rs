@@ -19,6 +19,7 @@ use crate::events::{self, Event, EventStream};
 use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
+use crate::listener::earlier_names::warn_of_unserved;
 use crate::listener::own_thread::{on_own_thread, panicked};
 use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
@@ -102,6 +103,7 @@ async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
+    warn_of_unserved(runtime).await;
     Ok(())
 }
 

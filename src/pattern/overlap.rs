@@ -9,7 +9,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 use crate::pattern::Pattern;
-use crate::pattern::segment::SEPARATOR;
+use crate::pattern::segment::{Kind, SEPARATOR};
 
 /// What a capture without an expression of its own accepts.
 pub(super) const ANYTHING: &str = r"\A(?s-u:.)+\z";
@@ -33,6 +33,26 @@ pub(super) enum Overlap {
 }
 
 impl Pattern {
+    /// Whether a key may match both, whatever the kinds of their segments: a no is sure.
+    pub(crate) fn may_overlap(&self, other: &Self) -> bool {
+        let (mine, theirs) = (self.segments(), other.segments());
+        for (mine, theirs) in mine.iter().zip(theirs) {
+            let fits = match (mine.is_literal(), theirs.is_literal()) {
+                (true, _) => theirs.fault(mine.text.as_bytes()).is_none(),
+                (false, true) => mine.fault(theirs.text.as_bytes()).is_none(),
+                (false, false) => true,
+            };
+            if !fits {
+                return false;
+            }
+            // All that follows fits into the rest.
+            if [mine.kind, theirs.kind].contains(&Kind::Rest) {
+                return true;
+            }
+        }
+        mine.len() == theirs.len()
+    }
+
     /// Segments are independent of each other, so two patterns have a common key exactly if they
     /// have a common segment at every position.
     pub(super) fn overlap(&self, other: &Self) -> Overlap {

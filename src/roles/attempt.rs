@@ -18,7 +18,7 @@ use crate::lease::{PARTING, Phase, Told};
 use crate::log::{QuietSpan, debug, error, info, warn};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
-use crate::runtime::{Ended, Lease, Partition, Settlement};
+use crate::runtime::{Ended, Lease, Partition, Settlement, first_undecodable};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
 use crate::wire::{End, History, MAX_BATCH, Record, State};
@@ -158,16 +158,34 @@ impl Job {
     fn settle(self, ended: Ended) -> Permit {
         let topic = &self.partition.topic;
         count(&topic.stats, &ended);
+        let undecodable = if let Ended::Undecodable(error) = &ended { Some(error.clone()) } else { None };
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
+        if let Some(error) = undecodable {
+            self.say_undecodable(&error, &end);
+        }
         let restore = match &end {
-            Some(End::Retry { attempt, .. }) => {
+            // Not for the same attempt once more, whose payload could not be decoded.
+            Some(End::Retry { attempt, .. }) if *attempt > self.state.attempt => {
                 write_back::value(&self.record.payload, &topic.config, *attempt)
             }
             _ => None,
         };
         self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
         self.permit
+    }
+
+    /// Loud at the beginning and at the end, as there may be many and each comes back often.
+    fn say_undecodable(&self, error: &str, end: &Option<End>) {
+        let (topic, key) = (&self.partition.topic, Escaped(&self.lease.held.key));
+        match end {
+            Some(End::Retry { delay, .. }) if first_undecodable(&self.state).is_none() => {
+                let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
+                warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
+            }
+            Some(End::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
+            _ => warn!(?topic, %key, error, "undecodable payload: dead letter"),
+        }
     }
 
     /// How the attempt ended; `None` if it was not ours any more.
@@ -189,10 +207,7 @@ impl Job {
         let panicked = |_| Err(Error::new(ErrorKind::Payload, "the decoder of the payload panicked"));
         let attempt = match contained(start).unwrap_or_else(panicked) {
             Ok(attempt) => attempt,
-            Err(error) => {
-                span.within(|| warn!(%error, "undecodable payload: dead letter"));
-                return Some(Ended::Undecodable(error.to_string()));
-            }
+            Err(error) => return Some(Ended::Undecodable(error.to_string())),
         };
         let ended = self.supervise(attempt.instrument(span.span())).await;
         if let Some(Ended::Failed(kind, Failure { error, .. })) = &ended {
@@ -235,6 +250,7 @@ impl Job {
             key: self.lease.held.key.clone(),
             captures: topic.config.pattern.matches(&self.lease.held.key),
             arming: self.record.arming,
+            token: self.lease.held.token,
             attempt: self.state.attempt,
             max_attempts: topic.config.attempts(),
             deadline: self.deadline(),

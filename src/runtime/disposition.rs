@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::id::ArmingId;
 use crate::outcome::{Failure, Outcome, Then};
-use crate::time::{MAX_DELAY, ms_ceil, system_time};
+use crate::time::{MAX_DELAY, ms_ceil, system_time, unix_ms};
 use crate::topic::TopicConfig;
 use crate::wire::{DeadReason, End, FailedAttempt, History, Record, State};
 
@@ -44,7 +44,17 @@ impl Ended {
                 End::Snooze { delay: bounded(delay), attempt, snoozes: snoozes.saturating_add(1), history }
             }
             Self::Undecodable(error) => {
-                dead(DeadReason::Undecodable, with_failure(state, "undecodable", error, at))
+                let known = first_undecodable(state);
+                let history =
+                    if known.is_some() { history } else { with_failure(state, UNDECODABLE, error, at) };
+                let waited = Duration::from_millis(at.saturating_sub(known.unwrap_or(at)));
+                let left = config.undecodable_for.saturating_sub(waited);
+                if left.is_zero() {
+                    return Some(dead(DeadReason::Undecodable, history));
+                }
+                // Each time as long again as it has waited so far.
+                let delay = waited.clamp(SHORTEST_PAUSE, LONGEST_PAUSE).min(left);
+                End::Retry { delay: bounded(delay), attempt, snoozes, history }
             }
             Self::Failed(kind, Failure { then, error }) => {
                 let history = with_failure(state, kind, error, at);
@@ -59,6 +69,17 @@ impl Ended {
             }
         })
     }
+}
+
+const UNDECODABLE: &str = "undecodable";
+/// How long a payload that cannot be decoded is put off, at first and at the most.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Since when, in ms, a timer is put off as its payload cannot be decoded: of its history that is one entry.
+pub(crate) fn first_undecodable(state: &State) -> Option<u64> {
+    let last = History::decode(&state.history).0.pop()?;
+    (last.kind == UNDECODABLE).then(|| unix_ms(last.at))
 }
 
 /// The history with this attempt, which has failed.
@@ -133,10 +154,39 @@ mod tests {
     }
 
     #[test]
-    fn permanent_failures_and_strange_payloads_die_at_once() {
+    fn permanent_failures_die_at_once() {
         assert_eq!(reason(decide(error(Then::Dead), &before(1))), Some(DeadReason::Permanent));
-        let strange = Ended::Undecodable("?".into());
-        assert_eq!(reason(decide(strange, &before(1))), Some(DeadReason::Undecodable));
+    }
+
+    #[test]
+    fn a_strange_payload_is_put_off_ever_longer_for_an_hour_and_uses_up_no_attempt() {
+        let (mut state, mut now, mut pauses) = (failed("no"), 2000, Vec::new());
+        let last = loop {
+            match decide_at(now, Ended::Undecodable("?".into()), &state) {
+                Some(End::Retry { delay, attempt: 1, snoozes: 0, history }) => {
+                    pauses.push(delay);
+                    now += delay;
+                    state.history = history;
+                }
+                other => break other,
+            }
+        };
+        assert_eq!(
+            (pauses[..6].to_vec(), pauses.iter().max()),
+            (vec![1000, 1000, 2000, 4000, 8000, 16_000], Some(&300_000))
+        );
+        assert_eq!((now, pauses.len()), (2000 + 3_600_000, 21));
+        let Some(End::Dead { reason: DeadReason::Undecodable, history }) = last else { panic!("{last:?}") };
+        let kinds: Vec<_> = History::decode(&history).0.into_iter().map(|failed| failed.kind).collect();
+        assert_eq!(kinds, ["error", "undecodable"], "once, from when it began");
+    }
+
+    #[test]
+    fn a_strange_payload_dies_at_once_where_it_is_to() {
+        let config = Topic::<u32>::new("a:{id}").unwrap().undecodable_for(Duration::ZERO).config;
+        let record = Record { arming: ArmingId::random(), deadline: 1000, payload: Bytes::new() };
+        let end = Ended::Undecodable("?".into()).decide(&config, &record, &before(1), 2000);
+        assert_eq!(reason(end), Some(DeadReason::Undecodable));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) mod stream_state;
 pub(crate) mod wakeup;
 
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::disposition::Ended;
+pub(crate) use self::disposition::{Ended, first_undecodable};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;

@@ -2,15 +2,18 @@
 
 use std::future::IntoFuture;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
+use crate::lock::lock;
+use crate::log::debug;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Trigger, TriggerKey};
+use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Record, State, Trigger, TriggerKey};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -26,15 +29,22 @@ pub struct ArmRequest<'a> {
 impl Schedule {
     /// Arms a timer, in place of one that waits under the same key.
     ///
+    /// Dropped while it waits, as by a timeout around it, it may have armed the timer,
+    /// with its trigger key or without: the timer then fires all the same. Another arm
+    /// of the key has the last word, and sets a trigger key that is missing, also
+    /// where it leaves the timer alone ([`only_if_absent`](ArmRequest::only_if_absent)).
+    /// A client's [`patience`](crate::Client::patience) ends the waiting without this doubt.
+    ///
     /// `key` gives the pattern's captures in their order, or a whole
     /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
     /// what has passed fires now.
     ///
     /// # Errors
     /// Refused at once, with nothing sent: a key or payload that is too long or
-    /// not of the topic, a delay over 100 years. From the server: out of memory,
-    /// read-only, no permission, unreachable. If the answer stays lost, the kind
-    /// is [`Unknown`](crate::ErrorKind::Unknown), and the error names the arming's id.
+    /// not of the topic, a delay over the topic's [`max_delay`](Topic::max_delay). From
+    /// the server: out of memory, read-only, no permission, unreachable. If the answer
+    /// stays lost, the kind is [`Unknown`](crate::ErrorKind::Unknown), and the error
+    /// names the arming's id.
     pub fn arm<'a, T>(
         &'a self,
         topic: &'a Topic<T>,
@@ -90,7 +100,7 @@ impl Schedule {
         let key = self.key_of(&topic.config, key)?;
         let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
         topic.config.check_payload(&key, &payload)?;
-        let when = when.resolve().map_err(|error| error.at_key(&key))?;
+        let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
         Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
     }
 
@@ -104,6 +114,8 @@ impl Schedule {
         durably: Option<Durably>,
     ) -> Vec<Result<Arming>> {
         let store = &self.client.store;
+        let with_triggers = if config.triggers { timers } else { &[] };
+        let mut unfinished = Unfinished { schedule: self, timers: with_triggers };
         let call = |repeat| async move {
             let call = Arm { timers, only_if_absent, repeat };
             match durably {
@@ -114,10 +126,50 @@ impl Schedule {
         match self.persist(call).await {
             Ok(mut armings) => {
                 self.set_triggers(config, timers, &mut armings).await;
+                self.finish_earlier(at, timers, &armings).await;
+                unfinished.timers = &[];
                 armings.into_iter().map(Ok).collect()
             }
-            Err(error) => timers.iter().map(|timer| Err(failed(error.clone(), timer))).collect(),
+            Err(error) => {
+                if !error.is_unknown() {
+                    unfinished.timers = &[];
+                }
+                timers.iter().map(|timer| Err(failed(error.clone(), timer))).collect()
+            }
         }
+    }
+
+    /// Sets the trigger keys that earlier arms may have left out, of timers that were left alone.
+    async fn finish_earlier(&self, at: &PartitionNames, timers: &[NewTimer], armings: &[Arming]) {
+        for timer in self.take_unfinished(timers, armings) {
+            if let Err(error) = self.set_trigger_of(at, &timer.key).await {
+                debug!(topic = %at.topic, %error, "a missing trigger key was not set");
+            }
+        }
+    }
+
+    /// Those of these timers that were left alone, after an arm that has not ended. All are forgotten.
+    fn take_unfinished<'a>(&self, timers: &'a [NewTimer], armings: &[Arming]) -> Vec<&'a NewTimer> {
+        let mut unfinished = lock(&self.unfinished);
+        if unfinished.is_empty() {
+            return Vec::new();
+        }
+        let known = timers.iter().zip(armings).filter(|(timer, _)| unfinished.remove(&timer.key));
+        known.filter(|(_, arming)| **arming == Arming::Exists).map(|(timer, _)| timer).collect()
+    }
+
+    /// The trigger key of a timer that waits, as it stands in Redis.
+    async fn set_trigger_of(&self, at: &PartitionNames, key: &Bytes) -> Result<()> {
+        let store = &self.client.store;
+        let Some(look) = store.look(at, key).await? else { return Ok(()) };
+        let state = look.state.map_or(Ok(State::waiting(1)), State::decode);
+        if let (Ok(record), Ok(state)) = (Record::decode(look.record), state)
+            && !state.claimed
+        {
+            let (deadline, attempt) = (state.deadline_after(&record), state.attempt);
+            store.set_triggers(&[Trigger { key: key.clone(), deadline, attempt, moved: true }]).await?;
+        }
+        Ok(())
     }
 
     /// Sets the trigger keys of what was armed, after the index: a missing
@@ -142,6 +194,26 @@ impl Schedule {
         let placed = self.client.store.set_triggers(&triggers).await;
         let placed = placed.unwrap_or_else(|error| vec![TriggerKey::Failed(error); triggers.len()]);
         receipts.into_iter().zip(placed).for_each(|(receipt, placed)| receipt.trigger = placed);
+    }
+}
+
+/// Keys that are remembered of arms without an end. What comes after so many is remembered instead.
+const UNFINISHED: usize = 1000;
+
+/// An arm on its way. One that is dropped, or stays without an answer, may have left timers without their
+/// trigger keys.
+struct Unfinished<'a> {
+    schedule: &'a Schedule,
+    timers: &'a [NewTimer],
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let mut unfinished = lock(&self.schedule.unfinished);
+        if unfinished.len() + self.timers.len() > UNFINISHED {
+            unfinished.clear();
+        }
+        unfinished.extend(self.timers.iter().map(|timer| timer.key.clone()));
     }
 }
 

@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
-use crate::id::ArmingId;
+use crate::id::{ArmingId, ReplayId};
 use crate::schedule::Schedule;
 use crate::time::system_time;
 use crate::topic::Topic;
 use crate::wire::{
     DeadReason, FailedAttempt, History, Letter, LetterPosition, MAX_BATCH, PartitionNames, RawLetter, Record,
-    Replayed, State,
+    Replay, Replayed, State,
 };
 
 /// Letters that are read at a time.
@@ -26,7 +26,7 @@ const PAGE: usize = 100;
 pub struct DeadLetter<T> {
     /// The key.
     pub key: Bytes,
-    /// The arming.
+    /// The arming: what [`Lapse::id`](crate::Lapse::id) was, and will be after a [replay](Schedule::replay).
     pub arming: ArmingId,
     /// Why it died.
     pub reason: DeadReason,
@@ -101,7 +101,7 @@ impl<T> DeadLetter<T> {
             }
         };
         Some(Self {
-            key: raw.id.slice(8..),
+            key: raw.id.slice(raw.id.len().min(16)..),
             arming,
             reason: letter.reason,
             died: system_time(letter.died),
@@ -183,13 +183,31 @@ impl Schedule {
         Ok(counts)
     }
 
-    /// Arms a dead letter's timer again, for now.
+    /// Arms a dead letter's timer again, for now, as the same arming: its
+    /// [`id`](crate::Lapse::id) is what it was, so that receivers who have booked it
+    /// book it once. Its attempts start over. A timer that the key has is left alone.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn replay<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
-        let arming = ArmingId::random();
-        let call = |_| self.client.store.replay(&letter.at, &letter.id, arming);
+        self.bring_back(letter, None).await
+    }
+
+    /// The same as a new arming, with an id of its own: for what is to be done once
+    /// more although it may have been done.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn replay_as_new<T>(&self, letter: &DeadLetter<T>) -> Result<Replayed> {
+        self.bring_back(letter, Some(ArmingId::random())).await
+    }
+
+    async fn bring_back<T>(&self, letter: &DeadLetter<T>, anew: Option<ArmingId>) -> Result<Replayed> {
+        let first = Replay { letter: letter.id.clone(), id: ReplayId::random(), anew, repeat: false };
+        let call = |repeat| {
+            let call = Replay { repeat, ..first.clone() };
+            async move { self.client.store.replay(&letter.at, &call).await }
+        };
         self.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
 

@@ -12,8 +12,10 @@ pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::timer::{Timer, TimerPhase};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
 
 use crate::client::Client;
 use crate::connection::persist;
@@ -43,10 +45,17 @@ use crate::wire::PartitionNames;
 pub struct Schedule {
     client: Client,
     known: Arc<Mutex<HashMap<String, Arc<[PartitionNames]>>>>,
+    /// Keys whose arms were dropped half-way or stayed without an answer: their trigger keys may be missing, or old.
+    unfinished: Arc<Mutex<HashSet<Bytes>>>,
 }
 
 impl Schedule {
     /// Connects to a server, given by its URL or as a [`Client`].
+    ///
+    /// A server that is away is not waited for: this says at once whether it can be
+    /// used. A program that is to start without it takes [`new`](Self::new), which asks
+    /// nothing: each call then waits as long as the client's [`patience`](Client::patience)
+    /// allows. A [`Listener`](crate::Listener) waits for as long as it takes.
     ///
     /// # Errors
     /// When the URL cannot be read, or the server cannot be reached or refuses
@@ -62,7 +71,7 @@ impl Schedule {
 
     /// A schedule that connects when it is first used.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Arc::default() }
+        Self { client, known: Arc::default(), unfinished: Arc::default() }
     }
 
     /// Makes a call until it is answered or refused, or the client's patience has run out.

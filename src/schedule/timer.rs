@@ -82,7 +82,7 @@ impl Schedule {
         when: impl Into<When>,
     ) -> Result<Rescheduled> {
         let key = self.key_of(&topic.config, &key)?;
-        let when = when.into().resolve().map_err(|error| error.at_key(&key))?;
+        let when = when.into().resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
         let at = self.partition_of(&topic.config, &key).await?;
         let call = |_| self.client.store.reschedule(&at, &key, when);
         let (result, attempt) = self.persist(call).await.map_err(|error| error.at_key(&key))?;

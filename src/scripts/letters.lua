@@ -31,10 +31,11 @@ local function bound_letters()
   forget_oldest(redis.call('ZRANGE', dead, '-inf', '(' .. string.format('%.0f', now - dead_age), 'BYSCORE', 'LIMIT', 0, 100))
 end
 
--- A letter: version, reason, time of death, length of the state, state, record.
+-- A letter: version, reason, time of death, length of the state, state, record. Its name: arming id, time
+-- of death, key. An arming that is brought back, or armed again by a late repeat, may die more than once.
 local function bury(key, record, state, reason, lost)
   local id = #record >= 9 and sub(record, 2, 9) or NO_TOKEN
-  local member = id .. key
+  local member = id .. struct.pack('>I8', now) .. key
   redis.call('HSET', letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
   redis.call('ZADD', dead, now, member)
   remove(key)

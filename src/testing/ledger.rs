@@ -48,7 +48,8 @@ impl Ledger {
         Arc::make_mut(&mut book.runs).push(Run {
             topic: topic.to_owned(),
             key: about.key.clone(),
-            id: about.id(),
+            id: about.arming.to_string(),
+            attempt_id: about.attempt_id(),
             attempt: about.attempt,
             source: about.source,
             lateness: about.lateness,

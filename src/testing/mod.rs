@@ -66,7 +66,7 @@ pub(crate) use hooks::Hooks;
 pub use keylapse_testserver::Reply;
 pub use listening::Listening;
 #[cfg(test)]
-pub(crate) use log::log;
+pub(crate) use log::{Log, log};
 pub use notifications::Notifications;
 pub(crate) use pulse::News;
 pub use run::{End, Run};

@@ -17,8 +17,10 @@ pub struct Run {
     pub topic: String,
     /// The key that lapsed.
     pub key: Bytes,
-    /// The attempt's idempotency key: [`Lapse::id`](crate::Lapse::id).
+    /// The idempotency key: [`Lapse::id`](crate::Lapse::id).
     pub id: String,
+    /// What names this run alone: [`Lapse::attempt_id`](crate::Lapse::attempt_id).
+    pub attempt_id: String,
     /// Which attempt it was, from 1.
     pub attempt: u32,
     /// What made the listener look.

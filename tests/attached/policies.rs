@@ -275,7 +275,8 @@ async fn a_value_that_cannot_be_read_is_a_dead_letter_and_its_neighbour_fires() 
     let server = server(ALL_FLAGS).await;
     let prices = Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = prices.clone();
-    let topic = Attached::new(Topic::<u64>::named("orders", "app:order:{id}").unwrap()).keep_values(64);
+    let topic = Topic::<u64>::named("orders", "app:order:{id}").unwrap().undecodable_for(Duration::ZERO);
+    let topic = Attached::new(topic).keep_values(64);
     let listener = Running::start(&server, |builder| {
         builder.attach(topic, move |lapse: Lapse<Expired<u64>>| {
             kept.lock().unwrap().push(lapse.payload().value().copied());

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylapse::{
-    Arming, Cancelled, Client, Done, Durably, Failure, Key, Lapse, NewArm, Rescheduled, Schedule, TimerPhase,
-    Topic, TriggerKey,
+    Arming, Cancelled, Client, Done, Durably, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule,
+    TimerPhase, Topic, TriggerKey,
 };
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Fsync, Server, eventually};
 use redis::Value;
 
 use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
@@ -229,6 +229,30 @@ async fn p10_an_arm_reports_how_far_it_has_travelled() {
     eventually(PATIENCE, "the replica is linked", linked).await;
     let copied = arm("2", Durably::replicas(1).within(Duration::from_secs(3))).await.unwrap();
     assert_eq!(copied.receipt().unwrap().reached.unwrap().replicas, 1);
+}
+
+/// Not `Ok`, with nothing flushed: whoever asks for the disk has a reason.
+#[tokio::test]
+async fn p10_an_arm_is_refused_where_the_server_cannot_flush_it() {
+    let server = Server::builder().aof(Fsync::Always).start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let topic = topic();
+    let arm = |id: &'static str| {
+        schedule.arm(&topic, [id], LATER, &String::new()).durably(Durably::fsync(0)).into_future()
+    };
+    let version = server.version();
+    if version.is_valkey || version.number >= (7, 2, 0) {
+        assert!(arm("1").await.unwrap().receipt().unwrap().reached.unwrap().local_fsync);
+        server.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
+        let error = arm("2").await.unwrap_err();
+        assert!(error.to_string().contains("appendonly is disabled"), "{error}");
+    } else {
+        let error = arm("2").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let named = error.to_string();
+        assert!(named.contains(&format!("WAITAOF, which {version} does not have")), "{named}");
+    }
+    assert!(schedule.look_up(&topic, ["2"]).await.unwrap().is_none(), "nothing was armed");
 }
 
 /// Two programs that disagree must not make two truths.

@@ -88,6 +88,11 @@ impl PubSub {
         line.topics.iter().filter(|(of, _)| (*of == Kind::Shard) == (kind == Kind::Shard)).count()
     }
 
+    /// How many connections have subscribed to a name.
+    pub(crate) fn subscribers(&self, kind: Kind, name: &Bytes) -> usize {
+        self.topics.get(&(kind, name.clone())).map_or(0, BTreeSet::len)
+    }
+
     pub(crate) fn is_subscriber(&self, id: u64) -> bool {
         self.lines.get(&id).is_some_and(Line::is_subscriber)
     }

@@ -2,7 +2,7 @@
 
 use super::{ms, secs, stats, succeed, topic};
 use crate::testing::{Fault, Listening, TestBed};
-use crate::{Attached, Done, ErrorKind, Expired, Failure, Lapse, NewArm, Topic};
+use crate::{Attached, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Topic};
 
 /// Ends that may be without an answer before nothing more is claimed; and timers in one call.
 const FULL: usize = 4000;
@@ -22,6 +22,21 @@ async fn arm(bed: &TestBed, count: usize, after: u64) {
     let arms = (0..count).map(|number| NewArm::new([format!("{after}-{number}")], secs(after), 0));
     let armed = bed.schedule().arm_many(&wide(), arms).await.expect("an answer");
     assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(crate::Arming::is_armed)));
+}
+
+/// As each topic that runs nothing keeps one of them.
+#[test]
+fn as_many_topics_as_attempts_are_worth_a_warning() {
+    let warned = |topics: usize, concurrency| {
+        let (_guard, log) = crate::testing::log();
+        let builder = Listener::builder("redis://127.0.0.1/").concurrency(concurrency);
+        let topic = |number| Topic::<u32>::new(&format!("a{number}:{{id}}")).unwrap();
+        let builder = (0..topics).fold(builder, |builder, number| builder.on(topic(number), succeed));
+        let _listener = builder.build().unwrap();
+        log.lines().len()
+    };
+    assert_eq!((warned(10, 10), warned(10, 2), warned(10, 11)), (1, 1, 0));
+    assert_eq!((warned(1, 1), warned(2, 1000)), (0, 0), "who has one topic may want one attempt at a time");
 }
 
 #[tokio::test(start_paused = true)]

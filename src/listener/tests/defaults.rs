@@ -15,7 +15,7 @@ const fn secs(secs: u64) -> Duration {
 
 const DAY: Duration = secs(86_400);
 
-fn topic() -> [Row; 12] {
+fn topic() -> [Row; 14] {
     let config = Topic::<u32>::new("a:{id}").expect("a pattern").config;
     let retry = Backoff::exponential(secs(1), secs(600));
     let table = Topic::<u32>::new("a:{id}").expect("a pattern").retry(Backoff::table([secs(1); 3])).config;
@@ -32,6 +32,8 @@ fn topic() -> [Row; 12] {
         ),
         ("max_age", "30 days", config.max_age == DAY * 30),
         ("max_snoozes", "1,000", config.max_snoozes == 1000),
+        ("max_delay", "10 years, at most 100", config.max_delay == DAY * 3650),
+        ("undecodable_for", "1 h; 0 lets it die at once", config.undecodable_for == secs(3600)),
         ("timeout", "60 s", config.timeout == secs(60)),
         ("lease", "30 s, at least 0.3 s", config.lease == secs(30)),
         ("lookahead", "10 ms, at most 1 s; 0 turns it off", config.lookahead == Duration::from_millis(10)),

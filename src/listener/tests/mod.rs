@@ -3,12 +3,15 @@
 mod bounds;
 mod claiming;
 mod defaults;
+mod earlier_names;
+mod ids;
 mod keeping;
 mod owning;
 mod quarantine;
 mod repairing;
 mod settling;
 mod starting;
+mod undecodable;
 
 use std::time::Duration;
 

@@ -155,6 +155,17 @@ proptest! {
     }
 
     #[test]
+    fn patterns_that_match_one_key_may_overlap((specs, keys) in specs_and_keys()) {
+        let patterns: Vec<_> = specs.iter().map(|(_, spec)| pattern(&spec.source())).collect();
+        for key in &keys {
+            let matching: Vec<_> = patterns.iter().filter(|pattern| pattern.is_match(key)).collect();
+            for (one, other) in matching.iter().zip(matching.iter().skip(1)) {
+                prop_assert!(one.may_overlap(other) && other.may_overlap(one), "{one} {other}");
+            }
+        }
+    }
+
+    #[test]
     fn order_of_insertion_does_not_matter(
         (specs, mut shuffled, keys) in specs_and_keys().prop_flat_map(|(specs, keys)| {
             (Just(specs.clone()), Just(specs).prop_shuffle(), Just(keys))

@@ -15,6 +15,21 @@ fn router(sources: &[&'static str]) -> Result<Router<&'static str>, PatternConfl
 }
 
 #[test]
+fn patterns_without_a_common_key_do_not_overlap() {
+    let overlap = |one: &str, other: &str| {
+        let (one, other) = (pattern(one), pattern(other));
+        assert_eq!(one.may_overlap(&other), other.may_overlap(&one));
+        one.may_overlap(&other)
+    };
+    for other in ["a:{id}", "a:{kind}:{id}", "a:b:{rest..}", "{x}:b:c", "a:{k:[b-d]}:{id}"] {
+        assert_eq!(overlap("a:b:{id}", other), other != "a:{id}", "{other}");
+    }
+    for other in ["b:b:{id}", "a:{k:[c-d]}:{id}", "a:b", "a:b:{id}:x", "a:c:{rest..}"] {
+        assert!(!overlap("a:b:{id}", other), "{other}");
+    }
+}
+
+#[test]
 fn the_first_difference_from_the_left_decides() {
     let sources = [
         "{all..}",

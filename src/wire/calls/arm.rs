@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
 
-use crate::error::{Error, Result};
-use crate::escape::Escaped;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
 use crate::time::{WireWhen, ms_ceil, system_time};
 use crate::wire::run::Call;
@@ -128,8 +128,9 @@ impl Durably {
         Self { replicas: count, local_fsync: false, within_ms: 1000 }
     }
 
-    /// In the server's append-only file, flushed (WAITAOF; Redis 7.2, Valkey
-    /// 7.2 or newer), and so on this many replicas.
+    /// In the server's append-only file, flushed, and so on this many replicas
+    /// (WAITAOF; Redis 7.2, Valkey 7.2 or newer). On a server that cannot do that, or keeps
+    /// no such file, the arm is refused, and nothing is armed.
     pub fn fsync(replicas: u32) -> Self {
         Self { replicas, local_fsync: true, within_ms: 1000 }
     }
@@ -177,11 +178,42 @@ impl Store {
     /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
     /// only, so the arm goes there, too; what may be missing is supplied beforehand.
     pub async fn arm_durably(&self, at: &PartitionNames, call: Arm<'_>, ask: Durably) -> Result<Vec<Arming>> {
+        self.can_wait(ask).await?;
         self.agree(at).await?;
         let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         read(Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
+    }
+
+    /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
+    /// answer, the arm on the same connection will tell.
+    async fn can_wait(&self, ask: Durably) -> Result<()> {
+        if !ask.local_fsync {
+            return Ok(());
+        }
+        let probe = Durably { replicas: 0, within_ms: 1, ..ask }.command();
+        match self.0.waiting.call("waiting for the disk", &probe).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let message = format!(
+                    "durably(fsync) needs WAITAOF, which {} does not have: use Redis 7.2, Valkey 7.2 or newer, \
+                     or ask for replicas",
+                    self.version().await
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).with_code(error.code()))
+            }
+            Err(error) if error.code().is_some() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the server calls itself.
+    async fn version(&self) -> String {
+        let info = self.0.waiting.call("asking for the version", cmd("INFO").arg("server")).await;
+        let info =
+            info.ok().and_then(|info| redis::from_redis_value::<String>(info).ok()).unwrap_or_default();
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", plain(version, 40)))
     }
 
     fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::pipe;
 
 use crate::error::Result;
-use crate::id::ArmingId;
+use crate::id::{ArmingId, ReplayId};
 use crate::wire::run::Call;
 use crate::wire::{PartitionNames, Reply, Store, scripts};
 
@@ -24,7 +24,7 @@ pub struct LetterBounds {
 /// A dead letter and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawLetter {
-    /// Arming id and key.
+    /// Arming id, time of death and key.
     pub id: Bytes,
     /// The letter's bytes.
     pub letter: Bytes,
@@ -39,14 +39,27 @@ pub struct LetterPosition {
     pub id: Bytes,
 }
 
+/// A replay call.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The letter's name.
+    pub letter: Bytes,
+    /// The id of this replay.
+    pub id: ReplayId,
+    /// The id of a new arming; none: it is the same again.
+    pub anew: Option<ArmingId>,
+    /// Whether this repeats an unanswered call with the same ids.
+    pub repeat: bool,
+}
+
 /// The result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Replayed {
-    /// Armed again, for now, as a new arming whose attempts start over.
+    /// Armed again, for now; its attempts start over.
     Replayed,
-    /// The key has a timer again; the letter was left alone.
+    /// The key has a timer, of another arming or of the letter's own; the letter was left alone.
     Exists,
     /// The letter is gone: replayed, dropped or trimmed by somebody else.
     Gone,
@@ -121,9 +134,13 @@ impl Store {
     }
 
     /// Arms a dead letter's record again, for now.
-    pub async fn replay(&self, at: &PartitionNames, letter: &[u8], arming: ArmingId) -> Result<Replayed> {
+    pub async fn replay(&self, at: &PartitionNames, call: &Replay) -> Result<Replayed> {
+        let Replay { letter, id, anew, repeat } = call;
         let codes = [Replayed::Gone, Replayed::Replayed, Replayed::Exists, Replayed::Unreadable];
-        self.call(&scripts::REPLAY, at).arg(letter).arg(arming.as_bytes()).reply().await?.one_of(&codes)
+        let mut call = self.call(&scripts::REPLAY, at);
+        call.arg(i32::from(*repeat)).arg(&letter[..]).arg(id.as_bytes());
+        call.arg(anew.as_ref().map_or(&[][..], |anew| anew.as_bytes()));
+        call.reply().await?.one_of(&codes)
     }
 
     /// Forgets a dead letter; whether there was one.

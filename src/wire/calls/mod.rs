@@ -5,6 +5,7 @@ pub mod attached;
 pub mod claim;
 pub mod letters;
 pub mod partition;
+mod registry;
 pub mod settle;
 pub mod timer;
 pub mod triggers;

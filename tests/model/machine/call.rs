@@ -3,10 +3,10 @@
 use crate::rig::{ArmReply, LEASE, Rig, keys};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Scan, Settle,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan, Settle,
     SettleReply, SlotId, WireWhen,
 };
-use keylapse::{ArmingId, ErrorKind, Replayed, Rescheduled, Result};
+use keylapse::{ErrorKind, Replayed, Rescheduled, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -19,7 +19,7 @@ pub(crate) enum Call {
     Renew(Vec<Held>),
     Pause(Option<&'static str>),
     Repair(Scan),
-    Replay(Bytes, ArmingId),
+    Replay(Replay),
     DropLetter(Bytes),
     CloseSlot(SlotId),
 }
@@ -50,6 +50,7 @@ impl Call {
         match &mut again {
             Self::Arm { repeat, .. } | Self::Cancel { repeat, .. } => *repeat = true,
             Self::Claim(call) => call.repeat = true,
+            Self::Replay(call) => call.repeat = true,
             // These are what they are, however often they are made.
             _ => {}
         }
@@ -87,7 +88,7 @@ impl Call {
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
             Self::Repair(what) => Answer::Repaired(rig.repair(*what).await?),
-            Self::Replay(letter, arming) => Answer::Replayed(store.replay(at, letter, *arming).await?),
+            Self::Replay(call) => Answer::Replayed(store.replay(at, call).await?),
             Self::DropLetter(letter) => Answer::Dropped(store.drop_letter(at, letter).await?),
             Self::CloseSlot(slot) => {
                 store.close_slot(at, *slot).await?;

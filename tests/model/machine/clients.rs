@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::State;
-use keylapse::internals::{Cancel, Claim, Claimed, End, Held, LetterBounds, NewTimer, Settle, WireWhen};
+use keylapse::internals::{
+    Cancel, Claim, Claimed, End, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
+};
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
@@ -48,7 +50,12 @@ impl Clients {
             Op::Renew(picks) => Call::Renew(self.held(picks)?),
             Op::Pause(on) => Call::Pause(on.then_some("maintenance")),
             Op::Repair(what) => Call::Repair(*what),
-            Op::Replay(letter) => Call::Replay(scene.letter(*letter)?, self.ids.arming()),
+            Op::Replay { letter, as_new } => Call::Replay(Replay {
+                letter: scene.letter(*letter)?,
+                id: self.ids.replay(),
+                anew: as_new.then(|| self.ids.arming()),
+                repeat: false,
+            }),
             Op::DropLetter(letter) => Call::DropLetter(scene.letter(*letter)?),
             Op::CloseSlot(slot) => Call::CloseSlot(Ids::slot(*slot)),
             Op::Echo(ago) => self.echo(*ago)?,

@@ -27,7 +27,10 @@ pub(crate) enum Op {
     Pass(Pass),
     Pause(bool),
     Repair(Scan),
-    Replay(usize),
+    Replay {
+        letter: usize,
+        as_new: bool,
+    },
     DropLetter(usize),
     CloseSlot(u64),
     /// A late repeat of a call made this many calls ago.

@@ -1,7 +1,7 @@
 //! Ids in the order in which they are asked for, so that failures read well.
 
 use keylapse::ArmingId;
-use keylapse::internals::{CancelId, SlotId, Token};
+use keylapse::internals::{CancelId, ReplayId, SlotId, Token};
 
 /// Counts.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,10 @@ impl Ids {
 
     pub(crate) fn cancel(&mut self) -> CancelId {
         CancelId::from_bytes(&self.next(b'C')).expect("it has 8 bytes")
+    }
+
+    pub(crate) fn replay(&mut self) -> ReplayId {
+        ReplayId::from_bytes(&self.next(b'R')).expect("it has 8 bytes")
     }
 
     /// A listener has one for good.

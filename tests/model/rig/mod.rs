@@ -20,7 +20,8 @@ use tokio::sync::Mutex;
 pub(crate) use events::Events;
 pub(crate) use ids::Ids;
 pub(crate) use verbs::{
-    ArmCode, ArmReply, LEASE, LETTERS, Taken, dead, keys, ms, retry, snooze, system_time, unix_ms,
+    ArmCode, ArmReply, LEASE, LETTERS, Taken, dead, keys, letter_name, ms, retry, snooze, system_time,
+    unix_ms,
 };
 
 /// What every clock shows of the millisecond that has begun. Not zero, so that

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
     AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Heads, Held, Index, LetterBounds,
-    Look, NewTimer, RawLetter, RepairStep, Scan, ServerTime, Settle, SettleReply, WireWhen,
+    Look, NewTimer, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply, WireWhen,
 };
 use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
 
@@ -265,15 +265,23 @@ impl Rig {
         self.store.reschedule(&self.at, key.as_bytes(), when).await.expect("it answers")
     }
 
-    /// Replays a letter as this arming.
-    pub(crate) async fn replay(&self, letter: &[u8], arming: ArmingId) -> Replayed {
-        self.store.replay(&self.at, letter, arming).await.expect("it answers")
+    /// A replay of a letter as what it was.
+    pub(crate) fn replaying(&mut self, letter: &[u8]) -> Replay {
+        Replay { letter: Bytes::copy_from_slice(letter), id: self.ids.replay(), anew: None, repeat: false }
     }
 
-    /// Replays a letter as a new arming.
-    pub(crate) async fn replay_anew(&mut self, letter: &[u8]) -> Replayed {
-        let arming = self.ids.arming();
-        self.replay(letter, arming).await
+    pub(crate) async fn replay_as(&self, call: &Replay) -> Replayed {
+        self.store.replay(&self.at, call).await.expect("it answers")
+    }
+
+    pub(crate) async fn replay(&mut self, letter: &[u8]) -> Replayed {
+        let call = self.replaying(letter);
+        self.replay_as(&call).await
+    }
+
+    /// The replay of an unanswered call once more.
+    pub(crate) async fn replay_again(&self, call: &Replay) -> Replayed {
+        self.replay_as(&Replay { repeat: true, ..call.clone() }).await
     }
 
     /// One whole scan of the slow repair; how many entries it has put right.
@@ -294,6 +302,11 @@ impl Rig {
         let taken = self.claim().await;
         if taken.is_empty() { self.claim_quarantined().await } else { taken }
     }
+}
+
+/// The name of a letter: what died, and when, in ms.
+pub(crate) fn letter_name(arming: ArmingId, died: u64, key: &[u8]) -> Vec<u8> {
+    [&arming.as_bytes()[..], &died.to_be_bytes(), key].concat()
 }
 
 /// A failure, to be tried again.

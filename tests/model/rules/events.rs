@@ -123,6 +123,6 @@ async fn a_replay_wakes(rig: &mut Rig) {
     rig.end(&held, crate::rig::dead()).await;
     let id = rig.letters().await[0].id.clone();
     let mut events = Events::open(rig).await;
-    let _ = rig.replay_anew(&id).await;
+    let _ = rig.replay(&id).await;
     assert_eq!(events.so_far(rig).await, [wake(rig.ceil())]);
 }

@@ -1,6 +1,6 @@
 //! One live attempt: tokens, leases, and what becomes of those that are lost.
 
-use crate::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
+use crate::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::Letter;
@@ -125,7 +125,7 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
     assert_eq!(rig.look("a").await, None);
 
     let letters = rig.letters().await;
-    assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
+    assert_eq!(letters[0].id, letter_name(timer.arming, rig.now(), b"a"));
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
     assert_eq!((letter.reason, letter.died), (DeadReason::LostLeases, rig.now()));
     let state = keylapse::internals::record::State::decode(letter.state).expect("it can be read");

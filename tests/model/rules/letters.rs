@@ -1,9 +1,9 @@
 //! Dead letters, their bounds, and their way back.
 
-use crate::rig::{ArmCode, LETTERS, Rig, dead, ms, retry};
+use crate::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
 use bytes::Bytes;
 use keylapse::internals::record::{Letter, Record, State};
-use keylapse::internals::{LetterBounds, LetterPosition, NewTimer, Scan, Settle, WireWhen};
+use keylapse::internals::{LetterBounds, LetterPosition, NewTimer, Replay, Scan, Settle, WireWhen};
 use keylapse::{Cancelled, Replayed, Rescheduled};
 
 on_each_server! {
@@ -16,11 +16,15 @@ on_each_server! {
     letters_are_read_page_by_page,
     a_letter_is_dropped_once,
     dropping_a_letter_does_not_mix_up_the_answers_of_others,
-    a_replayed_letter_is_a_new_arming_of_the_same_payload,
+    a_replayed_letter_is_the_same_arming,
+    a_letter_that_is_replayed_as_new_is_another_arming_of_the_same_payload,
     a_letter_is_replayed_once,
+    each_death_of_an_arming_leaves_a_letter_of_its_own,
+    a_replay_clears_the_tombstone_of_its_arming,
     a_replayed_letter_starts_over_whatever_state_is_left,
     a_timer_without_a_payload_is_moved_retried_and_replayed,
     a_key_with_a_timer_is_not_replayed,
+    a_letter_is_not_replayed_over_a_timer_of_its_own_arming,
     an_unknown_letter_is_not_replayed,
     an_unreadable_letter_is_not_replayed,
     a_letter_of_a_newer_version_or_cut_short_is_not_replayed,
@@ -34,8 +38,13 @@ async fn kill(rig: &mut Rig, letters: LetterBounds, keys: &[&str]) {
     }
 }
 
+/// The names of the letters, oldest first.
+async fn names(rig: &Rig) -> Vec<Bytes> {
+    rig.letters().await.into_iter().map(|letter| letter.id).collect()
+}
+
 fn key(id: &[u8]) -> String {
-    String::from_utf8_lossy(&id[8..]).into_owned()
+    String::from_utf8_lossy(&id[16..]).into_owned()
 }
 
 async fn dead_keys(rig: &Rig) -> Vec<String> {
@@ -141,37 +150,88 @@ async fn dropping_a_letter_does_not_mix_up_the_answers_of_others(rig: &mut Rig) 
     assert_eq!(look, rig.look("c").await);
 }
 
-async fn a_replayed_letter_is_a_new_arming_of_the_same_payload(rig: &mut Rig) {
-    kill(rig, LETTERS, &["a"]).await;
+/// Replays a letter and claims it: the letter's record, and what is claimed.
+async fn replay_and_claim(rig: &mut Rig, call: &Replay) -> (Record, Record) {
     let raw = rig.letters().await.remove(0);
-    let arming = rig.ids.arming();
-    assert_eq!(rig.replay(&raw.id, arming).await, Replayed::Replayed);
+    assert_eq!(rig.replay_as(call).await, Replayed::Replayed);
     let now = rig.ceil();
     assert_eq!(counts(rig).await, (0, 0));
     rig.pass(ms(1)).await;
     let taken = rig.claim().await;
-    let letter = Letter::decode(raw.letter).expect("it can be read");
-    let payload = Record::decode(letter.record).expect("it can be read").payload;
-    let record = Record::decode(taken.claimed.timers[0].record.clone()).expect("it can be read");
-    assert_eq!((record.arming, record.deadline, record.payload), (arming, now, payload));
     assert_eq!(taken.state().attempt, 1);
+    let record = Record::decode(taken.claimed.timers[0].record.clone()).expect("it can be read");
+    let letter = Letter::decode(raw.letter).expect("it can be read");
+    assert_eq!(record.deadline, now);
+    (Record::decode(letter.record).expect("it can be read"), record)
+}
+
+async fn a_replayed_letter_is_the_same_arming(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let call = rig.replaying(&names(rig).await[0]);
+    let (died, lives) = replay_and_claim(rig, &call).await;
+    assert_eq!((lives.arming, lives.payload), (died.arming, died.payload));
+}
+
+async fn a_letter_that_is_replayed_as_new_is_another_arming_of_the_same_payload(rig: &mut Rig) {
+    kill(rig, LETTERS, &["a"]).await;
+    let arming = rig.ids.arming();
+    let call = Replay { anew: Some(arming), ..rig.replaying(&names(rig).await[0]) };
+    let (died, lives) = replay_and_claim(rig, &call).await;
+    assert_eq!((lives.arming, lives.payload), (arming, died.payload));
 }
 
 async fn a_letter_is_replayed_once(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
-    let id = rig.letters().await[0].id.clone();
+    let id = names(rig).await.remove(0);
     for expected in [Replayed::Replayed, Replayed::Gone] {
-        let arming = rig.ids.arming();
-        assert_eq!(rig.replay(&id, arming).await, expected);
+        assert_eq!(rig.replay(&id).await, expected);
         rig.cancel("a").await;
     }
+}
+
+async fn each_death_of_an_arming_leaves_a_letter_of_its_own(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.end(&held, dead()).await;
+    let first = letter_name(timer.arming, rig.now(), b"a");
+    assert_eq!(names(rig).await, [&first[..]]);
+    // A late repeat of its arm arms it once more, and it dies once more.
+    rig.pass(ms(10)).await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed);
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.end(&held, dead()).await;
+    let second = letter_name(timer.arming, rig.now(), b"a");
+    assert_eq!(names(rig).await, [&first[..], &second]);
+    // What was replayed and died again is another letter than the one that was replayed.
+    assert_eq!(rig.replay(&first).await, Replayed::Replayed);
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.end(&held, dead()).await;
+    let third = letter_name(timer.arming, rig.now(), b"a");
+    assert_eq!(rig.replay(&first).await, Replayed::Gone);
+    assert_eq!(names(rig).await, [&second[..], &third]);
+}
+
+async fn a_replay_clears_the_tombstone_of_its_arming(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.arm_in("a", 0).await;
+    rig.end(&held, dead()).await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Superseded, "another has followed it");
+    rig.cancel("a").await;
+    let letter = names(rig).await.remove(0);
+    assert_eq!(rig.replay(&letter).await, Replayed::Replayed);
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed, "it lives");
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.ack(&[held]).await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed, "nothing has followed it this time");
 }
 
 async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     rig.put_raw(Scan::States, b"a", Some(&State::waiting(7).encode())).await;
-    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    assert_eq!(rig.replay(&id, arming).await, Replayed::Replayed);
+    let id = names(rig).await.remove(0);
+    assert_eq!(rig.replay(&id).await, Replayed::Replayed);
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
 }
@@ -179,6 +239,7 @@ async fn a_replayed_letter_starts_over_whatever_state_is_left(rig: &mut Rig) {
 /// Of its record there is nothing but the head.
 async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) {
     let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
+    let arming = empty.arming;
     rig.arm_all(&[empty]).await;
     let (moved, _) = rig.reschedule("a", WireWhen::In(0)).await;
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
@@ -189,8 +250,8 @@ async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) 
     let retried = rig.claim().await;
     assert_eq!(retried.state().attempt, 2);
     rig.end(&retried.one(), dead()).await;
-    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let replayed = rig.replay(&id, arming).await;
+    let id = names(rig).await.remove(0);
+    let replayed = rig.replay(&id).await;
     assert_eq!((replayed, rig.armed("a").await), (Replayed::Replayed, Some(arming)));
 }
 
@@ -198,14 +259,25 @@ async fn a_key_with_a_timer_is_not_replayed(rig: &mut Rig) {
     kill(rig, LETTERS, &["a"]).await;
     let (timer, reply) = rig.arm_in("a", 10).await;
     assert_eq!(reply.code, ArmCode::Armed);
-    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let replayed = rig.replay(&id, arming).await;
+    let id = names(rig).await.remove(0);
+    let replayed = rig.replay(&id).await;
     assert_eq!((replayed, rig.armed("a").await), (Replayed::Exists, Some(timer.arming)));
     assert_eq!(counts(rig).await, (1, 0));
 }
 
+async fn a_letter_is_not_replayed_over_a_timer_of_its_own_arming(rig: &mut Rig) {
+    let (timer, held) = rig.run("a").await;
+    rig.end(&held, dead()).await;
+    assert_eq!(rig.arm_again(&timer).await.code, ArmCode::Armed);
+    let before = rig.look("a").await;
+    let id = names(rig).await.remove(0);
+    let replayed = rig.replay(&id).await;
+    assert_eq!((replayed, rig.look("a").await), (Replayed::Exists, before));
+    assert_eq!(counts(rig).await, (1, 0));
+}
+
 async fn an_unknown_letter_is_not_replayed(rig: &mut Rig) {
-    let replayed = rig.replay_anew(b"12345678a").await;
+    let replayed = rig.replay(b"1234567812345678a").await;
     assert_eq!(replayed, Replayed::Gone);
 }
 
@@ -215,7 +287,7 @@ async fn an_unreadable_letter_is_not_replayed(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.claimed.buried, 1);
     let id = rig.letters().await[0].id.clone();
-    let replayed = rig.replay_anew(&id).await;
+    let replayed = rig.replay(&id).await;
     assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
     assert_eq!(rig.cancel("a").await.result, Cancelled::NotArmed);
 }
@@ -225,7 +297,7 @@ async fn a_letter_of_a_newer_version_or_cut_short_is_not_replayed(rig: &mut Rig)
     let raw = rig.letters().await.remove(0);
     for letter in [[&b"\x02"[..], &raw.letter[1..]].concat(), raw.letter[..13].to_vec()] {
         rig.put_letter(&raw.id, &letter).await;
-        let replayed = rig.replay_anew(&raw.id).await;
+        let replayed = rig.replay(&raw.id).await;
         assert_eq!((replayed, counts(rig).await), (Replayed::Unreadable, (1, 0)));
         assert_eq!(rig.look("a").await, None);
     }

@@ -2,7 +2,8 @@
 
 use crate::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
 use bytes::Bytes;
-use keylapse::internals::{Cancel, Claim, End, NewTimer, WireWhen};
+use keylapse::Replayed;
+use keylapse::internals::{Cancel, Claim, End, Look, NewTimer, ServerTime, WireWhen};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,
@@ -31,6 +32,9 @@ on_each_server! {
     listeners_do_not_share_a_slot,
     a_closed_slot_is_gone,
     a_repeated_replay_answers_as_the_first,
+    a_repeated_replay_answers_as_the_first_when_the_timer_has_ended,
+    a_repeated_replay_that_found_nothing_is_the_replay,
+    a_replay_is_remembered_for_ten_minutes,
 }
 
 async fn repeat(rig: &Rig, taken: &Taken) -> Taken {
@@ -260,11 +264,54 @@ async fn a_closed_slot_is_gone(rig: &mut Rig) {
 }
 
 async fn a_repeated_replay_answers_as_the_first(rig: &mut Rig) {
+    let letter = dead_letter(rig).await;
+    let call = rig.replaying(&letter);
+    assert_eq!(rig.replay_as(&call).await, Replayed::Replayed);
+    let before = rig.look("a").await.map(|look| Look { stamp: ServerTime::default(), ..look });
+    rig.pass(ms(5)).await;
+    assert_eq!(rig.replay_again(&call).await, Replayed::Replayed);
+    let after = rig.look("a").await.map(|look| Look { stamp: ServerTime::default(), ..look });
+    assert_eq!(before, after);
+}
+
+/// Whatever has become of the timer: and nothing is brought back twice.
+async fn a_repeated_replay_answers_as_the_first_when_the_timer_has_ended(rig: &mut Rig) {
+    let letter = dead_letter(rig).await;
+    let call = rig.replaying(&letter);
+    assert_eq!(rig.replay_as(&call).await, Replayed::Replayed);
+    rig.pass(ms(1)).await;
+    let held = rig.claim().await.one();
+    rig.end(&held, dead()).await;
+    assert_eq!(rig.replay_again(&call).await, Replayed::Replayed);
+    assert_eq!((rig.look("a").await, rig.letters().await.len()), (None, 1), "it is dead, and stays so");
+}
+
+async fn a_repeated_replay_that_found_nothing_is_the_replay(rig: &mut Rig) {
+    let letter = dead_letter(rig).await;
+    let call = rig.replaying(&letter);
+    let (timer, _) = rig.arm_in("a", 10).await;
+    assert_eq!(rig.replay_as(&call).await, Replayed::Exists);
+    rig.cancel("a").await;
+    assert_eq!(rig.replay_again(&call).await, Replayed::Replayed);
+    assert_ne!(rig.armed("a").await, Some(timer.arming));
+}
+
+async fn a_replay_is_remembered_for_ten_minutes(rig: &mut Rig) {
+    let letter = dead_letter(rig).await;
+    let call = rig.replaying(&letter);
+    assert_eq!(rig.replay_as(&call).await, Replayed::Replayed);
+    rig.cancel("a").await;
+    rig.pass(ms(600_000)).await;
+    assert_eq!(rig.replay_again(&call).await, Replayed::Replayed);
+    rig.pass(ms(1)).await;
+    let (_, reply) = rig.arm_in("b", 10).await;
+    assert_eq!(reply.code, ArmCode::Armed);
+    rig.cancel("b").await; // which tidies
+    assert_eq!(rig.replay_again(&call).await, Replayed::Gone);
+}
+
+async fn dead_letter(rig: &mut Rig) -> Bytes {
     let (_, held) = rig.run("a").await;
     rig.end(&held, dead()).await;
-    let (id, arming) = (rig.letters().await[0].id.clone(), rig.ids.arming());
-    let first = rig.replay(&id, arming).await;
-    rig.pass(ms(5)).await;
-    let second = rig.replay(&id, arming).await;
-    assert_eq!(first, second);
+    rig.letters().await[0].id.clone()
 }

@@ -5,7 +5,7 @@ use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token};
 
-use crate::rig::{LETTERS, Rig, dead, ms, retry};
+use crate::rig::{LETTERS, Rig, dead, letter_name, ms, retry};
 
 on_each_server! {
     an_ack_removes_the_timer,
@@ -89,7 +89,7 @@ async fn a_death_keeps_record_state_and_history(rig: &mut Rig) {
     assert_eq!(rig.look("a").await, None);
 
     let letters = rig.letters().await;
-    assert_eq!(letters[0].id, [timer.arming.as_bytes(), &b"a"[..]].concat());
+    assert_eq!(letters[0].id, letter_name(timer.arming, rig.now(), b"a"));
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
     assert_eq!((letter.reason, letter.died), (DeadReason::Permanent, rig.now()));
     assert_eq!(letter.record, taken.claimed.timers[0].record);

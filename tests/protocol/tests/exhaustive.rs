@@ -10,19 +10,24 @@ fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
     explore::explore(name, Protocol::new(scope), least, Protocol::seen, expected);
 }
 
-/// All but what needs a lookahead.
+/// All but what needs a replay.
 fn everything() -> Vec<Seen> {
-    Seen::ALL.into_iter().filter(|seen| *seen != Seen::HeldAhead).collect()
+    Seen::ALL.into_iter().filter(|seen| !Seen::REPLAYS.contains(seen)).collect()
+}
+
+/// Nor a lookahead.
+fn all_on_time() -> Vec<Seen> {
+    everything().into_iter().filter(|seen| *seen != Seen::HeldAhead).collect()
 }
 
 #[test]
 fn three_workers_and_two_keys() {
-    explore("three workers, two keys", Scope::whole(), 450_000, &everything());
+    explore("three workers, two keys", Scope::whole(), 450_000, &all_on_time());
 }
 
 #[test]
 fn the_real_constants() {
-    explore("the real constants", Scope::real(), 100_000, &everything());
+    explore("the real constants", Scope::real(), 100_000, &all_on_time());
 }
 
 #[test]
@@ -31,8 +36,13 @@ fn a_reply_lost_twice() {
 }
 
 #[test]
+fn dead_letters_are_replayed() {
+    explore("dead letters are replayed", Scope::replayed(), 1_000, &Seen::REPLAYS);
+}
+
+#[test]
 fn claims_ahead_of_deadlines() {
-    explore("claims ahead of deadlines", Scope::ahead(), 150_000, &Seen::ALL);
+    explore("claims ahead of deadlines", Scope::ahead(), 150_000, &everything());
 }
 
 #[test]
@@ -55,6 +65,6 @@ fn a_pill_that_is_armed_again_can_bury_a_bystander() {
 #[test]
 fn all_ends_and_two_lost_replies() {
     if explore::is_wide() {
-        explore("all ends, two lost replies", Scope::wide(), 500_000, &everything());
+        explore("all ends, two lost replies", Scope::wide(), 500_000, &all_on_time());
     }
 }

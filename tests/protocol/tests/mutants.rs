@@ -11,6 +11,7 @@ use keylapse_protocol::model::{Protocol, Rule, Rules, Scope};
 const REPEATS: &str = "a repeat says what the first call did, and does nothing";
 const STALE: &str = "P4: a stale claimant changes nothing";
 const CROWD: &str = "P6: what is in quarantine does not run among others";
+const LETTERS: &str = "each death leaves a letter, and each letter comes back once";
 const LOSS: &str = "P1: what was armed is there until it has ended";
 const BYSTANDER: &str = "P6: a bystander is not buried";
 
@@ -42,4 +43,8 @@ each_is_missed! {
     poison: Poison, whole, "P6: lost leases are bounded";
     inherit: Inherit, real, CROWD;
     stain: Stain, real, CROWD;
+    replay_tombstone: ReplayTombstone, replayed, REPEATS;
+    own_letter: OwnLetter, replayed, LETTERS;
+    replay_lives: ReplayLives, replayed, REPEATS;
+    letter_of_death: LetterOfDeath, replayed, LETTERS;
 }

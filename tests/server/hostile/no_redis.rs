@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use keylapse::{Error, ErrorKind, Listener, Schedule};
+use keylapse::{Client, Error, ErrorKind, Listener, Schedule};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -72,6 +72,21 @@ async fn told(address: SocketAddr) -> [Error; 2] {
         assert!(!error.to_string().contains(|c: char| c.is_control()), "{error}");
     }
     errors
+}
+
+/// A listener would wait for as long as it takes.
+#[tokio::test]
+async fn connect_says_at_once_that_nobody_is_there_and_new_waits() {
+    let started = Instant::now();
+    let error = Schedule::connect("redis://127.0.0.1:1/").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    let patience = Duration::from_millis(700);
+    let client = Client::new("redis://127.0.0.1:1/").unwrap().patience(patience);
+    let (schedule, started) = (Schedule::new(client), Instant::now());
+    let error = schedule.look_up(&orders(), ["1"]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(started.elapsed() > patience / 3, "it was tried again: {:?}", started.elapsed());
 }
 
 #[tokio::test]

@@ -20,7 +20,8 @@ struct Notice {
 /// What a listener reads as notices, as somebody writes it who does not care.
 fn notices() -> (Topic<Notice>, Topic<Bytes>) {
     let pattern = "app:notice:{id}";
-    (Topic::named("notices", pattern).unwrap(), Topic::raw_named("notices", pattern).unwrap())
+    let notices = Topic::named("notices", pattern).unwrap().undecodable_for(Duration::ZERO);
+    (notices, Topic::raw_named("notices", pattern).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

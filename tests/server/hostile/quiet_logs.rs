@@ -87,6 +87,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     let url = server.url_for("keylapse", SECRET);
     let schedule = Schedule::connect(&url).await.unwrap();
     let topic = Topic::<u32>::named("numbers", "app:number:{id}").unwrap().max_attempts(2);
+    let topic = topic.undecodable_for(Duration::from_millis(100));
     let raw = Topic::raw_named("numbers", "app:number:{id}").unwrap();
     let running = Running::start(Listener::builder(&url).on(topic.clone(), |lapse: Lapse<u32>| async move {
         match lapse.payload() {
@@ -119,6 +120,43 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     assert!(lines.contains(r"app:number:0\x1b[31m\n\x00\xe2\x80\xae"), "keys are shown, escaped: {lines}");
     assert!(lines.contains("… and "), "and cut: {lines}");
     assert!(lines.contains("as\\x1b[31mked\\n"), "what handlers say is escaped, too: {lines}");
+}
+
+/// Also by a user who may not ask who listens: then what claims have left behind has to do.
+#[tokio::test]
+async fn a_topic_with_keys_like_ours_is_warned_of_once_its_listeners_have_ended() {
+    let server = Server::start().await;
+    warned_once_its_listeners_have_ended(&server, &server.url()).await;
+    let server = Server::start().await;
+    warned_once_its_listeners_have_ended(&server, &server.app_url()).await;
+}
+
+async fn warned_once_its_listeners_have_ended(server: &Server, url: &str) {
+    let (log, _guard) = Capture::start();
+    let schedule = Schedule::connect(url).await.unwrap();
+    let before = Topic::<String>::new("app:order:{id}").unwrap();
+    let after = || Topic::<String>::new("app:{kind}:{id}").unwrap();
+    let starts = async |topic: Topic<String>| {
+        let running = Running::start(Listener::builder(url).on(topic, Tally::default().handler()));
+        running.until_anchored().await;
+        running
+    };
+    let theirs = starts(before.clone()).await;
+    for (id, delay) in [("now", Duration::ZERO), ("later", Duration::from_secs(3600))] {
+        let armed = schedule.arm(&before, [id], delay, &String::new()).await.unwrap();
+        assert!(armed.is_armed());
+    }
+    theirs.until("the first", |stats| stats.total().handled == 1).await;
+    starts(after()).await.stop().await.unwrap();
+    assert_eq!(log.loud("no listener seems to serve it"), 0, "{:#?}", log.lines());
+    theirs.stop().await.unwrap();
+    // What can be no pattern is left out: the list of topics is no more to be trusted than anything else.
+    let forged = r#"{"name":"forged","pattern":"app:\u001b[31m:{id}","partitions":1,"triggers":true}"#;
+    server.cmd(&["HSET", "keylapse:topics", "forged", forged]).await;
+    server.cmd(&["ZADD", "keylapse:{forged/0}:due", "1", "app:x:1"]).await;
+    starts(after()).await.stop().await.unwrap();
+    assert_eq!(log.loud("no listener seems to serve it"), 1, "{:#?}", log.lines());
+    log.assert_is_clean();
 }
 
 /// The server is away for some seconds, and three topics with eight partitions

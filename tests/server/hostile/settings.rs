@@ -10,6 +10,8 @@ use keylapse_support::Server;
 use super::scene::{Scene, Tally, orders};
 use crate::support::{PATIENCE, Running, listener, server_and_schedule, until_dead};
 
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
 /// Nobody listens there: what is refused is refused before anything is sent.
 const NOBODY: &str = "redis://127.0.0.1:1/";
 
@@ -41,7 +43,9 @@ async fn enormous_delays_and_times_are_refused_with_the_limit() {
     let far = UNIX_EPOCH + Duration::from_secs(300 * 365 * 86_400);
     let absurd = [
         When::In(Duration::MAX),
-        When::In(MAX_DELAY + Duration::from_nanos(1)),
+        When::In(10 * YEAR + Duration::from_nanos(1)),
+        // Seconds since 1970, in place of a delay.
+        When::In(Duration::from_secs(1_800_000_000)),
         When::At(far),
         // Seconds given for milliseconds: the year 58,000.
         When::At(UNIX_EPOCH + Duration::from_secs(1_763_000_000_000)),
@@ -50,17 +54,22 @@ async fn enormous_delays_and_times_are_refused_with_the_limit() {
         let error = schedule.arm(&orders(), ["1"], when, &String::new()).await.unwrap_err();
         assert_eq!((error.kind(), error.key()), (ErrorKind::Invalid, Some(&b"app:order:1"[..])));
         let text = error.to_string();
-        assert!(text.contains("100 years") || text.contains("2248"), "{text}");
+        assert!(text.contains("over the limit of 10 years") || text.contains("2248"), "{text}");
         let moved = schedule.reschedule(&orders(), ["1"], when).await.unwrap_err();
         assert_eq!(moved.kind(), ErrorKind::Invalid);
     }
+    let patient = orders().max_delay(MAX_DELAY);
+    let beyond = schedule.arm(&patient, ["1"], MAX_DELAY + Duration::from_nanos(1), &String::new()).await;
+    assert!(beyond.unwrap_err().to_string().contains("over the limit of 100 years"));
     assert_eq!(store_of(&client).requests(), 0, "nothing was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
     let scene = Scene::new().await;
-    scene.arm("2125", MAX_DELAY).await;
+    let patient = scene.topic.clone().max_delay(MAX_DELAY);
+    let armed = scene.schedule.arm(&patient, ["2125"], MAX_DELAY, &String::new()).await;
+    assert!(armed.expect("it is armed").is_armed());
     scene.proves_well("now").await;
     let timer = scene.schedule.look_up(&scene.topic, ["2125"]).await.unwrap().unwrap();
     let keylapse::TimerPhase::Waiting(at) = timer.phase else { panic!("{timer:?}") };
@@ -73,7 +82,8 @@ async fn a_delay_of_a_hundred_years_is_kept_and_holds_nobody_up() {
 #[tokio::test]
 async fn settings_that_can_never_work_are_refused_naming_the_topic() {
     let schedule = Schedule::new(Client::new(NOBODY).unwrap());
-    let refused: [(&str, Topic<String>); 14] = [
+    let refused: [(&str, Topic<String>); 15] = [
+        ("max_delay", orders().max_delay(MAX_DELAY + Duration::from_nanos(1))),
         ("partitions", orders().partitions(0)),
         ("partitions", orders().partitions(1025)),
         ("max_attempts", orders().max_attempts(0)),

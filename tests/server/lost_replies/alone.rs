@@ -8,8 +8,8 @@ use super::attached;
 use super::call::{LEASE, START};
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, retry,
-    settle, snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, replay,
+    retry, settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +134,9 @@ fn settles() -> Vec<Row> {
 
 fn others() -> Vec<Row> {
     let dead_letter = [&running()[..], &[settle("a", 1, dead())]].concat();
-    let replay = Step::Replay { key: "a", died: 1, arming: 2 };
+    let followed = [&running_with_next()[..], &[settle("a", 1, dead()), cancel("a", 4)]].concat();
+    let anew = Step::Replay { key: "a", died: (1, Some(0)), number: 3, anew: Some(2) };
+    let with_a_timer = |arming| [&dead_letter[..], &[arm("a", arming)]].concat();
     let in_100 = Step::Reschedule("a", WireWhen::In(100));
     let (pause, resume) = (Step::Pause(Some("why")), Step::Pause(None));
     vec![
@@ -152,8 +154,18 @@ fn others() -> Vec<Row> {
         // Each answers what stood there before, which the first call has changed.
         Row::of("pause", [], pause.clone()).repeat_says("Some(\"why\")"),
         Row::of("resume", [pause.clone()], resume.clone()).repeat_says("None"),
-        Row::of("replay", dead_letter, replay.clone()),
-        Row::of("replay nothing", [], replay),
+        Row::of("replay", dead_letter.clone(), replay("a", 1, 3)),
+        Row::of("replay as new", dead_letter.clone(), anew),
+        Row::of("replay nothing", [], replay("a", 1, 3)),
+        Row::of(
+            "replay what died at another time",
+            [&[Step::Wait(1)], &dead_letter[..]].concat(),
+            replay("a", 1, 3),
+        ),
+        Row::of("replay over a timer", with_a_timer(2), replay("a", 1, 3)),
+        // A late repeat of its arm has armed it once more.
+        Row::of("replay over a timer of its own arming", with_a_timer(1), replay("a", 1, 3)),
+        Row::of("replay what another has followed", followed, replay("a", 1, 3)),
         Row::of("init", [], Step::Init),
         Row::of("trigger", [], Step::Trigger("a", 1)),
         Row::of(

@@ -8,7 +8,7 @@ use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
     AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
-    RepairStep, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
+    RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, Rescheduled};
 use keylapse_support::connect;
@@ -69,6 +69,9 @@ impl Caller {
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
             Step::Repair(scan) => self.repair(*scan).await,
+            Step::Replay { key, died, number, anew } => {
+                self.replay(key, *died, (*number, *anew), repeat).await
+            }
             Step::Init => self.init().await,
             Step::Canary => canary(&self.url).await,
             step => self.make_simple(step).await,
@@ -93,10 +96,6 @@ impl Caller {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }
             Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
-            Step::Replay { key: name, died, arming } => {
-                let letter = [&bytes(*died)[..], &key(name)].concat();
-                format!("{:?}", store.replay(at, &letter, id(*arming)).await?)
-            }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);
                 let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
@@ -129,6 +128,28 @@ impl Caller {
         let timers: Vec<_> = timers.iter().map(cancel).collect();
         let replies = self.store.cancel(&self.at, &timers, repeat).await?;
         Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.result, from_start(reply.deadline)))))
+    }
+
+    async fn replay(
+        &self,
+        name: &str,
+        (arming, died): (u8, Option<u64>),
+        (number, anew): (u8, Option<u8>),
+        repeat: bool,
+    ) -> Said {
+        let named = |died: u64| [&bytes(arming)[..], &died.to_be_bytes(), &key(name)].concat();
+        let letter = match died {
+            Some(ms) => named(START + ms),
+            None => {
+                let (letters, _) = self.store.letters(&self.at, None, 100).await?;
+                let mut names = letters.into_iter().map(|letter| letter.id);
+                let own = names.find(|id| id.starts_with(&bytes(arming)) && id.ends_with(&key(name)));
+                own.map_or_else(|| named(0), |id| id.to_vec())
+            }
+        };
+        let id = ReplayId::from_bytes(&bytes(number)).expect("an id has eight bytes");
+        let call = Replay { letter: letter.into(), id, anew: anew.map(self::id), repeat };
+        Ok(format!("{:?}", self.store.replay(&self.at, &call).await?))
     }
 
     async fn claim(&self, index: Index, number: u8, repeat: bool) -> Said {

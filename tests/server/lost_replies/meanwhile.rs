@@ -8,8 +8,8 @@ use keylapse::internals::{End, Scan, WireWhen};
 use super::call::LEASE;
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, retry,
-    settle, snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, replay,
+    retry, settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,6 +20,12 @@ async fn a_repeat_does_not_undo_what_others_did_meanwhile() {
 fn arms() -> Vec<Row> {
     let runs = || vec![Step::Wait(100), claim(1)];
     let armed = |name, meanwhile: &[Step]| Row::of(name, [], arm("a", 1)).meanwhile(meanwhile);
+    let brought_back = [
+        arm("a", 2),
+        settle("a", 1, dead()),
+        cancel("a", 4),
+        Step::Replay { key: "a", died: (1, Some(100)), number: 5, anew: None },
+    ];
     let ran = |name, meanwhile: &[Step]| armed(name, &[&runs()[..], meanwhile].concat());
     vec![
         armed("armed, then replaced", &[arm("a", 2)]).repeat_says("Superseded"),
@@ -45,6 +51,14 @@ fn arms() -> Vec<Row> {
             .repeat_says("Superseded"),
         ran("armed, then dead, and followed by a later arming", &[arm("a", 2), settle("a", 1, dead())])
             .repeat_says("Superseded"),
+        // A replay clears the tombstone of what it brings back.
+        ran("armed, then dead, followed, and replayed", &brought_back),
+        ran(
+            "armed, then dead, followed, replayed and done",
+            &[&brought_back[..], &[claim(3), ack("a", 3)]].concat(),
+        )
+        .repeat_says("Armed at 240")
+        .repeat_acts_as(arm("a", 1)),
         // Neither timer nor tombstone: it runs again, with the same arming id.
         ran("armed, then done", &[ack("a", 1)]).repeat_says("Armed at 240").repeat_acts_as(arm("a", 1)),
         ran("armed, then dead", &[settle("a", 1, dead())])
@@ -145,10 +159,9 @@ fn ends() -> Vec<Row> {
             settled("settled, then replaced", &[arm("a", 2)]),
         ]
     }));
-    let replay = Step::Replay { key: "a", died: 1, arming: 2 };
     rows.push(
         Row::of("buried, then replayed", runs(), settle("a", 1, dead()))
-            .meanwhile([replay])
+            .meanwhile([replay("a", 1, 3)])
             .repeat_says("Gone"),
     );
     rows
@@ -156,17 +169,30 @@ fn ends() -> Vec<Row> {
 
 fn others() -> Vec<Row> {
     let dead_letter = || vec![arm_now("a", 1), claim(1), settle("a", 1, dead())];
-    let replayed = |name, meanwhile: &[Step]| {
-        let replay = Step::Replay { key: "a", died: 1, arming: 2 };
-        Row::of(name, dead_letter(), replay).meanwhile(meanwhile)
-    };
+    // A replay is remembered by an id of its own, whatever becomes of the timer.
+    let replayed =
+        |name, meanwhile: &[Step]| Row::of(name, dead_letter(), replay("a", 1, 5)).meanwhile(meanwhile);
+    let dies = || [Step::Wait(5), claim(2), settle("a", 2, dead())];
+    let by_another = Step::Replay { key: "a", died: (1, Some(5)), number: 6, anew: None };
     let reschedule = || Step::Reschedule("a", WireWhen::In(100));
     let (pause, resume) = (Step::Pause(Some("why")), Step::Pause(None));
     vec![
         replayed("replayed, then claimed", &[claim(2)]),
-        replayed("replayed, then cancelled", &[cancel("a", 3)]).repeat_says("Gone"),
-        replayed("replayed, then replaced", &[arm("a", 3)]).repeat_says("Exists"),
-        replayed("replayed, then done", &[claim(2), ack("a", 2)]).repeat_says("Gone"),
+        replayed("replayed, then cancelled", &[cancel("a", 3)]),
+        replayed("replayed, then replaced", &[arm("a", 3)]),
+        replayed("replayed, then done", &[claim(2), ack("a", 2)]),
+        replayed("replayed, then done and armed", &[claim(2), ack("a", 2), arm("a", 3)]),
+        replayed("replayed, then dead again", &dies()),
+        replayed("replayed, then dead again and replayed by another", &[&dies()[..], &[by_another]].concat()),
+        // The first found a timer, and left it alone: the repeat is the replay.
+        Row::of(
+            "not replayed for a timer, which then ended",
+            [&dead_letter()[..], &[arm("a", 2)]].concat(),
+            replay("a", 1, 5),
+        )
+        .meanwhile([cancel("a", 3)])
+        .repeat_says("Replayed")
+        .repeat_acts_as(replay("a", 1, 5)),
         Row::of("rescheduled, then claimed", [arm("a", 1)], reschedule())
             .meanwhile([Step::Wait(100), claim(1)])
             .repeat_says("InFlight"),

@@ -48,16 +48,9 @@ fn is_settled_by_the_first(call: &Step, first: &str, before: &Dump) -> bool {
         Step::Arm { timers, .. } => !first.contains("Exists") && before.knows_arming(timers[0].1),
         Step::Cancel(_) => !first.contains("NotArmed"),
         Step::Claim { .. } => !first.starts_with("[]"),
-        Step::Replay { .. } => first.contains("Replayed") && before.knows_arming(replayed(call)),
+        Step::Replay { .. } => first.contains("Replayed"),
         Step::Ack(..) | Step::Settle(..) | Step::Renew(..) => true,
         _ => false,
-    }
-}
-
-fn replayed(call: &Step) -> u8 {
-    match call {
-        Step::Replay { arming, .. } => *arming,
-        _ => 0,
     }
 }
 
@@ -120,7 +113,11 @@ impl Chance {
                 2 => Step::Reschedule(key, WireWhen::In(70)),
                 _ => Step::Renew(key, self.token()),
             },
-            _ => Step::Replay { key, died: self.one_of(&self.armings.clone()), arming: self.arming() },
+            _ => {
+                let died = (self.one_of(&self.armings.clone()), None);
+                let anew = [None, None, Some(self.arming())];
+                Step::Replay { key, died, number: self.id(), anew: self.one_of(&anew) }
+            }
         }
     }
 

@@ -28,10 +28,13 @@ pub(super) enum Step {
     Settle(&'static str, u8, End),
     Renew(&'static str, u8),
     Pause(Option<&'static str>),
+    /// The arming that died and when, in ms from the beginning (none: its first letter); the number of
+    /// the replay; and that of a new arming.
     Replay {
         key: &'static str,
-        died: u8,
-        arming: u8,
+        died: (u8, Option<u64>),
+        number: u8,
+        anew: Option<u8>,
     },
     Repair(Scan),
     Init,
@@ -98,6 +101,11 @@ pub(super) fn claim_quarantined(token: u8) -> Step {
 
 pub(super) fn ack(key: &'static str, token: u8) -> Step {
     Step::Ack(vec![key], token)
+}
+
+/// Replays what died at the beginning.
+pub(super) fn replay(key: &'static str, arming: u8, number: u8) -> Step {
+    Step::Replay { key, died: (arming, Some(0)), number, anew: None }
 }
 
 pub(super) fn settle(key: &'static str, token: u8, end: End) -> Step {

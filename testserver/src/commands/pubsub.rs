@@ -14,6 +14,13 @@ pub(super) fn spublish(call: &mut Call<'_>) -> Answer {
     Ok(Reply::count(call.state.pubsub.publish_to_shard(call.arg(1), call.arg(2))))
 }
 
+/// Each name, and how many have subscribed to it.
+pub(super) fn shardnumsub(call: &mut Call<'_>) -> Answer {
+    let count = |name: &Bytes| Reply::count(call.state.pubsub.subscribers(Kind::Shard, name));
+    let each = call.args[2..].iter().flat_map(|name| [Reply::Bulk(name.clone()), count(name)]);
+    Ok(Reply::Array(each.collect()))
+}
+
 pub(super) fn subscribe(call: &mut Call<'_>) -> Answer {
     start(call, Kind::Channel)
 }

@@ -295,6 +295,8 @@ static TABLE: &[Command] = &[
 
     command("publish", pubsub::publish, 3, SENDS, NONE, PubSub),
     command("spublish", pubsub::spublish, 3, SENDS, NONE, PubSub),
+    command("pubsub", server::unknown_subcommand, -2, Flags::CONTAINER, NONE, PubSub),
+    command("pubsub|shardnumsub", pubsub::shardnumsub, -2, Flags::NONE, NONE, PubSub),
     command("subscribe", pubsub::subscribe, -2, HEARS, NONE, PubSub),
     command("unsubscribe", pubsub::unsubscribe, -1, HEARS, NONE, PubSub),
     command("psubscribe", pubsub::psubscribe, -2, HEARS, NONE, PubSub),

@@ -129,6 +129,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "XLEN k",
     "PUBLISH a b",
     "SPUBLISH a b",
+    "PUBSUB SHARDNUMSUB a b",
     "ECHO v",
     "PING",
     "PING v",

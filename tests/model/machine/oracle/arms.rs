@@ -2,10 +2,10 @@
 
 use crate::rig::{ArmCode, ArmReply, system_time};
 use bytes::Bytes;
-use keylapse::internals::{Cancel, CancelReply, Held, MAX_DEADLINE_MS, NewTimer, WireWhen};
+use keylapse::internals::{Cancel, CancelReply, Held, MAX_DEADLINE_MS, NewTimer, Replay, WireWhen};
 use keylapse::{ArmingId, Cancelled, ErrorKind, Replayed, Rescheduled};
 
-use super::{Entry, Holder, Life, MEMORY, Oracle, promise};
+use super::{Entry, Holder, Life, MEMORY, Moment, Oracle, promise};
 use crate::machine::call::Call;
 use crate::machine::driver::Verdict;
 
@@ -104,19 +104,31 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn replay(&mut self, letter: &Bytes, arming: ArmingId, reply: Replayed) -> Verdict {
-        let (key, now) = (letter.slice(8..), self.moment.ceil);
+    pub(super) fn replay(&mut self, call: &Replay, reply: Replayed) -> Verdict {
+        let Replay { letter, id, anew, repeat } = call;
+        let Moment { now, ceil } = self.moment;
+        if let Some(at) = self.replays.get(id).filter(|_| *repeat) {
+            // Once forgotten, it does what it finds to do.
+            if reply == Replayed::Replayed && now < at + MEMORY {
+                return Ok(());
+            }
+            promise!(now >= at + MEMORY, "P1: a repeat of a replay has another answer");
+        }
+        let key = letter.slice(16..);
         let present = self.entry(&key).life;
         let expected = match present {
-            Some(life) if life.arming == arming => Replayed::Replayed,
             Some(_) => Replayed::Exists,
-            None if self.letters.remove(letter) => {
-                self.entry(&key).life = Some(Life::new((arming, now), 0));
-                Replayed::Replayed
-            }
+            None if self.letters.remove(letter) => Replayed::Replayed,
             None => Replayed::Gone,
         };
         promise!(reply == expected, "P1: {expected:?} was promised");
+        if expected == Replayed::Replayed {
+            let died = ArmingId::from_bytes(&letter[..8]).ok_or("a letter without an arming")?;
+            let arming = anew.unwrap_or(died);
+            self.entry(&key).life = Some(Life::new((arming, ceil), 0));
+            self.withdrawn.remove(&arming);
+            self.replays.insert(*id, now);
+        }
         Ok(())
     }
 

@@ -21,13 +21,14 @@ mod sleeper;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use keylapse::internals::{CancelId, Held, LetterBounds, Scan, Token, WireWhen};
+use keylapse::internals::{CancelId, Held, LetterBounds, ReplayId, Scan, Token, WireWhen};
 use keylapse::{ArmingId, Cancelled};
 
 use self::sleeper::Sleeper;
 use super::call::{Answer, Call};
 use super::clients::KEYS;
 use super::driver::{Sight, Verdict};
+use crate::rig::letter_name;
 
 /// For how long a repeat is recognised, in ms.
 const MEMORY: u64 = 600_000;
@@ -66,10 +67,12 @@ pub(crate) struct Oracle {
     /// Armings that were withdrawn or followed by another, and when.
     withdrawn: HashMap<ArmingId, u64>,
     cancels: HashMap<CancelId, (Cancelled, u64)>,
+    /// Replays that have brought something back, and when.
+    replays: HashMap<ReplayId, u64>,
     letters: BTreeSet<Bytes>,
     trimmed: u64,
-    /// How many of the last call's deaths replaced a letter of the same arming:
-    /// a late repeat of its arm has armed it again.
+    /// How many of the last call's deaths replaced a letter of the same arming and
+    /// moment: a late repeat of its arm has armed it again.
     died_again: u64,
     paused: bool,
     /// Claims that were fenced by the last call.
@@ -145,6 +148,7 @@ impl Oracle {
             keys,
             withdrawn: HashMap::new(),
             cancels: HashMap::new(),
+            replays: HashMap::new(),
             letters: BTreeSet::new(),
             trimmed: 0,
             died_again: 0,
@@ -188,7 +192,7 @@ impl Oracle {
                 Ok(())
             }
             (Call::CloseSlot(_), Answer::Closed) => Ok(()),
-            (Call::Replay(letter, arming), Answer::Replayed(reply)) => self.replay(letter, *arming, *reply),
+            (Call::Replay(call), Answer::Replayed(reply)) => self.replay(call, *reply),
             (Call::DropLetter(letter), Answer::Dropped(done)) => {
                 promise!(self.letters.remove(letter) == *done, "it is not clear which letters there are");
                 Ok(())
@@ -225,7 +229,7 @@ impl Oracle {
     }
 
     fn died(&mut self, key: &Bytes, arming: ArmingId) {
-        let is_new = self.letters.insert([arming.as_bytes(), &key[..]].concat().into());
+        let is_new = self.letters.insert(letter_name(arming, self.moment.now, key).into());
         self.died_again += u64::from(!is_new);
     }
 }

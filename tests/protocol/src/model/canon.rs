@@ -6,7 +6,7 @@
 //! that was answered.
 
 use super::scope::Scope;
-use super::world::{Attempt, Deed, Few, Index, KEYS, Slot, WORKERS, Worker, World};
+use super::world::{Attempt, Deed, Few, Grave, Index, KEYS, Slot, WORKERS, Worker, World};
 
 const ORDERS: [[usize; WORKERS]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
@@ -45,14 +45,19 @@ fn forget(world: &World) -> World {
     for (key, timer) in world.timers.iter_mut().enumerate() {
         let mut remembered = Few::default();
         [timer.rec, timer.next].into_iter().flatten().for_each(|arming| remembered.add(arming));
-        let (mut arm, mut cancel) = (Few::default(), Few::default());
+        let (mut arm, mut cancel, mut replay) = (Few::default(), Few::default(), Few::default());
         match world.pending[key].map(|pending| pending.deed) {
             Some(Deed::Arm { id, .. }) => {
                 arm.add(id);
                 remembered.add(id);
             }
             Some(Deed::Cancel { id }) => cancel.add(id),
+            Some(Deed::Replay { id, .. }) => replay.add(id),
             None => {}
+        }
+        timer.revived = timer.revived.and(replay);
+        if world.replays == 0 && replay.is_empty() {
+            timer.grave = Grave::default();
         }
         (timer.tomb, timer.replaced) = (timer.tomb.and(arm), timer.replaced.and(arm));
         (timer.cancelled, timer.fenced) = (timer.cancelled.and(cancel), timer.fenced.and(cancel));

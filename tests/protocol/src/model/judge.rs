@@ -5,7 +5,7 @@
 
 use super::scope::Scope;
 use super::server::{Claim, Taken};
-use super::world::{Deed, End, Few, Index, KEYS, Phase, Timer, Told};
+use super::world::{DEATHS, Deed, End, Few, Index, KEYS, Phase, Timer, Told};
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(super) enum Breach {
     Crowd,
     Endless,
     Bystander,
+    Letters,
 }
 
 /// What the specification remembers.
@@ -30,7 +31,7 @@ pub struct Judge {
     pub(super) withdrawn: [Few; KEYS],
     /// Leases lost since somebody who lived has settled.
     losses: [u8; KEYS],
-    broken: Few,
+    broken: u16,
 }
 
 /// A producer's deed and its answer.
@@ -56,12 +57,12 @@ pub(super) struct Ended {
 
 impl Judge {
     pub(super) fn kept(&self, promise: Breach) -> bool {
-        !self.broken.has(promise as u8)
+        self.broken >> promise as u8 & 1 == 0
     }
 
     fn demand(&mut self, promise: Breach, kept: bool) {
         if !kept {
-            self.broken.add(promise as u8);
+            self.broken |= 1 << promise as u8;
         }
     }
 
@@ -99,12 +100,30 @@ impl Judge {
                 self.withdraw(key, before.next);
                 self.owed[key].add(id);
             }
+            // Only what was withdrawn is superseded.
+            (Told::Superseded, _) => self.demand(Breach::Repeat, false),
+            (told, Deed::Replay { place, .. }) => self.replay(key, before, after, (told, place)),
             (Told::Cancelled | Told::InFlight, _) => {
                 self.withdraw(key, before.rec);
                 self.withdraw(key, before.next);
                 self.losses[key] = 0;
             }
             _ => {}
+        }
+    }
+
+    /// A letter that was there, of a key without a timer, is one again; else nothing changes.
+    fn replay(&mut self, key: usize, before: &Timer, after: &Timer, (told, place): (Told, u8)) {
+        let arming = before.grave.died[usize::from(place)];
+        let comes_back = before.rec.is_none() && before.grave.kept.has(place);
+        let came_back = after.rec == Some(arming) && !after.grave.kept.has(place);
+        let same = !after.differs(before);
+        let as_said = if told == Told::Replayed { comes_back && came_back } else { !comes_back && same };
+        self.demand(Breach::Letters, as_said);
+        if told == Told::Replayed {
+            self.withdrawn[key].remove(arming);
+            self.owed[key].add(arming);
+            self.losses[key] = 0;
         }
     }
 
@@ -121,6 +140,7 @@ impl Judge {
             Deed::Arm { id, .. } if before.next == Some(id) => Some(Told::AfterRunning),
             Deed::Arm { .. } => None,
             Deed::Cancel { .. } => heard.before.filter(|told| *told != Told::NotArmed),
+            Deed::Replay { .. } => heard.before.filter(|told| *told == Told::Replayed),
         }
     }
 
@@ -150,9 +170,17 @@ impl Judge {
             }
             if let Some(arming) = buried[key] {
                 self.demand(Breach::Bystander, scope.pill.is_none_or(|pill| pill == key));
+                self.letter(before, after);
                 self.end_in_grave(key, arming, after);
             }
         }
+    }
+
+    /// A death leaves a letter, beside those of earlier ones.
+    fn letter(&mut self, before: &Timer, after: &Timer) {
+        let (before, after) = (&before.grave, &after.grave);
+        let is_new = after.count == before.count + 1 && before.kept.is_within(after.kept);
+        self.demand(Breach::Letters, is_new || usize::from(before.count) == DEATHS);
     }
 
     fn end_in_grave(&mut self, key: usize, arming: u8, after: &Timer) {
@@ -194,6 +222,7 @@ impl Judge {
             self.owed[key].add(id);
         }
         if let Some(arming) = ended.buried {
+            self.letter(before, after);
             self.owed[key].remove(arming);
         }
         if ended.end != End::Release {

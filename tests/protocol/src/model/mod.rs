@@ -29,8 +29,8 @@ pub use scope::Scope;
 pub use seen::Seen;
 pub use step::{Fate, Step};
 pub use world::{
-    Asking, Attempt, Deed, End, Few, Index, KEYS, Pending, Phase, Purse, Run, Slot, Stage, Timer, Told,
-    WORKERS, Worker, World,
+    Asking, Attempt, DEATHS, Deed, End, Few, Grave, Index, KEYS, Pending, Phase, Purse, Run, Slot, Stage,
+    Timer, Told, WORKERS, Worker, World,
 };
 
 /// The model: how much is explored, and by which rules.
@@ -59,7 +59,7 @@ impl Protocol {
 
     /// The world in which nothing has happened yet.
     pub fn dawn(&self) -> World {
-        World { purse: self.scope.purse, ..World::default() }
+        World { purse: self.scope.purse, replays: self.scope.replays, ..World::default() }
     }
 
     /// What can happen next.

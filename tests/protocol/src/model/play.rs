@@ -42,6 +42,7 @@ impl Protocol {
         match step {
             Step::Arm { key, absent, fate } => return self.arm(world, key, absent, fate),
             Step::Cancel { key, fate } => return self.cancel(world, key, fate),
+            Step::Replay { key, place, fate } => return self.replay(world, key, place, fate),
             Step::RepeatDeed { key, fate } => {
                 let pending = world.pending[key].take()?;
                 return self.deed(world, key, pending, true, fate);
@@ -98,6 +99,12 @@ impl Protocol {
         self.deed(world, key, Pending { deed: Deed::Cancel { id }, told: None }, false, fate)
     }
 
+    fn replay(&self, world: &mut World, key: usize, place: u8, fate: Fate) -> Option<Answer> {
+        world.replays -= 1;
+        let id = world.replays;
+        self.deed(world, key, Pending { deed: Deed::Replay { id, place }, told: None }, false, fate)
+    }
+
     fn deed(
         &self,
         world: &mut World,
@@ -111,9 +118,10 @@ impl Protocol {
             let done = self.serve(world, 0, |server| match pending.deed {
                 Deed::Arm { id, absent } => server.arm(key, id, absent, repeat),
                 Deed::Cancel { id } => server.cancel(key, id, repeat),
+                Deed::Replay { id, place } => server.replay(key, place, id, repeat),
             });
             let heard = Heard { deed: pending.deed, told: done.value, repeat, before: pending.told };
-            self.see_deed(heard);
+            self.see_deed(heard, &done.before[key]);
             world.judge.deed(key, &done.before[key], &world.timers[key], heard);
             pending.told = Some(done.value);
             answer = Some(Answer::Told(done.value));

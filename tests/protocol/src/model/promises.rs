@@ -45,6 +45,7 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
             each_key(world, |timer, _, withdrawn| withdrawn.and(present(timer)).is_empty())
         }),
         never!("a repeat says what the first call did, and does nothing", Repeat),
+        never!("each death leaves a letter, and each letter comes back once", Letters),
         never!("what is kept for later follows when, and only when, it should", Next),
         Property::always("what is kept for later follows once", |_, world| {
             each_key(world, |timer, _, _| timer.next.is_none() || timer.next != timer.rec)

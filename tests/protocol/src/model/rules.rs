@@ -48,6 +48,14 @@ pub enum Rule {
     Inherit,
     /// An arm over a waiting timer keeps its lost leases.
     Stain,
+    /// A repeated replay looks for its tombstone.
+    ReplayTombstone,
+    /// A letter is not replayed over a timer of its own arming, nor said to be.
+    OwnLetter,
+    /// A replay clears its arming's tombstone.
+    ReplayLives,
+    /// Each death of an arming has a letter of its own.
+    LetterOfDeath,
 }
 
 /// The rules in force.

@@ -26,6 +26,8 @@ pub struct Scope {
     pub pill: Option<usize>,
     /// Whether arms come if-absent, too.
     pub absent: bool,
+    /// How many dead letters are replayed at most.
+    pub replays: u8,
     /// What may happen only so often.
     pub purse: Purse,
 }
@@ -56,6 +58,7 @@ impl Scope {
             crashes: true,
             pill: None,
             absent: false,
+            replays: 0,
             purse,
         }
     }
@@ -79,6 +82,12 @@ impl Scope {
     pub const fn repeated() -> Self {
         let purse = Purse { arms: 2, losses: 2, cancels: 0, retries: 0, deaths: 0, ..Self::real().purse };
         Self { workers: 1, purse, ..Self::real() }
+    }
+
+    /// One key whose dead letters are replayed, and nothing but replies and requests is lost.
+    pub const fn replayed() -> Self {
+        let purse = Purse { arms: 2, cancels: 1, losses: 2, retries: 0, deaths: 2, ..Self::real().purse };
+        Self { workers: 1, pauses: false, crashes: false, absent: false, replays: 2, purse, ..Self::real() }
     }
 
     /// One key with the real constants and all ends of an attempt, two lost

@@ -25,11 +25,14 @@ pub enum Seen {
     QuarantinedBuried,
     FollowedBuried,
     HeldAhead,
+    Replayed,
+    ReplayTombstone,
+    OwnLetterKept,
 }
 
 impl Seen {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::ArmTombstone,
         Self::CancelTombstone,
         Self::CancelInFlight,
@@ -43,7 +46,13 @@ impl Seen {
         Self::QuarantinedBuried,
         Self::FollowedBuried,
         Self::HeldAhead,
+        Self::Replayed,
+        Self::ReplayTombstone,
+        Self::OwnLetterKept,
     ];
+
+    /// Those that take a replay.
+    pub const REPLAYS: [Self; 3] = [Self::Replayed, Self::ReplayTombstone, Self::OwnLetterKept];
 }
 
 /// How often each was met with. Beside the states and not in them: the number
@@ -62,11 +71,16 @@ impl Log {
 }
 
 impl Protocol {
-    pub(super) fn see_deed(&self, heard: Heard) {
+    pub(super) fn see_deed(&self, heard: Heard, before: &Timer) {
         match (heard.repeat, heard.told) {
             (true, Told::Superseded) => self.see(Seen::ArmTombstone),
             (true, Told::Cancelled | Told::InFlight) if heard.before.is_some() => {
                 self.see(Seen::CancelTombstone);
+            }
+            (true, Told::Replayed) if heard.before == Some(Told::Replayed) => self.see(Seen::ReplayTombstone),
+            (_, Told::Replayed) => self.see(Seen::Replayed),
+            (_, Told::Occupied) if before.rec.is_some_and(|rec| before.grave.died.contains(&rec)) => {
+                self.see(Seen::OwnLetterKept);
             }
             (_, Told::InFlight) => self.see(Seen::CancelInFlight),
             (_, Told::AfterRunning) => self.see(Seen::Kept),

@@ -24,6 +24,8 @@ pub enum Step {
     Arm { key: usize, absent: bool, fate: Fate },
     /// A producer cancels a key.
     Cancel { key: usize, fate: Fate },
+    /// An operator replays a dead letter, which may be there no more.
+    Replay { key: usize, place: u8, fate: Fate },
     /// A producer repeats what was not answered.
     RepeatDeed { key: usize, fate: Fate },
     /// A deadline comes nearer, or the end of a lease does.
@@ -91,6 +93,11 @@ impl<'a> Choices<'a> {
         }
         if purse.cancels > 0 {
             self.call(free, |fate| Step::Cancel { key, fate });
+        }
+        if self.world.replays > 0 {
+            for place in 0..self.world.timers[key].grave.count {
+                self.call(free, |fate| Step::Replay { key, place, fate });
+            }
         }
         if self.world.pending[key].is_some() {
             self.call(true, |fate| Step::RepeatDeed { key, fate });

@@ -30,6 +30,11 @@ impl Few {
         self.0 >> number & 1 == 1
     }
 
+    /// How many.
+    pub fn count(self) -> u64 {
+        self.0.count_ones().into()
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -82,6 +87,31 @@ impl Run {
     pub const UNTOUCHED: Self = Self { claimed: false, token: 0, attempt: 1, lost: 0 };
 }
 
+/// How many deaths of one key have letters.
+pub const DEATHS: usize = 8;
+
+/// The dead letters of one key. A letter is named by its arming and its death: by its place here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Grave {
+    /// The armings that have died, one after the other.
+    pub died: [u8; DEATHS],
+    /// How many.
+    pub count: u8,
+    /// Which of the letters are there.
+    pub kept: Few,
+}
+
+impl Grave {
+    /// An arming has died; what comes after too many deaths leaves no trace.
+    pub(crate) fn bury(&mut self, arming: u8) {
+        if let Some(place) = self.died.get_mut(usize::from(self.count)) {
+            *place = arming;
+            self.kept.add(self.count);
+            self.count += 1;
+        }
+    }
+}
+
 /// What the server keeps of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timer {
@@ -105,6 +135,10 @@ pub struct Timer {
     pub cancelled: Few,
     /// Cancels that ended a running attempt.
     pub fenced: Few,
+    /// Replays that brought something back.
+    pub revived: Few,
+    /// Its dead letters.
+    pub grave: Grave,
 }
 
 impl Timer {
@@ -122,7 +156,8 @@ impl Timer {
 
     /// Whether anything of it differs but its score and tombstones.
     pub(crate) fn differs(&self, other: &Self) -> bool {
-        (self.rec, self.run, self.next, self.place) != (other.rec, other.run, other.next, other.place)
+        let parts = |timer: &Self| (timer.rec, timer.run, timer.next, timer.place, timer.grave.kept);
+        parts(self) != parts(other)
     }
 }
 
@@ -213,6 +248,13 @@ pub enum Deed {
         /// The cancel's id.
         id: u8,
     },
+    /// Replays a dead letter.
+    Replay {
+        /// The replay's id.
+        id: u8,
+        /// Which death left it.
+        place: u8,
+    },
 }
 
 /// What became of a producer's deed.
@@ -227,6 +269,9 @@ pub enum Told {
     NotArmed,
     Cancelled,
     InFlight,
+    Replayed,
+    Occupied,
+    Gone,
 }
 
 /// A deed that nobody has answered, and what it did, if it was done.
@@ -268,6 +313,8 @@ pub struct World {
     pub fresh: [u8; KEYS],
     /// What may still happen.
     pub purse: Purse,
+    /// And how many replays.
+    pub replays: u8,
     /// What the specification makes of all this.
     pub judge: Judge,
 }

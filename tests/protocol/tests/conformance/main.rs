@@ -27,7 +27,7 @@ fn scope(lookahead: bool) -> Scope {
         deaths: 3,
         agains: 2,
     };
-    Scope { keys: 2, lookahead, absent: true, purse, ..Scope::real() }
+    Scope { keys: 2, lookahead, absent: true, replays: 6, purse, ..Scope::real() }
 }
 
 /// Which of two timers in quarantine comes first is a matter of scores, which the model
@@ -47,9 +47,9 @@ fn is_a_toss_up(world: &World, step: Step) -> bool {
 fn choose(steps: &[Step], random: &mut StdRng) -> Step {
     loop {
         let step = steps[random.random_range(0..steps.len())];
-        let produces = matches!(step, Step::Arm { .. } | Step::Cancel { .. });
-        let others = steps.iter().any(|step| !matches!(step, Step::Arm { .. } | Step::Cancel { .. }));
-        if !produces || !others || random.random_ratio(1, 12) {
+        let produces =
+            |step: &Step| matches!(step, Step::Arm { .. } | Step::Cancel { .. } | Step::Replay { .. });
+        if !produces(&step) || steps.iter().all(produces) || random.random_ratio(1, 12) {
             return step;
         }
     }

@@ -1,6 +1,7 @@
 //! Arms and cancels.
 
 use std::collections::BTreeSet;
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use keylapse::internals::scripts;
@@ -63,6 +64,39 @@ async fn a_trigger_without_a_reply_does_not_fail_the_arm() {
     let armed = line.schedule().arm(&topic, ["1"], Duration::from_secs(60), &1).await.expect("an answer");
     let Arming::Armed(receipt) = armed else { panic!("{armed:?}") };
     assert!(matches!(receipt.trigger, TriggerKey::Failed(_)), "it cannot be known: {receipt:?}");
+}
+
+/// As a timeout around it does that is shorter than the client's patience.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_arm_that_is_dropped_half_way_is_finished_by_the_next() {
+    let (line, topic) = (Line::start().await, topic());
+    let (schedule, later) = (line.schedule(), Duration::from_secs(600));
+    let dropped = async |id: &'static str, delay| {
+        line.lose(&scripts::ARM, Then::Stall);
+        let arm = schedule.arm(&topic, [id], delay, &1).into_future();
+        tokio::time::timeout(Duration::from_millis(100), arm).await.expect_err("it has no answer");
+    };
+    let left = async |id: &str| -> i64 {
+        let left = line.server.cmd(&["TTL", &format!("app:line:{id}")]).await;
+        redis::from_redis_value(left).expect("a number")
+    };
+    dropped("1", later).await;
+    assert_eq!(left("1").await, -2, "the timer stands without its key");
+    assert!(line.direct.look_up(&topic, ["1"]).await.expect("an answer").is_some());
+    let again = schedule.arm(&topic, ["1"], Duration::ZERO, &1).only_if_absent().await.expect("an answer");
+    assert_eq!(again, Arming::Exists);
+    assert!((500..=600).contains(&left("1").await));
+    // One that was to replace a timer has left the key of that.
+    let armed = schedule.arm(&topic, ["2"], Duration::from_secs(60), &1).await.expect("an answer");
+    assert!(armed.is_armed());
+    dropped("2", later).await;
+    assert!(left("2").await <= 60);
+    let again = schedule.arm(&topic, ["2"], Duration::ZERO, &1).only_if_absent().await.expect("an answer");
+    assert!(again == Arming::Exists && left("2").await > 500);
+    // Without any condition, it has the last word.
+    dropped("3", later).await;
+    let again = schedule.arm(&topic, ["3"], Duration::from_secs(60), &1).await.expect("an answer");
+    assert!(matches!(&again, Arming::Replaced(receipt) if receipt.trigger == TriggerKey::Set), "{again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

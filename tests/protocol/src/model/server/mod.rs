@@ -3,6 +3,7 @@
 mod arm;
 mod cancel;
 mod claim;
+mod replay;
 mod settle;
 
 pub(crate) use claim::{Claim, Taken};
@@ -69,7 +70,21 @@ impl Server<'_> {
     fn bury(&mut self, key: usize, lost: u8) -> bool {
         let ended = self.remove(key);
         self.buried[key] = ended;
+        if let Some(arming) = ended {
+            self.leave_letter(key, arming);
+        }
         self.succeed(key, lost, ended)
+    }
+
+    fn leave_letter(&mut self, key: usize, arming: u8) {
+        let by_death = self.has(Rule::LetterOfDeath);
+        let grave = &mut self.timers[key].grave;
+        let earlier =
+            grave.died[..usize::from(grave.count)].iter().zip(0..).find(|(died, _)| **died == arming);
+        match earlier.filter(|_| !by_death) {
+            Some((_, place)) => grave.kept.add(place),
+            None => grave.bury(arming),
+        }
     }
 
     /// The keys of an index whose scores lie within reach.

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Token, WireWhen,
+    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Replay, ReplayId, Settle, SettleReply,
+    Token, WireWhen,
 };
-use keylapse::{Arming, Cancelled, DeadReason};
+use keylapse::{Arming, Cancelled, DeadReason, Replayed};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
 
 use super::{FAR, LETTERS, LOOKAHEAD, Twin, arming, id, key};
@@ -47,7 +48,25 @@ impl Twin {
                     other => panic!("nobody expects {other:?}"),
                 })
             }
+            Deed::Replay { id, place } => self.replay(number, (id, place), repeat).await,
         }
+    }
+
+    pub(super) async fn replay(
+        &self,
+        number: usize,
+        (replay, place): (u8, u8),
+        repeat: bool,
+    ) -> Option<Answer> {
+        let id = ReplayId::from_bytes(&id(b'R', number, replay)).expect("it has 8 bytes");
+        let letter = self.letters[number][usize::from(place)].clone();
+        let call = Replay { letter, id, anew: None, repeat };
+        told(match self.store.replay(&self.at, &call).await.expect("it answers") {
+            Replayed::Replayed => Told::Replayed,
+            Replayed::Exists => Told::Occupied,
+            Replayed::Gone => Told::Gone,
+            other => panic!("nobody expects {other:?}"),
+        })
     }
 
     pub(super) async fn claim(
@@ -75,7 +94,7 @@ impl Twin {
     }
 
     pub(super) async fn settle(
-        &mut self,
+        &self,
         before: &World,
         (worker, number): (usize, usize),
         end: End,
@@ -96,12 +115,9 @@ impl Twin {
             End::Dead => internals::End::Dead { reason: DeadReason::Permanent, history },
             End::Release => internals::End::Release,
         };
-        let (dies, released) = (matches!(end, internals::End::Dead { .. }), end == internals::End::Release);
+        let released = end == internals::End::Release;
         let replies = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
         let done = replies.expect("it can be settled")[0] != SettleReply::Gone;
-        if dies && done {
-            self.buried.extend(before.timers[number].rec.map(|id| (number, id)));
-        }
         if released && done && after.timers[number].score == Phase::Past {
             // Its deadline came while it was held; the store's is still near.
             self.reschedule(number, 0).await;

@@ -3,13 +3,11 @@
 mod calls;
 mod kept;
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Held, LetterBounds, SlotId, Store, Token, WireWhen};
 use keylapse::{ArmingId, Rescheduled};
-use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
+use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Timer, WORKERS, World};
 use keylapse_support::Server;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -39,9 +37,8 @@ pub(crate) struct Twin {
     slots: [SlotId; WORKERS],
     tokens: [Token; 16],
     ids: u64,
-    /// Keys and armings that have become dead letters. One that is armed again
-    /// by a late repeat, and dies again, is the same letter.
-    buried: HashSet<(usize, u8)>,
+    /// The names of each key's dead letters, in the order of their deaths.
+    letters: [Vec<Bytes>; KEYS],
 }
 
 fn key(number: usize) -> Bytes {
@@ -69,7 +66,7 @@ impl Twin {
             slots: [0, 1, 2].map(slot),
             tokens: [Token::from_bytes(&[0; 8]).expect("it has 8 bytes"); 16],
             ids: 0,
-            buried: HashSet::new(),
+            letters: Default::default(),
         }
     }
 
@@ -77,7 +74,7 @@ impl Twin {
     pub(crate) async fn begin(&mut self) {
         cmd("DEL").arg(self.at.all()).exec_async(&mut self.line).await.expect("DEL");
         self.set_clock(DAWN).await;
-        self.buried.clear();
+        self.letters = Default::default();
     }
 
     async fn set_clock(&mut self, now: u64) {
@@ -103,7 +100,7 @@ impl Twin {
             self.happen(before, step, after).await;
         }
         self.name_token(before, step, after);
-        self.count_buried(before, step, after);
+        self.name_letters(before, after);
         self.compare(after).await
     }
 
@@ -123,11 +120,14 @@ impl Twin {
         }
     }
 
-    fn count_buried(&mut self, before: &World, step: Step, after: &World) {
-        if matches!(step, Step::Claim { .. } | Step::RepeatClaim { .. }) {
-            let each = before.timers.iter().zip(&after.timers).enumerate();
-            let gone = each.filter(|(_, (before, after))| before.rec != after.rec);
-            self.buried.extend(gone.filter_map(|(key, (before, _))| Some((key, before.rec?))));
+    /// Who has died has died now.
+    fn name_letters(&mut self, before: &World, after: &World) {
+        for (number, (before, after)) in before.timers.iter().zip(&after.timers).enumerate() {
+            for place in before.grave.count..after.grave.count {
+                let arming = arming(number, after.grave.died[usize::from(place)]);
+                let name = [&arming.as_bytes()[..], &self.now.to_be_bytes(), &key(number)].concat();
+                self.letters[number].push(name.into());
+            }
         }
     }
 
@@ -138,6 +138,9 @@ impl Twin {
                 self.deed(key, Deed::Arm { id, absent }, false).await
             }
             Step::Cancel { key, .. } => self.deed(key, Deed::Cancel { id: after.purse.cancels }, false).await,
+            Step::Replay { key, place, .. } => {
+                self.deed(key, Deed::Replay { id: after.replays, place }, false).await
+            }
             Step::RepeatDeed { key, .. } => self.deed(key, before.pending[key]?.deed, true).await,
             Step::Claim { worker, index, .. } => {
                 let token = before.unused_token();

@@ -1,0 +1,67 @@
+//! The topics that are registered, whoever uses them.
+
+use redis::{cmd, pipe};
+
+use crate::error::Result;
+use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
+
+/// More topics than these are not looked at.
+const MOST: usize = 10_000;
+const PAGE: usize = 500;
+
+impl Store {
+    /// The registered topics of a namespace. What is no entry of ours is left out.
+    pub(crate) async fn registered(&self, namespace: &str) -> Result<Vec<TopicEntry>> {
+        let (registry, mut cursor, mut found) = (names::registry(namespace), 0_u64, Vec::new());
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(&registry).arg(cursor).arg("COUNT").arg(PAGE);
+            let mut reply =
+                Reply::new("HSCAN", self.0.node.call("reading the list of topics", &scan).await?)?;
+            cursor = reply.int()?;
+            let pairs = reply.list()?.each(Reply::bytes)?;
+            let entries = pairs.chunks_exact(2).filter_map(|pair| serde_json::from_slice(&pair[1]).ok());
+            found.extend(entries.filter(|entry: &TopicEntry| {
+                check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions)
+            }));
+            if cursor == 0 || found.len() >= MOST {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// How many timers these partitions hold.
+    pub(crate) async fn count_timers(&self, partitions: &[PartitionNames]) -> Result<u64> {
+        Ok(self.count("ZCARD", partitions, &["due", "quarantine"]).await?.into_iter().sum())
+    }
+
+    /// Whether a listener seems to serve a topic of these partitions: somebody listens to wake-ups of the
+    /// first; or, where we may not know that, somebody has claimed within a day and has not ended in order.
+    pub(crate) async fn is_served(&self, partitions: &[PartitionNames]) -> Result<bool> {
+        let Some(first) = partitions.first() else { return Ok(false) };
+        let mut listening = cmd("PUBSUB");
+        listening.arg("SHARDNUMSUB").arg(&first.wake);
+        match self.0.node.call("looking for listeners", &listening).await {
+            Ok(counts) => {
+                Ok(redis::from_redis_value(counts).is_ok_and(|(_, count): (String, u64)| count > 0))
+            }
+            Err(error) if error.code().is_some() => {
+                // One of the fields says who was the last, and stays.
+                let slots = self.count("HLEN", partitions, &["slots"]).await?;
+                Ok(slots.into_iter().any(|slots| slots > 1))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn count(&self, by: &str, partitions: &[PartitionNames], names: &[&str]) -> Result<Vec<u64>> {
+        let mut counts = pipe();
+        for at in partitions {
+            names.iter().for_each(|name| {
+                counts.cmd(by).arg(at.key(name));
+            });
+        }
+        let counts = self.0.node.call_all("counting timers", &counts).await?;
+        Ok(counts.into_iter().map(|count| redis::from_redis_value(count).unwrap_or_default()).collect())
+    }
+}
