@@ -128,7 +128,7 @@ pub use handler::Handler;
 pub use id::ArmingId;
 pub use lapse::{Lapse, LapseSource};
 pub use limits::{MAX_KEY, MAX_PAYLOAD};
-pub use listener::{Listener, ListenerBuilder, Stats};
+pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Unenrolled, Vanished, WriteBack};
@@ -138,7 +138,7 @@ pub use schedule::{
     Undecoded,
 };
 pub use signal::shutdown_signal;
-pub use stats::{AttachedStats, ListenerStats, TopicStats};
+pub use stats::{AttachedStats, Distribution, ListenerStats, Sample, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
@@ -153,4 +153,5 @@ pub use wire::record::{DeadReason, FailedAttempt};
 #[doc = include_str!("../docs/testing.md")]
 #[cfg_attr(feature = "tower", doc = include_str!("../docs/handlers.md"))]
 #[doc = include_str!("../docs/attach.md")]
+#[cfg_attr(feature = "metrics", doc = include_str!("../docs/operations.md"))]
 struct Guides;

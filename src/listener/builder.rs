@@ -14,8 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::{Partition, Permits, RunningTopic, Runtime, StreamState};
-use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
+use crate::runtime::{Hearing, LastError, Partition, Permits, RunningTopic, Runtime, StreamState};
+use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 
@@ -154,18 +154,23 @@ impl<S> ListenerBuilder<S> {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
         let client = self.client?;
+        client.store.address().outage.report();
         let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
         let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(&client.namespace);
+            let stats = TopicCounters::default();
             let topic = Arc::new(RunningTopic {
                 index,
                 first_partition: partitions.len(),
+                meter: Meter::new(&config.name, &stats),
                 config,
                 handler,
-                stats: TopicCounters::default(),
+                stats,
+                last_error: LastError::default(),
+                last_failure: LastError::default(),
                 attached: AttachCounters::default(),
                 scanning: AtomicBool::default(),
             });
@@ -181,6 +186,9 @@ impl<S> ListenerBuilder<S> {
             stats: ListenerCounters::default(),
             calm: watch::Sender::default(),
             stream_state: StreamState::default(),
+            hearing: Hearing::default(),
+            permits,
+            listening: AtomicBool::default(),
         };
         let (runtime, grace) = (Arc::new(runtime), self.grace);
         Ok(Listener { runtime, grace, manage_notifications: self.manage_notifications })

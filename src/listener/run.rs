@@ -1,6 +1,7 @@
 //! A listener's life: start, run, stop.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -48,8 +49,10 @@ pub(super) async fn run(
     let starter = Starter::new(runtime.client.virtual_time())
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;
     let roles = Roles::start(runtime, &starter);
+    runtime.listening.store(true, Ordering::Relaxed);
     info!(topics = ?runtime.topics, "listening");
     shutdown.await;
+    runtime.listening.store(false, Ordering::Relaxed);
     roles.stop(runtime, grace, &starter).await;
     Ok(())
 }

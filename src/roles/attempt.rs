@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, SetOnce};
 use tokio::time::Instant;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, Span, debug, error, info_span, warn};
 
 use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
@@ -16,6 +16,7 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::outcome::{Failure, Outcome};
+use crate::roles::report::{Failed, outcome};
 use crate::runtime::{Ended, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
@@ -112,8 +113,11 @@ impl Job {
         let Self { partition, held, .. } = &self;
         partition.topic.stats.started(self.source, self.state.lost > 0);
         match self.attempt().await {
-            Some(ended) if partition.leases.holds(held) => self.settle(ended),
-            _ => partition.topic.stats.fenced.add(1),
+            Some((ended, span)) if partition.leases.holds(held) => self.settle(ended, &span),
+            _ => {
+                partition.topic.stats.fenced.add(1);
+                partition.topic.meter.ended(self.source, "lost");
+            }
         }
         if self.permit.alone.is_some() {
             // Until Redis knows how it ended: or the next in quarantine, should it
@@ -125,11 +129,16 @@ impl Job {
     }
 
     /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
-    fn settle(&self, ended: Ended) {
+    fn settle(&self, ended: Ended, span: &Span) {
         let topic = &self.partition.topic;
         count(&topic.stats, &ended);
+        topic.meter.ended(self.source, outcome(&ended));
+        let failed = Failed::of(&ended, self.state.attempt, topic.config.attempts());
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
+        if let Some(failed) = failed {
+            failed.log(topic, span, end.as_ref());
+        }
         let restore = match &end {
             Some(End::Retry { attempt, .. }) => {
                 write_back::value(&self.record.payload, &topic.config, *attempt)
@@ -139,16 +148,17 @@ impl Job {
         self.partition.outbox.put(Settlement { held: self.held.clone(), end, restore });
     }
 
-    /// How the attempt ended; `None` if it was not ours any more.
-    async fn attempt(&self) -> Option<Ended> {
+    /// How the attempt ended, and its span; `None` if it was not ours any more.
+    async fn attempt(&self) -> Option<(Ended, Span)> {
         if self.state.attempt > 1 && self.partition.topic.config.restores() {
             // Boxed: it is rare, and asks the server, which takes kilobytes. Each attempt is moved to its task.
             let first = write_back::writer_came_first(&self.partition, &self.held.key, self.deadline());
             if Box::pin(first).await {
-                return Some(Ended::Superseded);
+                return Some((Ended::Superseded, Span::none()));
             }
         }
         let about = Arc::new(self.about());
+        self.partition.topic.meter.started(self.source, about.lateness);
         let span = info_span!(
             "lapse",
             topic = %self.partition.topic.config.name,
@@ -165,14 +175,13 @@ impl Job {
             Ok(attempt) => attempt,
             Err(error) => {
                 span.in_scope(|| warn!(%error, "undecodable payload: dead letter"));
-                return Some(Ended::Undecodable(error.to_string()));
+                return Some((Ended::Undecodable(error.to_string()), span));
             }
         };
-        let verdict = self.supervise(attempt).instrument(span.clone()).await;
-        if let Some(Ended::Failed(kind, Failure { error, .. })) = &verdict {
-            span.in_scope(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
-        }
-        verdict
+        let began = Instant::now();
+        let ended = self.supervise(attempt).instrument(span.clone()).await;
+        self.partition.topic.meter.took(began.elapsed());
+        Some((ended?, span))
     }
 
     async fn supervise(&self, attempt: Attempt) -> Option<Ended> {

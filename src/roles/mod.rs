@@ -8,6 +8,7 @@ pub(crate) mod event_loop;
 pub(crate) mod expirer;
 pub(crate) mod lease_keeper;
 pub(crate) mod repair;
+pub(crate) mod report;
 pub(crate) mod settler;
 pub(crate) mod starter;
 pub(crate) mod sweeper;

@@ -1,0 +1,60 @@
+//! What the log says of attempts that went wrong.
+
+use std::time::Duration;
+
+use tracing::field::debug;
+use tracing::{Span, info, warn};
+
+use crate::escape::{Escaped, of_error};
+use crate::outcome::Outcome;
+use crate::runtime::{Ended, RunningTopic};
+use crate::wire::{DeadReason, End, Held, History};
+
+/// A word for how an attempt has ended.
+pub(super) fn outcome(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Returned(Outcome::Done) => "done",
+        Ended::Returned(Outcome::Again(_)) => "again",
+        Ended::Returned(Outcome::Snooze(_)) => "snoozed",
+        Ended::Returned(Outcome::Drop) => "dropped",
+        Ended::Failed(kind, _) => kind,
+        Ended::Undecodable(_) => "undecodable",
+        Ended::Superseded => "superseded",
+    }
+}
+
+/// A failed attempt, before it is decided what follows.
+pub(super) struct Failed {
+    kind: &'static str,
+    error: String,
+    /// How many attempts its topic still allows.
+    left: u32,
+}
+
+impl Failed {
+    /// None where it has not failed.
+    pub(super) fn of(ended: &Ended, attempt: u32, attempts: u32) -> Option<Self> {
+        let Ended::Failed(kind, failure) = ended else { return None };
+        Some(Self { kind, error: of_error(&failure.error), left: attempts.saturating_sub(attempt) })
+    }
+
+    /// In the span of the lapse, which names the key.
+    pub(super) fn log(self, topic: &RunningTopic, span: &Span, end: Option<&End>) {
+        let Self { kind, error, left } = self;
+        topic.last_failure.note_text(error.clone());
+        let (retry_in, attempts_left) = match end {
+            Some(End::Retry { delay, .. }) => (Some(debug(Duration::from_millis(*delay))), left),
+            _ => (None, 0),
+        };
+        span.in_scope(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
+    }
+}
+
+/// A timer has ended as a dead letter, with this history.
+pub(super) fn dead_letter(topic: &RunningTopic, held: &Held, reason: DeadReason, history: &[u8]) {
+    let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
+    let attempts = last.as_ref().map(|last| last.attempt);
+    let error = last.map(|last| of_error(&last.error));
+    topic.meter.dead(reason, 1);
+    warn!(?topic, %key, reason = reason.as_str(), attempts, error, "dead letter");
+}
