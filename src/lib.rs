@@ -114,6 +114,8 @@ mod topic;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
+#[allow(unreachable_pub, reason = "as of `wire`")]
+mod trace;
 #[allow(unreachable_pub, reason = "this repository's tests see it through `internals`")]
 mod wire;
 
@@ -142,6 +144,7 @@ pub use stats::{AttachedStats, Distribution, ListenerStats, Sample, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
+pub use wire::calls::fleet::{ListenerReport, NodeReport, TopicReport};
 pub use wire::calls::letters::Replayed;
 pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};

@@ -7,17 +7,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Span;
 
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
+use crate::id::SlotId;
 use crate::listener::Listener;
 use crate::pattern::Router;
-use crate::runtime::{Hearing, LastError, Partition, Permits, RunningTopic, Runtime, StreamState};
+use crate::runtime::{Hearing, LastError, Listening, Partition, Permits, RunningTopic, Runtime, StreamState};
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
+use crate::trace::Extract;
 
 /// Collects topics and limits. See [`Listener::builder`].
 ///
@@ -31,6 +34,7 @@ pub struct ListenerBuilder<S = ()> {
     pub(crate) concurrency: usize,
     pub(crate) grace: Duration,
     manage_notifications: bool,
+    extract: Option<Extract>,
 }
 
 impl ListenerBuilder {
@@ -42,6 +46,7 @@ impl ListenerBuilder {
             concurrency: 1000,
             grace: Duration::from_secs(10),
             manage_notifications: false,
+            extract: None,
         }
     }
 }
@@ -77,8 +82,16 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        let Self { client, topics, concurrency, grace, manage_notifications, .. } = self;
-        ListenerBuilder { state: State(state), client, topics, concurrency, grace, manage_notifications }
+        let Self { client, topics, concurrency, grace, manage_notifications, extract, .. } = self;
+        ListenerBuilder {
+            state: State(state),
+            client,
+            topics,
+            concurrency,
+            grace,
+            manage_notifications,
+            extract,
+        }
     }
 
     /// Runs this handler for the lapses of this topic.
@@ -138,6 +151,14 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
+    /// Has this function called with the span of each attempt whose timer was armed with a trace context, before the
+    /// handler starts, and with that context: a W3C `traceparent`. So the program's tracer can continue the trace.
+    /// docs/operations.md shows it for OpenTelemetry; [`Schedule::trace`](crate::Schedule::trace) is the other end.
+    pub fn trace(mut self, continue_trace: impl Fn(&Span, &str) + Send + Sync + 'static) -> Self {
+        self.extract = Some(Extract(Arc::new(continue_trace)));
+        self
+    }
+
     /// The listener. Nothing is connected yet.
     ///
     /// # Errors
@@ -169,6 +190,7 @@ impl<S> ListenerBuilder<S> {
                 config,
                 handler,
                 stats,
+                extract: self.extract.clone(),
                 last_error: LastError::default(),
                 last_failure: LastError::default(),
                 attached: AttachCounters::default(),
@@ -179,6 +201,7 @@ impl<S> ListenerBuilder<S> {
             topics.push(topic);
         }
         let runtime = Runtime {
+            id: SlotId::random().to_string(),
             client,
             topics,
             partitions,
@@ -188,7 +211,7 @@ impl<S> ListenerBuilder<S> {
             stream_state: StreamState::default(),
             hearing: Hearing::default(),
             permits,
-            listening: AtomicBool::default(),
+            listening: Listening::default(),
         };
         let (runtime, grace) = (Arc::new(runtime), self.grace);
         Ok(Listener { runtime, grace, manage_notifications: self.manage_notifications })

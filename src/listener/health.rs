@@ -1,7 +1,6 @@
 //! How a listener is: for readiness probes, and for people who wonder.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use crate::runtime::condition::oldest_overdue_ms;
@@ -57,7 +56,7 @@ impl Health {
     /// That no canary is heard or a partition is parked is none of this: the other timers run on time, and a restart
     /// would mend neither.
     pub fn is_ready(&self) -> bool {
-        self.0.listening.load(Ordering::Relaxed) && self.connected()
+        self.0.listening.is_ready() && self.connected()
     }
 
     /// Whether the last call was answered. A listener makes one every five seconds at least.

@@ -1,7 +1,6 @@
 //! A listener's life: start, run, stop.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -21,6 +20,7 @@ use crate::roles::event_loop::EventLoop;
 use crate::roles::expirer::touches;
 use crate::roles::lease_keeper::keep_leases;
 use crate::roles::repair::repair;
+use crate::roles::reporter::{Reporter, leave};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
@@ -49,10 +49,10 @@ pub(super) async fn run(
     let starter = Starter::new(runtime.client.virtual_time())
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("cannot start a thread: {error}")))?;
     let roles = Roles::start(runtime, &starter);
-    runtime.listening.store(true, Ordering::Relaxed);
+    let ready = runtime.listening.begin();
     info!(topics = ?runtime.topics, "listening");
     shutdown.await;
-    runtime.listening.store(false, Ordering::Relaxed);
+    drop(ready);
     roles.stop(runtime, grace, &starter).await;
     Ok(())
 }
@@ -139,6 +139,7 @@ impl Roles {
         roles.keeping.spawn(event_loop.run());
         roles.keeping.spawn(sweeper.run());
         roles.keeping.spawn(repair(runtime.clone()));
+        roles.keeping.spawn(Reporter::new(runtime.clone()).run());
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles
     }
@@ -184,6 +185,7 @@ impl Roles {
         // Those that stay open are tidied in a day.
         let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
+        let _ = tokio::time::timeout(CLOSING, leave(runtime)).await;
         // What was heard is written down; with the last who could add to it, the writers end.
         let written = async { while self.writers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, written).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, SetOnce};
 use tokio::time::Instant;
+use tracing::field::Empty;
 use tracing::{Instrument, Span, debug, error, info_span, warn};
 
 use crate::attached::write_back;
@@ -16,10 +17,11 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::outcome::{Failure, Outcome};
-use crate::roles::report::{Failed, outcome};
+use crate::roles::report::{Failed, continue_trace, outcome};
 use crate::runtime::{Ended, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
+use crate::trace::Traceparent;
 use crate::wire::{End, Held, History, MAX_BATCH, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
@@ -32,6 +34,7 @@ pub(crate) struct Job {
     pub(crate) partition: Arc<Partition>,
     pub(crate) held: Held,
     pub(crate) record: Record,
+    pub(crate) trace: Option<Traceparent>,
     pub(crate) state: State,
     pub(crate) lost: Arc<SetOnce<()>>,
     pub(crate) reading: Reading,
@@ -166,7 +169,11 @@ impl Job {
             attempt = about.attempt,
             source = about.source.as_str(),
             lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
+            traceparent = Empty,
         );
+        if let Some(trace) = self.trace {
+            continue_trace(&self.partition.topic, &span, trace);
+        }
         let handler = self.partition.topic.handler.clone();
         let start = || handler(about, self.record.payload.clone());
         // Without the panic's message, which may quote the payload.
@@ -222,6 +229,7 @@ impl Job {
             source: self.source,
             redelivered: self.state.lost > 0,
             history: History::decode(&self.state.history).0,
+            trace: self.trace,
             lost: self.lost.clone(),
         }
     }

@@ -155,12 +155,14 @@ impl Taken {
         let mut jobs = Vec::with_capacity(claimed.timers.len());
         for timer in claimed.timers {
             let held = Held { key: timer.key.clone(), token };
+            let trace = Record::traceparent(&timer.record);
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
                     let job = Job {
                         partition: partition.clone(),
                         held,
                         record,
+                        trace,
                         state,
                         lost: Arc::default(),
                         reading,

@@ -9,6 +9,7 @@ pub(crate) mod expirer;
 pub(crate) mod lease_keeper;
 pub(crate) mod repair;
 pub(crate) mod report;
+pub(crate) mod reporter;
 pub(crate) mod settler;
 pub(crate) mod starter;
 pub(crate) mod sweeper;

@@ -8,6 +8,7 @@ use tracing::{Span, info, warn};
 use crate::escape::{Escaped, of_error};
 use crate::outcome::Outcome;
 use crate::runtime::{Ended, RunningTopic};
+use crate::trace::{Extract, Traceparent};
 use crate::wire::{DeadReason, End, Held, History};
 
 /// A word for how an attempt has ended.
@@ -20,6 +21,15 @@ pub(super) fn outcome(ended: &Ended) -> &'static str {
         Ended::Failed(kind, _) => kind,
         Ended::Undecodable(_) => "undecodable",
         Ended::Superseded => "superseded",
+    }
+}
+
+/// Shows in the span of a lapse where its producer's trace stands, and has the program continue it there.
+pub(super) fn continue_trace(topic: &RunningTopic, span: &Span, trace: Traceparent) {
+    let trace = trace.to_string();
+    span.record("traceparent", &*trace);
+    if let Some(Extract(extract)) = &topic.extract {
+        extract(span, &trace);
     }
 }
 

@@ -26,21 +26,46 @@ struct Heard {
 impl Hearing {
     /// Notes what an event says of it.
     pub(crate) fn note(&self, event: &Event, node: impl Fn() -> String) {
-        let mut heard = lock(&self.0);
         match event {
             Event::Gap(gap) => {
                 meter::gap(&node(), gap.as_str());
+                let mut heard = lock(&self.0);
                 heard.gap = Some(*gap);
                 if matches!(gap, Gap::Disconnected | Gap::Silent) {
                     heard.mode = EventMode::Blind;
                 }
             }
             Event::Anchored | Event::Canary(_) => {
+                let mut heard = lock(&self.0);
                 heard.mode = EventMode::Expired;
                 heard.gap = heard.gap.filter(|gap| *gap == Gap::NoWakeUps);
             }
             _ => {}
         }
+    }
+}
+
+/// Whether a listener is past its start and not stopping yet.
+#[derive(Debug, Default)]
+pub(crate) struct Listening(AtomicBool);
+
+/// It is, until this is dropped, as it is when whoever runs the listener gives it up.
+pub(crate) struct Ready<'a>(&'a Listening);
+
+impl Listening {
+    pub(crate) fn begin(&self) -> Ready<'_> {
+        self.0.store(true, Ordering::Relaxed);
+        Ready(self)
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod permits;
 pub(crate) mod stream_state;
 pub(crate) mod wakeup;
 
-pub(crate) use self::condition::{Condition, Hearing, LastError};
+pub(crate) use self::condition::{Condition, Hearing, LastError, Listening};
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
 pub(crate) use self::disposition::Ended;
 pub(crate) use self::outbox::Settlement;
@@ -32,11 +32,14 @@ use crate::pattern::Router;
 use crate::policy::Policy;
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::topic::TopicConfig;
+use crate::trace::Extract;
 use crate::wire::is_own;
 
 /// What all roles of a listener share.
 #[derive(Debug)]
 pub(crate) struct Runtime {
+    /// By which others know it.
+    pub(crate) id: String,
     pub(crate) client: Client,
     pub(crate) topics: Vec<Arc<RunningTopic>>,
     pub(crate) partitions: Vec<Arc<Partition>>,
@@ -52,7 +55,7 @@ pub(crate) struct Runtime {
     /// How many attempts may run.
     pub(crate) permits: Arc<Permits>,
     /// Whether it is past its start.
-    pub(crate) listening: AtomicBool,
+    pub(crate) listening: Listening,
 }
 
 impl Runtime {
@@ -83,6 +86,8 @@ pub(crate) struct RunningTopic {
     pub(crate) handler: AnyHandler,
     pub(crate) stats: TopicCounters,
     pub(crate) meter: Meter,
+    /// Continues traces.
+    pub(crate) extract: Option<Extract>,
     /// Why a call could not be made, or was refused.
     pub(crate) last_error: LastError,
     /// Why an attempt has failed.

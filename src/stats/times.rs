@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The bounds of [`Distribution`]'s buckets, in microseconds: three for each power of ten, from 0.1 ms to 10 min.
 const BOUNDS: [u64; 21] = [
     100,
@@ -50,17 +52,40 @@ impl Times {
 }
 
 /// How times are distributed, in buckets of 1, 2 and 5 tenths of a millisecond, and so on, up to ten minutes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Distribution {
     /// How many fell into each bucket; the last has no upper bound.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum: Duration,
 }
 
+/// In reports: their sum in µs, then how many are in each bucket, up to the last that has any.
+impl From<Distribution> for Vec<u64> {
+    fn from(Distribution { counts, sum }: Distribution) -> Self {
+        let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        let sum = u64::try_from(sum.as_micros()).unwrap_or(u64::MAX);
+        [sum].into_iter().chain(counts.into_iter().take(used)).collect()
+    }
+}
+
+impl From<Vec<u64>> for Distribution {
+    fn from(numbers: Vec<u64>) -> Self {
+        let mut numbers = numbers.into_iter();
+        let sum = Duration::from_micros(numbers.next().unwrap_or(0));
+        let counts = numbers.chain(std::iter::repeat(0)).take(BOUNDS.len() + 1).collect();
+        Self { counts, sum }
+    }
+}
+
 impl Distribution {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Their sum.
@@ -104,5 +129,7 @@ mod tests {
             [Some(100), Some(100), Some(200), Some(1000), None]
         );
         assert_eq!(Distribution::default().quantile(0.5), None);
+        let sent = Vec::from(seen.clone());
+        assert_eq!((sent.len(), Distribution::from(sent)), (23, seen));
     }
 }

@@ -1,10 +1,15 @@
 //! What a listener shows: statistics, metrics, health.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use keylapse::testing::TestBed;
-use keylapse::{Done, Failure, Health, Lapse, Listener, Sample, Stats, Topic};
+use keylapse::{
+    Done, ErrorKind, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled, Sample, Stats,
+    Topic,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use tracing::{Span, span};
 
 use crate::support::{arm, listen, ms, reminders, secs, succeed};
 
@@ -124,6 +129,11 @@ async fn health_says_whether_it_listens_hears_and_is_behind() {
     assert!(!health.canary_heard() && health.is_ready(), "events are off, and all else works: {health:?}");
     listening.stop().await.unwrap();
     assert!(!health.is_ready());
+    let given_up = listen(&bed, succeed).await;
+    let health = given_up.stats().health();
+    assert!(health.is_ready());
+    given_up.crash().await;
+    assert!(!health.is_ready(), "nobody runs it any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,4 +151,73 @@ async fn health_tells_the_last_failure_of_each_topic() {
         .map(|topic| topic.last_failure.map(|(_, said)| said))
         .collect();
     assert_eq!(failures, [Some("no".to_owned()), None]);
+}
+
+/// Spans and trace contexts.
+type Seen = Arc<Mutex<Vec<(Option<span::Id>, String)>>>;
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Through retries, a new deadline, recurrence, death and replay.
+#[tokio::test(start_paused = true)]
+async fn a_trace_goes_on_in_each_attempts_span() {
+    // Where there is but one subscriber, tests beside this one decide whether its spans are made.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let (bed, seen, continued) = (TestBed::new(), Seen::default(), Seen::default());
+    let (handled, extracted) = (seen.clone(), continued.clone());
+    let handler = move |lapse: Lapse<String>| {
+        handled.lock().unwrap().push((Span::current().id(), lapse.traceparent().unwrap_or_default()));
+        let end = match handled.lock().unwrap().len() {
+            1 => Err(Failure::retry("once more")),
+            2 => Ok(Outcome::Again(secs(5))),
+            3 => Err(Failure::dead("enough")),
+            _ => Ok(Outcome::Done),
+        };
+        std::future::ready(end)
+    };
+    let extract =
+        move |span: &Span, trace: &str| extracted.lock().unwrap().push((span.id(), trace.to_owned()));
+    bed.listen(|listener| listener.on(reminders(), handler).trace(extract)).await.unwrap();
+    let schedule = bed.schedule().trace(|| Some(TRACE.to_owned()));
+    assert!(schedule.arm(&reminders(), "a", secs(60), &"hello".to_owned()).await.unwrap().is_armed());
+    let moved = schedule.reschedule(&reminders(), "a", secs(1)).await.unwrap();
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)));
+    bed.until_finished().await;
+    let letters = schedule.dead_letters(&reminders()).page(10).await.unwrap();
+    assert_eq!(letters[0].payload.as_ref().unwrap(), "hello");
+    assert_eq!(schedule.replay(&letters[0]).await.unwrap(), Replayed::Replayed);
+    bed.until_finished().await;
+    let (seen, continued) = (seen.lock().unwrap().clone(), continued.lock().unwrap().clone());
+    assert_eq!((seen.len(), &seen), (4, &continued), "the handler's own span each time");
+    assert!(seen.iter().all(|(span, trace)| span.is_some() && trace == TRACE), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_is_carried_only_where_that_is_asked_for() {
+    let (bed, seen, continued) = (TestBed::new(), Seen::default(), Seen::default());
+    let (handled, extracted) = (seen.clone(), continued.clone());
+    let handler = move |lapse: Lapse<String>| {
+        handled.lock().unwrap().push((None, lapse.traceparent().unwrap_or_default()));
+        std::future::ready(Ok::<_, Failure>(Done))
+    };
+    let extract = move |_: &Span, trace: &str| extracted.lock().unwrap().push((None, trace.to_owned()));
+    bed.listen(|listener| listener.on(reminders(), handler).trace(extract)).await.unwrap();
+    let (topic, hello) = (reminders(), "hello".to_owned());
+    arm(&bed, "a", secs(1)).await;
+    let nothing = bed.schedule().trace(|| None);
+    let _ = nothing.arm(&topic, "b", secs(2), &hello).await.unwrap();
+    let nonsense = bed.schedule().trace(|| Some("nonsense".to_owned()));
+    let _ = nonsense.arm(&topic, "c", secs(3), &hello).await.unwrap();
+    let _ = bed.schedule().arm(&topic, "d", secs(4), &hello).traceparent(TRACE).await.unwrap();
+    let many = bed.schedule().trace(|| Some(TRACE.to_owned()));
+    let armed = many.arm_many(&topic, [NewArm::new("e", secs(5), hello.clone())]).await.unwrap();
+    assert!(armed[0].is_ok());
+    let refused = bed.schedule().arm(&topic, "f", secs(1), &hello).traceparent("nonsense").await.unwrap_err();
+    assert_eq!((refused.kind(), refused.key()), (ErrorKind::Invalid, Some(&b"reminder:f"[..])));
+    bed.until_finished().await;
+    let traces =
+        |seen: &Seen| seen.lock().unwrap().iter().map(|(_, trace)| trace.clone()).collect::<Vec<_>>();
+    assert_eq!(traces(&seen), ["", "", "", TRACE, TRACE]);
+    assert_eq!(traces(&continued), [TRACE, TRACE]);
 }

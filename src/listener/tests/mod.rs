@@ -6,6 +6,7 @@ mod defaults;
 mod keeping;
 mod quarantine;
 mod repairing;
+mod reporting;
 mod settling;
 mod starting;
 
