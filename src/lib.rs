@@ -150,7 +150,7 @@ pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The README's program and test are compiled with the examples of this
-/// documentation, and so are the guides to tests, handlers and attached topics.
+/// documentation, and so are the guides to tests, handlers, attached topics and operations.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing.md")]

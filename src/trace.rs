@@ -77,7 +77,9 @@ impl fmt::Debug for Inject {
 
 /// Has the program continue a trace in a span.
 #[derive(Clone)]
-pub(crate) struct Extract(pub(crate) Arc<dyn Fn(&Span, &str) + Send + Sync>);
+pub(crate) struct Extract(pub(crate) Arc<Continue>);
+
+type Continue = dyn Fn(&Span, &str) + Send + Sync;
 
 impl fmt::Debug for Extract {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,7 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::outcome::{Failure, Outcome};
-use crate::roles::report::{Failed, continue_trace, outcome};
+use crate::roles::attempt_log::{Failed, continue_trace, outcome};
 use crate::runtime::{Ended, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
@@ -139,9 +139,7 @@ impl Job {
         let failed = Failed::of(&ended, self.state.attempt, topic.config.attempts());
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
-        if let Some(failed) = failed {
-            failed.log(topic, span, end.as_ref());
-        }
+        let failed = failed.map(|failed| failed.followed_by(end.as_ref()));
         let restore = match &end {
             Some(End::Retry { attempt, .. }) => {
                 write_back::value(&self.record.payload, &topic.config, *attempt)
@@ -149,6 +147,10 @@ impl Job {
             _ => None,
         };
         self.partition.outbox.put(Settlement { held: self.held.clone(), end, restore });
+        // Said last: nothing depends on what listens to the log.
+        if let Some(failed) = failed {
+            failed.log(topic, span);
+        }
     }
 
     /// How the attempt ended, and its span; `None` if it was not ours any more.

@@ -2,13 +2,13 @@
 //! by itself.
 
 pub(crate) mod attempt;
+pub(crate) mod attempt_log;
 pub(crate) mod claim;
 pub(crate) mod claimer;
 pub(crate) mod event_loop;
 pub(crate) mod expirer;
 pub(crate) mod lease_keeper;
 pub(crate) mod repair;
-pub(crate) mod report;
 pub(crate) mod reporter;
 pub(crate) mod settler;
 pub(crate) mod starter;

@@ -10,7 +10,7 @@ use crate::connection::insist;
 use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log_throttle::LogThrottle;
-use crate::roles::report::dead_letter;
+use crate::roles::attempt_log::dead_letter;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
 use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey};

@@ -128,7 +128,7 @@ while from <= #ready and room > 0 do
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     read = read + (record and #record or 0)
     local hold = FIRST
-    local plain = record and not state and not alone and known(record) and #record >= 17
+    local plain = record and not state and not alone and (byte(record) == 1 or known(record)) and #record >= 17
     if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1

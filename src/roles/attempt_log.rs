@@ -33,30 +33,35 @@ pub(super) fn continue_trace(topic: &RunningTopic, span: &Span, trace: Tracepare
     }
 }
 
-/// A failed attempt, before it is decided what follows.
+/// A failed attempt.
 pub(super) struct Failed {
     kind: &'static str,
     error: String,
-    /// How many attempts its topic still allows.
-    left: u32,
+    retry_in: Option<Duration>,
+    attempts_left: u32,
 }
 
 impl Failed {
-    /// None where it has not failed.
+    /// None where it has not failed; so many attempts its topic allows.
     pub(super) fn of(ended: &Ended, attempt: u32, attempts: u32) -> Option<Self> {
         let Ended::Failed(kind, failure) = ended else { return None };
-        Some(Self { kind, error: of_error(&failure.error), left: attempts.saturating_sub(attempt) })
+        let (error, attempts_left) = (of_error(&failure.error), attempts.saturating_sub(attempt));
+        Some(Self { kind, error, retry_in: None, attempts_left })
+    }
+
+    /// What was decided to follow.
+    pub(super) fn followed_by(self, end: Option<&End>) -> Self {
+        match end {
+            Some(End::Retry { delay, .. }) => Self { retry_in: Some(Duration::from_millis(*delay)), ..self },
+            _ => Self { attempts_left: 0, ..self },
+        }
     }
 
     /// In the span of the lapse, which names the key.
-    pub(super) fn log(self, topic: &RunningTopic, span: &Span, end: Option<&End>) {
-        let Self { kind, error, left } = self;
-        topic.last_failure.note_text(error.clone());
-        let (retry_in, attempts_left) = match end {
-            Some(End::Retry { delay, .. }) => (Some(debug(Duration::from_millis(*delay))), left),
-            _ => (None, 0),
-        };
-        span.in_scope(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
+    pub(super) fn log(self, topic: &RunningTopic, span: &Span) {
+        let Self { kind, error, retry_in, attempts_left } = self;
+        span.in_scope(|| info!(kind, error, retry_in = retry_in.map(debug), attempts_left, "attempt failed"));
+        topic.last_failure.note_text(error);
     }
 }
 
