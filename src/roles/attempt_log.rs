@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tracing::field::debug;
 use tracing::{Span, info, warn};
 
 use crate::escape::{Escaped, of_error};
@@ -60,7 +59,8 @@ impl Failed {
     /// In the span of the lapse, which names the key.
     pub(super) fn log(self, topic: &RunningTopic, span: &Span) {
         let Self { kind, error, retry_in, attempts_left } = self;
-        span.in_scope(|| info!(kind, error, retry_in = retry_in.map(debug), attempts_left, "attempt failed"));
+        let retry_in = retry_in.map(tracing::field::debug);
+        span.in_scope(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
         topic.last_failure.note_text(error);
     }
 }
