@@ -151,6 +151,11 @@ impl Error {
         matches!(self.kind(), Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable)
     }
 
+    /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.
+    pub(crate) fn is_of_the_line(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
+    }
+
     /// Whether the call may have been executed although it failed.
     ///
     /// Repeating an arm, cancel or reschedule after such an error is safe, but

@@ -29,6 +29,27 @@ pub(crate) fn glob(text: &str) -> String {
         .collect()
 }
 
+/// How many bytes of an error a log line shows.
+const ERROR: usize = 1024;
+
+/// An error as one line of a log: what is too much is left out in the middle.
+pub(crate) fn of_error(text: &str) -> String {
+    ends(plain(&ends(text.to_owned(), ERROR), ERROR), ERROR)
+}
+
+/// Both ends of a text of more than `limit` bytes. An error begins with what was tried, and ends with the root
+/// cause.
+pub(crate) fn ends(text: String, limit: usize) -> String {
+    const LEFT_OUT: &str = "…";
+    if text.len() <= limit {
+        return text;
+    }
+    let head = cut(&text, limit / 4);
+    let from = text.len() - (limit - head.len() - LEFT_OUT.len());
+    let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    [head, LEFT_OUT, &text[from..]].concat()
+}
+
 /// Cuts a text to at most `limit` bytes, at a character's border.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
@@ -84,6 +105,22 @@ mod tests {
     fn what_a_server_says_is_one_line_that_no_terminal_obeys() {
         assert_eq!(plain("it's \"ä\"\n\x1b[31m\u{202e}", 100), "it's \"ä\"\\n\\u{1b}[31m\\u{202e}");
         assert_eq!(plain("abc", 2), "ab");
+    }
+
+    #[test]
+    fn a_long_error_keeps_what_was_tried_and_the_root_cause() {
+        let long = |part: &str| format!("paying: {}: connection refused", part.repeat(5000));
+        for part in ["x", "ä", "\u{1b}", "\n"] {
+            let shown = of_error(&long(part));
+            assert!(shown.starts_with("paying: ") && shown.ends_with(": connection refused"), "{shown}");
+            assert!(
+                (ERROR - 8..=ERROR).contains(&shown.len()) && !shown.contains(char::is_control),
+                "{shown}"
+            );
+        }
+        assert_eq!(of_error("no\nbody"), "no\\nbody");
+        assert_eq!(ends("x".repeat(9), 9), "x".repeat(9));
+        assert_eq!(ends("x".repeat(20), 12), "xxx…xxxxxx");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub use crate::events::event;
 pub use crate::id::{CancelId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
+pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{

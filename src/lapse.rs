@@ -11,6 +11,7 @@ use crate::id::{ArmingId, Token};
 use crate::lease::{LeaseState, Told};
 use crate::pattern::Captures;
 use crate::time::system_time;
+use crate::trace::Traceparent;
 use crate::wire::FailedAttempt;
 
 /// One occurrence of a timer coming due.
@@ -34,6 +35,7 @@ pub(crate) struct About {
     pub(crate) source: LapseSource,
     pub(crate) redelivered: bool,
     pub(crate) history: Vec<FailedAttempt>,
+    pub(crate) trace: Option<Traceparent>,
     pub(crate) lease: Arc<LeaseState>,
 }
 
@@ -151,6 +153,12 @@ impl<T> Lapse<T> {
     /// The failed attempts before this one, at most ten, oldest first.
     pub fn history(&self) -> &[FailedAttempt] {
         &self.about.history
+    }
+
+    /// Where the trace of whoever armed it stands, as a W3C `traceparent`, if that came with the arm: see
+    /// [`Schedule::trace`](crate::Schedule::trace).
+    pub fn traceparent(&self) -> Option<String> {
+        self.about.trace.map(|trace| trace.to_string())
     }
 
     /// Whether the timer is still ours: `false` once its lease was lost or it was cancelled, once it may be

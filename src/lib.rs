@@ -118,6 +118,8 @@ mod topic;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
+#[allow(unreachable_pub, reason = "as of `wire`")]
+mod trace;
 #[allow(unreachable_pub, reason = "this repository's tests see it through `internals`")]
 mod wire;
 
@@ -132,7 +134,7 @@ pub use handler::Handler;
 pub use id::ArmingId;
 pub use lapse::{Lapse, LapseSource};
 pub use limits::{MAX_KEY, MAX_PAYLOAD};
-pub use listener::{Listener, ListenerBuilder, Stats};
+pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Unenrolled, Vanished, WriteBack};
@@ -142,19 +144,21 @@ pub use schedule::{
     Undecoded,
 };
 pub use signal::shutdown_signal;
-pub use stats::{AttachedStats, ListenerStats, TopicStats};
+pub use stats::{AttachedStats, Distribution, ListenerStats, Sample, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
+pub use wire::calls::fleet::{ListenerReport, NodeReport, TopicReport};
 pub use wire::calls::letters::Replayed;
 pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The README's program and test are compiled with the examples of this
-/// documentation, and so are the guides to tests, handlers and attached topics.
+/// documentation, and so are the guides to tests, handlers, attached topics and operations.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/testing.md")]
 #[cfg_attr(feature = "tower", doc = include_str!("../docs/handlers.md"))]
 #[doc = include_str!("../docs/attach.md")]
+#[cfg_attr(feature = "metrics", doc = include_str!("../docs/operations.md"))]
 struct Guides;

@@ -21,6 +21,15 @@ impl QuietSpan {
         Self(contained(open).unwrap_or_else(|_| Span::none()))
     }
 
+    pub(crate) fn none() -> Self {
+        Self(Span::none())
+    }
+
+    /// Does something to it that may panic.
+    pub(crate) fn with(&self, change: impl FnOnce(&Span)) {
+        quietly(|| change(&self.0));
+    }
+
     /// Says something within it.
     pub(crate) fn within(&self, say: impl FnOnce()) {
         quietly(|| self.0.in_scope(say));

@@ -18,8 +18,14 @@ const REMINDER: Duration = Duration::from_secs(60);
 pub(crate) struct LogThrottle(Mutex<Option<(ErrorKind, Instant)>>);
 
 impl LogThrottle {
-    /// Whether this is worth a line in the log.
+    /// Whether this is worth a line in the log. That the server is lost is said by
+    /// its connections, and not by all who wait for it.
     pub(crate) fn should_log(&self, error: &Error) -> bool {
+        !error.is_of_the_line() && self.is_new(error)
+    }
+
+    /// Whether this is another reason than before, or the same for another minute.
+    pub(crate) fn is_new(&self, error: &Error) -> bool {
         let (kind, mut last) = (error.kind(), lock(&self.0));
         let said = last.is_some_and(|(said, at)| said == kind && at.elapsed() < REMINDER);
         if !said {
@@ -40,7 +46,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reason_is_said_when_it_is_new_and_once_a_minute() {
-        let away = Error::new(ErrorKind::Unreachable, "refused");
+        let away = Error::new(ErrorKind::ReadOnly, "READONLY");
         let busy = Error::new(ErrorKind::Unavailable, "BUSY");
         let throttle = LogThrottle::default();
         assert!(!throttle.is_over());
@@ -50,5 +56,14 @@ mod tests {
         assert!(throttle.should_log(&busy));
         assert!(throttle.is_over() && !throttle.is_over());
         assert!(throttle.should_log(&busy));
+    }
+
+    #[test]
+    fn that_the_server_is_lost_is_left_to_its_connections() {
+        let throttle = LogThrottle::default();
+        for kind in [ErrorKind::Unreachable, ErrorKind::Timeout] {
+            let lost = Error::new(kind, "no answer");
+            assert!(!throttle.should_log(&lost) && throttle.is_new(&lost) && !throttle.is_new(&lost));
+        }
     }
 }

@@ -47,8 +47,8 @@ impl From<Done> for Outcome {
 /// policy: what implements [`Error`](std::error::Error) (with `Send`, `Sync` and
 /// `'static`), `anyhow`'s and boxed ones, a `String`, a `&str`. A handler may as
 /// well return one of these itself. Its text is kept, with those of its causes,
-/// cut to 512 bytes, in the timer's history and its dead letter: do not put
-/// secrets there.
+/// cut in the middle to 512 bytes, in the timer's history and its dead letter,
+/// and logged, cut to 1 KiB: do not put secrets there.
 ///
 /// `Failure` is no `Error` itself; [`into_error`](Self::into_error) makes it one
 /// where a function returns other errors, and it is found again inside of them.

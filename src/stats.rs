@@ -1,12 +1,25 @@
 //! What a listener has counted since it was built.
 
+pub(crate) mod meter;
+mod sample;
+mod times;
+
+pub(crate) use self::meter::Meter;
+use self::meter::Mirror;
+pub use self::sample::Sample;
+pub use self::times::Distribution;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lapse::LapseSource;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct Counter {
+    count: AtomicU64,
+    /// Where it is counted for others, too.
+    pub(crate) mirror: Mirror,
+}
 
 impl Counter {
     pub(crate) fn add(&self, count: usize) {
@@ -14,11 +27,12 @@ impl Counter {
     }
 
     pub(crate) fn add_u64(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.mirror.add(count);
     }
 
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
@@ -44,6 +58,13 @@ macro_rules! counters {
         impl $counters {
             pub(crate) fn snapshot(&self) -> $snapshot {
                 $snapshot { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl $snapshot {
+            /// Each count, by its name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
             }
         }
 

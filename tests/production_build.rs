@@ -37,7 +37,7 @@ fn has_paused_clock(crates: &[String]) -> bool {
 
 #[test]
 fn a_production_build_has_no_server_no_lua_and_no_clock_that_stops() {
-    for features in [["--no-default-features"].as_slice(), &[], &["--features", "tower"]] {
+    for features in [["--no-default-features"].as_slice(), &[], &["--features", "metrics,tower"]] {
         let crates = crates(features);
         assert!(has(&crates, "keylapse") && has(&crates, "tokio"), "{crates:#?}");
         for unwanted in ["keylapse-testserver", "mlua", "mlua-sys", "keylapse-support", "proptest", "cc"] {
@@ -76,7 +76,14 @@ fn the_package_is_source_examples_and_documents() {
         let name = script.unwrap().file_name().into_string().unwrap();
         assert!(files.contains(&format!("src/scripts/{name}")), "{name} is missing");
     }
-    for needed in ["README.md", "docs/testing.md", "docs/handlers.md", "docs/attach.md", "LICENSE-MIT"] {
+    for needed in [
+        "README.md",
+        "docs/testing.md",
+        "docs/handlers.md",
+        "docs/attach.md",
+        "docs/operations.md",
+        "LICENSE-MIT",
+    ] {
         assert!(files.iter().any(|file| file == needed), "{needed} is missing");
     }
 }

@@ -1,12 +1,14 @@
 //! Server URLs, read early and strictly.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
+use crate::connection::outage::Outage;
 use crate::connection::stream::Streams;
 use crate::error::{Error, Result};
 use crate::escape::plain;
@@ -21,6 +23,8 @@ pub(crate) struct Address {
     pub(crate) db: i64,
     /// Opens streams in place of TCP and Unix sockets.
     pub(crate) streams: Option<Streams>,
+    /// Whether it answers.
+    pub(crate) outage: Arc<Outage>,
 }
 
 /// After this long without an acknowledgement the kernel gives a connection up.
@@ -58,7 +62,7 @@ impl Address {
             )
         })?;
         let db = info.redis_settings().db();
-        Ok(Self { info: info.set_tcp_settings(tcp_settings()), db, streams: None })
+        Ok(Self { info: info.set_tcp_settings(tcp_settings()), db, streams: None, outage: Arc::default() })
     }
 
     /// The same server, as nobody in particular.

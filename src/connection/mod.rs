@@ -6,6 +6,7 @@
 pub(crate) mod address;
 pub(crate) mod classify;
 pub(crate) mod node;
+pub(crate) mod outage;
 pub(crate) mod retry;
 pub(crate) mod stream;
 

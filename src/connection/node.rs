@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
@@ -57,7 +57,7 @@ impl Node {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = live.connection.send_packed_command(command).await;
-        answer.and_then(Value::extract_error).map_err(|error| self.failed(doing, live.number, &error))
+        self.heard(doing, live.number, answer.and_then(Value::extract_error))
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
@@ -71,7 +71,7 @@ impl Node {
             if pipeline.is_transaction() { (pipeline.len() + 1, 1) } else { (0, pipeline.len()) };
         let answers = live.connection.send_packed_commands(pipeline, skip, take).await;
         let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
-        answers.map_err(|error| self.failed(doing, live.number, &error))
+        self.heard(doing, live.number, answers)
     }
 
     async fn live(&self) -> Result<Live> {
@@ -83,7 +83,7 @@ impl Node {
             return Ok(live.clone());
         }
         // Boxed, as it is rare and large: every call would carry the room for it.
-        let connection = Box::pin(self.connect()).await?;
+        let connection = Box::pin(self.connect()).await.inspect_err(|error| self.lost(error))?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection };
         *lock(&self.current) = Some(live.clone());
@@ -119,6 +119,17 @@ impl Node {
         (!matches!(error.code(), Some("NOAUTH" | "NOPERM"))).then_some(error)
     }
 
+    /// What came of a call, and so whether the server answers.
+    fn heard<T>(&self, doing: &str, number: u64, answer: RedisResult<T>) -> Result<T> {
+        match answer {
+            Err(error) => Err(self.failed(doing, number, &error)),
+            Ok(answer) => {
+                self.address.outage.answered(&self.address);
+                Ok(answer)
+            }
+        }
+    }
+
     /// After anything but an answer the connection is given up: nothing would
     /// tell a slow one from a dead one, and `redis` never does so by itself.
     fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Error {
@@ -127,6 +138,23 @@ impl Node {
             lock(&self.current).take_if(|live| live.number == number);
         }
         let error = classify(doing, error);
-        if error.code().is_none() { error.unanswered() } else { error }
+        if error.code().is_some() {
+            self.address.outage.answered(&self.address);
+            return error;
+        }
+        // A connection that broke says nothing: the next may stand.
+        if error.kind() == ErrorKind::Timeout {
+            self.lost(&error);
+        }
+        error.unanswered()
+    }
+
+    /// The server does not answer, or there is no way to it.
+    fn lost(&self, error: &Error) {
+        if error.is_of_the_line() {
+            self.address.outage.failed(&self.address, error);
+        } else {
+            self.address.outage.answered(&self.address);
+        }
     }
 }

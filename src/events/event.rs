@@ -75,6 +75,18 @@ pub enum Gap {
     NoWakeUps,
 }
 
+impl Gap {
+    /// A word for metrics and reports.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Silent => "silent",
+            Self::Overflow => "overflow",
+            Self::NoWakeUps => "no_wake_ups",
+        }
+    }
+}
+
 /// Keys to be read on the connection of the subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touch {

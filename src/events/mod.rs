@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::connection::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::session::Session;
 use crate::log::{info, warn};
 use crate::log_throttle::LogThrottle;
@@ -39,6 +39,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A session that held this long was a good one, even if no event ever flowed or it broke with an
 /// error: the waits start over.
 const GOOD: Duration = Duration::from_secs(10);
+
+/// So many tries in a row without a connection, though calls are answered, are worth a line in the log.
+const IN_VAIN: usize = 3;
 
 /// Touches that may wait for the connection.
 const TOUCHES: usize = 1024;
@@ -86,16 +89,17 @@ impl Supervisor {
     }
 
     async fn keep_open(&self, mut touches: mpsc::Receiver<Touch>) {
-        let (mut wait, mut throttle) = (FIRST_WAIT, LogThrottle::default());
+        let (mut wait, mut throttle, mut in_vain) = (FIRST_WAIT, LogThrottle::default(), 0);
         loop {
             let began = tokio::time::Instant::now();
             let ended = self.session(&mut touches).await;
             if matches!(ended, Ok(true)) || began.elapsed() >= GOOD {
-                (wait, throttle) = (FIRST_WAIT, LogThrottle::default());
+                (wait, throttle, in_vain) = (FIRST_WAIT, LogThrottle::default(), 0);
             }
+            in_vain += usize::from(ended.is_err());
             match ended {
                 Ok(true) => info!(server = %self.address, "subscription lost; reconnecting"),
-                Err(error) if throttle.should_log(&error) => warn!(
+                Err(error) if self.is_news(&error, in_vain) && throttle.is_new(&error) => warn!(
                     server = %self.address, %error,
                     "no subscription; sweeping every second until it is back"
                 ),
@@ -106,6 +110,12 @@ impl Supervisor {
             self.without_touches(&mut touches, pause).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+    }
+
+    /// Whether it is the subscription's own trouble. Where the server is lost, calls find that out as soon,
+    /// and it is said already.
+    fn is_news(&self, error: &Error, in_vain: usize) -> bool {
+        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.address.outage.is_lost()
     }
 
     /// One session, to its end; whether it ever was anchored.

@@ -15,6 +15,7 @@ use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::open::{Opened, open};
 use crate::log::{debug, info, warn};
 use crate::rounds::Rounds;
+use crate::stats::meter;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -22,6 +23,10 @@ const CANARY_EVERY: Duration = Duration::from_secs(1);
 const CANARY_JITTER: Duration = Duration::from_millis(100);
 /// A canary that is not heard within this is missing.
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
+/// The first may be late: its script is loaded, and the program is busy with its start.
+const FIRST_WITHIN: Duration = Duration::from_secs(1);
+/// So many in a row are worth a line in the log: one may be late, at a busy start above all.
+const MISSED: usize = 2;
 /// Dropped events are reported once in this time: in a flood there is no end of
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -38,6 +43,10 @@ pub(super) struct Session<'a> {
     refused: Option<Error>,
     anchor: Anchor,
     next_canary: Instant,
+    /// Canaries missed since the last that was heard.
+    missed: usize,
+    /// When the one was made that is not heard yet.
+    made: Option<Instant>,
 }
 
 /// What is known of the stream.
@@ -62,6 +71,8 @@ impl<'a> Session<'a> {
             refused: None,
             anchor: Anchor::Never,
             next_canary: Instant::now(),
+            missed: 0,
+            made: None,
         })
     }
 
@@ -99,13 +110,15 @@ impl<'a> Session<'a> {
                 Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
                 Some(done) = releasing.join_next() => self.released(done.expect("a canary that ends"))?,
                 () = wake(missing_at, self.next_canary, &rounds) => match missing_at.take() {
-                    Some(_) => self.missed_canary().await,
+                    Some(_) => self.missed_canary(releasing.is_empty()).await,
                     None => {
                         rounds.begin();
                         self.plan_canary();
-                        missing_at = Some(Instant::now() + CANARY_WITHIN);
+                        let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
+                        missing_at = Some(Instant::now() + within);
                         if releasing.is_empty() {
                             let counter = self.supervisor.decoder.canaries.clone();
+                            self.made = Some(Instant::now());
                             releasing.spawn(release_canary(counter, self.opened.connection.clone()));
                         }
                     }
@@ -121,6 +134,10 @@ impl<'a> Session<'a> {
 
     async fn heard_canary(&mut self, number: u64, before: u64) {
         self.plan_canary();
+        self.missed = 0;
+        if let Some(made) = self.made.take() {
+            meter::canary(&self.supervisor.address.to_string(), made.elapsed());
+        }
         let canary = Canary { number, before, ..mem::take(&mut self.canary) };
         if self.opened.ordered {
             self.supervisor.pass(Event::Canary(canary)).await;
@@ -135,12 +152,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn missed_canary(&mut self) {
+    /// What is said of it depends on whether the server has answered the call that made it.
+    async fn missed_canary(&mut self, answered: bool) {
         let server = &self.supervisor.address;
         // In a flood the canary is somewhere behind, or was dropped.
         let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
+        self.missed += usize::from(answered && !flooded);
         match &self.refused {
-            _ if flooded || self.anchor == Anchor::Lost => {}
+            _ if self.missed != MISSED || !answered || flooded => {}
             Some(error) => warn!(
                 %server, %error,
                 "no canary, so nothing tells whether expired events flow; sweeping every second"

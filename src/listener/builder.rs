@@ -8,19 +8,22 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tracing::Span;
 use tracing::dispatcher::{Dispatch, get_default};
 
 use crate::attached::{Attached, Expired};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handler::{AnyHandler, IntoHandler, State, erase};
+use crate::id::SlotId;
 use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
-use crate::runtime::{Partition, Permits, RunningTopic, Runtime, StreamState};
-use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
+use crate::runtime::{Hearing, LastError, Listening, Partition, Permits, RunningTopic, Runtime, StreamState};
+use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
+use crate::trace::Extract;
 
 /// Collects topics and limits. See [`Listener::builder`].
 ///
@@ -35,6 +38,7 @@ pub struct ListenerBuilder<S = ()> {
     pub(crate) grace: Duration,
     manage_notifications: bool,
     handlers: Option<Handle>,
+    extract: Option<Extract>,
 }
 
 impl ListenerBuilder {
@@ -47,6 +51,7 @@ impl ListenerBuilder {
             grace: Duration::from_secs(10),
             manage_notifications: false,
             handlers: None,
+            extract: None,
         }
     }
 }
@@ -82,9 +87,17 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        let Self { client, topics, concurrency, grace, manage_notifications, handlers, .. } = self;
-        let state = State(state);
-        ListenerBuilder { state, client, topics, concurrency, grace, manage_notifications, handlers }
+        let Self { client, topics, concurrency, grace, manage_notifications, handlers, extract, .. } = self;
+        ListenerBuilder {
+            state: State(state),
+            client,
+            topics,
+            concurrency,
+            grace,
+            manage_notifications,
+            handlers,
+            extract,
+        }
     }
 
     /// Runs this handler for the lapses of this topic.
@@ -154,6 +167,14 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
+    /// Has this function called with the span of each attempt whose timer was armed with a trace context, before the
+    /// handler starts, and with that context: a W3C `traceparent`. So the program's tracer can continue the trace.
+    /// docs/operations.md shows it for OpenTelemetry; [`Schedule::trace`](crate::Schedule::trace) is the other end.
+    pub fn trace(mut self, continue_trace: impl Fn(&Span, &str) + Send + Sync + 'static) -> Self {
+        self.extract = Some(Extract(Arc::new(continue_trace)));
+        self
+    }
+
     /// The listener. Nothing is connected yet.
     ///
     /// # Errors
@@ -171,18 +192,24 @@ impl<S> ListenerBuilder<S> {
         }
         warn_of_few_permits(self.concurrency, &self.topics);
         let client = self.client?.apart();
+        client.store.address().outage.report();
         let router = route(&self.topics, &client.namespace)?;
         let limits = self.topics.iter().map(|(config, _)| config.concurrency);
         let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(&client.namespace);
+            let stats = TopicCounters::default();
             let topic = Arc::new(RunningTopic {
                 index,
                 first_partition: partitions.len(),
+                meter: Meter::new(&config.name, &stats),
                 config,
                 handler,
-                stats: TopicCounters::default(),
+                stats,
+                extract: self.extract.clone(),
+                last_error: LastError::default(),
+                last_failure: LastError::default(),
                 attached: AttachCounters::default(),
                 scanning: AtomicBool::default(),
             });
@@ -191,6 +218,7 @@ impl<S> ListenerBuilder<S> {
             topics.push(topic);
         }
         let runtime = Runtime {
+            id: SlotId::random().to_string(),
             client,
             topics,
             partitions,
@@ -198,6 +226,9 @@ impl<S> ListenerBuilder<S> {
             stats: ListenerCounters::default(),
             calm: watch::Sender::default(),
             stream_state: StreamState::default(),
+            hearing: Hearing::default(),
+            permits,
+            listening: Listening::default(),
         };
         Ok(Listener {
             runtime: Arc::new(runtime),

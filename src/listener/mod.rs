@@ -2,12 +2,15 @@
 
 mod builder;
 mod earlier_names;
+mod health;
 mod own_thread;
 mod run;
+mod samples;
 #[cfg(test)]
 mod tests;
 
 pub use self::builder::ListenerBuilder;
+pub use self::health::{Health, Places, TopicHealth};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +21,7 @@ use tracing::dispatcher::Dispatch;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::runtime::{EventMode, Runtime};
-use crate::stats::{AttachedStats, ListenerStats, TopicStats};
+use crate::stats::{AttachedStats, Distribution, ListenerStats, TopicStats};
 
 /// Claims timers when they are due, and runs their handlers.
 ///
@@ -88,6 +91,12 @@ impl Listener {
         run::run(self, shutdown).await
     }
 
+    /// How it is; can be asked while the listener runs. Take it before [`run_until`](Self::run_until), for the
+    /// program's readiness probe.
+    pub fn health(&self) -> Health {
+        Health(self.runtime.clone())
+    }
+
     /// What was counted so far; can be asked while the listener runs.
     pub fn stats(&self) -> Stats {
         Stats(self.runtime.clone())
@@ -110,6 +119,23 @@ impl Stats {
         let mut total = TopicStats::default();
         self.0.topics.iter().for_each(|topic| total += topic.stats.snapshot());
         total
+    }
+
+    /// How late the attempts of a topic were started; `None` if the listener does not have it.
+    pub fn lateness(&self, name: &str) -> Option<Distribution> {
+        let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
+        Some(topic.meter.lateness.snapshot())
+    }
+
+    /// How long the handler of a topic took; `None` if the listener does not have it.
+    pub fn handler_times(&self, name: &str) -> Option<Distribution> {
+        let topic = self.0.topics.iter().find(|topic| topic.config.name == name)?;
+        Some(topic.meter.handler.snapshot())
+    }
+
+    /// How the listener is.
+    pub fn health(&self) -> Health {
+        Health(self.0.clone())
     }
 
     /// What was counted of an attached topic's keys; `None` if the listener does not have it.

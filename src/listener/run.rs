@@ -31,6 +31,7 @@ use crate::roles::expirer::touches;
 use crate::roles::lease_guard::guard_leases;
 use crate::roles::lease_keeper::keep_leases;
 use crate::roles::repair::repair;
+use crate::roles::reporter::{Reporter, leave};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
@@ -85,11 +86,13 @@ async fn work(
         .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start a thread: {error}")))?;
     let _closed_at_last = starter.closing();
     let mut roles = Roles::start(&runtime, &starter);
+    let ready = runtime.listening.begin();
     info!(topics = ?runtime.topics, "listening");
     let failed = tokio::select! {
         _ = &mut stopped => None,
         failed = roles.one_has_ended() => Some(failed),
     };
+    drop(ready);
     if let Some(failed) = &failed {
         error!(error = %failed, "stopping");
     }
@@ -181,6 +184,7 @@ impl Roles {
         roles.keeping.spawn(guard_leases(runtime.clone()));
         roles.keeping.spawn(sweeper.run());
         roles.keeping.spawn(repair(runtime.clone()));
+        roles.keeping.spawn(Reporter::new(runtime.clone()).run());
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles
     }
@@ -241,6 +245,7 @@ impl Roles {
         // Those that stay open are tidied in a day.
         let _ = tokio::time::timeout(CLOSING, join_all(slots)).await;
         self.keeping.shutdown().await;
+        let _ = tokio::time::timeout(CLOSING, leave(runtime)).await;
         // What was heard is written down; with the last who could add to it, the writers end.
         let written = async { while self.writers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, written).await;

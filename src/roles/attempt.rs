@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
+use tracing::field::Empty;
 use tracing::{Instrument, info_span};
 
 use crate::attached::write_back;
@@ -15,12 +16,14 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::lease::{PARTING, Phase, Told};
-use crate::log::{QuietSpan, debug, error, info, warn};
+use crate::log::{QuietSpan, debug, error, warn};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
+use crate::roles::attempt_log::{Failed, continue_trace, outcome};
 use crate::runtime::{Ended, Lease, Partition, Settlement, first_undecodable};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
+use crate::trace::Traceparent;
 use crate::wire::{End, History, MAX_BATCH, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
@@ -33,6 +36,7 @@ pub(crate) struct Job {
     pub(crate) partition: Arc<Partition>,
     pub(crate) lease: Lease,
     pub(crate) record: Record,
+    pub(crate) trace: Option<Traceparent>,
     pub(crate) state: State,
     pub(crate) reading: Reading,
     pub(crate) source: LapseSource,
@@ -98,7 +102,7 @@ impl Job {
             return Some(self);
         }
         self.partition.topic.stats.started(self.source, self.state.lost > 0);
-        self.settle(Ended::Superseded);
+        self.settle(Ended::Superseded, &QuietSpan::none());
         None
     }
 
@@ -123,11 +127,15 @@ impl Job {
         let (partition, held) = (self.partition.clone(), self.lease.held.clone());
         self.lease.state.enter(Phase::Running, Some(partition.topic.config.timeout));
         partition.topic.stats.started(self.source, self.state.lost > 0);
-        let ended = self.attempt().await;
+        let about = self.about();
+        partition.topic.meter.started(self.source, about.lateness);
+        let span = self.span(&about);
+        let ended = self.attempt(Arc::new(about), &span).await;
         let permit = match ended {
-            Some(ended) if self.lease.is_held() => self.settle(ended),
+            Some(ended) if self.lease.is_held() => self.settle(ended, &span),
             _ => {
                 partition.topic.stats.fenced.add(1);
+                partition.topic.meter.ended(self.source, "lost");
                 self.permit
             }
         };
@@ -155,12 +163,15 @@ impl Job {
     }
 
     /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
-    fn settle(self, ended: Ended) -> Permit {
+    fn settle(self, ended: Ended, span: &QuietSpan) -> Permit {
         let topic = &self.partition.topic;
         count(&topic.stats, &ended);
+        topic.meter.ended(self.source, outcome(&ended));
         let undecodable = if let Ended::Undecodable(error) = &ended { Some(error.clone()) } else { None };
+        let failed = Failed::of(&ended, self.state.attempt, topic.config.attempts());
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
+        let failed = failed.map(|failed| failed.followed_by(end.as_ref()));
         if let Some(error) = undecodable {
             self.say_undecodable(&error, &end);
         }
@@ -172,6 +183,10 @@ impl Job {
             _ => None,
         };
         self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
+        // Said last: nothing depends on who reads the log.
+        if let Some(failed) = failed {
+            failed.log(&self.partition.topic, span);
+        }
         self.permit
     }
 
@@ -188,9 +203,7 @@ impl Job {
         }
     }
 
-    /// How the attempt ended; `None` if it was not ours any more.
-    async fn attempt(&self) -> Option<Ended> {
-        let about = Arc::new(self.about());
+    fn span(&self, about: &About) -> QuietSpan {
         let span = QuietSpan::open(|| {
             info_span!(
                 "lapse",
@@ -199,8 +212,17 @@ impl Job {
                 attempt = about.attempt,
                 source = about.source.as_str(),
                 lateness_us = u64::try_from(about.lateness.as_micros()).unwrap_or(u64::MAX),
+                traceparent = Empty,
             )
         });
+        if let Some(trace) = self.trace {
+            continue_trace(&self.partition.topic, &span, trace);
+        }
+        span
+    }
+
+    /// How the attempt ended; `None` if it was not ours any more.
+    async fn attempt(&self, about: Arc<About>, span: &QuietSpan) -> Option<Ended> {
         let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
         // Without the panic's message, which may quote the payload.
@@ -209,10 +231,9 @@ impl Job {
             Ok(attempt) => attempt,
             Err(error) => return Some(Ended::Undecodable(error.to_string())),
         };
+        let began = Instant::now();
         let ended = self.supervise(attempt.instrument(span.span())).await;
-        if let Some(Ended::Failed(kind, Failure { error, .. })) = &ended {
-            span.within(|| info!(kind, error = %Escaped(error.as_bytes()), "attempt failed"));
-        }
+        self.partition.topic.meter.took(began.elapsed());
         ended
     }
 
@@ -258,6 +279,7 @@ impl Job {
             source: self.source,
             redelivered: self.state.lost > 0,
             history: History::decode(&self.state.history).0,
+            trace: self.trace,
             lease: self.lease.state.clone(),
         }
     }

@@ -15,6 +15,7 @@ use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
 use crate::runtime::{Lease, Partition};
+use crate::stats::meter::ClaimResult;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
 use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Record, State};
 
@@ -58,7 +59,7 @@ pub(super) async fn take(
     let (mut sent, mut asked) = (now(), Instant::now());
     let until = Some(asked + config.lease);
     let heals = |error: &Error, repeat| {
-        trouble.say(partition, error);
+        trouble.say(partition, index, error);
         repeat
     };
     let claim = |repeat| {
@@ -68,7 +69,7 @@ pub(super) async fn take(
     let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
     let reading = partition.clock.read(asked, Reading::now(claimed.stamp));
     count(partition, &claimed);
-    trouble.is_over(partition);
+    trouble.is_over(partition, index);
     Ok(Taken { claimed, token: call.token, sent, reading })
 }
 
@@ -81,13 +82,16 @@ pub(super) struct ClaimTrouble {
 }
 
 impl ClaimTrouble {
-    fn say(&mut self, partition: &Partition, reason: &Error) {
+    fn say(&mut self, partition: &Partition, index: Index, reason: &Error) {
         let kind = reason.kind();
+        partition.topic.meter.claim(ClaimResult::Failed);
+        partition.topic.last_error.note(reason);
         if self.last.replace(kind) != Some(kind) {
             partition.topic.stats.claim_errors.add(1);
         }
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if matches!(kind, ErrorKind::WrongType | ErrorKind::Partitions | ErrorKind::WireVersion) {
+            partition.condition.park(index, true);
             if self.parked.should_log(reason) {
                 error!(%topic, partition = number, error = %reason, "the partition is parked until this is repaired");
             }
@@ -100,8 +104,9 @@ impl ClaimTrouble {
         }
     }
 
-    fn is_over(&mut self, partition: &Partition) {
+    fn is_over(&mut self, partition: &Partition, index: Index) {
         self.last = None;
+        partition.condition.park(index, false);
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
         if self.parked.is_over() {
             info!(%topic, partition = number, "the partition is repaired, and no longer parked");
@@ -117,6 +122,8 @@ fn count(partition: &Partition, claimed: &Claimed) {
     stats.claims.add(1);
     stats.empty_claims.add(usize::from(claimed.timers.is_empty()));
     stats.claimed.add(claimed.timers.len());
+    let result = if claimed.timers.is_empty() { ClaimResult::Empty } else { ClaimResult::Taken };
+    partition.topic.meter.claim(result);
     let topic = &partition.topic.config.name;
     if claimed.orphans > 0 {
         stats.orphans.add_u64(claimed.orphans);
@@ -128,6 +135,7 @@ fn count(partition: &Partition, claimed: &Claimed) {
     }
     if claimed.buried > 0 {
         stats.dead.add_u64(claimed.buried);
+        partition.topic.meter.dead(DeadReason::LostLeases, claimed.buried);
         warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost their lease four times");
     }
     if claimed.trimmed > 0 {
@@ -150,12 +158,14 @@ impl Taken {
         let held = claimed.timers.iter().map(|timer| Held { key: timer.key.clone(), token });
         let leases = partition.leases.take(held, sent);
         for (timer, lease) in claimed.timers.into_iter().zip(leases) {
+            let trace = Record::traceparent(&timer.record);
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
                     let job = Job {
                         partition: partition.clone(),
                         lease,
                         record,
+                        trace,
                         state,
                         reading,
                         source,

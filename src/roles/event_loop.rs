@@ -43,6 +43,7 @@ impl EventLoop {
 
     async fn heard(&mut self, event: Event) {
         let runtime = &self.runtime;
+        runtime.hearing.note(&event, || runtime.client.store.address().to_string());
         match (event, &mut self.attached) {
             (Event::Wake { partition, at }, _) => {
                 if let Some(partition) = runtime.partitions.get(partition) {

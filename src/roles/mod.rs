@@ -2,6 +2,7 @@
 //! by itself.
 
 pub(crate) mod attempt;
+pub(crate) mod attempt_log;
 pub(crate) mod claim;
 pub(crate) mod claimer;
 pub(crate) mod event_loop;
@@ -9,6 +10,7 @@ pub(crate) mod expirer;
 pub(crate) mod lease_guard;
 pub(crate) mod lease_keeper;
 pub(crate) mod repair;
+pub(crate) mod reporter;
 pub(crate) mod settler;
 pub(crate) mod starter;
 pub(crate) mod sweeper;

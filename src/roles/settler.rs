@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::escape::Escaped;
 use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
+use crate::roles::attempt_log::dead_letter;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
 use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey};
@@ -62,10 +63,11 @@ impl Settler {
         let (topic, stats) = (&self.partition.topic, &self.partition.topic.stats);
         let (mut repeated, throttle) = (false, LogThrottle::default());
         let complain = |error: &Error| {
-            if !throttle.should_log(error) {
+            if !throttle.is_new(error) {
                 return;
             }
             stats.settle_errors.add(1);
+            topic.last_error.note(error);
             if error.needs_operator() || self.partition.outage.should_log(error) {
                 let partition = self.partition.names.index;
                 warn!(?topic, partition, %error, "cannot settle; trying again for the time of a lease");
@@ -147,9 +149,9 @@ impl Settler {
             }
             (End::Snooze { .. }, _) => stats.snoozed.add(1),
             (End::Again { .. }, _) => stats.again.add(1),
-            (End::Dead { reason, .. }, _) => {
+            (End::Dead { reason, history }, _) => {
                 stats.dead.add(1);
-                warn!(?topic, %key, reason = reason.as_str(), "dead letter");
+                dead_letter(topic, held, *reason, history);
             }
             (End::Release, _) => stats.released.add(1),
         }

@@ -51,6 +51,7 @@ impl Sweeper {
             self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let (stamp, heads) = self.runtime.client.store.peek(&partitions).await?;
         for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
+            partition.condition.note_head(stamp.ms(), heads.due);
             match heads.due {
                 Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
                 Some(ms) => partition.wakeup.head(ms),

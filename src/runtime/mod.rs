@@ -1,6 +1,7 @@
 //! What a listener holds while it runs: state that its roles share, and no tasks.
 
 pub(crate) mod clock;
+pub(crate) mod condition;
 pub(crate) mod deadline;
 pub(crate) mod disposition;
 pub(crate) mod leadership;
@@ -11,6 +12,7 @@ pub(crate) mod permits;
 pub(crate) mod stream_state;
 pub(crate) mod wakeup;
 
+pub(crate) use self::condition::{Condition, Hearing, LastError, Listening};
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
 pub(crate) use self::disposition::{Ended, first_undecodable};
 pub(crate) use self::leases::Lease;
@@ -29,13 +31,16 @@ use crate::client::Client;
 use crate::handler::AnyHandler;
 use crate::pattern::Router;
 use crate::policy::Policy;
-use crate::stats::{AttachCounters, ListenerCounters, TopicCounters};
+use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::topic::TopicConfig;
+use crate::trace::Extract;
 use crate::wire::is_own;
 
 /// What all roles of a listener share.
 #[derive(Debug)]
 pub(crate) struct Runtime {
+    /// By which others know it.
+    pub(crate) id: String,
     pub(crate) client: Client,
     pub(crate) topics: Vec<Arc<RunningTopic>>,
     pub(crate) partitions: Vec<Arc<Partition>>,
@@ -46,6 +51,12 @@ pub(crate) struct Runtime {
     pub(crate) calm: watch::Sender<bool>,
     /// What is known of the stream, for attached topics.
     pub(crate) stream_state: StreamState,
+    /// What is known of the subscription, for those who ask from outside.
+    pub(crate) hearing: Hearing,
+    /// How many attempts may run.
+    pub(crate) permits: Arc<Permits>,
+    /// Whether it is past its start.
+    pub(crate) listening: Listening,
 }
 
 impl Runtime {
@@ -75,6 +86,13 @@ pub(crate) struct RunningTopic {
     pub(crate) config: TopicConfig,
     pub(crate) handler: AnyHandler,
     pub(crate) stats: TopicCounters,
+    pub(crate) meter: Meter,
+    /// Continues traces.
+    pub(crate) extract: Option<Extract>,
+    /// Why a call could not be made, or was refused.
+    pub(crate) last_error: LastError,
+    /// Why an attempt has failed.
+    pub(crate) last_failure: LastError,
     /// Of an attached topic.
     pub(crate) attached: AttachCounters,
     /// Whether this listener scans for it, and enrols what it hears written.

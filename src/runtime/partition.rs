@@ -10,12 +10,12 @@ use crate::client::Client;
 use crate::lapse::LapseSource;
 use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
-use crate::runtime::RunningTopic;
 use crate::runtime::clock::Clock;
 use crate::runtime::leases::{Lease, Leases};
 use crate::runtime::outbox::{LINGER, Outbox, Settlement};
 use crate::runtime::permits::Permits;
 use crate::runtime::wakeup::Wakeup;
+use crate::runtime::{Condition, RunningTopic};
 use crate::time::Reading;
 use crate::wire::{End, PartitionNames, Store};
 
@@ -40,6 +40,7 @@ pub(crate) struct Partition {
     pub(crate) checks: Wakeup,
     pub(crate) leases: Arc<Leases>,
     pub(crate) outbox: Outbox,
+    pub(crate) condition: Condition,
     seen: Mutex<Seen>,
 }
 
@@ -74,6 +75,7 @@ impl Partition {
             checks: Wakeup::default(),
             leases,
             outbox: Outbox::new(linger),
+            condition: Condition::default(),
             seen: Mutex::default(),
         }
     }

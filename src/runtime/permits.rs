@@ -42,6 +42,17 @@ impl Permits {
         }
     }
 
+    /// How many are taken, of how many.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (lock(&self.state).used, self.limit)
+    }
+
+    /// The same of a topic.
+    pub(crate) fn usage_of(&self, topic: usize) -> (usize, usize) {
+        let topic = &lock(&self.state).topics[topic];
+        (topic.used, topic.limit)
+    }
+
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
         let mut state = lock(&self.state);

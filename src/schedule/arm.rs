@@ -13,6 +13,7 @@ use crate::log::debug;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
+use crate::trace::{Inject, Traceparent};
 use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Record, State, Trigger, TriggerKey};
 
 /// An arm, about to be made: set options, then `.await` it.
@@ -64,6 +65,16 @@ impl ArmRequest<'_> {
         self
     }
 
+    /// Carries this span's context to the handler: a W3C `traceparent`, such as
+    /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. See [`Schedule::trace`] for all arms at once.
+    pub fn traceparent(mut self, traceparent: &str) -> Self {
+        self.timer = self.timer.and_then(|timer| match Traceparent::parse(traceparent) {
+            None => Err(Error::invalid("this is no traceparent as W3C writes it").at_key(&timer.key)),
+            trace => Ok(NewTimer { trace, ..timer }),
+        });
+        self
+    }
+
     /// Waits until the arming has travelled this far, and reports how far it got.
     pub fn durably(mut self, ask: Durably) -> Self {
         self.durably = Some(ask);
@@ -101,7 +112,8 @@ impl Schedule {
         let payload = (topic.codec.encode)(payload).map_err(|error| error.at_key(&key))?;
         topic.config.check_payload(&key, &payload)?;
         let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
-        Ok(NewTimer { key, when, arming: ArmingId::random(), payload })
+        let trace = self.inject.as_ref().and_then(Inject::ask);
+        Ok(NewTimer { key, when, arming: ArmingId::random(), payload, trace })
     }
 
     /// Arms timers of one partition in one call, each with its own result.

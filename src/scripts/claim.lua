@@ -65,7 +65,7 @@ local function attend(key, record, state)
     orphans = orphans + 1
     return
   end
-  if byte(record) and byte(record) > 1 or state and byte(state) and byte(state) > 1 then
+  if byte(record) and byte(record) > 1 and not known(record) or state and byte(state) and byte(state) > 1 then
     redis.call('ZADD', index, now + PARK, key)
     parked = parked + 1
     return
@@ -128,7 +128,7 @@ while from <= #ready and room > 0 do
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     read = read + (record and #record or 0)
     local hold = FIRST
-    local plain = record and not state and not alone and byte(record) == 1 and #record >= 17
+    local plain = record and not state and not alone and (byte(record) == 1 or known(record)) and #record >= 17
     if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1

@@ -31,6 +31,12 @@ local NO_TOKEN = '\0\0\0\0\0\0\0\0'
 local MAX_DEADLINE = 8796093022208
 local byte, sub, char = string.byte, string.sub, string.char
 
+-- Whether a record is of a version that is known: 1, or 129 where it says before its payload where a trace stands.
+local function known(record)
+  local version = byte(record)
+  return version == 1 or version == 129
+end
+
 -- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier
 -- than asked for, and nil beyond the limit.
 local function deadline_of(when)

@@ -22,7 +22,7 @@ if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0 } end
 if not state or #state < 25 then state = fresh_state(0) end
 
 local head = head_of(due)
-if byte(record) == 1 and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
+if known(record) and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
   -- Nothing has happened to it yet: its age is to count from the new deadline.
   redis.call('HSET', rec, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
   redis.call('HDEL', run, key)

@@ -45,7 +45,7 @@ function ends.again(key, record, state, delay, body)
   local at = ceil + delay
   tombstone('a' .. sub(record, 2, 9))
   redis.call('ZREM', quarantine, key)
-  install(key, '\1' .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
+  install(key, sub(record, 1, 1) .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
   redis.call('HDEL', run, key)
   return 1, at, body
 end

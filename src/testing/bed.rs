@@ -251,12 +251,12 @@ impl fmt::Debug for TestBed {
 
 /// Whether listeners make this call over and over, to look for news. What it leads to, if anything, is none of them.
 fn is_look(request: &Request<'_>) -> bool {
-    use scripts::{CANARY, CHECKS, PEEK, REPAIR, SCANNER};
+    use scripts::{CANARY, CHECKS, PEEK, REPAIR, REPORT, SCANNER};
     let text = |at: usize| request.args.get(at).map(|arg| &arg[..]).unwrap_or_default();
     match text(0) {
-        b"EVALSHA" => {
-            [&CANARY, &PEEK, &REPAIR, &CHECKS, &SCANNER].iter().any(|look| look.sha.as_bytes() == text(1))
-        }
+        b"EVALSHA" => [&CANARY, &PEEK, &REPAIR, &REPORT, &CHECKS, &SCANNER]
+            .iter()
+            .any(|look| look.sha.as_bytes() == text(1)),
         b"EXISTS" => text(1).windows(8).any(|part| part == b"{canary/"),
         b"CONFIG" => text(1) == b"GET",
         _ => false,

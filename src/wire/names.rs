@@ -133,6 +133,11 @@ pub(crate) fn registry(namespace: &str) -> String {
     format!("{namespace}:topics")
 }
 
+/// The hash in which listeners say how they are.
+pub(crate) fn listeners(namespace: &str) -> String {
+    format!("{namespace}:listeners")
+}
+
 /// What names the last canary of the only primary, 0; a canary's own name is
 /// this, a colon and what it says: its number, a colon, its predecessor's.
 pub(crate) fn canary(namespace: &str) -> String {
@@ -193,6 +198,7 @@ mod tests {
     fn only_what_the_namespace_begins_is_our_own() {
         for own in [
             &registry("ns")[..],
+            &listeners("ns"),
             &canary("ns"),
             PartitionNames::new("ns", "a", 0, 1, false).key("due"),
             "ns:",

@@ -5,14 +5,18 @@ use std::time::SystemTime;
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::escape::cut;
+use crate::escape::ends;
 use crate::id::{ArmingId, Token};
 use crate::time::{system_time, unix_ms};
+use crate::trace::Traceparent;
 
 /// The version byte of records, states and letters.
 pub(super) const VERSION: u8 = 1;
 /// Version, arming id, deadline.
 pub(crate) const RECORD_HEAD: usize = 17;
+/// Added to the version of a record that says before its payload where its producer's trace stands. As in
+/// prelude.lua.
+const TRACED: u8 = 128;
 /// Version, claimed, token, attempt, lost leases, snoozes, deadline.
 pub(crate) const STATE_HEAD: usize = 25;
 /// Version, reason, time of death, length of the state.
@@ -59,10 +63,32 @@ impl Record {
         head
     }
 
+    /// The same for a record whose payload comes behind where a trace stands.
+    pub fn traced_head(arming: ArmingId) -> [u8; 9] {
+        let mut head = Self::head(arming);
+        head[0] += TRACED;
+        head
+    }
+
     /// Reads a record without copying its payload.
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
-        let mut rest = behind_version(bytes, RECORD_HEAD)?;
-        Ok(Self { arming: ArmingId(id(&mut rest)), deadline: rest.get_u64(), payload: rest })
+        let traced = Self::traceparent(&bytes).is_some();
+        let mut rest = match traced {
+            true => bytes.slice(1..),
+            false => behind_version(bytes, RECORD_HEAD)?,
+        };
+        let (arming, deadline) = (ArmingId(id(&mut rest)), rest.get_u64());
+        if traced {
+            rest.advance(Traceparent::LENGTH);
+        }
+        Ok(Self { arming, deadline, payload: rest })
+    }
+
+    /// Where its producer's trace stands, if the record says so.
+    pub fn traceparent(bytes: &[u8]) -> Option<Traceparent> {
+        let traced = bytes.first() == Some(&(VERSION + TRACED));
+        let trace = bytes.get(RECORD_HEAD..RECORD_HEAD + Traceparent::LENGTH).filter(|_| traced)?;
+        trace.try_into().ok().map(Traceparent)
     }
 
     /// Reads what is kept behind a running attempt: a record, or that of the latest of several expiry cycles.
@@ -140,7 +166,7 @@ pub struct FailedAttempt {
     pub at: SystemTime,
     /// `error`, `panic`, `timeout`, or another short label.
     pub kind: String,
-    /// What it said, cut to 512 bytes.
+    /// What it said, cut in the middle to 512 bytes: its end names the root cause.
     pub error: String,
 }
 
@@ -161,7 +187,7 @@ pub struct History(pub Vec<FailedAttempt>);
 impl History {
     /// Adds an attempt and forgets the oldest beyond ten.
     pub fn push(&mut self, mut failed: FailedAttempt) {
-        failed.error.truncate(cut(&failed.error, ERROR_LENGTH).len());
+        failed.error = ends(failed.error, ERROR_LENGTH);
         self.0.push(failed);
         let excess = self.0.len().saturating_sub(HISTORY_LENGTH);
         self.0.drain(..excess);
@@ -308,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn a_record_may_say_where_a_trace_stands_before_its_payload() {
+        let record = Record { arming: ArmingId([7; 8]), deadline: 258, payload: Bytes::from_static(b"p") };
+        let trace = Traceparent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        let head = Record::traced_head(record.arming);
+        let bytes = Bytes::from([&head, &258_u64.to_be_bytes()[..], &trace.0, b"p"].concat());
+        assert_eq!(
+            (Record::decode(bytes.clone()), Record::traceparent(&bytes)),
+            (Ok(record.clone()), Some(trace))
+        );
+        assert_eq!(Record::traceparent(&record.encode()), None);
+        let cut = bytes.slice(..RECORD_HEAD + Traceparent::LENGTH - 1);
+        assert_eq!((Record::decode(cut.clone()), Record::traceparent(&cut)), (Err(Unreadable), None));
+    }
+
+    #[test]
     fn newer_and_broken_bytes_are_refused() {
         let newer = [&[VERSION + 1][..], &[0; RECORD_HEAD]].concat();
         for bad in [&newer[..], b"\x02", b"\x01short", b""] {
@@ -385,7 +426,7 @@ mod tests {
         }
         assert_eq!(history.0.len(), HISTORY_LENGTH);
         assert_eq!(history.0[0].attempt, 3);
-        assert_eq!(history.0[0].error.len(), ERROR_LENGTH);
+        assert!((ERROR_LENGTH - 1..=ERROR_LENGTH).contains(&history.0[0].error.len()));
         assert_eq!(History::decode(&history.encode()), history);
     }
 }

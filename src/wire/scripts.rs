@@ -67,6 +67,8 @@ scripts! {
     TRIGGER = "trigger";
     /// Delete a trigger key of an ended arming.
     UNTRIGGER = "untrigger";
+    /// A listener says how it is.
+    REPORT = "report";
     /// Make the next canary.
     CANARY = "canary";
     /// Attached keys: expiries were heard.

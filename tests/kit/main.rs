@@ -6,6 +6,7 @@ mod faults;
 mod handlers;
 mod lives;
 mod quiet;
+mod seen;
 mod server;
 mod services;
 mod serving;

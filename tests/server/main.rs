@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 mod attached_scripts;
+mod capture;
 mod demoted;
 mod holding;
 mod hostile;
 mod life;
+mod logs;
 mod lost_replies;
 mod on_time;
 mod owning;

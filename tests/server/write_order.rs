@@ -29,7 +29,13 @@ impl Scene {
         let (name, pattern) = ("orders".into(), "app:order:{id}".into());
         let entry = TopicEntry { name, pattern, partitions: 1, triggers: false, attached: false };
         store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
-        let timer = NewTimer { key: KEY, payload: KEY, when: WireWhen::In(0), arming: ArmingId::random() };
+        let timer = NewTimer {
+            key: KEY,
+            payload: KEY,
+            when: WireWhen::In(0),
+            arming: ArmingId::random(),
+            trace: None,
+        };
         store.arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false }).await.unwrap();
         Self { server, store, at, token: Token::random() }
     }

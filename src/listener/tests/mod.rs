@@ -9,6 +9,7 @@ mod keeping;
 mod owning;
 mod quarantine;
 mod repairing;
+mod reporting;
 mod settling;
 mod starting;
 mod undecodable;

@@ -172,8 +172,7 @@ async fn an_end_in_time_is_worth_no_warning() {
     bed.pass(secs(2)).await;
     bed.calls().fail("settle", Fault::Unanswered, 1);
     bed.pass(secs(10)).await;
-    let lines = log.lines();
-    assert!(lines.len() == 1 && lines[0].contains("cannot settle"), "{lines:?}");
+    assert_eq!(log.lines(), [""; 0], "that an answer was lost is no news");
 }
 
 #[tokio::test(start_paused = true)]

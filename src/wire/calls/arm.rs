@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
 use crate::time::{WireWhen, ms_ceil, system_time};
+use crate::trace::Traceparent;
 use crate::wire::run::Call;
 use crate::wire::{PartitionNames, Record, Reply, Store, scripts};
 
@@ -35,6 +36,8 @@ pub struct NewTimer {
     pub arming: ArmingId,
     /// What the handler gets.
     pub payload: Bytes,
+    /// Where the producer's trace stands.
+    pub trace: Option<Traceparent>,
 }
 
 impl fmt::Debug for NewTimer {
@@ -220,8 +223,13 @@ impl Store {
         let mut call = self.call(&scripts::ARM, at);
         call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
         for timer in arm.timers {
-            let head = Record::head(timer.arming);
-            call.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);
+            call.arg(&timer.key[..]).arg(timer.when.to_string());
+            match timer.trace {
+                None => call.arg(&Record::head(timer.arming)).arg(&timer.payload[..]),
+                Some(Traceparent(trace)) => {
+                    call.arg(&Record::traced_head(timer.arming)).arg([&trace, &timer.payload[..]].concat())
+                }
+            };
         }
         call
     }

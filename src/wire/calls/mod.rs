@@ -3,6 +3,7 @@
 pub mod arm;
 pub mod attached;
 pub mod claim;
+pub mod fleet;
 pub mod letters;
 pub mod partition;
 mod registry;
@@ -10,7 +11,9 @@ pub mod settle;
 pub mod timer;
 pub mod triggers;
 
-pub use self::{arm::*, attached::*, claim::*, letters::*, partition::*, settle::*, timer::*, triggers::*};
+pub use self::{
+    arm::*, attached::*, claim::*, fleet::*, letters::*, partition::*, settle::*, timer::*, triggers::*,
+};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;

@@ -35,23 +35,11 @@ impl Store {
         Ok(self.count("ZCARD", partitions, &["due", "quarantine"]).await?.into_iter().sum())
     }
 
-    /// Whether a listener seems to serve a topic of these partitions: somebody listens to wake-ups of the
-    /// first; or, where we may not know that, somebody has claimed within a day and has not ended in order.
+    /// Whether a listener has said lately that it serves the topic of these partitions.
     pub(crate) async fn is_served(&self, partitions: &[PartitionNames]) -> Result<bool> {
         let Some(first) = partitions.first() else { return Ok(false) };
-        let mut listening = cmd("PUBSUB");
-        listening.arg("SHARDNUMSUB").arg(&first.wake);
-        match self.0.node.call("looking for listeners", &listening).await {
-            Ok(counts) => {
-                Ok(redis::from_redis_value(counts).is_ok_and(|(_, count): (String, u64)| count > 0))
-            }
-            Err(error) if error.code().is_some() => {
-                // One of the fields says who was the last, and stays.
-                let slots = self.count("HLEN", partitions, &["slots"]).await?;
-                Ok(slots.into_iter().any(|slots| slots > 1))
-            }
-            Err(error) => Err(error),
-        }
+        let present = self.listeners(&names::listeners(&first.namespace)).await?;
+        Ok(present.iter().any(|listener| listener.topics.contains_key(&first.topic)))
     }
 
     async fn count(&self, by: &str, partitions: &[PartitionNames], names: &[&str]) -> Result<Vec<u64>> {

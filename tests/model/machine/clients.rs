@@ -83,7 +83,7 @@ impl Clients {
             if timers.iter().all(|timer| timer.key != key) {
                 let payload = Bytes::from(vec![b'.'; one.payload]);
                 let arming = self.ids.arming();
-                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload });
+                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload, trace: None });
             }
         }
         timers

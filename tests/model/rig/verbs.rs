@@ -123,7 +123,7 @@ impl Rig {
     /// A timer to be, with an id of its own and the key as its payload.
     pub(crate) fn timer(&mut self, key: &str, when: WireWhen) -> NewTimer {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        NewTimer { payload: key.clone(), key, when, arming: self.ids.arming() }
+        NewTimer { payload: key.clone(), key, when, arming: self.ids.arming(), trace: None }
     }
 
     pub(crate) async fn arm(&self, call: Arm<'_>) -> Result<Vec<ArmReply>> {

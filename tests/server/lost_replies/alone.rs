@@ -137,6 +137,7 @@ fn others() -> Vec<Row> {
     let followed = [&running_with_next()[..], &[settle("a", 1, dead()), cancel("a", 4)]].concat();
     let anew = Step::Replay { key: "a", died: (1, Some(0)), number: 3, anew: Some(2) };
     let with_a_timer = |arming| [&dead_letter[..], &[arm("a", arming)]].concat();
+    let report = Step::Report { leaves: false };
     let in_100 = Step::Reschedule("a", WireWhen::In(100));
     let (pause, resume) = (Step::Pause(Some("why")), Step::Pause(None));
     vec![
@@ -174,6 +175,9 @@ fn others() -> Vec<Row> {
             Step::Trigger("a", 1),
         ),
         Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
+        // It says when it was made.
+        Row::of("report", [], report.clone()).repeat_acts_as(report.clone()),
+        Row::of("leave", [report], Step::Report { leaves: true }),
         Row::of("canary", [], Step::Canary).repeat_says("4000000000000:0, new: 0"),
         Row::of("canary after another", [Step::Canary, Step::Raw(&["DEL", FIRST_CANARY])], Step::Canary)
             .repeat_says("4000000000001:4000000000000, new: 0"),

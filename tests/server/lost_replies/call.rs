@@ -10,7 +10,7 @@ use keylapse::internals::{
     AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
     RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
-use keylapse::{Arming, ArmingId, Rescheduled};
+use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;
@@ -104,6 +104,10 @@ impl Caller {
             Step::Untrigger(name, number) => {
                 format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)
             }
+            Step::Report { leaves } => {
+                let report = (!leaves).then(ListenerReport::default);
+                format!("{}", store.report("keylapse:listeners", "a", report.as_ref(), 0).await?)
+            }
             of_attached => self.make_attached(of_attached).await?,
         })
     }
@@ -114,6 +118,7 @@ impl Caller {
             when: WireWhen::In(in_ms),
             arming: id(*arming),
             payload: format!("payload of {arming}").into(),
+            trace: None,
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
         let call = Arm { timers: &timers, only_if_absent: absent, repeat };

@@ -41,6 +41,10 @@ pub(super) enum Step {
     Trigger(&'static str, u8),
     Untrigger(&'static str, u8),
     Canary,
+    /// Of a listener that says how it is, or leaves.
+    Report {
+        leaves: bool,
+    },
     /// Expiries of keys that others write: at which place, and the number of the arming.
     Note(Vec<(&'static str, Spot, u8)>),
     /// The key lives for 100 ms from the beginning.
@@ -148,6 +152,7 @@ impl Step {
             Self::Trigger(..) => "trigger",
             Self::Untrigger(..) => "untrigger",
             Self::Canary => "canary",
+            Self::Report { .. } => "report",
             Self::Note(_) => "note",
             Self::Enrol(..) => "enrol",
             Self::DueChecks => "checks",

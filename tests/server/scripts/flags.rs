@@ -8,7 +8,7 @@ use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice.
-const DRAIN: [&str; 15] = [
+const DRAIN: [&str; 16] = [
     "ack",
     "canary",
     "cancel",
@@ -20,6 +20,7 @@ const DRAIN: [&str; 15] = [
     "pause",
     "renew",
     "repair",
+    "report",
     "returned",
     "scanner",
     "settle",

@@ -24,6 +24,7 @@ impl Twin {
                     when: WireWhen::In(FAR),
                     arming: arming(number, id),
                     payload: Bytes::new(),
+                    trace: None,
                 };
                 let call = Arm { timers: &[timer], only_if_absent: absent, repeat };
                 let reply = self.store.arm(&self.at, call).await.expect("it can be armed").remove(0);

@@ -1,0 +1,121 @@
+//! How a listener is: for readiness probes, and for people who wonder.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::runtime::condition::oldest_overdue_ms;
+use crate::runtime::{EventMode, LastError, RunningTopic, Runtime};
+
+/// A view of how a listener is, from [`Listener::health`](crate::Listener::health). Cheap to clone; asks nothing of
+/// the server.
+///
+/// ```
+/// use keylapse::Health;
+///
+/// /// What a readiness probe gets.
+/// fn readiness(health: &Health) -> (u16, String) {
+///     let topics: Vec<_> = health.topics().into_iter().filter(|topic| !topic.parked.is_empty()).collect();
+///     (if health.is_ready() { 200 } else { 503 }, format!("{health:?}, parked: {topics:?}"))
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Health(pub(super) Arc<Runtime>);
+
+/// How many attempts run, and how many may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Places {
+    /// Attempts that run, or are about to.
+    pub running: usize,
+    /// How many may at a time.
+    pub limit: usize,
+}
+
+/// How one topic of a listener is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicHealth {
+    /// Its name.
+    pub name: String,
+    /// Its places.
+    pub places: Places,
+    /// For how long its first timer was overdue, unclaimed, when a sweep last looked: within the last five seconds.
+    pub oldest_overdue: Duration,
+    /// The numbers of its partitions of which nothing can be claimed until one of their names is repaired; the log
+    /// says which.
+    pub parked: Vec<u32>,
+    /// The last error of a claim or a settlement, and when that was by this machine's clock. It may be long over.
+    pub last_error: Option<(SystemTime, String)>,
+    /// The error of the last attempt that has failed.
+    pub last_failure: Option<(SystemTime, String)>,
+}
+
+impl Health {
+    /// Whether it can do its work: it is past its start, not stopping yet, and the server answers.
+    ///
+    /// That no canary is heard or a partition is parked is none of this: the other timers run on time, and a restart
+    /// would mend neither.
+    pub fn is_ready(&self) -> bool {
+        self.0.listening.is_ready() && self.connected()
+    }
+
+    /// Whether the last call was answered. A listener makes one every five seconds at least.
+    pub fn connected(&self) -> bool {
+        self.0.client.store.address().outage.answers()
+    }
+
+    /// Whether a canary was heard, and none was missed since: expired events flow.
+    pub fn canary_heard(&self) -> bool {
+        self.0.hears()
+    }
+
+    /// What is heard of expired keys. Without attached topics it is `Expired` or `Blind`.
+    pub fn mode(&self) -> EventMode {
+        self.0.mode()
+    }
+
+    /// For how long the first timer of all topics was overdue, unclaimed, when a sweep last looked. Paused and
+    /// parked topics count.
+    pub fn oldest_overdue(&self) -> Duration {
+        Duration::from_millis(oldest_overdue_ms(&self.0.partitions))
+    }
+
+    /// The places of all topics together.
+    pub fn places(&self) -> Places {
+        places(self.0.permits.usage())
+    }
+
+    /// How each topic is.
+    pub fn topics(&self) -> Vec<TopicHealth> {
+        self.0.topics.iter().map(|topic| self.topic(topic)).collect()
+    }
+
+    fn topic(&self, topic: &RunningTopic) -> TopicHealth {
+        let partitions = self.0.partitions_of(topic);
+        let parked = partitions.iter().filter(|partition| partition.condition.is_parked());
+        TopicHealth {
+            name: topic.config.name.clone(),
+            places: places(self.0.permits.usage_of(topic.index)),
+            oldest_overdue: Duration::from_millis(oldest_overdue_ms(partitions)),
+            parked: parked.map(|partition| partition.names.index).collect(),
+            last_error: LastError::get(&topic.last_error),
+            last_failure: LastError::get(&topic.last_failure),
+        }
+    }
+}
+
+fn places((running, limit): (usize, usize)) -> Places {
+    Places { running, limit }
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Health")
+            .field("ready", &self.is_ready())
+            .field("connected", &self.connected())
+            .field("canary_heard", &self.canary_heard())
+            .field("oldest_overdue", &self.oldest_overdue())
+            .field("places", &self.places())
+            .finish_non_exhaustive()
+    }
+}

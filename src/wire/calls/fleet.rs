@@ -1,0 +1,191 @@
+//! Reports of listeners: who serves what, and how it goes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::stats::Distribution;
+use crate::time::system_time;
+use crate::wire::{Reply, Store, scripts};
+
+/// Whoever has not reported for this long counts as gone: three reports.
+const PRESENT: Duration = Duration::from_secs(15);
+/// After this long without one, its last report is forgotten.
+const FORGOTTEN_MS: u64 = 60_000;
+/// Reports that are read at a time, roughly.
+const PAGE: usize = 100;
+/// A report that would be longer leaves out the details of its topics, never their names.
+const LONGEST: usize = 64 << 10;
+
+/// What a listener said of itself last: every five seconds it does. See
+/// [`Schedule::listeners`](crate::Schedule::listeners).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ListenerReport {
+    /// Another each time that a listener is built.
+    pub id: String,
+    /// The machine.
+    pub host: String,
+    /// The process there.
+    pub pid: u32,
+    /// Of keylapse.
+    pub version: String,
+    /// When it was started, in ms since 1970, by the clock of its machine.
+    #[serde(rename = "since")]
+    pub(crate) since_ms: u64,
+    /// How many attempts it runs.
+    pub running: usize,
+    /// How many it may.
+    pub limit: usize,
+    /// The servers that it listens to.
+    pub nodes: Vec<NodeReport>,
+    /// Its topics, by their names.
+    pub topics: BTreeMap<String, TopicReport>,
+    /// When it reported, in ms since 1970, by the server's clock.
+    #[serde(rename = "at", skip_serializing)]
+    pub(crate) at_ms: u64,
+}
+
+/// What a listener hears of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// Host and port, as the listener knows them.
+    pub node: String,
+    /// A word for its [`EventMode`](crate::EventMode).
+    pub mode: String,
+    /// Why something may be missed at present.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<String>,
+    /// How often something may have been missed.
+    pub gaps: u64,
+}
+
+/// How it goes with a topic of a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TopicReport {
+    /// How many attempts run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub running: usize,
+    /// How many may.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub limit: usize,
+    /// What was counted, by the names of [`TopicStats`](crate::TopicStats), unless it is nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
+    /// How late attempts were started.
+    #[serde(skip_serializing_if = "Distribution::is_empty")]
+    pub lateness: Distribution,
+    /// How long handlers took.
+    #[serde(skip_serializing_if = "Distribution::is_empty")]
+    pub handler: Distribution,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl ListenerReport {
+    /// When it reported, by the server's clock.
+    pub fn at(&self) -> SystemTime {
+        system_time(self.at_ms)
+    }
+
+    /// When it was started, by the clock of its machine.
+    pub fn since(&self) -> SystemTime {
+        system_time(self.since_ms)
+    }
+
+    /// Whether it serves the topic with this name.
+    pub fn serves(&self, topic: &str) -> bool {
+        self.topics.contains_key(topic)
+    }
+
+    /// As it is sent.
+    fn encode(&self) -> String {
+        let json = serde_json::to_string(self).unwrap_or_default();
+        if json.len() <= LONGEST {
+            return json;
+        }
+        let named = |name: &String| (name.clone(), TopicReport::default());
+        let topics = self.topics.keys().map(named).collect();
+        serde_json::to_string(&Self { topics, ..self.clone() }).unwrap_or_default()
+    }
+}
+
+impl Store {
+    /// Leaves a report, or takes the last one away; and looks whether others are to be forgotten, from where the
+    /// last look ended. Answers where this one did.
+    pub async fn report(
+        &self,
+        listeners: &str,
+        id: &str,
+        report: Option<&ListenerReport>,
+        from: u64,
+    ) -> Result<u64> {
+        let report = report.map(ListenerReport::encode).unwrap_or_default();
+        let mut call = self.call_with(&scripts::REPORT, &[listeners]);
+        call.arg(id).arg(report).arg(FORGOTTEN_MS).arg(from);
+        call.reply().await?.int()
+    }
+
+    /// Everybody who has reported lately.
+    pub(crate) async fn listeners(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
+        let now = self.peek(&[]).await?.0.ms();
+        let (mut cursor, mut found) = (0, BTreeMap::new());
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(listeners).arg(cursor).arg("COUNT").arg(PAGE);
+            let mut reply = Reply::new("hscan", self.0.node.call("reading who listens", &scan).await?)?;
+            cursor = reply.int()?;
+            let mut page = reply.list()?;
+            let reports = page.each(|page| Ok((page.bytes()?, page.bytes()?)))?;
+            // What cannot be read is of another version, or of somebody else.
+            let reports =
+                reports.iter().filter_map(|(_, json)| serde_json::from_slice::<ListenerReport>(json).ok());
+            let present =
+                reports.filter(|report| u128::from(now.abs_diff(report.at_ms)) <= PRESENT.as_millis());
+            found.extend(present.map(|report| (report.id.clone(), report)));
+            if cursor == 0 {
+                return Ok(found.into_values().collect());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_would_be_too_long_still_names_its_topics() {
+        let topic = |n: usize| {
+            let counts = [("handled".to_owned(), 7)].into();
+            (format!("topic.{n}"), TopicReport { counts, limit: 100, ..TopicReport::default() })
+        };
+        let report =
+            |topics: usize| ListenerReport { topics: (0..topics).map(topic).collect(), ..Default::default() };
+        let read =
+            |report: &ListenerReport| serde_json::from_str::<ListenerReport>(&report.encode()).unwrap();
+        assert_eq!(read(&report(10)), report(10));
+        let (long, read) = (report(2000), read(&report(2000)));
+        assert!(long.encode().len() < LONGEST && long.topics.keys().eq(read.topics.keys()));
+        assert_eq!(read.topics["topic.7"], TopicReport::default());
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_no_trouble() {
+        let json = r#"{"at":7,"id":"a","new":[1],"topics":{"t":{"new":1}},"nodes":[{}]}"#;
+        let report: ListenerReport = serde_json::from_str(json).unwrap();
+        assert!(report.serves("t") && !report.serves("u"));
+        assert_eq!((report.at_ms, report.nodes.len()), (7, 1));
+    }
+}

@@ -1,0 +1,223 @@
+//! What a listener shows: statistics, metrics, health.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use keylapse::testing::TestBed;
+use keylapse::{
+    Done, ErrorKind, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled, Sample, Stats,
+    Topic,
+};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tracing::{Span, span};
+
+use crate::support::{arm, listen, ms, reminders, secs, succeed};
+
+/// Succeeds, but fails for `bad`.
+async fn pick(lapse: Lapse<String>) -> Result<Done, Failure> {
+    tokio::time::sleep(ms(30)).await;
+    if lapse.capture("id") == Some("bad") { Err(Failure::retry("no")) } else { Ok(Done) }
+}
+
+/// A timer that runs, one that dies at its third attempt, and one that a sweep finds: seconds later.
+async fn play(bed: &TestBed) -> Stats {
+    let stats = listen(bed, pick).await.stats().clone();
+    arm(bed, "good", secs(1)).await;
+    arm(bed, "bad", secs(1)).await;
+    bed.until_finished().await;
+    bed.notifications().lose();
+    arm(bed, "tardy", secs(1)).await;
+    bed.until_finished().await;
+    bed.notifications().heal();
+    bed.notifications().disconnect();
+    bed.pass(secs(5)).await;
+    stats
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_metric_has_its_name_and_labels_and_none_has_a_key() {
+    let recorder = PrometheusBuilder::new().set_buckets(&[0.01, 0.1, 1.0]).unwrap().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let (bed, exporter) = (TestBed::new(), recorder.handle());
+    play(&bed).await;
+    let shown = exporter.render();
+    for line in [
+        r#"keylapse_lapses_total{topic="reminder",source="timer",outcome="done"} 1"#,
+        r#"keylapse_lapses_total{topic="reminder",source="timer",outcome="error"} 3"#,
+        r#"keylapse_lapses_total{topic="reminder",source="sweep",outcome="done"} 1"#,
+        r#"keylapse_lateness_seconds_bucket{topic="reminder",source="timer",le="0.01"} 4"#,
+        r#"keylapse_lateness_seconds_count{topic="reminder",source="sweep"} 1"#,
+        r#"keylapse_handler_seconds_bucket{topic="reminder",le="0.01"} 0"#,
+        r#"keylapse_handler_seconds_bucket{topic="reminder",le="0.1"} 5"#,
+        r#"keylapse_retries_total{topic="reminder"} 2"#,
+        r#"keylapse_dead_total{topic="reminder",reason="exhausted"} 1"#,
+        r#"keylapse_leases_lost_total{topic="reminder"} 0"#,
+        r#"keylapse_notifications_missed_total{topic="reminder"} 1"#,
+        r#"keylapse_claims_total{topic="reminder",result="taken"} 4"#,
+        "# HELP keylapse_lapses_total",
+        "# TYPE keylapse_canary_seconds histogram",
+    ] {
+        assert!(shown.contains(line), "{line}:\n{shown}");
+    }
+    let gap = |line: &&str| {
+        line.starts_with("keylapse_gaps_total{node=") && line.contains("reason=\"disconnected\"")
+    };
+    assert!(shown.lines().any(|line| gap(&line)), "{shown}");
+    assert!(shown.contains("keylapse_canary_seconds_bucket{node="), "{shown}");
+    for key in ["good", "bad", "tardy"] {
+        assert!(!shown.contains(key), "{shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn statistics_iterate_as_names_labels_and_values() {
+    let bed = TestBed::new();
+    let stats = play(&bed).await;
+    let samples: Vec<_> = stats.samples().collect();
+    let value = |name: &str| {
+        samples.iter().find(|sample| sample.name == name).unwrap_or_else(|| panic!("{name}")).value
+    };
+    let total = stats.total();
+    for (name, count) in total.iter().chain(stats.listener().iter()) {
+        assert_eq!(value(name), count as f64, "{name}");
+    }
+    assert_eq!(total.iter().find(|(name, _)| *name == "handled"), Some(("handled", 2)));
+    assert_eq!(
+        (value("running"), value("limit"), value("connected"), value("ready")),
+        (0.0, 100.0, 1.0, 1.0)
+    );
+    assert_eq!((value("handler_seconds_count"), value("lateness_seconds_count")), (5.0, 5.0));
+    let handler_times = stats.handler_times("reminder").unwrap();
+    assert_eq!((handler_times.count(), handler_times.quantile(0.5)), (5, Some(ms(50))));
+    assert!(stats.lateness("reminder").unwrap().quantile(1.0) >= Some(secs(1)));
+    assert_eq!(stats.lateness("other"), None);
+    // Each line of a page for Prometheus is one of a kind.
+    let named: HashSet<_> = samples.iter().map(|Sample { name, labels, .. }| (name, labels)).collect();
+    assert_eq!(named.len(), samples.len());
+    assert!(
+        samples.iter().any(|sample| sample.to_string() == r#"handled{topic="reminder"} 2"#),
+        "{samples:#?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_says_whether_it_listens_hears_and_is_behind() {
+    let bed = TestBed::new();
+    let topic = reminders().concurrency(2);
+    let stuck = async |lapse: Lapse<String>| {
+        lapse.lease_lost().await;
+        Err::<Done, _>(Failure::retry("told to stop"))
+    };
+    let idle = Listener::builder(bed.client()).on(topic.clone(), succeed).build().unwrap().health();
+    assert!(!idle.is_ready() && !idle.connected() && !idle.canary_heard(), "{idle:?}");
+    let listening = bed.listen(|listener| listener.on(topic, stuck).grace(secs(1))).await.unwrap();
+    let health: Health = listening.stats().health();
+    bed.pass(secs(2)).await;
+    assert!(health.is_ready() && health.connected() && health.canary_heard(), "{health:?}");
+    assert_eq!((health.oldest_overdue(), health.places().running), (secs(0), 0));
+    for id in ["a", "b", "c"] {
+        arm(&bed, id, secs(1)).await;
+    }
+    bed.pass(secs(12)).await;
+    let seen = &health.topics()[0];
+    assert_eq!((&seen.name[..], seen.places.running, seen.places.limit), ("reminder", 2, 2));
+    assert!(health.oldest_overdue() >= secs(5) && health.oldest_overdue() <= secs(11), "{health:?}");
+    assert_eq!((seen.oldest_overdue, seen.parked.len()), (health.oldest_overdue(), 0));
+    assert_eq!((health.places().running, health.places().limit), (2, 1000));
+    bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
+    bed.pass(secs(3)).await;
+    assert!(!health.canary_heard() && health.is_ready(), "events are off, and all else works: {health:?}");
+    listening.stop().await.unwrap();
+    assert!(!health.is_ready());
+    let given_up = listen(&bed, succeed).await;
+    let health = given_up.stats().health();
+    assert!(health.is_ready());
+    given_up.crash().await;
+    assert!(!health.is_ready(), "nobody runs it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_tells_the_last_failure_of_each_topic() {
+    let bed = TestBed::new();
+    let other = Topic::<String>::new("other:{id}").unwrap();
+    let listening = bed.listen(|listener| listener.on(reminders(), pick).on(other, succeed)).await.unwrap();
+    arm(&bed, "bad", secs(1)).await;
+    bed.pass(secs(2)).await;
+    let failures: Vec<_> = listening
+        .stats()
+        .health()
+        .topics()
+        .into_iter()
+        .map(|topic| topic.last_failure.map(|(_, said)| said))
+        .collect();
+    assert_eq!(failures, [Some("no".to_owned()), None]);
+}
+
+/// Spans and trace contexts.
+type Seen = Arc<Mutex<Vec<(Option<span::Id>, String)>>>;
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Through retries, a new deadline, recurrence, death and replay.
+#[tokio::test(start_paused = true)]
+async fn a_trace_goes_on_in_each_attempts_span() {
+    // Where there is but one subscriber, tests beside this one decide whether its spans are made.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let (bed, seen, continued) = (TestBed::new(), Seen::default(), Seen::default());
+    let (handled, extracted) = (seen.clone(), continued.clone());
+    let handler = move |lapse: Lapse<String>| {
+        handled.lock().unwrap().push((Span::current().id(), lapse.traceparent().unwrap_or_default()));
+        let end = match handled.lock().unwrap().len() {
+            1 => Err(Failure::retry("once more")),
+            2 => Ok(Outcome::Again(secs(5))),
+            3 => Err(Failure::dead("enough")),
+            _ => Ok(Outcome::Done),
+        };
+        std::future::ready(end)
+    };
+    let extract =
+        move |span: &Span, trace: &str| extracted.lock().unwrap().push((span.id(), trace.to_owned()));
+    bed.listen(|listener| listener.on(reminders(), handler).trace(extract)).await.unwrap();
+    let schedule = bed.schedule().trace(|| Some(TRACE.to_owned()));
+    assert!(schedule.arm(&reminders(), "a", secs(60), &"hello".to_owned()).await.unwrap().is_armed());
+    let moved = schedule.reschedule(&reminders(), "a", secs(1)).await.unwrap();
+    assert!(matches!(moved, Rescheduled::Rescheduled(_)));
+    bed.until_finished().await;
+    let letters = schedule.dead_letters(&reminders()).page(10).await.unwrap();
+    assert_eq!(letters[0].payload.as_ref().unwrap(), "hello");
+    assert_eq!(schedule.replay(&letters[0]).await.unwrap(), Replayed::Replayed);
+    bed.until_finished().await;
+    let (seen, continued) = (seen.lock().unwrap().clone(), continued.lock().unwrap().clone());
+    assert_eq!((seen.len(), &seen), (4, &continued), "the handler's own span each time");
+    assert!(seen.iter().all(|(span, trace)| span.is_some() && trace == TRACE), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_is_carried_only_where_that_is_asked_for() {
+    let (bed, seen, continued) = (TestBed::new(), Seen::default(), Seen::default());
+    let (handled, extracted) = (seen.clone(), continued.clone());
+    let handler = move |lapse: Lapse<String>| {
+        handled.lock().unwrap().push((None, lapse.traceparent().unwrap_or_default()));
+        std::future::ready(Ok::<_, Failure>(Done))
+    };
+    let extract = move |_: &Span, trace: &str| extracted.lock().unwrap().push((None, trace.to_owned()));
+    bed.listen(|listener| listener.on(reminders(), handler).trace(extract)).await.unwrap();
+    let (topic, hello) = (reminders(), "hello".to_owned());
+    arm(&bed, "a", secs(1)).await;
+    let nothing = bed.schedule().trace(|| None);
+    let _ = nothing.arm(&topic, "b", secs(2), &hello).await.unwrap();
+    let nonsense = bed.schedule().trace(|| Some("nonsense".to_owned()));
+    let _ = nonsense.arm(&topic, "c", secs(3), &hello).await.unwrap();
+    let _ = bed.schedule().arm(&topic, "d", secs(4), &hello).traceparent(TRACE).await.unwrap();
+    let many = bed.schedule().trace(|| Some(TRACE.to_owned()));
+    let armed = many.arm_many(&topic, [NewArm::new("e", secs(5), hello.clone())]).await.unwrap();
+    assert!(armed[0].is_ok());
+    let refused = bed.schedule().arm(&topic, "f", secs(1), &hello).traceparent("nonsense").await.unwrap_err();
+    assert_eq!((refused.kind(), refused.key()), (ErrorKind::Invalid, Some(&b"reminder:f"[..])));
+    bed.until_finished().await;
+    let traces =
+        |seen: &Seen| seen.lock().unwrap().iter().map(|(_, trace)| trace.clone()).collect::<Vec<_>>();
+    assert_eq!(traces(&seen), ["", "", "", TRACE, TRACE]);
+    assert_eq!(traces(&continued), [TRACE, TRACE]);
+}
