@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::attached::AttachedRoles;
+use crate::attached::{AttachedRoles, Ear};
 use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Event, EventStream};
@@ -141,7 +141,7 @@ impl Roles {
     }
 
     /// Opens the stream of events; with the keys of other programs where there are attached topics.
-    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
+    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<Ear>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
@@ -155,8 +155,8 @@ impl Roles {
             return (events, None);
         }
         let attached = AttachedRoles::start(runtime, touches, &mut self.keeping, &mut self.writers);
-        self.scanners.clone_from(&attached.scanners);
-        (events, Some(attached))
+        self.scanners = attached.scanners;
+        (events, Some(attached.ear))
     }
 
     /// Stops claiming, waits for running attempts, hands back the rest.
