@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -78,24 +78,27 @@ async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
 /// only where an operator is needed.
 async fn register(runtime: &Runtime) -> Result<()> {
     let throttle = LogThrottle::default();
-    for topic in &runtime.topics {
-        let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
-        let partitions: Vec<_> = names.collect();
-        let entry = topic.config.entry();
-        let heals = |error: &Error, _| {
-            if error.is_transient() && throttle.should_log(error) {
-                warn!(topic = %entry.name, %error, "waiting for the server");
-            }
-            error.is_transient()
-        };
-        let register = |_| runtime.client.store.register(&entry, &partitions);
-        match retry(None, |_| false, heals, register).await {
-            // The partition parks and reports; the others run.
-            Err((error, _)) if error.kind() != ErrorKind::WrongType => return Err(error),
-            _ => {}
+    let topics: Vec<_> =
+        runtime.topics.iter().map(|topic| register_topic(runtime, topic, &throttle)).collect();
+    try_join_all(topics).await.map(drop)
+}
+
+async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogThrottle) -> Result<()> {
+    let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
+    let partitions: Vec<_> = names.collect();
+    let entry = topic.config.entry();
+    let heals = |error: &Error, _| {
+        if error.is_transient() && throttle.should_log(error) {
+            warn!(topic = %entry.name, %error, "waiting for the server");
         }
+        error.is_transient()
+    };
+    let register = |_| runtime.client.store.register(&entry, &partitions);
+    match retry(None, |_| false, heals, register).await {
+        // The partition parks and reports; the others run.
+        Err((error, _)) if error.kind() != ErrorKind::WrongType => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The running tasks, in the order in which they stop.

@@ -1,6 +1,7 @@
 //! One claim, answered at last, and turned into jobs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -39,6 +40,7 @@ pub(super) async fn take(
     index: Index,
     slot: SlotId,
     limit: usize,
+    reach: Duration,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
@@ -49,7 +51,7 @@ pub(super) async fn take(
         repeat: false,
         limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: if index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lookahead_ms: ms_ceil(reach),
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
@@ -227,7 +229,9 @@ mod tests {
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken = take(partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
+        let taken =
+            take(partition, Index::Due, SlotId::random(), 1, Duration::ZERO, &mut ClaimTrouble::default())
+                .await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

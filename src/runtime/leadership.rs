@@ -33,6 +33,12 @@ impl Leadership {
         }
     }
 
+    /// How far ahead of deadlines to claim. Who follows takes only what was left lying: what is not yet due is
+    /// the leader's, and taking it would beat one who is in time.
+    pub(crate) fn reach(&self, lookahead: Duration) -> Duration {
+        if self.following.is_some() { Duration::ZERO } else { lookahead }
+    }
+
     /// Something was left for us.
     pub(crate) fn won(&mut self) {
         self.following = None;

@@ -13,7 +13,8 @@
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
---   1 if this claim is empty and another slot made the last that was not, else 0
+--   where this claim is empty and another slot, which stands, made the last that was not: when that was, in ms;
+--   else ''
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
@@ -31,11 +32,18 @@ local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
 local orphans, parked, buried = 0, 0, 0
 
+-- When another took something last. A slot that is closed is nobody's.
+local function rival()
+  local by = redis.call('HGET', slots, 'by')
+  local last = by and by ~= slot and redis.call('HGET', slots, by)
+  return last and #last >= 16 and struct.unpack('>I8', last, 9) or ''
+end
+
 local function reply(keys, records, states)
   local by = #keys == 0 and redis.call('HGET', slots, 'by')
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
-    keys, records, states, orphans, parked, buried, trimmed, by and by ~= slot and 1 or 0,
+    keys, records, states, orphans, parked, buried, trimmed, #keys == 0 and rival() or '',
   }
 end
 
@@ -105,7 +113,7 @@ if repeated then
   local again = repeat_claim()
   if again then return again end
 end
-if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 } end
+if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, '' } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
@@ -144,7 +152,9 @@ while from <= #ready and room > 0 do
 end
 
 if held > 0 then
-  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', slot)
+  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
+  -- Who takes from the quarantine takes nothing from those who look for what comes due.
+  if not alone then redis.call('HSET', slots, 'by', slot) end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))

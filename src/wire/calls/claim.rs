@@ -65,8 +65,8 @@ pub struct Claimed {
     pub buried: u64,
     /// Dead letters that had to make room.
     pub trimmed: u64,
-    /// Nothing was taken, and another slot made the last claim that took something.
-    pub rival: bool,
+    /// When another slot last took something, in ms, where nothing was taken.
+    pub rival: Option<u64>,
 }
 
 /// A timer that was taken.
@@ -123,6 +123,6 @@ pub(crate) fn read_claimed(mut reply: Reply) -> Result<Claimed> {
         parked: reply.int()?,
         buried: reply.int()?,
         trimmed: reply.int()?,
-        rival: reply.int()? == 1,
+        rival: reply.maybe_int()?,
     })
 }

@@ -1,5 +1,6 @@
 //! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
 
+use futures::future::try_join_all;
 use redis::{Value, cmd};
 use tracing::warn;
 
@@ -8,7 +9,7 @@ use crate::id::SlotId;
 use crate::time::ServerTime;
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
-/// Partitions that one call peeks at.
+/// Partitions that one call peeks at, or that are made at the same time.
 const PEEKED: usize = 250;
 
 /// What the registry says of a topic.
@@ -111,8 +112,9 @@ impl Store {
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
         self.agree(first).await?;
-        for at in others {
-            self.init(at).await?;
+        for some in others.chunks(PEEKED) {
+            let made: Vec<_> = some.iter().map(|at| self.init(at)).collect();
+            try_join_all(made).await?;
         }
         self.list(&names::registry(&first.namespace), topic).await
     }
