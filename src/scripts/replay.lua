@@ -6,7 +6,7 @@
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 dead, 7 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 letter (arming id and key), 5 new arming id (8 bytes)
--- Returns: secs, micros, code, deadline
+-- Returns: secs, micros, code, deadline, why listeners could not be told (or '')
 --   codes: 0 no such letter, 1 replayed, 2 the key has a timer (nothing was
 --   changed), 3 the letter's record is unreadable (nothing was changed)
 -- Invariants: a repeat finds its own arming and answers as the first call.
@@ -16,13 +16,13 @@ local member, id = ARGV[4], ARGV[5]
 local key = sub(member, 9)
 local present = redis.call('HGET', rec, key)
 if present then
-  if sub(present, 2, 9) == id then return { secs, micros, 1, (struct.unpack('>I8', present, 10)) } end
-  return { secs, micros, 2, 0 }
+  if sub(present, 2, 9) == id then return { secs, micros, 1, (struct.unpack('>I8', present, 10)), '' } end
+  return { secs, micros, 2, 0, '' }
 end
 local letter = redis.call('HGET', letters, member)
-if not letter then return { secs, micros, 0, 0 } end
+if not letter then return { secs, micros, 0, 0, '' } end
 local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.unpack('>I4', letter, 11)) or ''
-if #record < 17 or byte(record) ~= 1 then return { secs, micros, 3, 0 } end
+if #record < 17 or byte(record) ~= 1 then return { secs, micros, 3, 0, '' } end
 
 local head = head_of(due)
 redis.call('HDEL', run, key)
@@ -31,4 +31,4 @@ wait_until(due, ceil, key)
 redis.call('ZREM', dead, member)
 redis.call('HDEL', letters, member)
 wake(head)
-return { secs, micros, 1, ceil }
+return { secs, micros, 1, ceil, untold }

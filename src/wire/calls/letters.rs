@@ -123,7 +123,10 @@ impl Store {
     /// Arms a dead letter's record again, for now.
     pub async fn replay(&self, at: &PartitionNames, letter: &[u8], arming: ArmingId) -> Result<Replayed> {
         let codes = [Replayed::Gone, Replayed::Replayed, Replayed::Exists, Replayed::Unreadable];
-        self.call(&scripts::REPLAY, at).arg(letter).arg(arming.as_bytes()).reply().await?.one_of(&codes)
+        let mut reply = self.call(&scripts::REPLAY, at).arg(letter).arg(arming.as_bytes()).reply().await?;
+        let (code, _deadline) = (reply.one_of(&codes)?, reply.int()?);
+        self.told(at, &mut reply)?;
+        Ok(code)
     }
 
     /// Forgets a dead letter; whether there was one.

@@ -96,7 +96,10 @@ impl Store {
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
     /// stood there before.
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
-        self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?.maybe_text()
+        let mut reply = self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?;
+        let before = reply.maybe_text()?;
+        self.told(at, &mut reply)?;
+        Ok(before)
     }
 
     /// Takes one step of the slow repair.
