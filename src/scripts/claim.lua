@@ -40,7 +40,6 @@ local function rival()
 end
 
 local function reply(keys, records, states)
-  local by = #keys == 0 and redis.call('HGET', slots, 'by')
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
     keys, records, states, orphans, parked, buried, trimmed, #keys == 0 and rival() or '',
@@ -117,7 +116,7 @@ if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
-local from, width, read = 1, 8, 0
+local from, width, read, size = 1, 0, 0, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
 if #ready > 0 then
@@ -126,7 +125,11 @@ if #ready > 0 then
   redis.call('HLEN', letters)
 end
 -- In slices, so that the bound on bytes bounds what is read, too: a small one
--- first, then as wide as the records so far suggest.
+-- first, as far as its sizes allow, then wider ones, as the records so far suggest.
+while width < math.min(8, #ready) and size < room do
+  width = width + 1
+  size = size + redis.call('HSTRLEN', rec, ready[width])
+end
 while from <= #ready and room > 0 do
   local to = math.min(from + width - 1, #ready)
   local slice_records = redis.call('HMGET', rec, unpack(ready, from, to))
@@ -148,7 +151,7 @@ while from <= #ready and room > 0 do
     end
   end
   from = to + 1
-  width = math.max(1, math.min(250, math.floor(room / (read / to + 1))))
+  width = math.max(1, math.min(250, 4 * width, math.floor(room / (read / to + 1))))
 end
 
 if held > 0 then

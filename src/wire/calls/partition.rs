@@ -41,7 +41,7 @@ pub struct RepairStep {
     pub lease_ms: u64,
 }
 
-/// The hashes that the slow repair scans.
+/// What the slow repair scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// Records without an index entry.
@@ -52,16 +52,19 @@ pub enum Scan {
     Next,
     /// Claim slots of listeners that are gone.
     Slots,
+    /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
+    Tombstones,
 }
 
 impl Scan {
-    /// The name of the hash.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Records => "rec",
             Self::States => "run",
             Self::Next => "next",
             Self::Slots => "slots",
+            Self::Tombstones => "tombstones",
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct Repaired {
     pub cursor: u64,
     /// How many entries were put right.
     pub repaired: u64,
+    /// How many were looked at.
+    pub looked_at: u64,
 }
 
 impl Store {
@@ -107,7 +112,7 @@ impl Store {
         let mut call = self.call(&scripts::REPAIR, at);
         call.arg(step.what.as_str()).arg(step.cursor).arg(step.count).arg(step.lease_ms);
         let mut reply = call.reply().await?;
-        Ok(Repaired { cursor: reply.int()?, repaired: reply.int()? })
+        Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
     /// Makes sure that the partitions exist as the caller believes, and lists
