@@ -1,4 +1,4 @@
-//! Several listeners of one topic, and many partitions: `cargo bench --bench crowd [-- crowd|full|partitions]`.
+//! Several listeners of one topic, and many partitions: `cargo bench --bench crowd [-- crowd|full|stream|partitions]`.
 //!
 //! Each listener has a thread and a runtime of its own. Lateness is of the handlers' starts by the system's clock;
 //! a share of empty claims is of all claims of a round. ROUNDS says how many rounds there are (3 unless set),
@@ -23,6 +23,9 @@ fn main() {
         }
         if wanted("full") {
             full().await;
+        }
+        if wanted("stream") {
+            stream().await;
         }
         if wanted("partitions") {
             partitions().await;
@@ -153,6 +156,49 @@ async fn full() {
     }
 }
 
+/// As many as producers can arm for now, while listeners take them.
+async fn stream() {
+    for round in 0..number("ROUNDS", 3) {
+        for listeners in [1, 2, 8] {
+            let server = Server::start().await;
+            let topic: Topic<Bytes> = Topic::raw("stream:{id}").expect("a topic").triggers(false);
+            let (report, reports) = channel();
+            let running: Vec<_> =
+                (0..listeners).map(|_| listen(server.url(), &topic, report.clone())).collect();
+            drop(report);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let until = Instant::now() + Duration::from_secs(number("SECONDS", 3) as u64);
+            let producers = (0..4).map(|producer| {
+                let (url, topic) = (server.url(), topic.clone());
+                tokio::spawn(async move {
+                    let schedule = Schedule::connect(&url).await.expect("a schedule");
+                    let mut armed = 0;
+                    while Instant::now() < until {
+                        let name =
+                            |n| arm(format!("stream:{producer}-{}", armed + n), SystemTime::UNIX_EPOCH);
+                        schedule.arm_many(&topic, (0..20).map(name)).await.expect("armed");
+                        armed += 20;
+                    }
+                    armed
+                })
+            });
+            let armed: usize = futures::future::join_all(producers)
+                .await
+                .into_iter()
+                .map(|armed| armed.expect("an end"))
+                .sum();
+            let handled = tokio::task::block_in_place(|| reports.iter().take(armed).count());
+            let (claims, empty) = stop(running);
+            println!(
+                "stream, {listeners} listeners, round {round}: {handled} handled, {:.0}/s until the last, {claims} claims, {:.1} % empty",
+                handled as f64
+                    / (until.elapsed() + Duration::from_secs(number("SECONDS", 3) as u64)).as_secs_f64(),
+                empty as f64 * 100.0 / claims as f64
+            );
+        }
+    }
+}
+
 /// Over a line of 2.5 ms: moments of 64 timers, and the first overdue run after the start.
 async fn partitions() {
     for round in 0..number("ROUNDS", 3) {
@@ -170,7 +216,7 @@ async fn partitions() {
             let run = tokio::task::block_in_place(|| {
                 reports.iter().take(2048).map(|(at, _)| at - began).collect::<Vec<_>>()
             });
-            let (first, last) = (run.iter().min().unwrap(), run.iter().max().unwrap());
+            let (first, last) = (run.iter().min().expect("one"), run.iter().max().expect("one"));
             let start = SystemTime::now() + Duration::from_millis(500);
             let moments =
                 (0..30 * 64).map(|n| arm(format!("many:{n}"), start + Duration::from_millis(100) * (n / 64)));

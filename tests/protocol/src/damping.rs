@@ -103,7 +103,7 @@ impl Damping {
                 Told::When => rival && taken,
             };
             if beaten {
-                crowd.wronged |= !crowd.by.is_some_and(|by| crowd.beaten[by].is_some());
+                crowd.wronged |= crowd.by.is_none_or(|by| crowd.beaten[by].is_none());
                 crowd.lose(who);
             }
         }
