@@ -1,7 +1,6 @@
 //! One claim, answered at last, and turned into jobs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -40,7 +39,7 @@ pub(super) async fn take(
     index: Index,
     slot: SlotId,
     limit: usize,
-    reach: Duration,
+    reach: i64,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
@@ -51,7 +50,7 @@ pub(super) async fn take(
         repeat: false,
         limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: ms_ceil(reach),
+        lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
@@ -229,9 +228,7 @@ mod tests {
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken =
-            take(partition, Index::Due, SlotId::random(), 1, Duration::ZERO, &mut ClaimTrouble::default())
-                .await;
+        let taken = take(partition, Index::Due, SlotId::random(), 1, 0, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -14,7 +14,7 @@ use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Partition, Seen};
-use crate::time::{Reading, ms_ceil};
+use crate::time::Reading;
 use crate::wire::{Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
@@ -126,7 +126,7 @@ impl Claimer {
             self.partition.note_look(reading);
             (heads.due, heads.quarantine, &self.partition.quarantine)
         };
-        let reach = taken.claimed.stamp.ms() + ms_ceil(self.timer.reach());
+        let reach = taken.claimed.stamp.ms().saturating_add_signed(self.timer.reach());
         let more = own.is_some_and(|ms| ms <= reach) && taken.claimed.paused.is_none();
         self.ask = if more { (self.ask * GROWTH).min(MAX_BATCH) } else { self.share };
         if let Some(ms) = other {

@@ -118,8 +118,8 @@ impl DeadlineTimer {
         }
     }
 
-    /// How far ahead of deadlines to claim.
-    pub(crate) fn reach(&self) -> Duration {
+    /// How far ahead of now to claim, in ms; negative where only what was left lying is to be taken.
+    pub(crate) fn reach(&self) -> i64 {
         self.leadership.reach(self.lookahead)
     }
 

@@ -8,7 +8,8 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
---   records at most, 10 lookahead in ms, 11 lease in ms,
+--   records at most, 10 lookahead in ms (negative: only what has been due
+--   for so long), 11 lease in ms,
 --   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),

@@ -38,8 +38,8 @@ pub struct Claim {
     pub limit: usize,
     /// How many bytes of records, roughly: reading stops once this is reached.
     pub bytes: usize,
-    /// How far ahead of their deadline timers may be taken, in ms.
-    pub lookahead_ms: u64,
+    /// How far ahead of their deadline timers may be taken, in ms; negative: how long they must have been due.
+    pub lookahead_ms: i64,
     /// For how long they are held, in ms.
     pub lease_ms: u64,
     /// Bounds of the dead letters, which a claim may have to write.

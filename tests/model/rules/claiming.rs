@@ -10,6 +10,7 @@ on_each_server! {
     a_claim_says_what_is_due_next,
     what_is_claimed_is_not_claimed_again,
     a_live_lease_is_not_taken_within_the_lookahead,
+    who_follows_leaves_what_has_just_come_due,
     a_paused_partition_gives_nothing_out_and_takes_timers,
     a_resumed_partition_gives_out_what_has_come_due,
     an_empty_claim_says_when_another_slot_took_the_last,
@@ -55,6 +56,14 @@ async fn a_live_lease_is_not_taken_within_the_lookahead(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim_with(|call| call.lookahead_ms = 10).await.keys().len(), 3);
     assert_eq!(rig.ack(&held).await.gone, [0, 1, 2]);
+}
+
+async fn who_follows_leaves_what_has_just_come_due(rig: &mut Rig) {
+    rig.arm_due(["a"]).await;
+    let following = |call: &mut keylapse::internals::Claim| call.lookahead_ms = -13;
+    assert!(rig.claim_with(following).await.is_empty());
+    rig.pass(ms(13)).await;
+    assert_eq!(rig.claim_with(following).await.keys(), ["a"]);
 }
 
 async fn a_paused_partition_gives_nothing_out_and_takes_timers(rig: &mut Rig) {

@@ -101,8 +101,8 @@ impl Listener {
     }
 
     /// How far ahead it claims, in ms.
-    pub(super) fn reach(&self) -> u64 {
-        u64::try_from(self.pace.reach(Duration::from_millis(LOOKAHEAD_MS)).as_millis()).unwrap_or_default()
+    pub(super) fn reach(&self) -> i64 {
+        self.pace.reach(Duration::from_millis(LOOKAHEAD_MS))
     }
 
     /// A claim is sent.
