@@ -14,6 +14,7 @@
 
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
+mod ear;
 mod reader;
 mod request;
 mod scanner;
@@ -24,6 +25,7 @@ pub(crate) mod watcher;
 pub(crate) mod write_back;
 pub(crate) mod writer;
 
+pub(crate) use self::ear::{Ear, Heard};
 pub(crate) use self::topic::Attached;
 pub(crate) use self::value::Expired;
 
@@ -34,7 +36,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::attached::reader::StreamReader;
-use crate::attached::request::{Context, Request};
+use crate::attached::request::Context;
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
@@ -47,16 +49,14 @@ const REQUESTS: usize = 1024;
 
 /// What the attached topics of a listener hear, and those who ask about it.
 pub(crate) struct AttachedRoles {
-    /// Reads the stream.
-    pub(crate) reader: StreamReader,
-    /// What it is asked.
-    pub(crate) requests: mpsc::Receiver<Request>,
+    /// Passes on to the reader what is heard.
+    pub(crate) ear: Ear,
     /// The partitions for whose topics this listener may be scanning, and as whom.
     pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
 impl AttachedRoles {
-    /// Starts writers, watchers and scanners, for as long as attempts run or claims are made.
+    /// Starts the reader, writers, watchers and scanners, for as long as attempts run or claims are made.
     pub(crate) fn start(
         runtime: &Arc<Runtime>,
         touches: mpsc::Sender<Touch>,
@@ -80,7 +80,8 @@ impl AttachedRoles {
             let (runtime, topic, requests) = (runtime.clone(), topic.clone(), asking.clone());
             roles.spawn(Scanner { runtime, topic, requests, slot }.run());
         }
-        let reader = StreamReader::new(runtime.clone(), touches, writers);
-        Self { reader, requests, scanners }
+        let (ear, heard) = Ear::new(runtime.clone());
+        roles.spawn(StreamReader::new(runtime.clone(), touches, writers).run(heard, requests));
+        Self { ear, scanners }
     }
 }

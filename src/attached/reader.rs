@@ -1,6 +1,7 @@
 //! Reads the stream: gives each expiry its identity, has keys touched, and judges what was found.
 //!
-//! It never waits for the server: what is to be done there is a writer's.
+//! It never waits for the server: what is to be done there is a writer's. Where one has all that it can hold, the
+//! reader waits for it, and nobody but attached topics for the reader.
 
 mod judging;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::attached::ear::Heard;
 use crate::attached::request::{Read, Request};
 use crate::attached::stream::Stream;
 use crate::attached::writer::Write;
@@ -88,8 +90,39 @@ impl StreamReader {
         }
     }
 
+    /// Until nobody hears anything any more.
+    pub(super) async fn run(
+        mut self,
+        mut heard: mpsc::Receiver<Heard>,
+        mut requests: mpsc::Receiver<Request>,
+    ) {
+        loop {
+            tokio::select! {
+                heard = heard.recv() => match heard {
+                    Some(heard) => self.heard(heard).await,
+                    None => return,
+                },
+                Some(request) = requests.recv() => self.asked(request),
+            }
+            self.read_prompted();
+        }
+    }
+
+    async fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Expired(partition, key) => self.expired(partition, key).await,
+            Heard::Changed(partition, key, change) => self.changed(partition, key, change),
+            Heard::Canary(canary) => self.canary(canary).await,
+            Heard::Touched(touched) => self.touched(touched).await,
+            Heard::Lost => self.lost(),
+            Heard::Disconnected => self.disconnected(),
+            Heard::Silent => self.silent(),
+            Heard::Dropped => self.dropped(),
+        }
+    }
+
     /// A canary was heard.
-    pub(crate) async fn canary(&mut self, canary: Canary) {
+    async fn canary(&mut self, canary: Canary) {
         let unbroken = self.stream.canary(canary);
         self.silent_since = None;
         self.runtime.stream_state.update(|known| {
@@ -107,23 +140,28 @@ impl StreamReader {
     }
 
     /// From here on something may be missing.
-    pub(crate) fn lost(&mut self) {
+    fn lost(&mut self) {
         self.stream.lose();
         self.unproven.clear();
         self.runtime.stream_state.update(|known| known.anchored = false);
     }
 
     /// The subscription is gone, and with it what was asked on its connection.
-    pub(crate) fn disconnected(&mut self) {
+    fn disconnected(&mut self) {
+        self.dropped();
+        self.unheard();
+    }
+
+    /// Events are missing, and maybe answers to touches: who has asked asks again.
+    fn dropped(&mut self) {
         self.lost();
         self.pending.clear();
         self.prompting = 0;
-        self.unheard();
     }
 
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
     /// has missed nothing; but if that takes too long, nothing will ever be proven.
-    pub(crate) fn silent(&mut self) {
+    fn silent(&mut self) {
         self.runtime.stream_state.update(|known| known.anchored = false);
         self.unheard();
     }
@@ -137,7 +175,7 @@ impl StreamReader {
     }
 
     /// A key of an attached topic has expired.
-    pub(crate) async fn expired(&mut self, partition: usize, key: Bytes) {
+    async fn expired(&mut self, partition: usize, key: Bytes) {
         match self.stream.expired(&key) {
             Some(at) => {
                 let arming = identity(&key, at);
@@ -151,7 +189,7 @@ impl StreamReader {
     }
 
     /// A key that was watched or is to be has changed.
-    pub(crate) fn changed(&mut self, partition: usize, key: Bytes, change: Change) {
+    fn changed(&mut self, partition: usize, key: Bytes, change: Change) {
         if change == Change::Gone {
             self.stream.gone(&key);
         }
@@ -166,7 +204,7 @@ impl StreamReader {
 
     /// Reads keys that were heard to be written: a few at a time, so that what is written again and again
     /// is read once.
-    pub(crate) fn read_prompted(&mut self) {
+    fn read_prompted(&mut self) {
         if self.prompting >= 2 || self.prompted.is_empty() || !self.can_enrol() {
             return;
         }
@@ -187,7 +225,7 @@ impl StreamReader {
     }
 
     /// Somebody asks.
-    pub(crate) fn asked(&mut self, request: Request) {
+    fn asked(&mut self, request: Request) {
         match request {
             Request::Look { partition, watches, capture } => {
                 for watches in watches.chunks(keys_in_touch(capture)) {
@@ -229,7 +267,7 @@ impl StreamReader {
     }
 
     /// A touch was answered. Everything that was published before it has been read.
-    pub(crate) async fn touched(&mut self, touched: Touched) {
+    async fn touched(&mut self, touched: Touched) {
         let Some((request, sent)) = self.pending.remove(&touched.id) else { return };
         if matches!(request, Request::Read(Read { prompted: true, .. })) {
             self.prompting -= 1;

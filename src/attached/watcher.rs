@@ -69,6 +69,7 @@ impl Watcher {
         self.throttle = LogThrottle::default();
         let seen = Seen {
             reading: Reading::now(due.stamp),
+            stamp: due.stamp,
             head: due.next.map(|ms| ms + overdue_ms),
             empty: due.watches.is_empty(),
             rival: due.rival,

@@ -17,7 +17,7 @@ use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, Partition};
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
 
-/// Writes that may wait. Beyond, the reader waits, and then the subscription: a drop there is a gap.
+/// Writes that may wait. Beyond, the reader waits, and what is heard meanwhile has its own bound: a drop is a gap.
 pub(crate) const WAITING: usize = 65_536;
 /// Deadlines are remembered in one call up to about so many bytes of values: what a touch brings.
 const ENROL_BYTES: usize = 4 << 20;

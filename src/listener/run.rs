@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::AttachedRoles;
+use crate::attached::{AttachedRoles, Ear};
 use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
@@ -125,24 +125,27 @@ async fn keep_an_eye_on_settings(runtime: Arc<Runtime>) {
 /// only where an operator is needed.
 async fn register(runtime: &Runtime) -> Result<()> {
     let throttle = LogThrottle::default();
-    for topic in &runtime.topics {
-        let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
-        let partitions: Vec<_> = names.collect();
-        let entry = topic.config.entry();
-        let heals = |error: &Error, _| {
-            if error.is_transient() && throttle.should_log(error) {
-                warn!(topic = %entry.name, %error, "waiting for the server");
-            }
-            error.is_transient()
-        };
-        let register = |_| runtime.client.store.register(&entry, &partitions);
-        match retry(None, |_| false, heals, register).await {
-            // The partition parks and reports; the others run.
-            Err((error, _)) if error.kind() != ErrorKind::WrongType => return Err(error),
-            _ => {}
+    let topics: Vec<_> =
+        runtime.topics.iter().map(|topic| register_topic(runtime, topic, &throttle)).collect();
+    try_join_all(topics).await.map(drop)
+}
+
+async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogThrottle) -> Result<()> {
+    let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
+    let partitions: Vec<_> = names.collect();
+    let entry = topic.config.entry();
+    let heals = |error: &Error, _| {
+        if error.is_transient() && throttle.should_log(error) {
+            warn!(topic = %entry.name, %error, "waiting for the server");
         }
+        error.is_transient()
+    };
+    let register = |_| runtime.client.store.register(&entry, &partitions);
+    match retry(None, |_| false, heals, register).await {
+        // The partition parks and reports; the others run.
+        Err((error, _)) if error.kind() != ErrorKind::WrongType => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The running tasks, in the order in which they stop.
@@ -190,7 +193,7 @@ impl Roles {
     }
 
     /// Opens the stream of events; with the keys of other programs where there are attached topics.
-    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<AttachedRoles>) {
+    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<Ear>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
@@ -205,8 +208,8 @@ impl Roles {
             return (events, None);
         }
         let attached = AttachedRoles::start(runtime, touches, &mut self.keeping, &mut self.writers);
-        self.scanners.clone_from(&attached.scanners);
-        (events, Some(attached))
+        self.scanners = attached.scanners;
+        (events, Some(attached.ear))
     }
 
     /// None of them does, unasked: what has become of the first that did.

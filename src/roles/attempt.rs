@@ -24,7 +24,7 @@ use crate::runtime::{Ended, Lease, Partition, Settlement, first_undecodable};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
 use crate::trace::Traceparent;
-use crate::wire::{End, History, MAX_BATCH, Record, State};
+use crate::wire::{End, History, Record, State};
 
 /// How long the next timer in quarantine waits for the end of the last to be settled.
 const LANDING: Duration = Duration::from_secs(1);
@@ -54,9 +54,9 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// As many as there are for a claim, or the one of the quarantine.
-    pub(crate) fn take(partition: &Arc<Partition>, alone: Option<OwnedSemaphorePermit>) -> Self {
-        let most = if alone.is_some() { 0 } else { MAX_BATCH };
+    /// Up to `most` for a claim, or the one of the quarantine.
+    pub(crate) fn take(partition: &Arc<Partition>, most: usize, alone: Option<OwnedSemaphorePermit>) -> Self {
+        let most = if alone.is_some() { 0 } else { most };
         let ordinary = partition.permits.take(partition.topic.index, most);
         Self { partition: partition.clone(), ordinary, alone }
     }

@@ -42,6 +42,7 @@ pub(super) async fn take(
     index: Index,
     slot: SlotId,
     limit: usize,
+    reach: i64,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
@@ -52,7 +53,7 @@ pub(super) async fn take(
         repeat: false,
         limit,
         bytes: CLAIM_BYTES,
-        lookahead_ms: if index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
+        lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
     };
@@ -231,7 +232,7 @@ mod tests {
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken = take(partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
+        let taken = take(partition, Index::Due, SlotId::random(), 1, 0, &mut ClaimTrouble::default()).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -15,10 +15,12 @@ use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Partition, Seen};
 use crate::time::Reading;
-use crate::wire::Index;
+use crate::wire::{Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
+/// While more is due than a claim could take, the next asks for so many times as much.
+const GROWTH: usize = 4;
 /// Between two questions for nothing but the time.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
@@ -31,6 +33,11 @@ pub(crate) struct Claimer {
     /// Of the quarantine: one of its timers runs at a time in a listener, so that it can take nothing along.
     alone: Option<Arc<Semaphore>>,
     timer: DeadlineTimer,
+    /// What it may ask for. A claim keeps its permits while it is on its way: were it all that are free, the other
+    /// partitions would wait for the answer, one after the other.
+    share: usize,
+    /// What it asks for next.
+    ask: usize,
     /// When it last asked for the time.
     asked: Option<Instant>,
     trouble: ClaimTrouble,
@@ -39,8 +46,12 @@ pub(crate) struct Claimer {
 impl Claimer {
     /// Claims from the ordinary index.
     pub(crate) fn new(partition: Arc<Partition>, starter: Starter, touches: Touches) -> Self {
-        let timer = DeadlineTimer::looking_now(partition.topic.config.lookahead);
+        let config = &partition.topic.config;
+        let timer = DeadlineTimer::looking_now(config.lookahead);
+        let share = partition.permits.share(partition.topic.index, config.partitions as usize).min(MAX_BATCH);
         Self {
+            share,
+            ask: share,
             partition,
             starter,
             touches,
@@ -73,7 +84,7 @@ impl Claimer {
 
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, Permit) {
-        let Self { partition, alone, timer, .. } = self;
+        let Self { partition, alone, timer, ask, .. } = self;
         let wakeup = if alone.is_some() { &partition.quarantine } else { &partition.wakeup };
         loop {
             let source = timer.due(wakeup, &partition.clock).await;
@@ -82,7 +93,7 @@ impl Claimer {
                 Some(alone) => alone.clone().acquire_owned().await.ok(),
                 None => None,
             };
-            let permits = Permit::take(partition, one);
+            let permits = Permit::take(partition, *ask, one);
             if permits.count() > 0 {
                 return (source, permits);
             }
@@ -94,7 +105,8 @@ impl Claimer {
     async fn tick(&mut self, source: LapseSource, permits: Permit) {
         self.timer.begin();
         let index = if self.alone.is_some() { Index::Quarantine } else { Index::Due };
-        let claim = take(&self.partition, index, self.slot, permits.count(), &mut self.trouble);
+        let reach = self.timer.reach();
+        let claim = take(&self.partition, index, self.slot, permits.count(), reach, &mut self.trouble);
         let Ok(taken) = claim.await else {
             // Its permits go back at once: other partitions may have a use for
             // them.
@@ -114,14 +126,18 @@ impl Claimer {
             self.partition.note_look(reading);
             (heads.due, heads.quarantine, &self.partition.quarantine)
         };
+        let reach = taken.claimed.stamp.ms().saturating_add_signed(self.timer.reach());
+        let more = own.is_some_and(|ms| ms <= reach) && taken.claimed.paused.is_none();
+        self.ask = if more { (self.ask * GROWTH).min(MAX_BATCH) } else { self.share };
         if let Some(ms) = other {
             of_other.head(ms);
         }
         let seen = Seen {
             reading,
+            stamp: taken.claimed.stamp,
             head: own.filter(|_| taken.claimed.paused.is_none()),
             empty: taken.claimed.timers.is_empty(),
-            rival: taken.claimed.rival && self.alone.is_none(),
+            rival: taken.claimed.rival.filter(|_| self.alone.is_none()),
         };
         if self.timer.learn(seen, source) {
             debug!(topic = %self.partition.topic.config.name, "another listener leads");

@@ -3,87 +3,78 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::OptionFuture;
 use tokio::sync::mpsc;
 
-use crate::attached::AttachedRoles;
+use crate::attached::{Ear, Heard};
 use crate::escape::Escaped;
 use crate::events::{Event, Gap};
 use crate::log::{debug, trace};
 use crate::runtime::Runtime;
 
-/// Passes events on to the partitions, until the stream ends.
+/// Passes events on, until the stream ends. It waits for nobody: wake-ups and fences come in the same stream.
 pub(crate) struct EventLoop {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) events: mpsc::Receiver<Event>,
     /// Of attached topics.
-    pub(crate) attached: Option<AttachedRoles>,
+    pub(crate) attached: Option<Ear>,
 }
 
 impl EventLoop {
     pub(crate) async fn run(mut self) {
-        loop {
-            let requests = self.attached.as_mut().map(|attached| attached.requests.recv());
-            tokio::select! {
-                event = self.events.recv() => match event {
-                    Some(event) => self.heard(event).await,
-                    None => return,
-                },
-                Some(Some(request)) = OptionFuture::from(requests) => {
-                    if let Some(attached) = &mut self.attached {
-                        attached.reader.asked(request);
-                    }
-                }
-            }
-            if let Some(attached) = &mut self.attached {
-                attached.reader.read_prompted();
-            }
+        while let Some(event) = self.events.recv().await {
+            self.heard(event);
         }
     }
 
-    async fn heard(&mut self, event: Event) {
+    fn heard(&mut self, event: Event) {
         let runtime = &self.runtime;
         runtime.hearing.note(&event, || runtime.client.store.address().to_string());
-        match (event, &mut self.attached) {
-            (Event::Wake { partition, at }, _) => {
+        match event {
+            Event::Wake { partition, at } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.wakeup.head(at);
                 }
             }
-            (Event::Fence { partition, held }, _) => {
+            Event::Fence { partition, held } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.leases.fence(held);
                 }
             }
-            (Event::Expired(key), _) => self.expired(key).await,
-            (Event::Gap(gap), attached) => {
+            Event::Expired(key) => self.expired(key),
+            Event::Gap(gap) => {
                 runtime.stats.gaps.add(1);
                 debug!(?gap, "events may have been missed: sweeping");
                 // Often until events flow again; what a full queue has dropped is found at once.
                 runtime.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
-                match (gap, attached) {
-                    (Gap::Disconnected, Some(attached)) => attached.reader.disconnected(),
-                    (Gap::Silent, Some(attached)) => attached.reader.silent(),
-                    _ => {}
+                match gap {
+                    Gap::Disconnected => self.tell(Heard::Disconnected),
+                    Gap::Silent => self.tell(Heard::Silent),
+                    Gap::Overflow | Gap::NoWakeUps => {}
                 }
             }
-            (Event::Anchored, _) => {
+            Event::Anchored => {
                 runtime.stats.anchored.add(1);
                 runtime.calm.send_replace(true);
             }
-            (Event::Changed(key, change), Some(attached)) => {
+            Event::Changed(key, change) => {
                 if let Some(partition) = runtime.route(&key) {
-                    attached.reader.changed(partition, key, change);
+                    self.tell(Heard::Changed(partition, key, change));
                 }
             }
-            (Event::Canary(canary), Some(attached)) => attached.reader.canary(canary).await,
-            (Event::Touched(touched), Some(attached)) => attached.reader.touched(touched).await,
-            (Event::Lost, Some(attached)) => attached.reader.lost(),
-            (Event::Changed(..) | Event::Canary(_) | Event::Touched(_) | Event::Lost, None) => {}
+            Event::Canary(canary) => self.tell(Heard::Canary(canary)),
+            Event::Touched(touched) => self.tell(Heard::Touched(touched)),
+            Event::Lost => self.tell(Heard::Lost),
         }
     }
 
-    async fn expired(&mut self, key: Bytes) {
+    /// Tells the reader of attached topics, if there are any.
+    fn tell(&mut self, heard: Heard) {
+        if let Some(attached) = &mut self.attached {
+            attached.hear(heard);
+        }
+    }
+
+    fn expired(&mut self, key: Bytes) {
         let Some(partition) = self.runtime.route(&key) else {
             self.runtime.stats.unrouted.add(1);
             trace!(key = %Escaped(&key), "of no topic");
@@ -91,9 +82,62 @@ impl EventLoop {
         };
         let topic = &self.runtime.partitions[partition].topic;
         topic.stats.heard.add(1);
-        match &mut self.attached {
-            Some(attached) if topic.config.attach.is_some() => attached.reader.expired(partition, key).await,
-            _ => self.runtime.partitions[partition].note_expired(),
+        if topic.config.attach.is_some() {
+            self.tell(Heard::Expired(partition, key));
+        } else {
+            self.runtime.partitions[partition].note_expired();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::attached::{Attached, AttachedRoles, writer};
+    use crate::error::ErrorKind;
+    use crate::events::Canary;
+    use crate::id::Token;
+    use crate::lapse::Lapse;
+    use crate::listener::Listener;
+    use crate::outcome::{Done, Failure};
+    use crate::testing::{Fault, TestBed};
+    use crate::topic::Topic;
+    use crate::wire::Held;
+
+    #[tokio::test(start_paused = true)]
+    async fn wake_ups_and_fences_do_not_wait_behind_a_parked_attached_partition() {
+        let bed = TestBed::new();
+        bed.calls().fail("note", Fault::Refused(ErrorKind::WrongType), 100_000);
+        let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
+        let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
+        let listener = Listener::builder(bed.client())
+            .on(Topic::<u32>::new("a:{id}").unwrap(), handler)
+            .attach(Attached::new(Topic::<u32>::new("b:{id}").unwrap()), lapsed)
+            .build()
+            .unwrap();
+        let runtime = listener.runtime.clone();
+        let (mut roles, mut writers) = (JoinSet::new(), JoinSet::new());
+        let (touches, _touched) = mpsc::channel(1);
+        let attached = AttachedRoles::start(&runtime, touches, &mut roles, &mut writers);
+        let (heard, events) = mpsc::channel(1);
+        roles.spawn(EventLoop { runtime: runtime.clone(), events, attached: Some(attached.ear) }.run());
+
+        heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
+        let flood = async {
+            for number in 0..4 * writer::WAITING {
+                heard.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
+            }
+            heard.send(Event::Wake { partition: 0, at: 7 }).await.unwrap();
+            let held = Held { key: Bytes::from_static(b"a:1"), token: Token::random() };
+            heard.send(Event::Fence { partition: 0, held }).await.unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(1), flood).await.expect("nothing waits");
+        runtime.partitions[0].wakeup.woken().await;
+        assert_eq!(runtime.partitions[0].wakeup.take().head, Some(7));
+        assert!(runtime.stats.gaps.get() > 0, "what found no room is missing, and that is said");
     }
 }

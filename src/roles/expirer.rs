@@ -6,6 +6,8 @@
 //! millisecond the key is still alive, and the server's clock inside a command
 //! may lag a little: hence two milliseconds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,41 +21,74 @@ use crate::wire::{MAX_BATCH, Store};
 const MARGIN: Duration = Duration::from_millis(2);
 /// Between two calls. At a high rate most requests would otherwise be these.
 const REST: Duration = Duration::from_millis(50);
-/// Batches that may wait. Beyond, keys are left to the server.
+/// Batches that may wait, and bytes of their keys. Beyond, keys are left to the server.
 const WAITING: usize = 1024;
+const WAITING_BYTES: usize = 8 << 20;
+/// Bytes of keys in one call, roughly.
+const CALL_BYTES: usize = 1 << 20;
 
 /// Where claimers leave the keys to be touched.
 #[derive(Clone, Debug)]
-pub(crate) struct Touches(mpsc::Sender<Batch>);
+pub(crate) struct Touches {
+    queue: mpsc::Sender<Batch>,
+    /// Bytes that wait.
+    bytes: Arc<AtomicUsize>,
+}
 
 #[derive(Debug)]
 struct Batch {
     at: Instant,
     keys: Vec<Bytes>,
+    bytes: usize,
 }
 
 impl Touches {
     /// Touches these keys once the latest of their deadlines has passed.
     pub(crate) fn plan(&self, latest: Option<Instant>, keys: impl Iterator<Item = Bytes>) {
-        if let Some(latest) = latest {
-            let batch = Batch { at: latest.max(Instant::now()) + MARGIN, keys: keys.collect() };
-            let _ = self.0.try_send(batch); // a full queue: see WAITING
+        let Some(latest) = latest else { return };
+        let at = latest.max(Instant::now()) + MARGIN;
+        let (mut keys, mut more) = (keys.peekable(), true);
+        while more && keys.peek().is_some() {
+            let mut batch = Batch { at, keys: Vec::new(), bytes: 0 };
+            while batch.bytes < CALL_BYTES
+                && let Some(key) = keys.next()
+            {
+                batch.bytes += key.len();
+                batch.keys.push(key);
+            }
+            more = self.leave(batch);
         }
+    }
+
+    /// Whether there was room.
+    fn leave(&self, batch: Batch) -> bool {
+        let bytes = batch.bytes;
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let left = before + bytes <= WAITING_BYTES && self.queue.try_send(batch).is_ok();
+        if !left {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        left
     }
 }
 
 /// The queue's two ends: for claimers, and the task that does the work.
 pub(crate) fn touches(store: Store) -> (Touches, impl Future<Output = ()> + Send) {
-    let (sender, mut batches) = mpsc::channel::<Batch>(WAITING);
+    let (queue, mut batches) = mpsc::channel::<Batch>(WAITING);
+    let bytes = Arc::<AtomicUsize>::default();
+    let waiting = bytes.clone();
     let work = async move {
         let (mut later, mut rested) = (None, Instant::now());
         while let Some(first) = next(&mut later, &mut batches).await {
             tokio::time::sleep_until(first.at.max(rested)).await;
             let now = Instant::now();
-            let mut keys = first.keys;
-            while keys.len() < MAX_BATCH {
+            let (mut keys, mut taken) = (first.keys, first.bytes);
+            while keys.len() < MAX_BATCH && taken < CALL_BYTES {
                 match batches.try_recv() {
-                    Ok(more) if more.at <= now => keys.extend(more.keys),
+                    Ok(more) if more.at <= now => {
+                        taken += more.bytes;
+                        keys.extend(more.keys);
+                    }
                     other => {
                         later = other.ok();
                         break;
@@ -63,11 +98,12 @@ pub(crate) fn touches(store: Store) -> (Touches, impl Future<Output = ()> + Send
             if let Err(error) = store.touch(&keys).await {
                 debug!(%error, "trigger keys not touched: the server expires them in its own time");
             }
-            // With as many keys as one call takes, there is nothing to wait for.
-            rested = if keys.len() < MAX_BATCH { now + REST } else { now };
+            waiting.fetch_sub(taken, Ordering::Relaxed);
+            // With as much as one call takes, there is nothing to wait for.
+            rested = if keys.len() < MAX_BATCH && taken < CALL_BYTES { now + REST } else { now };
         }
     };
-    (Touches(sender), work)
+    (Touches { queue, bytes }, work)
 }
 
 async fn next(later: &mut Option<Batch>, batches: &mut mpsc::Receiver<Batch>) -> Option<Batch> {
@@ -110,6 +146,25 @@ mod tests {
         let (calls, last) = touched(1000, 1, MS).await;
         assert!((20..=22).contains(&calls), "{calls} calls");
         assert!(last <= MARGIN + REST + MS, "{last:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_beyond_eight_mebibytes_are_left_to_the_server_and_a_call_takes_one() {
+        let bed = TestBed::new();
+        let (touches, work) = touches(bed.client().store.clone());
+        let key = Bytes::from(vec![b'k'; 4096]);
+        for _ in 0..10 {
+            touches.plan(Some(Instant::now()), std::iter::repeat_n(key.clone(), MAX_BATCH));
+        }
+        assert!(touches.bytes.load(Ordering::Relaxed) <= WAITING_BYTES);
+        let left = touches.clone();
+        drop(touches);
+        assert_eq!(left.queue.max_capacity() - left.queue.capacity(), 8, "a mebibyte each");
+        let bytes = left.bytes.clone();
+        drop(left);
+        work.await;
+        // The last of a claim's batches is not quite full, and goes together with the next.
+        assert_eq!((bed.calls().made("touch").len(), bytes.load(Ordering::Relaxed)), (7, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,18 +12,21 @@ use crate::runtime::{Partition, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::{RepairStep, Scan};
 
-/// One step for the whole listener: a million records take it seven hours, and
-/// cost nothing that anybody would notice.
-const EVERY: Duration = Duration::from_secs(5);
-/// Entries in one step, roughly.
+/// Entries that are looked at in a step, roughly, and what they cost: for the whole listener 200 every 5 s. A
+/// million records take it seven hours, and cost nothing that anybody would notice.
 const ENTRIES: usize = 200;
+const EVERY: Duration = Duration::from_secs(5);
+/// Where there is nothing to look at, a round through all partitions takes no longer than this.
+const ROUND: Duration = Duration::from_secs(300);
 /// Where something was out of order there may be more.
 const HURRY: Duration = Duration::from_millis(100);
 
-const SCANS: [Scan; 4] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots];
+const SCANS: [Scan; 5] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots, Scan::Tombstones];
 
 /// Goes through all partitions, over and over, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
+    let steps = u32::try_from(runtime.partitions.len() * SCANS.len()).unwrap_or(u32::MAX);
+    let pace = Pace { at_least: (ROUND / steps.max(1)).min(EVERY) };
     let (mut wait, mut rounds) = (EVERY, runtime.client.rounds());
     loop {
         rounds.next(Instant::now() + wait, EVERY).await;
@@ -31,7 +34,7 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
         wait = Duration::ZERO;
         for partition in &runtime.partitions {
             for what in SCANS {
-                wait = scan(partition, what, wait).await;
+                wait = scan(partition, what, wait, pace).await;
             }
         }
         if wait == HURRY {
@@ -40,27 +43,42 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
     }
 }
 
-/// Goes through one hash, a step after each wait; how long to wait before the next.
-async fn scan(partition: &Partition, what: Scan, mut wait: Duration) -> Duration {
+/// How long to wait after a step.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    at_least: Duration,
+}
+
+impl Pace {
+    /// After a step that has looked at so many.
+    fn after(self, looked_at: u64) -> Duration {
+        EVERY.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, EVERY)
+    }
+}
+
+/// Goes through one index, a step after each wait; how long to wait before the next.
+async fn scan(partition: &Partition, what: Scan, mut wait: Duration, pace: Pace) -> Duration {
     let topic = &partition.topic;
     let mut step = RepairStep { what, cursor: 0, count: ENTRIES, lease_ms: ms_ceil(topic.config.lease) };
     loop {
         tokio::time::sleep(wait).await;
-        let (cursor, repaired) = match partition.store.repair(&partition.names, step.clone()).await {
-            Ok(reply) => (reply.cursor, reply.repaired),
+        let reply = match partition.store.repair(&partition.names, step.clone()).await {
+            Ok(reply) => reply,
             Err(error) => {
                 debug!(%error, "repair step failed");
-                (0, 0)
+                return pace.after(0);
             }
         };
-        topic.stats.repaired.add_u64(repaired);
-        if repaired > 0 && what != Scan::Slots {
-            warn!(?topic, count = repaired, scan = ?what, "entries were put right");
+        wait = if reply.repaired > 0 { HURRY } else { pace.after(reply.looked_at) };
+        if what != Scan::Tombstones {
+            topic.stats.repaired.add_u64(reply.repaired);
         }
-        wait = if repaired > 0 { HURRY } else { EVERY };
-        if cursor == 0 {
+        if reply.repaired > 0 && !matches!(what, Scan::Slots | Scan::Tombstones) {
+            warn!(?topic, count = reply.repaired, scan = ?what, "entries were put right");
+        }
+        if reply.cursor == 0 {
             return wait;
         }
-        step.cursor = cursor;
+        step.cursor = reply.cursor;
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::lapse::LapseSource;
 use crate::log::debug;
 use crate::runtime::Runtime;
+use crate::time::Reading;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
 const CALM: Duration = Duration::from_secs(5);
@@ -49,9 +50,13 @@ impl Sweeper {
         self.runtime.stats.sweeps.add(1);
         let partitions: Vec<_> =
             self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
+        let sent = Instant::now();
         let (stamp, heads) = self.runtime.client.store.peek(&partitions).await?;
+        let reading = Reading::now(stamp);
         for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
             partition.condition.note_head(stamp.ms(), heads.due);
+            // Where nothing is claimed for hours, this alone shows that the server's clock was set forward.
+            partition.clock.read(sent, reading);
             match heads.due {
                 Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
                 Some(ms) => partition.wakeup.head(ms),

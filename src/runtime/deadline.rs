@@ -11,7 +11,7 @@ use crate::lapse::LapseSource;
 use crate::runtime::clock::Clock;
 use crate::runtime::leadership::Leadership;
 use crate::runtime::wakeup::Wakeup;
-use crate::time::Reading;
+use crate::time::{Reading, ServerTime};
 
 /// The least time between looks that come away empty.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
@@ -37,6 +37,8 @@ pub(crate) struct DeadlineTimer {
 struct Head {
     ms: u64,
     at: Instant,
+    /// When it was known to be there, in ms.
+    known: u64,
     /// An early look has come away empty: look at the very moment.
     exactly: bool,
 }
@@ -45,12 +47,14 @@ struct Head {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) reading: Reading,
+    /// When the server looked.
+    pub(crate) stamp: ServerTime,
     /// What is due next, in ms.
     pub(crate) head: Option<u64>,
     /// Nothing was taken.
     pub(crate) empty: bool,
-    /// Nothing was taken, and another listener took the last.
-    pub(crate) rival: bool,
+    /// When another listener last took something, in ms, where nothing was taken.
+    pub(crate) rival: Option<u64>,
 }
 
 impl DeadlineTimer {
@@ -99,16 +103,24 @@ impl DeadlineTimer {
         {
             self.planned = Some((at, source));
         }
-        if let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms < head.ms)) {
-            match clock.known() {
-                Some(reading) => {
-                    let at = reading.when(ms);
-                    self.head = Some(Head { ms, at: at.max(self.rested), exactly: at < self.rested });
-                }
-                // Without a reading of the server's clock only a look can tell.
-                None => self.planned = Some((Instant::now(), LapseSource::Timer)),
+        let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms <= head.ms)) else { return };
+        match (clock.known(), &mut self.head) {
+            (Some(reading), Some(head)) if head.ms == ms => {
+                // Known already, unless the server's clock was set forward meanwhile.
+                head.at = head.at.min(reading.when(ms).max(self.rested));
             }
+            (Some(reading), _) => {
+                let (at, known) = (reading.when(ms), reading.at(Instant::now()).ms());
+                self.head = Some(Head { ms, at: at.max(self.rested), known, exactly: at < self.rested });
+            }
+            // Without a reading of the server's clock only a look can tell.
+            (None, _) => self.planned = Some((Instant::now(), LapseSource::Timer)),
         }
+    }
+
+    /// How far ahead of now to claim, in ms; negative where only what was left lying is to be taken.
+    pub(crate) fn reach(&self) -> i64 {
+        self.leadership.reach(self.lookahead)
     }
 
     /// A look begins: what arrives from now on is for the next.
@@ -127,13 +139,22 @@ impl DeadlineTimer {
     pub(crate) fn learn(&mut self, seen: Seen, source: LapseSource) -> bool {
         self.delays = RetryDelays::default();
         let first = !std::mem::replace(&mut self.looked, true);
-        self.head = seen.head.map(|ms| Head { ms, at: seen.reading.when(ms), exactly: seen.empty });
+        self.head = seen.head.map(|ms| Head {
+            ms,
+            at: seen.reading.when(ms),
+            known: seen.stamp.ms(),
+            exactly: seen.empty,
+        });
         if !seen.empty {
             self.leadership.won();
             return false;
         }
-        let moved = self.woke_for.is_some_and(|woke| seen.head.is_none_or(|ms| ms > woke.ms));
-        let lost = source == LapseSource::Timer && moved && seen.rival;
+        // Gone, and somebody took something since it was known to be there. Whoever took something before that
+        // has not taken this, and may be dead: it was cancelled, or moved.
+        let taken = |woke: Head| {
+            seen.head.is_none_or(|ms| ms > woke.ms) && seen.rival.is_some_and(|at| at >= woke.known)
+        };
+        let lost = source == LapseSource::Timer && self.woke_for.is_some_and(taken);
         if lost {
             self.leadership.lost();
         }

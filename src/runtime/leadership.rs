@@ -33,6 +33,13 @@ impl Leadership {
         }
     }
 
+    /// How far ahead of now to claim, in ms. Who follows takes only what was left lying: the rest is the leader's,
+    /// and taking it would beat one who is in time.
+    pub(crate) fn reach(&self, lookahead: Duration) -> i64 {
+        let ms = |time: Duration| i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
+        if self.following.is_some() { -ms(FIRST_DELAY / 2) } else { ms(lookahead) }
+    }
+
     /// Something was left for us.
     pub(crate) fn won(&mut self) {
         self.following = None;

@@ -53,6 +53,11 @@ impl Permits {
         (topic.used, topic.limit)
     }
 
+    /// What each of a topic's partitions may ask for, so that all of them can at the same time.
+    pub(crate) fn share(&self, topic: usize, partitions: usize) -> usize {
+        (self.limit.min(lock(&self.state).topics[topic].limit) / partitions).max(1)
+    }
+
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
         let mut state = lock(&self.state);

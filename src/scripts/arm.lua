@@ -8,7 +8,7 @@
 --   4 'replace' or 'absent', 5 '1' for a repeat of an unanswered call, else '0',
 --   then per timer: key; when, as '+ms' from now or ms since 1970;
 --   record head (version byte, arming id of 8 bytes); payload
--- Returns: secs, micros, then per timer: code, deadline
+-- Returns: secs, micros, then per timer: code, deadline; last why listeners could not be told (or '')
 --   codes: 0 armed, 1 replaced, 2 kept for after the running attempt,
 --   3 exists, 4 superseded (a repeat whose arming was withdrawn or has been
 --   followed by another)
@@ -101,4 +101,5 @@ if #fresh > 0 then
   redis.call('HSET', KEYS[1], 'ms', now, 'n', seq)
 end
 wake(head)
+out[#out + 1] = untold
 return out

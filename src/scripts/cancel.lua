@@ -9,7 +9,7 @@
 --   then per timer: key, id of this cancel (8 bytes)
 -- Returns: secs, micros, then per timer: code, deadline of what ended
 --   (an empty string where nothing did, where a repeat finds its own work done,
---   and where it cannot be read)
+--   and where it cannot be read); last why listeners could not be told (or '')
 --   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced)
 -- Invariants: once this returned, no attempt starts; a running one can no
 --   longer settle, and its holder is told by 'f' token key on the channel.
@@ -46,5 +46,6 @@ for at = 5, #ARGV, 2 do
   local n = #out
   out[n + 1], out[n + 2] = cancel(ARGV[at], ARGV[at + 1])
 end
-for _, fence in ipairs(fences) do redis.pcall('SPUBLISH', ARGV[3], fence) end
+for _, fence in ipairs(fences) do tell(fence) end
+out[#out + 1] = untold
 return out

@@ -7,7 +7,7 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 slot
 -- Returns: secs, micros, the next check (score, or ''), keys, their watches' heads (28 bytes each),
---   1 if there is none and another slot took the last, else 0
+--   where there is none and another slot took the last: when that was, in ms; else ''
 -- Invariants: nothing depends on a check being made once; a listener that dies with it costs its time.
 
 local checks, watch, scanner = KEYS[2], KEYS[3], KEYS[4]
@@ -27,8 +27,8 @@ if #keys > 0 then
   end
   if #scores > 0 then
     redis.call('ZADD', checks, unpack(scores))
-    redis.call('HSET', scanner, 'watcher', ARGV[7])
+    redis.call('HSET', scanner, 'watcher', ARGV[7], 'watched', now)
   end
 end
-local watcher = #out == 0 and redis.call('HGET', scanner, 'watcher')
-return { secs, micros, head_of(checks) or '', out, heads, watcher and watcher ~= ARGV[7] and 1 or 0 }
+local last = #out == 0 and redis.call('HMGET', scanner, 'watcher', 'watched')
+return { secs, micros, head_of(checks) or '', out, heads, last and last[1] ~= ARGV[7] and last[2] or '' }

@@ -8,12 +8,14 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
---   records at most, 10 lookahead in ms, 11 lease in ms,
+--   records at most, 10 lookahead in ms (negative: only what has been due
+--   for so long), 11 lease in ms,
 --   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
---   1 if this claim is empty and another slot made the last that was not, else 0
+--   where this claim is empty and another slot, which stands, made the last that was not: when that was, in ms;
+--   else ''
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
@@ -31,11 +33,17 @@ local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
 local orphans, parked, buried = 0, 0, 0
 
+-- When another took something last. A slot that is closed is nobody's.
+local function rival()
+  local by = redis.call('HGET', slots, 'by')
+  local last = by and by ~= slot and redis.call('HGET', slots, by)
+  return last and #last >= 16 and struct.unpack('>I8', last, 9) or ''
+end
+
 local function reply(keys, records, states)
-  local by = #keys == 0 and redis.call('HGET', slots, 'by')
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
-    keys, records, states, orphans, parked, buried, trimmed, by and by ~= slot and 1 or 0,
+    keys, records, states, orphans, parked, buried, trimmed, #keys == 0 and rival() or '',
   }
 end
 
@@ -105,11 +113,11 @@ if repeated then
   local again = repeat_claim()
   if again then return again end
 end
-if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 } end
+if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, '' } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
-local from, width, read = 1, 8, 0
+local from, width, read, size = 1, 0, 0, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
 if #ready > 0 then
@@ -118,7 +126,11 @@ if #ready > 0 then
   redis.call('HLEN', letters)
 end
 -- In slices, so that the bound on bytes bounds what is read, too: a small one
--- first, then as wide as the records so far suggest.
+-- first, as far as its sizes allow, then wider ones, as the records so far suggest.
+while width < math.min(8, #ready) and size < room do
+  width = width + 1
+  size = size + redis.call('HSTRLEN', rec, ready[width])
+end
 while from <= #ready and room > 0 do
   local to = math.min(from + width - 1, #ready)
   local slice_records = redis.call('HMGET', rec, unpack(ready, from, to))
@@ -140,11 +152,13 @@ while from <= #ready and room > 0 do
     end
   end
   from = to + 1
-  width = math.max(1, math.min(250, math.floor(room / (read / to + 1))))
+  width = math.max(1, math.min(250, 4 * width, math.floor(room / (read / to + 1))))
 end
 
 if held > 0 then
-  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys), 'by', slot)
+  redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
+  -- Who takes from the quarantine takes nothing from those who look for what comes due.
+  if not alone then redis.call('HSET', slots, 'by', slot) end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))

@@ -6,7 +6,7 @@
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 why it is paused, or '' to resume
--- Returns: secs, micros, why it was paused before (or '')
+-- Returns: secs, micros, why it was paused before (or ''), why listeners could not be told (or '')
 
 if ARGV[4] == '' then
   redis.call('HDEL', KEYS[1], 'paused')
@@ -15,4 +15,4 @@ if ARGV[4] == '' then
 else
   redis.call('HSET', KEYS[1], 'paused', ARGV[4])
 end
-return { secs, micros, meta[3] or '' }
+return { secs, micros, meta[3] or '', untold }

@@ -74,9 +74,15 @@ local function wait_until(zset, at, key)
 end
 
 -- Last of all, and under pcall: a caller without the right to publish has
--- done its work all the same.
+-- done its work all the same, and says why nobody was told.
+local untold = ''
+local function tell(message)
+  local answer = redis.pcall('SPUBLISH', ARGV[3], message)
+  if type(answer) == 'table' and answer.err then untold = answer.err end
+end
+
 local function wake(head)
   if soonest and soonest < (tonumber(head) or math.huge) then
-    redis.pcall('SPUBLISH', ARGV[3], 'w' .. string.format('%.0f', math.floor(soonest)))
+    tell('w' .. string.format('%.0f', math.floor(soonest)))
   end
 end

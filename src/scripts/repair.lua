@@ -6,9 +6,9 @@
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 which hash to scan: 'rec', 'run', 'next' or 'slots', 5 cursor,
---   6 how many to look at, 7 lease in ms
--- Returns: secs, micros, next cursor, how many were put right
+--   4 which hash to scan: 'rec', 'run', 'next' or 'slots', or 'tombstones', of which up to 1,000 go a call,
+--   5 cursor, 6 how many to look at, 7 lease in ms
+-- Returns: secs, micros, next cursor, how many were put right, how many were looked at
 
 local which, lease, repaired = ARGV[4], tonumber(ARGV[7]), 0
 local SLOT_AGE = 86400000
@@ -52,6 +52,11 @@ function mend.slots(slot, claim)
   return true
 end
 
+if which == 'tombstones' then
+  local gone = forget_tombstones(1000)
+  return { secs, micros, gone == 1000 and 1 or 0, gone, gone }
+end
+
 local hashes = { rec = rec, run = run, next = nxt, slots = KEYS[8] }
 local head = head_of(due)
 local page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
@@ -59,4 +64,4 @@ for i = 1, #page[2], 2 do
   if mend[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
 end
 wake(head)
-return { secs, micros, page[1], repaired }
+return { secs, micros, page[1], repaired, #page[2] / 2 }

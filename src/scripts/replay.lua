@@ -7,7 +7,8 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' for a repeat of an unanswered call, else '0', 5 letter (its name), 6 id of this replay (8
 --   bytes), 7 new arming id (8 bytes), or '' to keep the letter's
--- Returns: secs, micros, code, deadline (0 unless this very call has armed it)
+-- Returns: secs, micros, code, deadline (0 unless this very call has armed it), why listeners could not be
+--   told (or '')
 --   codes: 0 no such letter, 1 replayed, 2 the key has a timer (nothing was
 --   changed), 3 the letter's record is unreadable (nothing was changed)
 -- Invariants: a timer is never replaced, not even by its own letter. A repeat finds its own id, and says
@@ -15,13 +16,13 @@
 
 local dead, letters = KEYS[8], KEYS[9]
 local member, replay, anew = ARGV[5], 'p' .. ARGV[6], ARGV[7]
-if ARGV[4] == '1' and redis.call('ZSCORE', tombstones, replay) then return { secs, micros, 1, 0 } end
+if ARGV[4] == '1' and redis.call('ZSCORE', tombstones, replay) then return { secs, micros, 1, 0, '' } end
 local key = sub(member, 17)
-if redis.call('HEXISTS', rec, key) == 1 then return { secs, micros, 2, 0 } end
+if redis.call('HEXISTS', rec, key) == 1 then return { secs, micros, 2, 0, '' } end
 local letter = redis.call('HGET', letters, member)
-if not letter then return { secs, micros, 0, 0 } end
+if not letter then return { secs, micros, 0, 0, '' } end
 local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.unpack('>I4', letter, 11)) or ''
-if #record < 17 or not known(record) then return { secs, micros, 3, 0 } end
+if #record < 17 or not known(record) then return { secs, micros, 3, 0, '' } end
 
 local id = anew == '' and sub(record, 2, 9) or anew
 local head = head_of(due)
@@ -35,4 +36,4 @@ redis.call('ZREM', tombstones, 'a' .. id)
 -- Last: a repeat that finds it does nothing more.
 tombstone(replay)
 wake(head)
-return { secs, micros, 1, ceil }
+return { secs, micros, 1, ceil, untold }

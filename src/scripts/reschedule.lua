@@ -6,7 +6,7 @@
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 key, 5 when, as '+ms' from now or ms since 1970
--- Returns: secs, micros, code, deadline, arming id, attempt
+-- Returns: secs, micros, code, deadline, arming id, attempt, why listeners could not be told (or '')
 --   codes: 0 not armed, 1 rescheduled, 2 in flight (nothing was changed)
 -- Errors: those of the prelude, BADDEADLINE (nothing was written)
 
@@ -15,10 +15,10 @@ local key, at = ARGV[4], deadline_of(ARGV[5])
 if not at then return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms') end
 
 local record = redis.call('HGET', rec, key)
-if not record or #record < 17 then return { secs, micros, 0, 0, '', 0 } end
+if not record or #record < 17 then return { secs, micros, 0, 0, '', 0, '' } end
 local id = sub(record, 2, 9)
 local state = redis.call('HGET', run, key)
-if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0 } end
+if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0, '' } end
 if not state or #state < 25 then state = fresh_state(0) end
 
 local head = head_of(due)
@@ -31,4 +31,4 @@ else
 end
 wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
 wake(head)
-return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)) }
+return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)), untold }

@@ -8,11 +8,19 @@ local due, quarantine, rec, run, nxt, tombstones = KEYS[2], KEYS[3], KEYS[4], KE
 
 local TOMB_AGE, TOMB_COUNT = 600000, 100000
 
+-- Forgets so many of those past their age; how many there were.
+local function forget_tombstones(most)
+  local old = redis.call('ZRANGE', tombstones, '-inf', now - TOMB_AGE, 'BYSCORE', 'LIMIT', 0, most)
+  if #old > 0 then redis.call('ZREM', tombstones, unpack(old)) end
+  return #old
+end
+
+-- A few old ones go with each new one, so that nobody waits for all of them; the slow repair takes the rest.
 -- member: a letter that says what ended, and the id it ended; other: one more
 local function tombstone(member, other)
   redis.call('ZADD', tombstones, now, member)
   if other then redis.call('ZADD', tombstones, now, other) end
-  redis.call('ZREMRANGEBYSCORE', tombstones, '-inf', now - TOMB_AGE)
+  forget_tombstones(4)
   redis.call('ZREMRANGEBYRANK', tombstones, 0, -TOMB_COUNT - 1)
 end
 

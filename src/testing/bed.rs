@@ -178,6 +178,13 @@ impl TestBed {
         self.client.clone()
     }
 
+    /// The same over a line on which everything takes so long, each way.
+    #[cfg(test)]
+    pub(crate) fn client_over(&self, delay: Duration) -> Client {
+        let server = self.server.clone();
+        self.client().streams(move || std::future::ready(Ok(super::slow_line(server.connect(), delay))))
+    }
+
     /// Does what another program would: sends a command to the bed's server, and answers what that says. This
     /// is how keys of [attached topics](crate::Attached) come into being.
     ///

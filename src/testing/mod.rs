@@ -49,6 +49,8 @@ mod bed;
 mod calls;
 mod hooks;
 mod ledger;
+#[cfg(test)]
+mod line;
 mod listening;
 #[cfg(test)]
 mod log;
@@ -64,6 +66,8 @@ pub use bed::TestBed;
 pub(crate) use calls::{Calls, Fault};
 pub(crate) use hooks::Hooks;
 pub use keylapse_testserver::Reply;
+#[cfg(test)]
+pub(crate) use line::slow_line;
 pub use listening::Listening;
 #[cfg(test)]
 pub(crate) use log::{Log, log};

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::connection::{Address, Node};
-#[cfg(feature = "testing")]
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::warn;
+use crate::log_throttle::LogThrottle;
 use crate::wire::settings::Settings;
+use crate::wire::{PartitionNames, Reply};
 
 /// The longest a call may take to be answered, unless set otherwise. `redis`' own
 /// default of 0.5 s would give up on calls that the server still executes.
@@ -29,6 +31,8 @@ pub(super) struct Inner {
     pub(super) node: Node,
     /// WAIT and WAITAOF hold up all that follows them on a connection.
     pub(super) waiting: Node,
+    /// Whether it was said lately that listeners cannot be told.
+    pub(super) untold: LogThrottle,
     /// The server's settings, as they were seen last.
     pub(super) settings: Mutex<Option<Settings>>,
     /// The scripts, made to read the time from a key: for tests on a real server.
@@ -41,6 +45,7 @@ impl Inner {
         Self {
             node: Node::new(address.clone(), answer_within),
             waiting: Node::new(address.clone(), answer_within),
+            untold: LogThrottle::default(),
             settings: Mutex::default(),
             #[cfg(feature = "testing")]
             clocked: std::collections::HashMap::new(),
@@ -78,6 +83,22 @@ impl Store {
     #[cfg(feature = "testing")]
     pub fn requests(&self) -> u64 {
         self.0.node.requests() + self.0.waiting.requests()
+    }
+
+    /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
+    /// costs lateness, and so it is said in the log as well.
+    pub(super) fn told(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
+        let Some(reason) = reply.maybe_text()? else { return Ok(None) };
+        let message = format!(
+            "listeners could not be told, and find what was done by looking, up to five seconds late: {reason}; \
+             grant this user +spublish and the channels &{}:*",
+            at.namespace
+        );
+        let error = Error::new(ErrorKind::Permission, message);
+        if self.0.untold.should_log(&error) {
+            warn!(topic = %at.topic, %error, "wake-ups are refused");
+        }
+        Ok(Some(error))
     }
 
     pub(crate) fn address(&self) -> &Address {

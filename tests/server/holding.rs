@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::StreamExt;
 use keylapse::{
     Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Rescheduled, Stats, TimerPhase, Topic,
 };
@@ -9,6 +11,42 @@ use keylapse::{
 use crate::support::{
     Running, gated, listener, reporting, reports, server_and_schedule, until_dead, until_lost,
 };
+
+/// Every command on the server until `last` is among them.
+async fn commands(monitor: redis::aio::Monitor, last: &str) -> Vec<String> {
+    let mut lines = monitor.into_on_message::<String>();
+    let mut all = Vec::new();
+    while let Some(line) = lines.next().await {
+        if line.contains(last) {
+            return all;
+        }
+        all.push(line);
+    }
+    panic!("the server is gone: {all:?}")
+}
+
+/// A bound on bytes is one on what is read, from the first record on.
+#[tokio::test(flavor = "multi_thread")]
+async fn p11_a_claim_reads_no_more_records_than_its_bytes_allow() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap().payload_limit(1 << 20);
+    let payload = Bytes::from(vec![b'x'; 500_000]);
+    for id in 0..20 {
+        let _ = schedule.arm(&topic, [id.to_string()], Duration::ZERO, &payload).await.unwrap();
+    }
+    let client = redis::Client::open(server.url()).unwrap();
+    let seen = tokio::spawn(commands(client.get_async_monitor().await.unwrap(), "that is all"));
+    let handler = |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done));
+    let running = Running::start(listener(&server).on(topic, handler));
+    running.until("all to be handled", |stats| stats.total().handled == 20).await;
+    running.stop().await.unwrap();
+    server.cmd(&["ECHO", "that is all"]).await;
+    let mut seen = seen.await.unwrap();
+    seen.retain(|line| line.contains("lua") && line.contains("\"HMGET\"") && line.contains(":rec\""));
+    let widths: Vec<_> = seen.iter().map(|line| line.matches("app:large:").count()).collect();
+    // A claim takes a mebibyte of records: the one with which it is reached is the last.
+    assert!(!widths.is_empty() && widths.iter().all(|width| *width <= 3), "{widths:?}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_cancel_fences_a_running_attempt_and_tells_it() {

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod claiming;
+mod crowd;
 mod defaults;
 mod earlier_names;
 mod ids;

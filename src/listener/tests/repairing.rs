@@ -2,7 +2,7 @@
 
 use super::{arm_on, secs, stats, succeed};
 use crate::Topic;
-use crate::testing::TestBed;
+use crate::testing::{Reply, TestBed};
 use crate::wire::{DEFAULT_NAMESPACE, PartitionNames};
 
 const PARTITIONS: u32 = 3;
@@ -39,12 +39,49 @@ async fn lost_index_entries_are_found_in_each_partition_of_each_topic() {
         }
     }
     assert_eq!(lost.len(), 6);
-    // Each partition has four scans, each of them takes five seconds.
-    bed.pass(secs(6 * 4 * 5 + 5)).await;
+    // Each partition has five scans, each of them takes five seconds.
+    bed.pass(secs(6 * 5 * 5 + 5)).await;
     assert_eq!(stats(&listening).repaired, 6);
     for (at, key) in lost {
         let look =
             bed.client().store.look(&at, key.as_bytes()).await.expect("an answer").expect("it is armed");
         assert!(look.score.is_some(), "{at:?} {key}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_through_a_thousand_empty_partitions_takes_minutes() {
+    let bed = TestBed::new();
+    let topic = topics()[0].clone().partitions(1000);
+    let at = PartitionNames::new(DEFAULT_NAMESPACE, "a", 999, 1000, false);
+    let id =
+        (0..).find(|id| topic.config.partition_of(format!("a:{id}").as_bytes()) == 999).unwrap().to_string();
+    let listening = bed.listen(|listener| listener.on(topic.clone(), succeed)).await.expect("it can listen");
+    arm_on(&bed, &topic, &id, secs(86_400), 0).await;
+    bed.command(["ZREM", at.key("due"), &format!("a:{id}")]);
+    bed.pass(secs(310)).await;
+    assert_eq!(stats(&listening).repaired, 1);
+    let made = bed.calls().made("repair").len();
+    assert!((5_000..5_400).contains(&made), "{made} steps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tombstones_past_their_age_go_without_another_cancel() {
+    let bed = TestBed::new();
+    let topic = topics()[0].clone().partitions(1);
+    let at = PartitionNames::new(DEFAULT_NAMESPACE, "a", 0, 1, false);
+    let listening = bed.listen(|listener| listener.on(topic.clone(), succeed)).await.expect("it can listen");
+    arm_on(&bed, &topic, "1", secs(86_400), 0).await;
+    let now = bed.now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis().to_string();
+    for start in (0..50_000).step_by(1000) {
+        let mut put = vec!["ZADD".to_owned(), at.key("tombstones").to_owned()];
+        put.extend((start..start + 1000).flat_map(|n| [now.clone(), format!("c{n:08}")]));
+        bed.command(&put);
+    }
+    let left = || bed.command(["ZCARD", at.key("tombstones")]);
+    bed.pass(secs(590)).await;
+    assert_eq!(left(), Reply::Int(50_000));
+    bed.pass(secs(60)).await;
+    assert_eq!(left(), Reply::Int(0));
+    assert_eq!(stats(&listening).repaired, 0, "nothing was amiss");
 }

@@ -19,15 +19,15 @@ fn reading() -> Reading {
 
 /// A look with this head that took something, or nothing.
 fn seen(head: Option<u64>, empty: bool) -> Seen {
-    Seen { reading: reading(), head, empty, rival: false }
+    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None }
 }
 
 fn from_rival(head: Option<u64>) -> Seen {
-    Seen { rival: true, ..seen(head, true) }
+    Seen { rival: Some(NOW), ..seen(head, true) }
 }
 
 fn head(ms: u64) -> Option<Head> {
-    Some(Head { ms, at: reading().when(ms), exactly: false })
+    Some(Head { ms, at: reading().when(ms), known: NOW, exactly: false })
 }
 
 /// The clock and the wake-up of a partition whose server has answered, or has not yet.
@@ -50,6 +50,43 @@ async fn only_a_rival_that_took_what_the_timer_woke_for_beats() {
     assert!(!after(from_rival(Some(NOW - 1)), head(NOW), LapseSource::Timer), "something earlier is there");
     assert!(!after(from_rival(Some(NOW + 1)), head(NOW), LapseSource::Sweep), "it did not wake for it");
     assert!(!after(from_rival(Some(NOW + 1)), None, LapseSource::Timer), "it woke for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_took_something_before_this_was_known_is_no_rival() {
+    for (took, beaten) in [(NOW - 60_000, false), (NOW - 1, false), (NOW, true), (NOW + 1, true)] {
+        let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
+        let seen = Seen { rival: Some(took), ..seen(None, true) };
+        assert_eq!(timer.learn(seen, LapseSource::Timer), beaten, "{took}");
+    }
+    // What is heard of is known from then on.
+    let (wakeup, clock) = partition(true);
+    let mut timer = settled_in();
+    tokio::time::advance(ms(100)).await;
+    wakeup.head(NOW + 200);
+    timer.read_pending(&wakeup, &clock);
+    assert_eq!(timer.head.unwrap().known, NOW + 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_takes_only_what_is_left_lying_until_it_leads_again() {
+    let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
+    assert_eq!(timer.reach(), 10);
+    timer.learn(from_rival(None), LapseSource::Timer);
+    assert_eq!(timer.reach(), -13);
+    timer.learn(seen(None, false), LapseSource::Timer);
+    assert_eq!(timer.reach(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_clock_was_set_forward_has_its_head_looked_for_earlier() {
+    let (wakeup, clock) = partition(true);
+    let mut timer = settled_in();
+    timer.head = head(NOW + 60_000);
+    clock.read(Instant::now(), Reading::now(ServerTime::from_ms(NOW + 59_000)));
+    wakeup.head(NOW + 60_000);
+    timer.read_pending(&wakeup, &clock);
+    assert_eq!(timer.head.unwrap().at, Instant::now() + ms(1000));
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,6 +94,10 @@ pub struct Receipt {
     /// How far the arming had travelled when the call returned, if that was
     /// asked for.
     pub reached: Option<Reached>,
+    /// Why listeners could not be told of it, if that was tried and refused: mostly the
+    /// user lacks the right to publish (`+spublish`, and the channels `&keylapse:*`).
+    /// The timer is then found by the listeners' sweeps, up to five seconds late.
+    pub untold: Option<Error>,
 }
 
 /// The state of a trigger key after an arm. Whatever it is, the timer fires: the index
@@ -175,7 +179,7 @@ impl Reached {
 impl Store {
     /// Creates or replaces timers.
     pub async fn arm(&self, at: &PartitionNames, call: Arm<'_>) -> Result<Vec<Arming>> {
-        read(self.arm_call(at, call).reply().await?, call.timers, None)
+        self.armed(at, self.arm_call(at, call).reply().await?, call.timers, None)
     }
 
     /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
@@ -186,7 +190,7 @@ impl Store {
         let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
-        read(Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
+        self.armed(at, Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
     }
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
@@ -233,20 +237,29 @@ impl Store {
         }
         call
     }
-}
 
-fn read(mut reply: Reply, timers: &[NewTimer], reached: Option<Reached>) -> Result<Vec<Arming>> {
-    let read_one = |timer: &NewTimer| {
-        let (code, deadline) = (reply.int()?, system_time(reply.int()?));
-        let receipt = Receipt { id: timer.arming, deadline, trigger: TriggerKey::None, reached };
-        Ok(match code {
-            0 => Arming::Armed(receipt),
-            1 => Arming::Replaced(receipt),
-            2 => Arming::AfterRunning(receipt),
-            3 => Arming::Exists,
-            4 => Arming::Superseded,
-            _ => return Err(reply.unexpected()),
-        })
-    };
-    timers.iter().map(read_one).collect()
+    fn armed(
+        &self,
+        at: &PartitionNames,
+        mut reply: Reply,
+        timers: &[NewTimer],
+        reached: Option<Reached>,
+    ) -> Result<Vec<Arming>> {
+        let codes = timers.iter().map(|_| Ok((reply.int()?, system_time(reply.int()?))));
+        let codes = codes.collect::<Result<Vec<_>>>()?;
+        let untold = self.told(at, &mut reply)?;
+        let read = |(timer, (code, deadline)): (&NewTimer, _)| {
+            let (trigger, untold) = (TriggerKey::None, untold.clone());
+            let receipt = Receipt { id: timer.arming, deadline, trigger, reached, untold };
+            Ok(match code {
+                0 => Arming::Armed(receipt),
+                1 => Arming::Replaced(receipt),
+                2 => Arming::AfterRunning(receipt),
+                3 => Arming::Exists,
+                4 => Arming::Superseded,
+                _ => return Err(reply.unexpected()),
+            })
+        };
+        timers.iter().zip(codes).map(read).collect()
+    }
 }

@@ -108,8 +108,8 @@ pub struct DueChecks {
     pub next: Option<u64>,
     /// Which.
     pub watches: Vec<Watch>,
-    /// There are none, and another slot took the last.
-    pub rival: bool,
+    /// When another slot took the last, in ms, where there are none.
+    pub rival: Option<u64>,
 }
 
 /// Which checks are taken, and for whom.
@@ -221,7 +221,7 @@ impl Store {
         let (mut keys, mut heads) = (reply.list()?, reply.list()?);
         let watches =
             keys.each(|keys| read_watch(keys.bytes()?, heads.bytes()?).ok_or_else(|| keys.unexpected()))?;
-        Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.int()? == 1 })
+        Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.maybe_int()? })
     }
 
     /// Does what checks have led to; when the next is due, and whether the watches still stood.

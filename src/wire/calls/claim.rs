@@ -38,8 +38,8 @@ pub struct Claim {
     pub limit: usize,
     /// How many bytes of records, roughly: reading stops once this is reached.
     pub bytes: usize,
-    /// How far ahead of their deadline timers may be taken, in ms.
-    pub lookahead_ms: u64,
+    /// How far ahead of their deadline timers may be taken, in ms; negative: how long they must have been due.
+    pub lookahead_ms: i64,
     /// For how long they are held, in ms.
     pub lease_ms: u64,
     /// Bounds of the dead letters, which a claim may have to write.
@@ -65,8 +65,8 @@ pub struct Claimed {
     pub buried: u64,
     /// Dead letters that had to make room.
     pub trimmed: u64,
-    /// Nothing was taken, and another slot made the last claim that took something.
-    pub rival: bool,
+    /// When another slot last took something, in ms, where nothing was taken.
+    pub rival: Option<u64>,
 }
 
 /// A timer that was taken.
@@ -123,6 +123,6 @@ pub(crate) fn read_claimed(mut reply: Reply) -> Result<Claimed> {
         parked: reply.int()?,
         buried: reply.int()?,
         trimmed: reply.int()?,
-        rival: reply.int()? == 1,
+        rival: reply.maybe_int()?,
     })
 }

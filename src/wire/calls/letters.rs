@@ -140,7 +140,10 @@ impl Store {
         let mut call = self.call(&scripts::REPLAY, at);
         call.arg(i32::from(*repeat)).arg(&letter[..]).arg(id.as_bytes());
         call.arg(anew.as_ref().map_or(&[][..], |anew| anew.as_bytes()));
-        call.reply().await?.one_of(&codes)
+        let mut reply = call.reply().await?;
+        let (code, _deadline) = (reply.one_of(&codes)?, reply.int()?);
+        self.told(at, &mut reply)?;
+        Ok(code)
     }
 
     /// Forgets a dead letter; whether there was one.

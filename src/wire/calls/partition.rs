@@ -1,5 +1,6 @@
 //! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
 
+use futures::future::try_join_all;
 use redis::{Value, cmd};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -8,7 +9,7 @@ use crate::log::warn;
 use crate::time::ServerTime;
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
-/// Partitions that one call peeks at.
+/// Partitions that one call peeks at, or that are made at the same time.
 const PEEKED: usize = 250;
 
 /// What the registry says of a topic.
@@ -40,7 +41,7 @@ pub struct RepairStep {
     pub lease_ms: u64,
 }
 
-/// The hashes that the slow repair scans.
+/// What the slow repair scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// Records without an index entry.
@@ -51,16 +52,19 @@ pub enum Scan {
     Next,
     /// Claim slots of listeners that are gone.
     Slots,
+    /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
+    Tombstones,
 }
 
 impl Scan {
-    /// The name of the hash.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Records => "rec",
             Self::States => "run",
             Self::Next => "next",
             Self::Slots => "slots",
+            Self::Tombstones => "tombstones",
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Repaired {
     pub cursor: u64,
     /// How many entries were put right.
     pub repaired: u64,
+    /// How many were looked at.
+    pub looked_at: u64,
 }
 
 impl Store {
@@ -95,7 +101,10 @@ impl Store {
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
     /// stood there before.
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
-        self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?.maybe_text()
+        let mut reply = self.call(&scripts::PAUSE, at).arg(reason.unwrap_or_default()).reply().await?;
+        let before = reply.maybe_text()?;
+        self.told(at, &mut reply)?;
+        Ok(before)
     }
 
     /// Takes one step of the slow repair.
@@ -103,7 +112,7 @@ impl Store {
         let mut call = self.call(&scripts::REPAIR, at);
         call.arg(step.what.as_str()).arg(step.cursor).arg(step.count).arg(step.lease_ms);
         let mut reply = call.reply().await?;
-        Ok(Repaired { cursor: reply.int()?, repaired: reply.int()? })
+        Ok(Repaired { cursor: reply.int()?, repaired: reply.int()?, looked_at: reply.int()? })
     }
 
     /// Makes sure that the partitions exist as the caller believes, and lists
@@ -111,8 +120,9 @@ impl Store {
     pub async fn register(&self, topic: &TopicEntry, partitions: &[PartitionNames]) -> Result<()> {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
         self.agree(first).await?;
-        for at in others {
-            self.init(at).await?;
+        for some in others.chunks(PEEKED) {
+            let made: Vec<_> = some.iter().map(|at| self.init(at)).collect();
+            try_join_all(made).await?;
         }
         self.list(&names::registry(&first.namespace), topic).await
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::id::CancelId;
 use crate::time::{ServerTime, WireWhen, system_time};
-use crate::wire::{PartitionNames, Reply, Store, scripts};
+use crate::wire::{PartitionNames, Store, scripts};
 
 /// A timer to withdraw.
 #[derive(Clone, Debug)]
@@ -106,11 +106,11 @@ impl Store {
             call.arg(&timer.key[..]).arg(timer.id.as_bytes());
         }
         let codes = [Cancelled::NotArmed, Cancelled::Cancelled, Cancelled::InFlight];
-        let read = |reply: &mut Reply| {
-            Ok(CancelReply { result: reply.one_of(&codes)?, deadline: reply.maybe_int()? })
-        };
         let mut reply = call.reply().await?;
-        Ok((reply.stamp, reply.each(read)?))
+        let mut read = |_| Ok(CancelReply { result: reply.one_of(&codes)?, deadline: reply.maybe_int()? });
+        let read = timers.iter().map(&mut read).collect::<Result<_>>()?;
+        self.told(at, &mut reply)?;
+        Ok((reply.stamp, read))
     }
 
     /// Moves a waiting timer to another deadline; also answers the attempt to come.
@@ -128,6 +128,7 @@ impl Store {
             2 => Rescheduled::InFlight,
             _ => return Err(reply.unexpected()),
         };
+        self.told(at, &mut reply)?;
         Ok((result, u32::try_from(attempt).unwrap_or(u32::MAX)))
     }
 

@@ -102,7 +102,7 @@ impl Clients {
             repeat: false,
             limit: ask.limit,
             bytes: ask.bytes,
-            lookahead_ms: ask.lookahead_ms,
+            lookahead_ms: ask.lookahead_ms.cast_signed(),
             lease_ms: ask.lease_ms,
             letters: self.letters,
         }

@@ -1,6 +1,6 @@
 //! What a claim takes, and on whose behalf.
 
-use keylapse::internals::Heads;
+use keylapse::internals::{Heads, Index};
 
 use crate::rig::{Ids, LEASE, Rig, ms, retry};
 
@@ -10,9 +10,11 @@ on_each_server! {
     a_claim_says_what_is_due_next,
     what_is_claimed_is_not_claimed_again,
     a_live_lease_is_not_taken_within_the_lookahead,
+    who_follows_leaves_what_has_just_come_due,
     a_paused_partition_gives_nothing_out_and_takes_timers,
     a_resumed_partition_gives_out_what_has_come_due,
-    an_empty_claim_says_whether_another_slot_took_the_last,
+    an_empty_claim_says_when_another_slot_took_the_last,
+    who_takes_from_the_quarantine_is_nobodys_rival,
     peek_reads_the_heads_of_several_partitions,
 }
 
@@ -56,6 +58,14 @@ async fn a_live_lease_is_not_taken_within_the_lookahead(rig: &mut Rig) {
     assert_eq!(rig.ack(&held).await.gone, [0, 1, 2]);
 }
 
+async fn who_follows_leaves_what_has_just_come_due(rig: &mut Rig) {
+    rig.arm_due(["a"]).await;
+    let following = |call: &mut keylapse::internals::Claim| call.lookahead_ms = -13;
+    assert!(rig.claim_with(following).await.is_empty());
+    rig.pass(ms(13)).await;
+    assert_eq!(rig.claim_with(following).await.keys(), ["a"]);
+}
+
 async fn a_paused_partition_gives_nothing_out_and_takes_timers(rig: &mut Rig) {
     let (_, held) = rig.run("running").await;
     assert_eq!(rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses"), None);
@@ -75,13 +85,29 @@ async fn a_resumed_partition_gives_out_what_has_come_due(rig: &mut Rig) {
     assert_eq!(rig.claim().await.keys(), ["a", "b", "c"]);
 }
 
-async fn an_empty_claim_says_whether_another_slot_took_the_last(rig: &mut Rig) {
-    assert!(!rig.claim().await.claimed.rival, "nobody has taken anything");
+async fn an_empty_claim_says_when_another_slot_took_the_last(rig: &mut Rig) {
+    assert_eq!(rig.claim().await.claimed.rival, None, "nobody has taken anything");
     arm_three(rig).await;
     let other = |call: &mut keylapse::internals::Claim| call.slot = Ids::slot(2);
-    assert!(!rig.claim_with(other).await.claimed.rival, "it took something itself");
-    assert!(rig.claim().await.claimed.rival);
-    assert!(!rig.claim_with(other).await.claimed.rival, "it is the one");
+    let then = rig.now();
+    assert_eq!(rig.claim_with(other).await.claimed.rival, None, "it took something itself");
+    rig.pass(ms(5000)).await;
+    assert_eq!(rig.claim().await.claimed.rival, Some(then));
+    assert_eq!(rig.claim_with(other).await.claimed.rival, None, "it is the one");
+    rig.store.close_slot(&rig.at, Ids::slot(2)).await.expect("it closes");
+    assert_eq!(rig.claim().await.claimed.rival, None, "it is there no more");
+}
+
+async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
+    rig.lose("pill", 2).await;
+    rig.pass(ms(LEASE)).await;
+    let in_slot = |slot, index| {
+        move |call: &mut keylapse::internals::Claim| (call.slot, call.index) = (Ids::slot(slot), index)
+    };
+    rig.claim_with(in_slot(2, Index::Due)).await;
+    let before = rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival;
+    assert_eq!(rig.claim_with(in_slot(2, Index::Quarantine)).await.keys(), ["pill"]);
+    assert_eq!(rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival, before);
 }
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {

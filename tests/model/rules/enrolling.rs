@@ -73,14 +73,15 @@ async fn who_finds_no_check_is_told_whether_another_has_taken_the_last(rig: &mut
         let taken = rig.take_checks(slot, 5000).await;
         (taken.watches.len(), taken.rival)
     };
-    assert_eq!(rival(rig, 1).await, (0, false), "nobody has");
+    assert_eq!(rival(rig, 1).await, (0, None), "nobody has");
     rig.read(rig.now() + 1000, rig.now(), 0).await;
     rig.pass(ms(1500)).await;
-    assert_eq!(rival(rig, 1).await, (1, false));
-    assert_eq!(rival(rig, 1).await, (0, false), "it was this one");
-    assert_eq!(rival(rig, 2).await, (0, true));
+    let then = rig.now();
+    assert_eq!(rival(rig, 1).await, (1, None));
+    assert_eq!(rival(rig, 1).await, (0, None), "it was this one");
+    assert_eq!(rival(rig, 2).await, (0, Some(then)));
     rig.pass(ms(5000)).await;
-    assert_eq!(rival(rig, 2).await, (1, false), "what comes back is for anybody");
+    assert_eq!(rival(rig, 2).await, (1, None), "what comes back is for anybody");
 }
 
 async fn the_check_of_a_watch_that_is_lost_or_cut_short_is_removed(rig: &mut Rig) {

@@ -27,9 +27,19 @@ const DEAD_LEADER_COSTS: Duration = Duration::from_millis(250);
 pub struct Damping {
     /// How many listeners there are at first.
     pub listeners: usize,
-    /// Whether the claim says that a rival made the last one that took
-    /// something: without, a head that was cancelled looks like a rival.
-    pub knows_rivals: bool,
+    /// What an empty claim is told of the last that took something.
+    pub told: Told,
+}
+
+/// What an empty claim is told of the last that took something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing: a head that was cancelled looks like a rival.
+    Nothing,
+    /// Who made it: then one that has died long ago is a rival.
+    Who,
+    /// Who and when: it took this one, or is none.
+    When,
 }
 
 /// What the listeners think of themselves.
@@ -39,6 +49,8 @@ pub struct Crowd {
     pub beaten: [Option<u8>; LISTENERS],
     /// Who took something last.
     pub by: Option<usize>,
+    /// Whether somebody has stepped back for no rival, or for a dead one.
+    pub wronged: bool,
 }
 
 /// What happens to one deadline.
@@ -81,10 +93,17 @@ impl Crowd {
 }
 
 impl Damping {
-    /// All who wake and find nothing, while somebody else claimed last.
-    fn come_in_vain(self, crowd: &mut Crowd) {
+    /// All who wake and find nothing; whether that is since somebody has taken it.
+    fn come_in_vain(self, crowd: &mut Crowd, taken: bool) {
         for (who, _) in crowd.clone().alive() {
-            if crowd.by.is_some_and(|by| by != who) || !self.knows_rivals && crowd.by != Some(who) {
+            let rival = crowd.by.is_some_and(|by| by != who);
+            let beaten = match self.told {
+                Told::Nothing => rival || crowd.by.is_none(),
+                Told::Who => rival,
+                Told::When => rival && taken,
+            };
+            if beaten {
+                crowd.wronged |= crowd.by.is_none_or(|by| crowd.beaten[by].is_none());
                 crowd.lose(who);
             }
         }
@@ -102,7 +121,9 @@ impl Model for Damping {
     fn init_states(&self) -> Vec<Crowd> {
         let mut beaten = [None; LISTENERS];
         beaten[..self.listeners].fill(Some(0));
-        vec![Crowd { beaten, by: None }]
+        // Those that are not there any more may have been the last.
+        let dead = (self.listeners < LISTENERS).then_some(LISTENERS - 1);
+        [None, dead].into_iter().map(|by| Crowd { beaten, by, wronged: false }).collect()
     }
 
     fn actions(&self, crowd: &Crowd, events: &mut Vec<Event>) {
@@ -121,9 +142,9 @@ impl Model for Damping {
             Event::Due(who) => {
                 after.beaten[who] = Some(0);
                 after.by = Some(who);
-                self.come_in_vain(&mut after);
+                self.come_in_vain(&mut after, true);
             }
-            Event::Cancelled => self.come_in_vain(&mut after),
+            Event::Cancelled => self.come_in_vain(&mut after, false),
             Event::Death(who) => after.beaten[who] = None,
         }
         Some(after)
@@ -134,11 +155,7 @@ impl Model for Damping {
             Property::always("somebody wakes in time, whoever has died", |_, crowd: &Crowd| {
                 crowd.soonest().is_some_and(|soonest| soonest <= DEAD_LEADER_COSTS)
             }),
-            Property::always("a lone listener leads, once it has claimed", |_, crowd: &Crowd| {
-                let mut alive = crowd.alive();
-                !Damping::is_alone(crowd)
-                    || alive.all(|(who, beaten)| crowd.by.is_some_and(|by| by != who) || beaten == 0)
-            }),
+            Property::always("nobody steps back but for a living rival", |_, crowd: &Crowd| !crowd.wronged),
             Property::always("whoever claimed last leads", |_, crowd: &Crowd| {
                 crowd.alive().all(|(who, beaten)| crowd.by != Some(who) || beaten == 0)
             }),

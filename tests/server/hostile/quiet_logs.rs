@@ -90,6 +90,38 @@ async fn a_topic_with_keys_like_ours_is_warned_of_once_its_listeners_have_ended(
     log.assert_is_clean("app:x:1");
 }
 
+/// A user with `~* +@all` has no channels: what it arms is found by sweeps, and it has to be told.
+#[tokio::test]
+async fn a_producer_without_the_right_to_publish_is_told_so_and_so_is_the_log() {
+    let (log, _guard) = Capture::start();
+    let server = Server::start().await;
+    let admin = async |words: &[&str]| server.cmd(&[&["ACL", "SETUSER", "producer"], words].concat()).await;
+    admin(&["on", ">pass", "~*", "+@all"]).await;
+    let schedule = Schedule::connect(&server.url_for("producer", "pass")).await.unwrap();
+    let topic = orders();
+    let running = Running::start(listener(&server).on(topic.clone(), Tally::default().handler_that_fails(9)));
+    running.until_anchored().await;
+    let arm = async |id: &str, after| {
+        let armed = schedule.arm(&topic, [id], after, &String::new()).await.unwrap();
+        armed.receipt().unwrap().untold.clone()
+    };
+    let (hour, soon) = (Duration::from_secs(3600), Duration::from_millis(50));
+    let untold = arm("1", hour).await.expect("it is said");
+    assert_eq!(untold.kind(), ErrorKind::Permission);
+    let text = untold.to_string();
+    assert!(text.contains("+spublish") && text.contains("&keylapse:*"), "{text}");
+    assert_eq!(arm("2", 2 * hour).await, None, "there is nothing to tell: another comes first");
+    assert!(schedule.reschedule(&topic, ["1"], 10 * soon).await.is_ok(), "that is refused in silence");
+    assert_eq!(log.loud("grant this user +spublish"), 1, "{:?}", log.lines());
+    // A fence is not heard either: the handler hears of its end when its lease is renewed.
+    assert!(arm("3", soon).await.is_some());
+    running.until("the sweep to find it", |stats| stats.total().failed >= 1).await;
+    let lines = log.lines().join("\n");
+    admin(&["&keylapse:*"]).await;
+    assert_eq!(arm("4", Duration::from_millis(1)).await, None, "{lines}");
+    running.stop().await.unwrap();
+}
+
 /// The server is away for some seconds, and three topics with eight partitions
 /// each would like to know where it is: that is one piece of news.
 #[tokio::test]

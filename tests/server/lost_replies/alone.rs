@@ -198,7 +198,7 @@ fn repairs() -> Vec<Row> {
         [&running_with_next()[..], &[Step::Raw(&["DEL", "keylapse:{t/0}:rec", "keylapse:{t/0}:due"])]];
     let old_slot = [Step::Raw(&["HSET", "keylapse:{t/0}:slots", "old", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])];
     let repaired = |name, given: Vec<Step>, scan| {
-        Row::of(name, given, Step::Repair(scan)).repeat_says("Repaired { cursor: 0, repaired: 0 }")
+        Row::of(name, given, Step::Repair(scan)).repeat_says("cursor 0, repaired 0")
     };
     vec![
         repaired("repair records", lost_entry.to_vec(), Scan::Records),

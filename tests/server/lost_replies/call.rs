@@ -188,7 +188,8 @@ impl Caller {
 
     async fn repair(&self, what: Scan) -> Said {
         let step = RepairStep { what, cursor: 0, count: 100, lease_ms: LEASE };
-        Ok(format!("{:?}", self.store.repair(&self.at, step).await?))
+        let reply = self.store.repair(&self.at, step).await?;
+        Ok(format!("cursor {}, repaired {}", reply.cursor, reply.repaired))
     }
 
     async fn init(&self) -> Said {

@@ -214,7 +214,7 @@ fn others() -> Vec<Row> {
             Step::Repair(Scan::Records),
         )
         .meanwhile([claim(1)])
-        .repeat_says("Repaired { cursor: 0, repaired: 0 }"),
+        .repeat_says("cursor 0, repaired 0"),
         // The last word counts, and the repeat is the last: these say how it is
         // to be, whatever it was.
         Row::of("rescheduled, then replaced", [arm("a", 1)], reschedule())

@@ -46,7 +46,10 @@ impl Oracle {
                 life.lost += u8::from(!holder.found_lost);
                 promise!(life.lost < DEAD_AT, "P6: it was lost too often");
             }
-            None => promise!(life.deadline <= now + call.lookahead_ms, "P2: early by the clock"),
+            None => promise!(
+                life.deadline <= now.saturating_add_signed(call.lookahead_ms),
+                "P2: early by the clock"
+            ),
         }
         let alone = life.lost >= QUARANTINE_AT;
         let from = if alone { Index::Quarantine } else { Index::Due };

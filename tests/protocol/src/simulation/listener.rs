@@ -100,6 +100,11 @@ impl Listener {
         }
     }
 
+    /// How far ahead it claims, in ms.
+    pub(super) fn reach(&self) -> i64 {
+        self.pace.reach(Duration::from_millis(LOOKAHEAD_MS))
+    }
+
     /// A claim is sent.
     pub(super) fn ask(&mut self) {
         self.woke_for = self.head.take();

@@ -1,7 +1,7 @@
 //! One to eight listeners that claim from one partition, in virtual time.
 //!
 //! When a listener looks, and how it takes it if others were faster, is decided
-//! by the library's own pace, `src/claim/pace.rs`: it is compiled into this
+//! by the library's own pace, `src/runtime/leadership.rs`: it is compiled into this
 //! crate by its path, as making it public for the sake of a test would be
 //! worse. Around it `listener` repeats the few lines by which `claimer.rs`
 //! keeps the head it knows of; `server` gives out what is due.

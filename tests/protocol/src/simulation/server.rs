@@ -50,9 +50,9 @@ impl Server {
     }
 
     /// Gives out what is due; and when that is answered.
-    pub(super) fn claim(&mut self, now: u64, lane: usize) -> (Claimed, u64) {
+    pub(super) fn claim(&mut self, now: u64, lane: usize, reach_ms: i64) -> (Claimed, u64) {
         let stamp = self.serve(now);
-        let reach = stamp / 1000 + LOOKAHEAD_MS;
+        let reach = (stamp / 1000).saturating_add_signed(reach_ms);
         let mut taken = Vec::new();
         while taken.len() < BATCH
             && let Some(&first) = self.due.first().filter(|(deadline, _)| *deadline <= reach)

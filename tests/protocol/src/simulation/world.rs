@@ -102,7 +102,8 @@ impl World {
             Event::Wake { listener, round } if self.listeners[listener].round == round => self.ask(listener),
             Event::Wake { .. } => {}
             Event::Ask { listener } => {
-                let (claimed, done) = self.server.claim(self.now, listener);
+                let reach = self.listeners[listener].reach();
+                let (claimed, done) = self.server.claim(self.now, listener, reach);
                 let arrives = done + self.chance.network();
                 self.plan(arrives, Event::Answer { listener, claimed });
             }

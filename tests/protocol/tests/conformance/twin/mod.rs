@@ -16,7 +16,7 @@ use redis::cmd;
 /// reaches beyond what is near, but not that far.
 const FAR: u64 = 1_000_000_000;
 const NEAR: u64 = 500_000;
-const LOOKAHEAD: u64 = 1_000_000;
+const LOOKAHEAD: i64 = 1_000_000;
 const LETTERS: LetterBounds = LetterBounds { count: 1000, age_ms: FAR, pause_when_full: false };
 
 /// What differs, in words.
