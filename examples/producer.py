@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError, NoScriptError, RedisError, Respons
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most
 
