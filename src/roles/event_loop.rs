@@ -44,9 +44,9 @@ impl EventLoop {
     async fn heard(&mut self, event: Event) {
         let runtime = &self.runtime;
         match (event, &mut self.attached) {
-            (Event::Wake { partition, at }, _) => {
+            (Event::Wake { partition, index, at }, _) => {
                 if let Some(partition) = runtime.partitions.get(partition) {
-                    partition.wakeup.head(at);
+                    partition.wakeup_of(index).head(at);
                 }
             }
             (Event::Fence { partition, held }, _) => {

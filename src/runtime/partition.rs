@@ -17,7 +17,7 @@ use crate::runtime::outbox::{LINGER, Outbox, Settlement};
 use crate::runtime::permits::Permits;
 use crate::runtime::wakeup::Wakeup;
 use crate::time::Reading;
-use crate::wire::{End, Held, PartitionNames, Store};
+use crate::wire::{End, Held, Index, PartitionNames, Store};
 
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
@@ -74,6 +74,14 @@ impl Partition {
             leases: Leases::default(),
             outbox: Outbox::new(linger),
             seen: Mutex::default(),
+        }
+    }
+
+    /// The wake-up of whoever claims from an index.
+    pub(crate) fn wakeup_of(&self, index: Index) -> &Wakeup {
+        match index {
+            Index::Due => &self.wakeup,
+            Index::Quarantine => &self.quarantine,
         }
     }
 

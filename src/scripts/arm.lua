@@ -59,32 +59,31 @@ local function over(key, id, record, at)
   return 1, at
 end
 
-local head = head_of(due)
 local known = redis.call('ZMSCORE', due, unpack(keys))
 local quarantined = redis.call('EXISTS', quarantine) == 1
 local leftovers = redis.call('EXISTS', run) == 1
 -- Timers for the same millisecond keep the order of arming by a fraction.
 local seq = tonumber(meta[4]) == now and tonumber(meta[5]) or 0
-local scores, records, fresh, out = {}, {}, {}, { secs, micros }
+local scores, records, fresh, first, out = {}, {}, {}, math.huge, { secs, micros }
 local packed_at, packed
 
 for i = 1, count do
   local key, at = keys[i], ats[i]
   local base = BASE + (i - 1) * WIDTH
-  local first = ARGV[base + 3]
+  local head = ARGV[base + 3]
   if at ~= packed_at then packed_at, packed = at, struct.pack('>I8', at) end
-  local record = first .. packed .. ARGV[base + 4]
+  local record = head .. packed .. ARGV[base + 4]
   local code, deadline = 0, at
   if known[i] or quarantined and redis.call('ZSCORE', quarantine, key) then
-    code, deadline = over(key, sub(first, 2, 9), record, at)
-  elseif repeated and redis.call('ZSCORE', tombstones, 'a' .. sub(first, 2, 9)) then
+    code, deadline = over(key, sub(head, 2, 9), record, at)
+  elseif repeated and redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
     code, deadline = 4, 0
   else
     -- What it has replaced before it ended is not what it does now.
-    if repeated then redis.call('ZREM', tombstones, 'r' .. sub(first, 2, 9)) end
+    if repeated then redis.call('ZREM', tombstones, 'r' .. sub(head, 2, 9)) end
     local score = at + (seq < 1023 and seq or 1023) / 1024
     seq = seq + 1
-    sooner(score)
+    first = math.min(first, score)
     local n = #fresh
     fresh[n + 1] = key
     scores[2 * n + 1], scores[2 * n + 2] = score, key
@@ -96,9 +95,10 @@ end
 if #fresh > 0 then
   -- What a lost index entry left behind must not speak for a new timer.
   if leftovers then redis.call('HDEL', run, unpack(fresh)) end
+  sooner(due, first)
   redis.call('HSET', rec, unpack(records))
   redis.call('ZADD', due, unpack(scores))
   redis.call('HSET', KEYS[1], 'ms', now, 'n', seq)
 end
-wake(head)
+wake()
 return out

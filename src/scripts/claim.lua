@@ -151,5 +151,5 @@ if held > 0 then
   redis.call('HSET', run, unpack(holds))
 end
 local answer = reply(keys, records, states)
-if soonest then wake() end
+wake()
 return answer

@@ -55,22 +55,24 @@ local function head_of(zset)
   return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
 end
 
--- The earliest new score that this call has put into an index.
-local soonest
-local function sooner(score)
-  if not soonest or score < soonest then soonest = score end
+-- What this call puts ahead of an index's head is announced: the score, by the letter of the index's message.
+local heads, news = {}, {}
+local function sooner(zset, score)
+  local head = heads[zset] or tonumber(head_of(zset)) or math.huge
+  heads[zset] = math.min(head, score)
+  if score < head then news[sub(zset, -4) == ':due' and 'w' or 'q'] = score end
 end
 
 -- Puts a timer into an index, or moves it there.
 local function wait_until(zset, at, key)
+  sooner(zset, at)
   redis.call('ZADD', zset, at, key)
-  sooner(at)
 end
 
 -- Last of all, and under pcall: a caller without the right to publish has
 -- done its work all the same.
-local function wake(head)
-  if soonest and soonest < (tonumber(head) or math.huge) then
-    redis.pcall('SPUBLISH', ARGV[3], 'w' .. string.format('%.0f', math.floor(soonest)))
+local function wake()
+  for letter, score in pairs(news) do
+    redis.pcall('SPUBLISH', ARGV[3], letter .. string.format('%.0f', math.floor(score)))
   end
 end

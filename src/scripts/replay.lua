@@ -24,11 +24,10 @@ if not letter then return { secs, micros, 0, 0 } end
 local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.unpack('>I4', letter, 11)) or ''
 if #record < 17 or byte(record) ~= 1 then return { secs, micros, 3, 0 } end
 
-local head = head_of(due)
 redis.call('HDEL', run, key)
 redis.call('HSET', rec, key, '\1' .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
 wait_until(due, ceil, key)
 redis.call('ZREM', dead, member)
 redis.call('HDEL', letters, member)
-wake(head)
+wake()
 return { secs, micros, 1, ceil }
