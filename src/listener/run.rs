@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -23,7 +23,7 @@ use crate::roles::repair::repair;
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{Partition, RunningTopic, Runtime};
+use crate::runtime::{Groups, Partition, RunningTopic, Runtime};
 use crate::wire::End;
 
 /// How long settling and handing back may take at the end, with the server away.
@@ -119,10 +119,10 @@ impl Roles {
         let mut roles = Self::default();
         let (touched, touching) = touches(runtime.client.store.clone());
         roles.keeping.spawn(touching);
-        let alone = Arc::new(Semaphore::new(1));
+        let groups = Groups::new(runtime.partitions.first().map_or(1, |one| one.permits.places()));
         for partition in &runtime.partitions {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
-            for claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
+            for claimer in [claimer(), claimer().of_quarantine(groups.clone())] {
                 roles.slots.push((partition.clone(), claimer.slot));
                 roles.claiming.spawn(claimer.run(roles.stop.subscribe()));
             }

@@ -16,7 +16,7 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, LapseSource};
 use crate::outcome::{Failure, Outcome};
-use crate::runtime::{Ended, Partition, Settlement};
+use crate::runtime::{Ended, Groups, Member, Partition, Settlement};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
 use crate::wire::{End, Held, History, MAX_BATCH, Record, State};
@@ -46,28 +46,34 @@ pub(crate) struct Permit {
     partition: Arc<Partition>,
     /// How many of the ordinary ones.
     ordinary: usize,
-    /// The only one of the quarantine.
-    alone: Option<OwnedSemaphorePermit>,
+    /// The spare one of the quarantine.
+    spare: Option<OwnedSemaphorePermit>,
+    /// For what is claimed from the quarantine.
+    groups: Option<Arc<Groups>>,
+    member: Option<Member>,
 }
 
 impl Permit {
-    /// As many as there are for a claim, or the one of the quarantine.
-    pub(crate) fn take(partition: &Arc<Partition>, alone: Option<OwnedSemaphorePermit>) -> Self {
-        let most = if alone.is_some() { 0 } else { MAX_BATCH };
-        let ordinary = partition.permits.take(partition.topic.index, most);
-        Self { partition: partition.clone(), ordinary, alone }
+    /// As many as there are for a claim; from the quarantine, as its group has room for.
+    pub(crate) fn take(partition: &Arc<Partition>, groups: Option<&Arc<Groups>>) -> Self {
+        let most = groups.map_or(MAX_BATCH, |groups| groups.room());
+        let spare = groups.filter(|_| most > 0).and_then(|groups| groups.spare());
+        let ordinary = partition.permits.take(partition.topic.index, most - usize::from(spare.is_some()));
+        Self { partition: partition.clone(), ordinary, spare, groups: groups.cloned(), member: None }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.ordinary + usize::from(self.alone.is_some())
+        self.ordinary + usize::from(self.spare.is_some())
     }
 
-    /// One of them, for an attempt.
-    pub(crate) fn split(&mut self) -> Self {
+    /// One of them, for an attempt of a timer that has lost so many leases.
+    pub(crate) fn split(&mut self, lost: u8) -> Self {
         debug_assert!(self.count() > 0, "a claim never takes more than was asked for");
-        let ordinary = self.ordinary.min(1);
+        let spare = self.spare.take();
+        let ordinary = usize::from(spare.is_none()).min(self.ordinary);
         self.ordinary -= ordinary;
-        Self { partition: self.partition.clone(), ordinary, alone: self.alone.take() }
+        let member = self.groups.as_ref().map(|groups| groups.join(lost));
+        Self { partition: self.partition.clone(), ordinary, spare, groups: None, member }
     }
 }
 
@@ -115,7 +121,7 @@ impl Job {
             Some(ended) if partition.leases.holds(held) => self.settle(ended),
             _ => partition.topic.stats.fenced.add(1),
         }
-        if self.permit.alone.is_some() {
+        if self.permit.member.is_some() {
             // Until Redis knows how it ended: or the next in quarantine, should it
             // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the

@@ -15,7 +15,7 @@ use crate::log_throttle::LogThrottle;
 use crate::roles::attempt::{Job, Permit};
 use crate::runtime::Partition;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
-use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Record, State};
+use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Group, Held, Index, Record, State};
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
@@ -39,6 +39,7 @@ pub(super) async fn take(
     index: Index,
     slot: SlotId,
     limit: usize,
+    group: Group,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
@@ -52,6 +53,7 @@ pub(super) async fn take(
         lookahead_ms: if index == Index::Due { ms_ceil(config.lookahead) } else { 0 },
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
+        group,
     };
     let mut since = Instant::now();
     let until = Some(since + config.lease);
@@ -126,7 +128,7 @@ fn count(partition: &Partition, claimed: &Claimed) {
     }
     if claimed.buried > 0 {
         stats.dead.add_u64(claimed.buried);
-        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost their lease four times");
+        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost a lease too often");
     }
     if claimed.trimmed > 0 {
         stats.trimmed.add_u64(claimed.trimmed);
@@ -149,6 +151,7 @@ impl Taken {
             let held = Held { key: timer.key.clone(), token };
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
+                    let lost = state.lost;
                     let job = Job {
                         partition: partition.clone(),
                         held,
@@ -158,7 +161,7 @@ impl Taken {
                         reading,
                         since,
                         source,
-                        permit: permits.split(),
+                        permit: permits.split(lost),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
@@ -227,7 +230,9 @@ mod tests {
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken = take(partition, Index::Due, SlotId::random(), 1, &mut ClaimTrouble::default()).await;
+        let taken =
+            take(partition, Index::Due, SlotId::random(), 1, Group::ALONE, &mut ClaimTrouble::default())
+                .await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

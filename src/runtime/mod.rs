@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod disposition;
+pub(crate) mod groups;
 pub(crate) mod leadership;
 pub(crate) mod leases;
 pub(crate) mod outbox;
@@ -13,6 +14,7 @@ pub(crate) mod wakeup;
 
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
 pub(crate) use self::disposition::Ended;
+pub(crate) use self::groups::{Groups, Member};
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::Permits;

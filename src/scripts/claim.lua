@@ -9,7 +9,10 @@
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
 --   records at most, 10 lookahead in ms, 11 lease in ms,
---   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
+--   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full;
+--   for the quarantine 15 how many of it run beside what this takes (0 where it is not
+--   said), 16 to 18 how many may run together where one has lost two leases, three, or
+--   four (1)
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
@@ -20,16 +23,16 @@
 --   finds it.
 
 local slots = KEYS[10]
-local alone, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
+local quarantined, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
 local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
 local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
 dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
-local index = alone and quarantine or due
+local index = quarantined and quarantine or due
 -- As text: a number would be written out anew for each timer.
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
-local orphans, parked, buried = 0, 0, 0
+local orphans, parked, buried, held = 0, 0, 0, 0
 
 local function reply(keys, records, states)
   local by = #keys == 0 and redis.call('HGET', slots, 'by')
@@ -76,7 +79,7 @@ local function attend(key, record, state)
     return
   end
   local lost = state and byte(state, 15) or 0
-  if alone and lost < QUARANTINE_AT then
+  if quarantined and lost < QUARANTINE_AT then
     -- Its state was lost, and with it the lost leases: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
     redis.call('ZREM', quarantine, key)
@@ -86,16 +89,24 @@ local function attend(key, record, state)
     if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
     lost = math.min(lost + 1, 255)
     if lost >= DEAD_AT then
-      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, lost) -- 'l', lost leases
+      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, DEAD_AT - 1) -- 'l', lost leases
       buried = buried + 1
       return
     end
   end
-  if lost >= QUARANTINE_AT and not alone then
+  if lost >= QUARANTINE_AT and not quarantined then
     redis.call('ZADD', quarantine, now, key)
     redis.call('ZREM', due, key)
     redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
+  end
+  if quarantined then
+    -- A group is as small as its worst member needs it. Who does not fit is waited for.
+    limit = math.min(limit, (tonumber(ARGV[14 + math.min(lost, 4)]) or 1) - (ARGV[15] or 0))
+    if held >= limit then
+      room = 0
+      return
+    end
   end
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end
@@ -108,7 +119,7 @@ end
 if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, 0 } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
-local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
+local keys, records, states, leases, holds = {}, {}, {}, {}, {}
 local from, width, read = 1, 8, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
@@ -128,7 +139,7 @@ while from <= #ready and room > 0 do
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     read = read + (record and #record or 0)
     local hold = FIRST
-    local plain = record and not state and not alone and byte(record) == 1 and #record >= 17
+    local plain = record and not state and not quarantined and byte(record) == 1 and #record >= 17
     if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1

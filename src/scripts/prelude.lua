@@ -22,9 +22,9 @@ local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
 local ceil = micros % 1000 > 0 and now + 1 or now
 
--- A timer with this many lost leases waits in `quarantine` to run alone; after
--- two more it becomes a dead letter.
-local QUARANTINE_AT, DEAD_AT = 2, 4
+-- A timer with this many lost leases waits in `quarantine` to run in a group, which
+-- is smaller after each further one. The last of them is lost alone: a dead letter.
+local QUARANTINE_AT, DEAD_AT = 2, 5
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
 -- Deadlines lie below 2^43 ms, in 2248: beyond it a score has no room for the
 -- fraction that orders a millisecond.

@@ -195,7 +195,7 @@ pub enum DeadReason {
     TooOld,
     /// Snoozed more often than the topic allows.
     Snoozed,
-    /// It took its listeners down: four leases lost, two of them alone.
+    /// It took its listeners down: five leases lost, the last of them alone.
     LostLeases,
     /// The record itself could not be read; the letter keeps its bytes.
     Unreadable,

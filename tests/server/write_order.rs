@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{
-    Arm, Cancel, CancelId, Claim, Claimed, End, Held, Index, LetterBounds, NewTimer, Settle, SettleReply,
-    SlotId, Store, Token, TopicEntry, WireWhen,
+    Arm, Cancel, CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, Settle,
+    SettleReply, SlotId, Store, Token, TopicEntry, WireWhen,
 };
 use keylapse::{ArmingId, Cancelled, ErrorKind, Result};
 use keylapse_support::{APP_USER, Server};
@@ -50,6 +50,7 @@ impl Scene {
             lookahead_ms: 1000,
             lease_ms: 60_000,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         self.store.claim(&self.at, claim).await
     }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::State;
-use keylapse::internals::{Cancel, Claim, Claimed, End, Held, LetterBounds, NewTimer, Settle, WireWhen};
+use keylapse::internals::{
+    Cancel, Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Settle, WireWhen,
+};
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
@@ -11,6 +13,9 @@ use crate::rig::Ids;
 
 /// Few, so that things happen to the same ones; ordinary ones and others.
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];
+
+/// Beside nobody, so many of those that have lost two leases, three, and four.
+const GROUP: Group = Group { running: 0, sizes: [3, 2, 1] };
 
 /// Those who make the calls, and what they remember.
 pub(crate) struct Clients {
@@ -98,6 +103,7 @@ impl Clients {
             lookahead_ms: ask.lookahead_ms,
             lease_ms: ask.lease_ms,
             letters: self.letters,
+            group: GROUP,
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Heads, Held, Index, LetterBounds,
-    Look, NewTimer, RawLetter, RepairStep, Scan, ServerTime, Settle, SettleReply, WireWhen,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index,
+    LetterBounds, Look, NewTimer, RawLetter, RepairStep, Scan, ServerTime, Settle, SettleReply, WireWhen,
 };
 use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
 
@@ -116,6 +116,7 @@ pub(crate) fn ask(ids: &mut Ids) -> Claim {
         lookahead_ms: 0,
         lease_ms: LEASE,
         letters: LETTERS,
+        group: Group::ALONE,
     }
 }
 
@@ -239,7 +240,7 @@ impl Rig {
         self.pass(ms(LEASE)).await;
     }
 
-    /// Runs a key until its leases are lost this often; below four.
+    /// Runs a key until its leases are lost this often; below five.
     pub(crate) async fn lose(&mut self, key: &str, times: u8) {
         self.arm_due([key]).await;
         for lost in 0..times {

@@ -106,7 +106,7 @@ async fn what_follows_an_ack_wakes_only_if_it_is_next(rig: &mut Rig) {
 }
 
 async fn what_follows_a_burial_wakes(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 4).await;
     rig.claim_quarantined().await;
     let (_, kept) = rig.arm_in("a", 10).await;
     rig.lose_leases().await;

@@ -137,9 +137,9 @@ async fn it_waits_through_lost_leases(rig: &mut Rig) {
 }
 
 async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 4).await;
     let pill = rig.claim_quarantined().await;
-    assert_eq!(pill.state().lost, 3);
+    assert_eq!(pill.state().lost, 4);
     let (kept, _) = rig.arm_in("a", 0).await;
     rig.lose_leases().await;
     let burial = rig.claim_quarantined().await;

@@ -12,6 +12,7 @@ const REPEATS: &str = "a repeat says what the first call did, and does nothing";
 const STALE: &str = "P4: a stale claimant changes nothing";
 const CROWD: &str = "P6: what is in quarantine does not run among others";
 const LOSS: &str = "P1: what was armed is there until it has ended";
+const COMPANY: &str = "P6: what has one lease to lose runs alone";
 const BYSTANDER: &str = "P6: a bystander is not buried";
 
 /// Explores until the promise named breaks.
@@ -38,6 +39,7 @@ each_is_missed! {
     next_waits: NextWaits, ahead, LOSS;
     next_leaves: NextLeaves, whole, "what is kept for later follows once";
     quarantine_apart: QuarantineApart, pill, BYSTANDER;
+    alone_at_last: AloneAtLast, pill, COMPANY;
     quarantine_place: QuarantinePlace, pill, BYSTANDER;
     poison: Poison, whole, "P6: lost leases are bounded";
     inherit: Inherit, real, CROWD;

@@ -74,11 +74,9 @@ fn claims() -> Vec<Row> {
     // A repeat renews the leases of what it returns, as from the moment of the
     // repeat, and tells nothing of what the first call did besides.
     let retried = [&running()[..], &[settle("a", 1, retry()), Step::Wait(60)]].concat();
-    let poison = [
-        &quarantined()[..],
-        &[claim_quarantined(4), Step::Wait(LEASE), claim_quarantined(5), Step::Wait(LEASE)],
-    ]
-    .concat();
+    let poison =
+        [&quarantined()[..], &[4, 5, 6].map(|token| [claim_quarantined(token), Step::Wait(LEASE)]).concat()]
+            .concat();
     vec![
         Row::of("claim", [arm_now("a", 1)], claim(1)).repeat_acts_as(renew("a", 1)),
         Row::of("claim a retry", retried, claim(2)).repeat_acts_as(renew("a", 2)),
@@ -87,7 +85,7 @@ fn claims() -> Vec<Row> {
         Row::of("claim what is in quarantine", quarantined(), claim_quarantined(4))
             .repeat_acts_as(renew("a", 4)),
         Row::of("claim what goes into quarantine", quarantined()[..5].to_vec(), claim(3)),
-        Row::of("claim what turns out to be poison", poison, claim_quarantined(6)).repeat_says("[]"),
+        Row::of("claim what turns out to be poison", poison, claim_quarantined(7)).repeat_says("[]"),
         Row::of("claim when nothing is due", waiting(), claim(1)),
         Row::of("claim while paused", [arm_now("a", 1), Step::Pause(Some("why"))], claim(1)),
     ]

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
-    RepairStep, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
+    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Index, LetterBounds,
+    NewTimer, RepairStep, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, Rescheduled};
 use keylapse_support::connect;
@@ -143,6 +143,7 @@ impl Caller {
             lookahead_ms: 0,
             lease_ms: LEASE,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         Ok(claimed(self.store.claim(&self.at, call).await?, call.token))
     }

@@ -17,6 +17,7 @@ pub(super) enum Breach {
     Repeat,
     Next,
     Crowd,
+    Company,
     Endless,
     Bystander,
 }
@@ -30,7 +31,8 @@ pub struct Judge {
     pub(super) withdrawn: [Few; KEYS],
     /// Leases lost since somebody who lived has settled.
     losses: [u8; KEYS],
-    broken: Few,
+    /// A bit for each.
+    broken: u16,
 }
 
 /// A producer's deed and its answer.
@@ -56,12 +58,12 @@ pub(super) struct Ended {
 
 impl Judge {
     pub(super) fn kept(&self, promise: Breach) -> bool {
-        !self.broken.has(promise as u8)
+        self.broken >> promise as u8 & 1 == 0
     }
 
     fn demand(&mut self, promise: Breach, kept: bool) {
         if !kept {
-            self.broken.add(promise as u8);
+            self.broken |= 1 << promise as u8;
         }
     }
 
@@ -146,6 +148,9 @@ impl Judge {
             if taken.has(number) {
                 let among_others = call.index == Index::Due;
                 self.demand(Breach::Crowd, !among_others || self.losses[key] < scope.quarantine_at);
+                let last = self.losses[key] + 1 >= scope.poison;
+                let company = taken.without(number) || call.beside.iter().any(Option::is_some);
+                self.demand(Breach::Company, among_others || !last || !company);
                 self.demand(Breach::Endless, !lost || self.losses[key] < scope.poison);
             }
             if let Some(arming) = buried[key] {

@@ -136,10 +136,12 @@ impl Protocol {
         world.workers[worker].asking = None;
         let mut taken = Taken::default();
         if fate != Fate::RequestLost {
-            let call = Claim { index: asking.index, token: asking.token, foremost: asking.foremost, repeat };
+            let beside = step::members(self.rules, world, worker);
+            let call =
+                Claim { index: asking.index, token: asking.token, foremost: asking.foremost, repeat, beside };
             let done = self.serve(world, worker, |server| server.claim(call));
             taken = done.value;
-            self.see_claim(repeat, taken, &done.before, &world.timers);
+            self.see_claim(call, taken, &done.before, &world.timers);
             let World { judge, timers, .. } = world;
             judge.claim(&self.scope, (&done.before, timers), (call, asking.first), taken, done.buried);
             asking.first = asking.first.or(Some(taken));
@@ -159,6 +161,7 @@ impl Protocol {
             let timer = world.timers[key];
             let Some(arming) = timer.rec else { continue };
             let (token, quarantined) = (asking.token, asking.index == Index::Quarantine);
+            let quarantined = quarantined.then_some(timer.state().lost);
             let stage = if timer.passed { Stage::Running } else { Stage::Held };
             let attempt = Attempt { token, arming, attempt: timer.state().attempt, quarantined, stage };
             world.workers[worker].attempts[key] = Some(attempt);

@@ -40,6 +40,8 @@ pub enum Rule {
     NextLeaves,
     /// What has lost two leases waits in an index of its own.
     QuarantineApart,
+    /// What has one lease to lose runs alone.
+    AloneAtLast,
     /// A timer in quarantine keeps its place until its end is settled.
     QuarantinePlace,
     /// So many lost leases bury.

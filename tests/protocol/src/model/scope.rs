@@ -13,7 +13,7 @@ pub struct Scope {
     pub keys: usize,
     /// Lost leases that put a timer in quarantine.
     pub quarantine_at: u8,
-    /// Lost leases that bury.
+    /// Lost leases that bury. Those that have one to lose run alone; the others in quarantine, in groups.
     pub poison: u8,
     /// Whether timers may be claimed a little ahead of their deadline.
     pub lookahead: bool,
@@ -32,7 +32,7 @@ pub struct Scope {
 
 impl Scope {
     /// Three workers and two keys, with a little of everything. Here one lost
-    /// lease puts into quarantine and two bury: the script's 2 and 4 have the same
+    /// lease puts into quarantine and two bury: the script's 2 and 5 have the same
     /// structure, and are explored by [`real`](Self::real) and
     /// [`pill`](Self::pill).
     pub const fn whole() -> Self {
@@ -72,7 +72,7 @@ impl Scope {
             deaths: 1,
             agains: 0,
         };
-        Self { keys: 1, quarantine_at: 2, poison: 4, absent: true, purse, ..Self::whole() }
+        Self { keys: 1, quarantine_at: 2, poison: 5, absent: true, purse, ..Self::whole() }
     }
 
     /// One key, and an arm whose reply is lost twice.
@@ -126,7 +126,7 @@ impl Scope {
         };
         Self {
             quarantine_at: 2,
-            poison: 4,
+            poison: 5,
             pauses: false,
             crashes: false,
             pill: Some(0),

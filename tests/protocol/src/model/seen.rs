@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Protocol;
 use super::judge::Heard;
-use super::world::{Few, KEYS, Phase, Timer, Told};
+use super::server::Claim;
+use super::world::{Few, Index, KEYS, Phase, Timer, Told};
 
 /// Something that has to be met with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,7 @@ pub enum Seen {
     StaleRefused,
     LateButAccepted,
     Quarantined,
+    Grouped,
     QuarantinedBuried,
     FollowedBuried,
     HeldAhead,
@@ -29,7 +31,7 @@ pub enum Seen {
 
 impl Seen {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ArmTombstone,
         Self::CancelTombstone,
         Self::CancelInFlight,
@@ -40,6 +42,7 @@ impl Seen {
         Self::StaleRefused,
         Self::LateButAccepted,
         Self::Quarantined,
+        Self::Grouped,
         Self::QuarantinedBuried,
         Self::FollowedBuried,
         Self::HeldAhead,
@@ -74,9 +77,13 @@ impl Protocol {
         }
     }
 
-    pub(super) fn see_claim(&self, repeat: bool, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
-        if repeat && !taken.is_empty() {
+    pub(super) fn see_claim(&self, call: Claim, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
+        if call.repeat && !taken.is_empty() {
             self.see(Seen::ClaimRepeated);
+        }
+        let beside = call.beside.iter().flatten().count();
+        if call.index == Index::Quarantine && beside + (0..8).filter(|key| taken.has(*key)).count() > 1 {
+            self.see(Seen::Grouped);
         }
         for (before, after) in before.iter().zip(after) {
             let lost = before.is_claimed() && after.differs(before);

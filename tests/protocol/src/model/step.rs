@@ -162,15 +162,18 @@ pub(super) fn may_claim(model: &Protocol, world: &World, worker: usize, index: I
     let (scope, rules) = (&model.scope, model.rules);
     let mut timers = world.timers;
     let server = Server { timers: &mut timers, lane: &mut None, scope, rules, buried: [None; KEYS] };
-    let place = index == Index::Due || has_place_in_quarantine(rules, world, worker);
+    let alone = |lost: u8| lost + 1 >= scope.poison && rules.has(Rule::AloneAtLast);
+    let place = index == Index::Due || !members(rules, world, worker).into_iter().flatten().any(alone);
     place && !server.ready(index).is_empty()
 }
 
-/// The place for what is in quarantine is free once its end is settled, not once it has returned.
-fn has_place_in_quarantine(rules: Rules, world: &World, worker: usize) -> bool {
-    let quarantined = world.workers[worker].attempts.iter().flatten().filter(|attempt| attempt.quarantined);
+/// What a worker runs of the quarantine: lost leases of each. The place of one is free once its end is settled, not
+/// once it has returned.
+pub(super) fn members(rules: Rules, world: &World, worker: usize) -> [Option<u8>; KEYS] {
     let kept = rules.has(Rule::QuarantinePlace);
-    quarantined.filter(|attempt| kept || !matches!(attempt.stage, Stage::Settling(..))).count() == 0
+    world.workers[worker]
+        .attempts
+        .map(|attempt| attempt.filter(|one| kept || !matches!(one.stage, Stage::Settling(..)))?.quarantined)
 }
 
 /// Whether the deadline of a held attempt has come. That of one that has been

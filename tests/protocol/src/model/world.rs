@@ -30,6 +30,11 @@ impl Few {
         self.0 >> number & 1 == 1
     }
 
+    /// Whether there are others.
+    pub(crate) fn without(self, number: u8) -> bool {
+        self.0 & !(1 << number) != 0
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -170,8 +175,8 @@ pub struct Attempt {
     pub arming: u8,
     /// Which attempt.
     pub attempt: u8,
-    /// Whether it takes the one place for what is in quarantine.
-    pub quarantined: bool,
+    /// From quarantine: how many leases it had lost.
+    pub quarantined: Option<u8>,
     /// Where it is.
     pub stage: Stage,
 }
@@ -184,7 +189,7 @@ pub struct Asking {
     /// The new token.
     pub token: u8,
     /// Of two in quarantine the one whose score is lower.
-    pub(crate) foremost: usize,
+    pub foremost: usize,
     /// What the first execution took, if there was one.
     pub(crate) first: Option<Few>,
 }

@@ -12,8 +12,8 @@ use rand::{RngExt, SeedableRng};
 
 use twin::Twin;
 
-const WALKS: u64 = 500;
-const STEPS: usize = 100;
+const WALKS: u64 = 600;
+const STEPS: usize = 150;
 
 /// More of everything than the checker could explore, and the real constants.
 fn scope(lookahead: bool) -> Scope {
@@ -31,15 +31,18 @@ fn scope(lookahead: bool) -> Scope {
 }
 
 /// Which of two timers in quarantine comes first is a matter of scores, which the model
-/// does not have: it tries both. Here neither is tried.
-fn is_a_toss_up(world: &World, step: Step) -> bool {
-    let from = match step {
-        Step::Claim { index, .. } => Some(index),
-        Step::RepeatClaim { worker, .. } => world.workers[worker].asking.map(|asking| asking.index),
+/// does not have: it tries both. Here the server says which.
+fn is_in_another_order(world: &World, step: Step, first: Option<usize>) -> bool {
+    let asked = match step {
+        Step::Claim { index, foremost, .. } => Some((index, foremost)),
+        Step::RepeatClaim { worker, .. } => {
+            world.workers[worker].asking.map(|asking| (asking.index, asking.foremost))
+        }
         _ => None,
     };
     let due = |timer: &&Timer| timer.place == Some(Index::Quarantine) && timer.score == Phase::Past;
-    from == Some(Index::Quarantine) && world.timers.iter().filter(due).count() > 1
+    let several = world.timers.iter().filter(due).count() > 1;
+    asked.is_some_and(|(index, foremost)| several && index == Index::Quarantine && Some(foremost) != first)
 }
 
 /// Any step, but producers in moderation: once all has been armed and
@@ -63,7 +66,8 @@ async fn walk(model: &Protocol, twin: &mut Twin, seed: u64) -> usize {
     let mut path = Vec::new();
     while path.len() < STEPS {
         let mut steps = model.choices(&world);
-        steps.retain(|step| !is_a_toss_up(&world, *step));
+        let first = twin.first_in_quarantine().await;
+        steps.retain(|step| !is_in_another_order(&world, *step, first));
         if steps.is_empty() {
             break;
         }

@@ -127,6 +127,12 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.extend(words([*random.one(&["10", "1000", "1"]), *random.one(&["100000", "10", "0"])]));
             out.extend(words([*random.one(&["0", "50"]), *random.one(&["1", "30000"])]));
             out.extend(words([*random.one(&["1", "1000", "0"]), "600000", *random.one(&["trim", "pause"])]));
+            out.extend(words([
+                *random.one(&["0", "1"]),
+                *random.one(&["50", "2"]),
+                "2",
+                *random.one(&["1", "0"]),
+            ]));
         }
         "ack" => out.extend(several(random, |random| vec![key(random), token(random)])),
         "settle" => {

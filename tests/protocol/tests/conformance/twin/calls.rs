@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Settle, SettleReply, Token, WireWhen,
+    self, Arm, Cancel, CancelId, Claim, Claimed, Group, Held, NewTimer, Settle, SettleReply, Token, WireWhen,
 };
 use keylapse::{Arming, Cancelled, DeadReason};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
@@ -53,22 +53,25 @@ impl Twin {
     pub(super) async fn claim(
         &self,
         worker: usize,
-        index: Index,
-        token: u8,
-        repeat: bool,
-        after: &World,
+        (index, token, repeat): (Index, u8, bool),
+        (before, after): (&World, &World),
     ) -> Option<Answer> {
         let alone = index == Index::Quarantine;
+        let beside = before.workers[worker].attempts.iter().flatten();
         let call = Claim {
             index: if alone { internals::Index::Quarantine } else { internals::Index::Due },
             slot: self.slots[worker],
             token: self.tokens[usize::from(token)],
             repeat,
-            limit: if alone { 1 } else { 1000 },
+            limit: 1000,
             bytes: 1 << 20,
             lookahead_ms: if alone { 0 } else { LOOKAHEAD },
             lease_ms: FAR,
             letters: LETTERS,
+            group: Group {
+                running: beside.filter(|one| one.quarantined.is_some()).count(),
+                sizes: [9, 9, 1],
+            },
         };
         let claimed = self.store.claim(&self.at, call).await.expect("it can be claimed");
         Some(Answer::Took(told_of(&claimed, call.token, after)))

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Held, LetterBounds, SlotId, Store, Token, WireWhen};
 use keylapse::{ArmingId, Rescheduled};
-use keylapse_protocol::model::{Answer, Deed, Fate, Phase, Stage, Step, Timer, WORKERS, World};
+use keylapse_protocol::model::{Answer, Deed, Fate, KEYS, Phase, Stage, Step, Timer, WORKERS, World};
 use keylapse_support::Server;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -107,6 +107,14 @@ impl Twin {
         self.compare(after).await
     }
 
+    /// Which key is the first in quarantine.
+    pub(crate) async fn first_in_quarantine(&self) -> Option<usize> {
+        let mut line = self.line.clone();
+        let first = cmd("ZRANGE").arg(self.at.key("quarantine")).arg(0).arg(0).query_async(&mut line).await;
+        let first: Vec<Vec<u8>> = first.expect("ZRANGE");
+        (0..KEYS).find(|number| first.first().is_some_and(|first| *first == key(*number)))
+    }
+
     /// A token that is not asked for anew keeps its meaning.
     fn new_token(&mut self) -> Token {
         self.ids += 1;
@@ -142,11 +150,11 @@ impl Twin {
             Step::Claim { worker, index, .. } => {
                 let token = before.unused_token();
                 self.tokens[usize::from(token)] = self.new_token();
-                self.claim(worker, index, token, false, after).await
+                self.claim(worker, (index, token, false), (before, after)).await
             }
             Step::RepeatClaim { worker, .. } => {
                 let asking = before.workers[worker].asking?;
-                self.claim(worker, asking.index, asking.token, true, after).await
+                self.claim(worker, (asking.index, asking.token, true), (before, after)).await
             }
             Step::Settle { worker, key, end, .. } => self.settle(before, (worker, key), end, after).await,
             Step::RepeatSettle { worker, key, .. } => {
