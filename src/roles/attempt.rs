@@ -14,7 +14,7 @@ use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
-use crate::lapse::{About, LapseSource};
+use crate::lapse::{About, LapseSource, RUNNING};
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::{Ended, Groups, Member, Partition, Settlement};
 use crate::stats::TopicCounters;
@@ -183,6 +183,7 @@ impl Job {
 
     async fn supervise(&self, attempt: Attempt) -> Option<Ended> {
         let timeout = self.partition.topic.config.timeout;
+        let attempt = RUNNING.scope(self.record.arming, attempt);
         let attempt = tokio::time::timeout(timeout, AssertUnwindSafe(attempt).catch_unwind());
         let parting = async {
             self.lost.wait().await;

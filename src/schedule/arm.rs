@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
+use crate::lapse::RUNNING;
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, unix_ms};
 use crate::topic::{Topic, TopicConfig};
@@ -29,6 +30,10 @@ impl Schedule {
     /// `key` gives the pattern's captures in their order, or a whole
     /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
     /// what has passed fires now.
+    ///
+    /// What a handler arms for its own key, in the task that runs it, says so: should that attempt take its listener
+    /// down for the last time, it goes to the dead letters with it
+    /// ([`DeadReason::Inherited`](crate::DeadReason::Inherited)), instead of doing the same again.
     ///
     /// # Errors
     /// Refused at once, with nothing sent: a key or payload that is too long or
@@ -104,8 +109,9 @@ impl Schedule {
         durably: Option<Durably>,
     ) -> Vec<Result<Arming>> {
         let store = &self.client.store;
+        let by = RUNNING.try_with(|arming| *arming).ok();
         let call = |repeat| async move {
-            let call = Arm { timers, only_if_absent, repeat };
+            let call = Arm { timers, only_if_absent, repeat, by };
             match durably {
                 None => store.arm(at, call).await,
                 Some(ask) => store.arm_durably(at, call, ask).await,

@@ -9,10 +9,10 @@
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
 --   records at most, 10 lookahead in ms, 11 lease in ms,
---   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full;
---   for the quarantine 15 how many of it run beside what this takes (0 where it is not
---   said), 16 to 18 how many may run together where one has lost two leases, three, or
---   four (1)
+--   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full,
+--   15 how many of the quarantine run beside what this takes from there, then how many
+--   may run together where one has lost two leases, three, or four (0 and 1 where that
+--   is not said)
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
@@ -32,7 +32,7 @@ local index = quarantined and quarantine or due
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
-local orphans, parked, buried, held = 0, 0, 0, 0
+local orphans, parked, held = 0, 0, 0
 
 local function reply(keys, records, states)
   local by = #keys == 0 and redis.call('HGET', slots, 'by')
@@ -75,7 +75,6 @@ local function attend(key, record, state)
   end
   if #record < 17 or byte(record) < 1 or state and (#state < 25 or byte(state) < 1) then
     bury(key, record, state or '', 117, 0) -- 'u', unreadable
-    buried = buried + 1
     return
   end
   local lost = state and byte(state, 15) or 0
@@ -90,7 +89,6 @@ local function attend(key, record, state)
     lost = math.min(lost + 1, 255)
     if lost >= DEAD_AT then
       bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, DEAD_AT - 1) -- 'l', lost leases
-      buried = buried + 1
       return
     end
   end
@@ -103,10 +101,8 @@ local function attend(key, record, state)
   if quarantined then
     -- A group is as small as its worst member needs it. Who does not fit is waited for.
     limit = math.min(limit, (tonumber(ARGV[14 + math.min(lost, 4)]) or 1) - (ARGV[15] or 0))
-    if held >= limit then
-      room = 0
-      return
-    end
+    if held >= limit then room = 0 end
+    if room == 0 then return end
   end
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end

@@ -65,9 +65,11 @@ impl Record {
         Ok(Self { arming: ArmingId(id(&mut rest)), deadline: rest.get_u64(), payload: rest })
     }
 
-    /// Reads what is kept behind a running attempt: a record, or that of the latest of several expiry cycles.
+    /// Reads what is kept behind a running attempt: a record, that of an arming of its own, or that of the latest of
+    /// several expiry cycles.
     pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
+            Some(&OWN) => Self::decode(bytes.slice(1..)),
             Some(&CYCLES) if bytes.len() >= CYCLES_HEAD => Self::decode(bytes.slice(CYCLES_HEAD..)),
             _ => Self::decode(bytes),
         }
@@ -77,6 +79,8 @@ impl Record {
 /// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
 /// record of the latest.
 pub(super) const CYCLES: u8 = b'L';
+/// What an attempt has armed for its own key begins with this; then the record.
+pub(super) const OWN: u8 = b'O';
 /// The letter and how many.
 const CYCLES_HEAD: usize = 5;
 
@@ -197,6 +201,8 @@ pub enum DeadReason {
     Snoozed,
     /// It took its listeners down: five leases lost, the last of them alone.
     LostLeases,
+    /// It never ran: an attempt of the same key armed it, and then took its listener down once too often.
+    Inherited,
     /// The record itself could not be read; the letter keeps its bytes.
     Unreadable,
     /// A reason that this version does not know.
@@ -213,6 +219,7 @@ impl DeadReason {
             Self::TooOld => (b'o', "too_old"),
             Self::Snoozed => (b's', "snoozed"),
             Self::LostLeases => (b'l', "lost_leases"),
+            Self::Inherited => (b'i', "inherited"),
             Self::Unreadable => (b'u', "unreadable"),
             Self::Other(code) => (code, "other"),
         }
@@ -225,8 +232,10 @@ impl DeadReason {
 
     /// The reason of a byte.
     pub fn from_code(code: u8) -> Self {
-        use DeadReason::{Exhausted, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable};
-        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Unreadable];
+        use DeadReason::{
+            Exhausted, Inherited, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable,
+        };
+        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Inherited, Unreadable];
         known.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
     }
 
@@ -358,7 +367,7 @@ mod tests {
             assert_eq!(reason.code(), code);
             reason.as_str()
         };
-        let words = b"xpdoslu?".map(told);
+        let words = b"xpdosliu?".map(told);
         let expected = [
             "exhausted",
             "permanent",
@@ -366,6 +375,7 @@ mod tests {
             "too_old",
             "snoozed",
             "lost_leases",
+            "inherited",
             "unreadable",
             "other",
         ];

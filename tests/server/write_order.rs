@@ -30,7 +30,10 @@ impl Scene {
         let entry = TopicEntry { name, pattern, partitions: 1, triggers: false, attached: false };
         store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
         let timer = NewTimer { key: KEY, payload: KEY, when: WireWhen::In(0), arming: ArmingId::random() };
-        store.arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false }).await.unwrap();
+        store
+            .arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false, by: None })
+            .await
+            .unwrap();
         Self { server, store, at, token: Token::random() }
     }
 

@@ -1,5 +1,7 @@
 //! Timers that lost two leases.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
@@ -10,7 +12,7 @@ use crate::listener::tests::{
 use crate::outcome::{Done, Failure};
 use crate::testing::{Fault, Reply, Run, TestBed};
 use crate::topic::Topic;
-use crate::wire::{DeadReason, Scan, State};
+use crate::wire::{Arming, DeadReason, Replayed, Scan, State};
 
 /// Timers that have lost so many leases.
 async fn arm_after_losses(bed: &TestBed, ids: &[&str], lost: u8, payload: u32) {
@@ -215,6 +217,54 @@ async fn a_pill_among_a_hundred_bystanders_takes_five_listeners_down() {
     let letters = bed.schedule().dead_letters(&topic).page(9).await.unwrap();
     assert_eq!((crashes, letters.len(), &letters[0].key[..]), (5, 1, &b"a:pill"[..]));
     println!("all done after {:?}", bed.elapsed());
+}
+
+/// It says that it does, as it arms in the task that runs it: its heir would be one more pill.
+#[tokio::test(start_paused = true)]
+async fn a_pill_that_arms_its_own_key_ends_and_what_it_armed_can_be_replayed() {
+    let bed = TestBed::new();
+    arm(&bed, "pill", secs(1), 0).await;
+    let (schedule, armed) = (bed.schedule().clone(), Arc::new(AtomicU32::new(0)));
+    let counted = armed.clone();
+    let rearm = move |lapse: Lapse<u32>| {
+        let (schedule, number) = (schedule.clone(), counted.fetch_add(1, Ordering::Relaxed) + 1);
+        async move {
+            let armed = schedule.arm(&topic(), ["pill"], secs(1), &number).await?;
+            assert!(matches!(armed, Arming::AfterRunning(_)), "{armed:?}");
+            stuck(lapse).await
+        }
+    };
+    for run in 1..=5 {
+        let victim = listen(&bed, topic(), rearm.clone()).await;
+        bed.until(|runs| runs.len() == run).await;
+        bed.pass(ms(20)).await;
+        victim.crash().await;
+    }
+    let last = listen(&bed, topic(), succeed).await;
+    bed.until_finished().await;
+    assert_eq!((bed.all_runs().len(), stats(&last).dead), (5, 2), "nothing runs any more");
+    let letters = bed.schedule().dead_letters(&topic()).page(9).await.unwrap();
+    let heir = letters.iter().find(|letter| letter.reason == DeadReason::Inherited).expect("its heir");
+    assert_eq!((letters.len(), heir.payload.as_ref().unwrap(), heir.lost_leases), (2, &5, 0));
+    assert_eq!(bed.schedule().replay(heir).await.unwrap(), Replayed::Replayed);
+    bed.until_finished().await;
+    assert_eq!(bed.all_runs().len(), 6);
+}
+
+/// What other producers arm meanwhile has done nothing wrong.
+#[tokio::test(start_paused = true)]
+async fn what_others_arm_over_a_pill_runs_when_it_is_dead() {
+    let bed = TestBed::new();
+    arm(&bed, "1", secs(1), 0).await;
+    for run in 1..=5 {
+        let victim = listen(&bed, topic(), stuck).await;
+        bed.until(|runs| runs.len() == run).await;
+        let _ = bed.schedule().arm(&topic(), ["1"], secs(1), &7).await.unwrap();
+        victim.crash().await;
+    }
+    let last = listen(&bed, topic(), succeed).await;
+    bed.until_finished().await;
+    assert_eq!((stats(&last).handled, stats(&last).dead), (1, 1));
 }
 
 /// Ten healthy timers of a second each second, and a pill.

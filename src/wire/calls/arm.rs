@@ -22,6 +22,8 @@ pub struct Arm<'a> {
     pub only_if_absent: bool,
     /// Whether this repeats an unanswered call with the same arming ids.
     pub repeat: bool,
+    /// The timer whose running attempt arms.
+    pub by: Option<ArmingId>,
 }
 
 /// A timer to be.
@@ -187,6 +189,7 @@ impl Store {
     fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {
         let mut call = self.call(&scripts::ARM, at);
         call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
+        call.arg(arm.by.as_ref().map_or(&[][..], |by| by.as_bytes()));
         for timer in arm.timers {
             let head = Record::head(timer.arming);
             call.arg(&timer.key[..]).arg(timer.when.to_string()).arg(&head).arg(&timer.payload[..]);

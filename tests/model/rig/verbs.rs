@@ -132,18 +132,28 @@ impl Rig {
     }
 
     pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
-        self.arm(Arm { timers, only_if_absent: false, repeat: false }).await.expect("it can be armed")
+        self.arm(Arm { timers, only_if_absent: false, repeat: false, by: None })
+            .await
+            .expect("it can be armed")
     }
 
     pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false };
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false, by: None };
         self.arm(call).await.expect("it can be armed")[0]
     }
 
     /// The arm of an unanswered call once more.
     pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true };
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true, by: None };
         self.arm(call).await.expect("it can be armed")[0]
+    }
+
+    /// Arms a key now, from within the attempt that runs.
+    pub(crate) async fn arm_own(&mut self, key: &str) -> (NewTimer, ArmReply) {
+        let (timer, by) = (self.timer(key, WireWhen::In(0)), self.armed(key).await);
+        let call = Arm { timers: std::slice::from_ref(&timer), only_if_absent: false, repeat: false, by };
+        let reply = self.arm(call).await.expect("it can be armed")[0];
+        (timer, reply)
     }
 
     /// Arms one key this many milliseconds ahead.

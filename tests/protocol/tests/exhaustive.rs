@@ -10,9 +10,10 @@ fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
     explore::explore(name, Protocol::new(scope), least, Protocol::seen, expected);
 }
 
-/// All but what needs a lookahead, or more lost leases before the last than these scopes have.
+/// All but what needs a lookahead, more lost leases before the last, or arms of
+/// handlers.
 fn everything() -> Vec<Seen> {
-    let other = [Seen::HeldAhead, Seen::Grouped];
+    let other = [Seen::HeldAhead, Seen::Grouped, Seen::OwnBuried];
     Seen::ALL.into_iter().filter(|seen| !other.contains(seen)).collect()
 }
 
@@ -51,6 +52,12 @@ fn a_pill_and_a_bystander() {
         Seen::ClaimRepeated,
     ];
     explore("a pill and a bystander", Scope::pill(), 40_000, &expected);
+}
+
+#[test]
+fn a_pill_that_arms_its_own_key() {
+    let expected = [Seen::OwnBuried, Seen::FollowedBuried, Seen::Kept];
+    explore("a pill that arms its own key", Scope::pill_of_its_own(), 1_000, &expected);
 }
 
 /// A limit, not a promise: what one pill has put in quarantine runs beside the

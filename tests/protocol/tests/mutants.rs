@@ -42,6 +42,7 @@ each_is_missed! {
     alone_at_last: AloneAtLast, pill, COMPANY;
     quarantine_place: QuarantinePlace, pill, BYSTANDER;
     poison: Poison, whole, "P6: lost leases are bounded";
+    own_dies: OwnDies, pill_of_its_own, "P6: what a pill has armed for its own key does not run";
     inherit: Inherit, real, CROWD;
     stain: Stain, real, CROWD;
 }

@@ -63,7 +63,9 @@ fn held(name: &str, number: u8) -> Held {
 impl Caller {
     pub(super) async fn make(&self, step: &Step, repeat: bool) -> Said {
         match step {
-            Step::Arm { timers, in_ms, absent } => self.arm(timers, *in_ms, *absent, repeat).await,
+            Step::Arm { timers, in_ms, absent, by } => {
+                self.arm(timers, *in_ms, *absent, by.map(id), repeat).await
+            }
             Step::Cancel(timers) => self.cancel(timers, repeat).await,
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
@@ -109,7 +111,14 @@ impl Caller {
         })
     }
 
-    async fn arm(&self, timers: &[(&str, u8)], in_ms: u64, absent: bool, repeat: bool) -> Said {
+    async fn arm(
+        &self,
+        timers: &[(&str, u8)],
+        in_ms: u64,
+        absent: bool,
+        by: Option<ArmingId>,
+        repeat: bool,
+    ) -> Said {
         let timer = |(name, arming): &(&str, u8)| NewTimer {
             key: key(name),
             when: WireWhen::In(in_ms),
@@ -117,7 +126,7 @@ impl Caller {
             payload: format!("payload of {arming}").into(),
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
-        let call = Arm { timers: &timers, only_if_absent: absent, repeat };
+        let call = Arm { timers: &timers, only_if_absent: absent, repeat, by };
         Ok(list(self.store.arm(&self.at, call).await?.iter().map(armed)))
     }
 

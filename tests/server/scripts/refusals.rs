@@ -116,7 +116,7 @@ async fn what_is_no_deadline_is_refused() {
     for when in ["", "x", "+", "+x", "nan", "+nan", "inf", "+inf", "8796093022208", "+8796093022208", "1e300"]
     {
         let head = &RECORD[..9];
-        let arm = ["replace", "0", "c", "1", head, "x", "a", when, head, "x"];
+        let arm = ["replace", "0", "", "c", "1", head, "x", "a", when, head, "x"];
         assert_eq!(scene.refused(&scripts::ARM, &arm).await, "BADDEADLINE", "{when:?}");
         assert_eq!(scene.refused(&scripts::RESCHEDULE, &["a", when]).await, "BADDEADLINE", "{when:?}");
     }
@@ -164,6 +164,6 @@ async fn no_timer_is_armed_where_others_write_the_keys() {
     let mut scene = Scene::with_timers().await;
     let meta = scene.at.key("meta").to_owned();
     scene.say(&["HSET", &meta, "kind", "attached"]).await;
-    let arm = ["replace", "0", "c", "1", &RECORD[..9], "x"];
+    let arm = ["replace", "0", "", "c", "1", &RECORD[..9], "x"];
     assert_eq!(scene.refused(&scripts::ARM, &arm).await, "ATTACHED");
 }

@@ -20,6 +20,7 @@ pub(super) enum Breach {
     Company,
     Endless,
     Bystander,
+    Heir,
 }
 
 /// What the specification remembers.
@@ -29,6 +30,8 @@ pub struct Judge {
     pub(super) owed: [Few; KEYS],
     /// Armings that were cancelled, replaced or followed by another.
     pub(super) withdrawn: [Few; KEYS],
+    /// Armings of an attempt's own key that said so, and are kept behind it.
+    pub(super) own: [Few; KEYS],
     /// Leases lost since somebody who lived has settled.
     losses: [u8; KEYS],
     /// A bit for each.
@@ -97,9 +100,12 @@ impl Judge {
                 self.withdraw(key, before.next);
                 self.owed[key].add(id);
             }
-            (Told::AfterRunning, Deed::Arm { id, .. }) => {
+            (Told::AfterRunning, Deed::Arm { id, by, .. }) => {
                 self.withdraw(key, before.next);
                 self.owed[key].add(id);
+                if by == before.rec {
+                    self.own[key].add(id);
+                }
             }
             (Told::Cancelled | Told::InFlight, _) => {
                 self.withdraw(key, before.rec);
@@ -155,6 +161,10 @@ impl Judge {
             }
             if let Some(arming) = buried[key] {
                 self.demand(Breach::Bystander, scope.pill.is_none_or(|pill| pill == key));
+                if let Some(own) = before.next.filter(|own| self.own[key].has(*own)) {
+                    self.demand(Breach::Heir, after.rec.is_none());
+                    self.withdraw(key, Some(own));
+                }
                 self.end_in_grave(key, arming, after);
             }
         }
@@ -212,6 +222,7 @@ impl Judge {
     pub(super) fn swap_keys(&mut self) {
         self.owed.reverse();
         self.withdrawn.reverse();
+        self.own.reverse();
         self.losses.reverse();
     }
 }

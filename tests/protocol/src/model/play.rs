@@ -40,7 +40,7 @@ impl Protocol {
 
     fn step(&self, world: &mut World, step: Step) -> Option<Answer> {
         match step {
-            Step::Arm { key, absent, fate } => return self.arm(world, key, absent, fate),
+            Step::Arm { key, absent, by, fate } => return self.arm(world, key, (absent, by), fate),
             Step::Cancel { key, fate } => return self.cancel(world, key, fate),
             Step::RepeatDeed { key, fate } => {
                 let pending = world.pending[key].take()?;
@@ -85,11 +85,17 @@ impl Protocol {
         Done { value, before, buried }
     }
 
-    fn arm(&self, world: &mut World, key: usize, absent: bool, fate: Fate) -> Option<Answer> {
+    fn arm(
+        &self,
+        world: &mut World,
+        key: usize,
+        (absent, by): (bool, Option<u8>),
+        fate: Fate,
+    ) -> Option<Answer> {
         world.purse.arms -= 1;
         let id = world.fresh[key];
         world.fresh[key] += 1;
-        self.deed(world, key, Pending { deed: Deed::Arm { id, absent }, told: None }, false, fate)
+        self.deed(world, key, Pending { deed: Deed::Arm { id, absent, by }, told: None }, false, fate)
     }
 
     fn cancel(&self, world: &mut World, key: usize, fate: Fate) -> Option<Answer> {
@@ -109,7 +115,7 @@ impl Protocol {
         let mut answer = None;
         if fate != Fate::RequestLost {
             let done = self.serve(world, 0, |server| match pending.deed {
-                Deed::Arm { id, absent } => server.arm(key, id, absent, repeat),
+                Deed::Arm { id, absent, by } => server.arm(key, (id, absent, by), repeat),
                 Deed::Cancel { id } => server.cancel(key, id, repeat),
             });
             let heard = Heard { deed: pending.deed, told: done.value, repeat, before: pending.told };

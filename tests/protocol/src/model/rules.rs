@@ -48,6 +48,8 @@ pub enum Rule {
     Poison,
     /// A kept arming inherits lost leases.
     Inherit,
+    /// What a pill has armed for its own key dies with it.
+    OwnDies,
     /// An arm over a waiting timer keeps its lost leases.
     Stain,
 }

@@ -24,6 +24,8 @@ pub struct Scope {
     /// The key whose handler takes its worker down, each time. With a pill,
     /// nothing else goes wrong.
     pub pill: Option<usize>,
+    /// Whether handlers arm their own keys.
+    pub own: bool,
     /// Whether arms come if-absent, too.
     pub absent: bool,
     /// What may happen only so often.
@@ -55,6 +57,7 @@ impl Scope {
             pauses: true,
             crashes: true,
             pill: None,
+            own: false,
             absent: false,
             purse,
         }
@@ -135,7 +138,12 @@ impl Scope {
         }
     }
 
-    /// The same, and one of them is armed once more.
+    /// A pill that arms its own key, and perhaps somebody else does.
+    pub const fn pill_of_its_own() -> Self {
+        Self { keys: 1, own: true, purse: Purse { arms: 4, ..Self::pill().purse }, ..Self::pill() }
+    }
+
+    /// The same as [`pill`](Self::pill), and one of them is armed once more.
     pub const fn pill_again() -> Self {
         Self { purse: Purse { arms: 3, losses: 0, retries: 0, ..Self::pill().purse }, ..Self::pill() }
     }

@@ -26,12 +26,13 @@ pub enum Seen {
     Grouped,
     QuarantinedBuried,
     FollowedBuried,
+    OwnBuried,
     HeldAhead,
 }
 
 impl Seen {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ArmTombstone,
         Self::CancelTombstone,
         Self::CancelInFlight,
@@ -45,6 +46,7 @@ impl Seen {
         Self::Grouped,
         Self::QuarantinedBuried,
         Self::FollowedBuried,
+        Self::OwnBuried,
         Self::HeldAhead,
     ];
 }
@@ -88,6 +90,9 @@ impl Protocol {
         for (before, after) in before.iter().zip(after) {
             let lost = before.is_claimed() && after.differs(before);
             if lost && before.state().lost + 1 >= self.scope.poison && after.rec != before.rec {
+                if before.own && after.rec.is_none() {
+                    self.see(Seen::OwnBuried);
+                }
                 self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::QuarantinedBuried });
             }
             if lost && !after.is_claimed() && after.rec.is_some() {

@@ -21,7 +21,7 @@ pub enum Fate {
 #[allow(missing_docs, reason = "the fields say who, and what becomes of it")]
 pub enum Step {
     /// A producer arms a key.
-    Arm { key: usize, absent: bool, fate: Fate },
+    Arm { key: usize, absent: bool, by: Option<u8>, fate: Fate },
     /// A producer cancels a key.
     Cancel { key: usize, fate: Fate },
     /// A producer repeats what was not answered.
@@ -84,9 +84,12 @@ impl<'a> Choices<'a> {
         let free = self.world.pending[key].is_none() && self.model.scope.pill.is_none();
         let purse = self.world.purse;
         if purse.arms > 0 {
-            self.call(free, |fate| Step::Arm { key, absent: false, fate });
+            self.call(free, |fate| Step::Arm { key, absent: false, by: None, fate });
             if self.model.scope.absent {
-                self.call(free, |fate| Step::Arm { key, absent: true, fate });
+                self.call(free, |fate| Step::Arm { key, absent: true, by: None, fate });
+            }
+            if let Some(by) = self.running(key).filter(|_| self.model.scope.own) {
+                self.call(free, |fate| Step::Arm { key, absent: false, by: Some(by), fate });
             }
         }
         if purse.cancels > 0 {
@@ -95,6 +98,12 @@ impl<'a> Choices<'a> {
         if self.world.pending[key].is_some() {
             self.call(true, |fate| Step::RepeatDeed { key, fate });
         }
+    }
+
+    /// The arming of an attempt of this key that runs somewhere, perhaps without its lease.
+    fn running(&self, key: usize) -> Option<u8> {
+        let attempts = self.world.workers.iter().filter_map(|worker| worker.attempts[key]);
+        attempts.filter(|attempt| attempt.stage == Stage::Running).map(|attempt| attempt.arming).max()
     }
 
     fn claims(&mut self, worker: usize) {

@@ -96,6 +96,8 @@ pub struct Timer {
     pub run: Option<Run>,
     /// The arming that is kept for later.
     pub next: Option<u8>,
+    /// Whether an attempt of this timer has armed that.
+    pub own: bool,
     /// In which index it is.
     pub place: Option<Index>,
     /// How far its score is.
@@ -212,6 +214,8 @@ pub enum Deed {
         id: u8,
         /// Only if there is nothing.
         absent: bool,
+        /// The arming whose attempt arms.
+        by: Option<u8>,
     },
     /// Cancels.
     Cancel {

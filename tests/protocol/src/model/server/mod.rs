@@ -56,7 +56,7 @@ impl Server<'_> {
         timer.rec = Some(kept);
         timer.run = (lost > 0).then_some(Run { lost, ..Run::UNTOUCHED });
         if leaves {
-            timer.next = None;
+            (timer.next, timer.own) = (None, false);
         }
         if tombstone && let Some(ended) = ended {
             timer.tomb.add(ended);
@@ -69,6 +69,13 @@ impl Server<'_> {
     fn bury(&mut self, key: usize, lost: u8) -> bool {
         let ended = self.remove(key);
         self.buried[key] = ended;
+        let timer = &mut self.timers[key];
+        if lost > 0 && timer.own {
+            timer.own = false;
+            if let Some(own) = timer.next.take() {
+                timer.tomb.add(own);
+            }
+        }
         self.succeed(key, lost, ended)
     }
 

@@ -17,14 +17,15 @@ fn told(answer: Told) -> Option<Answer> {
 impl Twin {
     pub(super) async fn deed(&self, number: usize, deed: Deed, repeat: bool) -> Option<Answer> {
         match deed {
-            Deed::Arm { id, absent } => {
+            Deed::Arm { id, absent, by } => {
                 let timer = NewTimer {
                     key: key(number),
                     when: WireWhen::In(FAR),
                     arming: arming(number, id),
                     payload: Bytes::new(),
                 };
-                let call = Arm { timers: &[timer], only_if_absent: absent, repeat };
+                let by = by.map(|by| arming(number, by));
+                let call = Arm { timers: &[timer], only_if_absent: absent, repeat, by };
                 let reply = self.store.arm(&self.at, call).await.expect("it can be armed").remove(0);
                 told(match reply {
                     Arming::Armed(_) => Told::Armed,

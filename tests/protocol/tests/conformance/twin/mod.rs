@@ -135,15 +135,19 @@ impl Twin {
         if matches!(step, Step::Claim { .. } | Step::RepeatClaim { .. }) {
             let each = before.timers.iter().zip(&after.timers).enumerate();
             let gone = each.filter(|(_, (before, after))| before.rec != after.rec);
-            self.buried.extend(gone.filter_map(|(key, (before, _))| Some((key, before.rec?))));
+            for (key, (before, after)) in gone {
+                self.buried.extend(before.rec.map(|id| (key, id)));
+                self.buried
+                    .extend(before.next.filter(|_| before.own && after.rec.is_none()).map(|id| (key, id)));
+            }
         }
     }
 
     async fn call(&mut self, before: &World, step: Step, after: &World) -> Option<Answer> {
         match step {
-            Step::Arm { key, absent, .. } => {
+            Step::Arm { key, absent, by, .. } => {
                 let id = before.fresh[key];
-                self.deed(key, Deed::Arm { id, absent }, false).await
+                self.deed(key, Deed::Arm { id, absent, by }, false).await
             }
             Step::Cancel { key, .. } => self.deed(key, Deed::Cancel { id: after.purse.cancels }, false).await,
             Step::RepeatDeed { key, .. } => self.deed(key, before.pending[key]?.deed, true).await,
