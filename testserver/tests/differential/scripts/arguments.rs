@@ -114,7 +114,8 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
     match name {
         "arm" => {
             out.push(random.one(&["replace", "absent"]).as_bytes().to_vec());
-            out.push(flag(random));
+            let by = [Vec::new(), id(random)];
+            out.extend([flag(random), random.one(&by).clone()]);
             out.extend(several(random, |random| {
                 let head = [b"\x01".to_vec(), id(random)].concat();
                 vec![key(random), when(world, random), head, random.bytes(40)]
