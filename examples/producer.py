@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError, NoScriptError, RedisError, Respons
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most
 
@@ -79,7 +79,7 @@ class Topic:
         arming = os.urandom(8)
         mode = "absent" if only_if_absent else "replace"
         timer = [key, f"+{delay_ms}", RECORD_VERSION + arming, payload]
-        reply = persist(lambda repeat: self.run("arm", key, mode, repeat, *timer))
+        reply = persist(lambda repeat: self.run("arm", key, mode, repeat, "", *timer))
         code, deadline = reply[2:4]
         if ARMED[code] in ("armed", "replaced") and self.triggers:
             moved = int(ARMED[code] == "replaced")

@@ -9,9 +9,10 @@ pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, DEAD_AT, End, Followed, Heads, Held,
-    Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer, QUARANTINE_AT, RawLetter, RepairStep,
-    Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record, scripts,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, DEAD_AT, End, Followed, Group, Heads,
+    Held, Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer, QUARANTINE_AT, RawLetter,
+    RepairStep, Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record,
+    scripts,
 };
 
 use tokio::sync::mpsc;

@@ -14,6 +14,11 @@ use crate::time::system_time;
 use crate::trace::Traceparent;
 use crate::wire::FailedAttempt;
 
+tokio::task_local! {
+    /// The arming whose attempt this task runs: what it arms for its own key dies with it, should it never end.
+    pub(crate) static RUNNING: ArmingId;
+}
+
 /// One occurrence of a timer coming due.
 pub struct Lapse<T> {
     pub(crate) about: Arc<About>,

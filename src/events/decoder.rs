@@ -9,7 +9,7 @@ use crate::escape::glob;
 use crate::events::event::{Change, Event};
 use crate::id::Token;
 use crate::limits::MAX_KEY;
-use crate::wire::{Held, PartitionNames, names};
+use crate::wire::{Held, Index, PartitionNames, names};
 
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,12 +119,13 @@ impl Decoder {
     }
 }
 
-/// `w` and a time in ms, or `f`, a token and a key.
+/// `w` or `q` and a time in ms, or `f`, a token and a key.
 fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
     match payload.first()? {
-        b'w' => {
+        letter @ (b'w' | b'q') => {
+            let index = if *letter == b'w' { Index::Due } else { Index::Quarantine };
             let at = std::str::from_utf8(&payload[1..]).ok()?.parse().ok()?;
-            Some(Event::Wake { partition, at })
+            Some(Event::Wake { partition, index, at })
         }
         b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
             let token = Token::from_bytes(&payload[1..9])?;
@@ -159,10 +160,12 @@ mod tests {
         let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
         assert_eq!(expired(b"keylapse:{canary/0}:17:16"), Some(Decoded::Canary(17, 16)));
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
-        assert_eq!(
-            decoder.hear(message("keylapse:{a/1}:wake", b"w1700000000000")),
-            Some(Decoded::Event(Event::Wake { partition: 1, at: 1_700_000_000_000 }))
-        );
+        for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {
+            assert_eq!(
+                decoder.hear(message("keylapse:{a/1}:wake", said)),
+                Some(Decoded::Event(Event::Wake { partition: 1, index, at: 1_700_000_000_000 }))
+            );
+        }
         assert_eq!(
             decoder.hear(message("keylapse:{a/0}:wake", b"f12345678some:key")),
             Some(Decoded::Event(Event::Fence {
@@ -205,6 +208,7 @@ mod tests {
             ("keylapse:{a/0}:wake", b""),
             ("keylapse:{a/0}:wake", b"w"),
             ("keylapse:{a/0}:wake", b"w-1"),
+            ("keylapse:{a/0}:wake", b"q"),
             ("keylapse:{a/0}:wake", b"w99999999999999999999999"),
             ("keylapse:{a/0}:wake", b"fshort"),
             ("keylapse:{a/0}:wake", b"x"),

@@ -4,15 +4,17 @@ use bytes::Bytes;
 
 use crate::policy::Capture;
 use crate::time::ServerTime;
-use crate::wire::{Found, Held};
+use crate::wire::{Found, Held, Index};
 
 /// Something heard. It is only a reason to look, never a command: anybody may publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A partition's head may have moved to this ms.
+    /// The head of an index may have moved to this ms.
     Wake {
         /// The place of the partition in the list that the stream was opened for.
         partition: usize,
+        /// Which of its indexes.
+        index: Index,
         /// The new head.
         at: u64,
     },

@@ -8,7 +8,7 @@ use crate::fuzzing::assert_fit_for_a_log;
 use crate::limits::MAX_KEY;
 use crate::pattern::Pattern;
 use crate::pattern::Router;
-use crate::wire::PartitionNames;
+use crate::wire::{Index, PartitionNames};
 
 const PARTITIONS: usize = 2;
 const EXPIRED: &[u8] = b"__keyevent@7__:expired";
@@ -67,8 +67,9 @@ fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
             assert!(key == payload || (key.is_empty() && payload.len() > MAX_KEY));
             check_route(&key);
         }
-        Event::Wake { partition, at } => {
-            let digits = payload.strip_prefix(b"w").and_then(|digits| str::from_utf8(digits).ok());
+        Event::Wake { partition, index, at } => {
+            let letter: &[u8] = if index == Index::Due { b"w" } else { b"q" };
+            let digits = payload.strip_prefix(letter).and_then(|digits| str::from_utf8(digits).ok());
             assert_eq!(
                 (channel, digits.and_then(|digits| digits.parse().ok())),
                 (&wake(partition)[..], Some(at))

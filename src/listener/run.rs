@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ use crate::roles::reporter::{Reporter, leave};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{Partition, RunningTopic, Runtime};
+use crate::runtime::{Groups, Partition, RunningTopic, Runtime};
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -169,10 +169,10 @@ impl Roles {
         let mut roles = Self::default();
         let (touched, touching) = touches(runtime.client.store.clone());
         roles.keeping.spawn(touching);
-        let alone = Arc::new(Semaphore::new(1));
+        let groups = Groups::new(runtime.partitions.first().map_or(1, |one| one.permits.places()));
         for partition in &runtime.partitions {
             let claimer = || Claimer::new(partition.clone(), starter.clone(), touched.clone());
-            for claimer in [claimer(), claimer().of_quarantine(alone.clone())] {
+            for claimer in [claimer(), claimer().of_quarantine(groups.clone())] {
                 roles.slots.push((partition.clone(), claimer.slot));
                 roles.claiming.spawn(claimer.run(roles.stop.subscribe()));
             }

@@ -14,13 +14,13 @@ use crate::attached::write_back;
 use crate::error::{Error, ErrorKind};
 use crate::escape::Escaped;
 use crate::handler::Attempt;
-use crate::lapse::{About, LapseSource};
+use crate::lapse::{About, LapseSource, RUNNING};
 use crate::lease::{PARTING, Phase, Told};
 use crate::log::{QuietSpan, debug, error, warn};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
 use crate::roles::attempt_log::{Failed, continue_trace, outcome};
-use crate::runtime::{Ended, Lease, Partition, Settlement, first_undecodable};
+use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, first_undecodable};
 use crate::stats::TopicCounters;
 use crate::time::Reading;
 use crate::trace::Traceparent;
@@ -49,28 +49,34 @@ pub(crate) struct Permit {
     partition: Arc<Partition>,
     /// How many of the ordinary ones.
     ordinary: usize,
-    /// The only one of the quarantine.
-    alone: Option<OwnedSemaphorePermit>,
+    /// The spare one of the quarantine.
+    spare: Option<OwnedSemaphorePermit>,
+    /// For what is claimed from the quarantine.
+    groups: Option<Arc<Groups>>,
+    member: Option<Member>,
 }
 
 impl Permit {
-    /// Up to `most` for a claim, or the one of the quarantine.
-    pub(crate) fn take(partition: &Arc<Partition>, most: usize, alone: Option<OwnedSemaphorePermit>) -> Self {
-        let most = if alone.is_some() { 0 } else { most };
-        let ordinary = partition.permits.take(partition.topic.index, most);
-        Self { partition: partition.clone(), ordinary, alone }
+    /// Up to `most` for a claim; from the quarantine, as its group has room for.
+    pub(crate) fn take(partition: &Arc<Partition>, most: usize, groups: Option<&Arc<Groups>>) -> Self {
+        let most = groups.map_or(most, |groups| groups.room());
+        let spare = groups.filter(|_| most > 0).and_then(|groups| groups.spare());
+        let ordinary = partition.permits.take(partition.topic.index, most - usize::from(spare.is_some()));
+        Self { partition: partition.clone(), ordinary, spare, groups: groups.cloned(), member: None }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.ordinary + usize::from(self.alone.is_some())
+        self.ordinary + usize::from(self.spare.is_some())
     }
 
-    /// One of them, for an attempt.
-    pub(crate) fn split(&mut self) -> Self {
+    /// One of them, for an attempt of a timer that has lost so many leases.
+    pub(crate) fn split(&mut self, lost: u8) -> Self {
         debug_assert!(self.count() > 0, "a claim never takes more than was asked for");
-        let ordinary = self.ordinary.min(1);
+        let spare = self.spare.take();
+        let ordinary = usize::from(spare.is_none()).min(self.ordinary);
         self.ordinary -= ordinary;
-        Self { partition: self.partition.clone(), ordinary, alone: self.alone.take() }
+        let member = self.groups.as_ref().map(|groups| groups.join(lost));
+        Self { partition: self.partition.clone(), ordinary, spare, groups: None, member }
     }
 }
 
@@ -124,8 +130,8 @@ impl Job {
         if self.lease.state.is_told(Told::Stop) {
             return self.hand_back();
         }
-        let (partition, held) = (self.partition.clone(), self.lease.held.clone());
-        self.lease.state.enter(Phase::Running, Some(partition.topic.config.timeout));
+        let (partition, lease) = (self.partition.clone(), self.lease.state.clone());
+        lease.enter(Phase::Running, Some(partition.topic.config.timeout));
         partition.topic.stats.started(self.source, self.state.lost > 0);
         let about = self.about();
         partition.topic.meter.started(self.source, about.lateness);
@@ -139,12 +145,12 @@ impl Job {
                 self.permit
             }
         };
-        if permit.alone.is_some() {
+        if permit.member.is_some() {
             // Until Redis knows how it ended: or the next in quarantine, should it
             // be the one that takes the listener down, would take this one along.
             // Not for ever: a partition that is parked must not hold up the
             // quarantine of all others.
-            let _ = tokio::time::timeout(LANDING, partition.leases.released(&held)).await;
+            let _ = tokio::time::timeout(LANDING, lease.until_told(Told::Lost)).await;
         }
     }
 
@@ -239,7 +245,9 @@ impl Job {
 
     async fn supervise(&self, attempt: tracing::instrument::Instrumented<Attempt>) -> Option<Ended> {
         let timeout = self.partition.topic.config.timeout;
-        let attempt = tokio::time::timeout(timeout, Contained::new(attempt));
+        // What it arms for its own key says so.
+        let attempt = RUNNING.scope(self.record.arming, Contained::new(attempt));
+        let attempt = tokio::time::timeout(timeout, attempt);
         let lease = &self.lease.state;
         let parting = async {
             lease.until_told(Told::Stop).await;

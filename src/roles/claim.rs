@@ -17,7 +17,7 @@ use crate::roles::attempt::{Job, Permit};
 use crate::runtime::{Lease, Partition};
 use crate::stats::meter::ClaimResult;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
-use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Held, Index, Record, State};
+use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Group, Held, Index, Record, State};
 
 /// Records of one claim, in bytes: reading stops there.
 const CLAIM_BYTES: usize = 1 << 20;
@@ -43,6 +43,7 @@ pub(super) async fn take(
     slot: SlotId,
     limit: usize,
     reach: i64,
+    group: Group,
     trouble: &mut ClaimTrouble,
 ) -> Result<Taken> {
     let config = &partition.topic.config;
@@ -56,6 +57,7 @@ pub(super) async fn take(
         lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
+        group,
     };
     let (mut sent, mut asked) = (now(), Instant::now());
     let until = Some(asked + config.lease);
@@ -137,7 +139,7 @@ fn count(partition: &Partition, claimed: &Claimed) {
     if claimed.buried > 0 {
         stats.dead.add_u64(claimed.buried);
         partition.topic.meter.dead(DeadReason::LostLeases, claimed.buried);
-        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost their lease four times");
+        warn!(%topic, count = claimed.buried, "timers ended as dead letters: unreadable, or lost a lease too often");
     }
     if claimed.trimmed > 0 {
         stats.trimmed.add_u64(claimed.trimmed);
@@ -162,6 +164,7 @@ impl Taken {
             let trace = Record::traceparent(&timer.record);
             match decode(timer, token) {
                 Some((record, state)) if state.deadline_after(&record) <= latest => {
+                    let lost = state.lost;
                     let job = Job {
                         partition: partition.clone(),
                         lease,
@@ -170,7 +173,7 @@ impl Taken {
                         state,
                         reading,
                         source,
-                        permit: permits.split(),
+                        permit: permits.split(lost),
                     };
                     jobs.push((reading.when(job.deadline()), job));
                 }
@@ -232,7 +235,8 @@ mod tests {
         partition.store.pause(&partition.names, None).await.unwrap();
         faults.iter().for_each(|(fault, times)| bed.calls().fail("claim", *fault, *times));
         let asked = Instant::now();
-        let taken = take(partition, Index::Due, SlotId::random(), 1, 0, &mut ClaimTrouble::default()).await;
+        let trouble = &mut ClaimTrouble::default();
+        let taken = take(partition, Index::Due, SlotId::random(), 1, 0, Group::ALONE, trouble).await;
         (taken.is_ok(), asked.elapsed().as_secs(), bed.calls().made("claim").len())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::id::SlotId;
@@ -13,9 +13,9 @@ use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
-use crate::runtime::{DeadlineTimer, Partition, Seen};
+use crate::runtime::{DeadlineTimer, Groups, Partition, Seen};
 use crate::time::Reading;
-use crate::wire::{Index, MAX_BATCH};
+use crate::wire::{Claimed, Group, Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
@@ -30,8 +30,10 @@ pub(crate) struct Claimer {
     starter: Starter,
     touches: Touches,
     pub(crate) slot: SlotId,
-    /// Of the quarantine: one of its timers runs at a time in a listener, so that it can take nothing along.
-    alone: Option<Arc<Semaphore>>,
+    /// Of the quarantine: its timers run in groups.
+    groups: Option<Arc<Groups>>,
+    /// Of the quarantine: what is due waits for room in the group, since so many had left it, and no others go first.
+    waiting: Option<(OwnedSemaphorePermit, u64)>,
     timer: DeadlineTimer,
     /// What it may ask for. A claim keeps its permits while it is on its way: were it all that are free, the other
     /// partitions would wait for the answer, one after the other.
@@ -56,7 +58,8 @@ impl Claimer {
             starter,
             touches,
             slot: SlotId::random(),
-            alone: None,
+            groups: None,
+            waiting: None,
             timer,
             asked: None,
             trouble: ClaimTrouble::default(),
@@ -64,9 +67,13 @@ impl Claimer {
     }
 
     /// Claims from the quarantine, once somebody says that there is something in it.
-    pub(crate) fn of_quarantine(self, alone: Arc<Semaphore>) -> Self {
+    pub(crate) fn of_quarantine(self, groups: Arc<Groups>) -> Self {
         let timer = DeadlineTimer::new(Duration::ZERO);
-        Self { alone: Some(alone), slot: SlotId::random(), timer, ..self }
+        Self { groups: Some(groups), slot: SlotId::random(), timer, ..self }
+    }
+
+    fn index(&self) -> Index {
+        if self.groups.is_some() { Index::Quarantine } else { Index::Due }
     }
 
     /// Until it is asked to stop; a claim that is on its way is finished first,
@@ -78,49 +85,74 @@ impl Claimer {
                 _ = stopped.changed() => return, // who could ask is gone, which is how it is asked
                 look = self.next_look() => look,
             };
-            self.tick(source, permits).await;
+            let turn = self.waiting.take();
+            if self.tick(source, permits).await {
+                self.waiting = turn;
+            }
         }
     }
 
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, Permit) {
-        let Self { partition, alone, timer, ask, .. } = self;
-        let wakeup = if alone.is_some() { &partition.quarantine } else { &partition.wakeup };
+        let index = self.index();
+        let Self { partition, groups, waiting, timer, ask, .. } = self;
         loop {
-            let source = timer.due(wakeup, &partition.clock).await;
+            let source = timer.due(partition.wakeup_of(index), &partition.clock).await;
             partition.outbox.room().await;
-            let one = match alone {
-                Some(alone) => alone.clone().acquire_owned().await.ok(),
-                None => None,
-            };
-            let permits = Permit::take(partition, *ask, one);
+            if let Some(groups) = groups {
+                match waiting.take() {
+                    Some((turn, left)) => {
+                        groups.more_room(left).await;
+                        *waiting = Some((turn, groups.left()));
+                    }
+                    None => *waiting = groups.turn().await.map(|turn| (turn, groups.left())),
+                }
+            }
+            let permits = Permit::take(partition, *ask, groups.as_ref());
             if permits.count() > 0 {
                 return (source, permits);
             }
-            partition.permits.free(partition.topic.index).await;
+            let free = partition.permits.free(partition.topic.index);
+            match groups {
+                None => free.await,
+                Some(groups) if groups.room() == 0 => {}
+                // What it lacks is a place: one of its topic, or the spare one when that is left.
+                Some(groups) => {
+                    let left = waiting.take().map_or(0, |(_, left)| left);
+                    tokio::select! {
+                        () = free => {}
+                        () = groups.more_room(left) => {}
+                    }
+                }
+            }
         }
     }
 
-    /// Looks once.
-    async fn tick(&mut self, source: LapseSource, permits: Permit) {
+    /// Looks once. Whether something is left that is due and did not fit into the group.
+    async fn tick(&mut self, source: LapseSource, permits: Permit) -> bool {
         self.timer.begin();
-        let index = if self.alone.is_some() { Index::Quarantine } else { Index::Due };
-        let reach = self.timer.reach();
-        let claim = take(&self.partition, index, self.slot, permits.count(), reach, &mut self.trouble);
+        let group = self.groups.as_ref().map_or(Group::ALONE, |groups| groups.group());
+        let (index, slot, reach) = (self.index(), self.slot, self.timer.reach());
+        let claim = take(&self.partition, index, slot, permits.count(), reach, group, &mut self.trouble);
         let Ok(taken) = claim.await else {
             // Its permits go back at once: other partitions may have a use for
             // them.
-            return self.timer.failed(source);
+            self.timer.failed(source);
+            return false;
         };
         self.learn(&taken, source);
         self.ask_the_time(taken.claimed.timers.len());
+        let Claimed { heads, stamp, paused, timers, .. } = &taken.claimed;
+        let is_due = paused.is_none() && heads.quarantine.is_some_and(|ms| ms <= stamp.ms());
+        let did_not_fit = is_due && timers.len() < permits.count();
         self.dispatch(taken, permits, source);
+        did_not_fit && self.groups.as_ref().is_some_and(|groups| groups.is_limited())
     }
 
     /// What the answer says about the next look, here and in the other index.
     fn learn(&mut self, taken: &Taken, source: LapseSource) {
         let (heads, reading) = (taken.claimed.heads, taken.reading);
-        let (own, other, of_other) = if self.alone.is_some() {
+        let (own, other, of_other) = if self.groups.is_some() {
             (heads.quarantine, heads.due, &self.partition.wakeup)
         } else {
             self.partition.note_look(reading);
@@ -137,7 +169,7 @@ impl Claimer {
             stamp: taken.claimed.stamp,
             head: own.filter(|_| taken.claimed.paused.is_none()),
             empty: taken.claimed.timers.is_empty(),
-            rival: taken.claimed.rival.filter(|_| self.alone.is_none()),
+            rival: taken.claimed.rival.filter(|_| self.groups.is_none()),
         };
         if self.timer.learn(seen, source) {
             debug!(topic = %self.partition.topic.config.name, "another listener leads");

@@ -30,9 +30,9 @@ impl EventLoop {
         let runtime = &self.runtime;
         runtime.hearing.note(&event, || runtime.client.store.address().to_string());
         match event {
-            Event::Wake { partition, at } => {
+            Event::Wake { partition, index, at } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
-                    partition.wakeup.head(at);
+                    partition.wakeup_of(index).head(at);
                 }
             }
             Event::Fence { partition, held } => {
@@ -106,7 +106,7 @@ mod tests {
     use crate::outcome::{Done, Failure};
     use crate::testing::{Fault, TestBed};
     use crate::topic::Topic;
-    use crate::wire::Held;
+    use crate::wire::{Held, Index};
 
     #[tokio::test(start_paused = true)]
     async fn wake_ups_and_fences_do_not_wait_behind_a_parked_attached_partition() {
@@ -131,7 +131,7 @@ mod tests {
             for number in 0..4 * writer::WAITING {
                 heard.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
             }
-            heard.send(Event::Wake { partition: 0, at: 7 }).await.unwrap();
+            heard.send(Event::Wake { partition: 0, index: Index::Due, at: 7 }).await.unwrap();
             let held = Held { key: Bytes::from_static(b"a:1"), token: Token::random() };
             heard.send(Event::Fence { partition: 0, held }).await.unwrap();
         };

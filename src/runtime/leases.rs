@@ -230,11 +230,6 @@ impl Leases {
         until(&self.table, &self.changed, ended).await;
     }
 
-    /// Returns once this timer is settled or given up.
-    pub(crate) async fn released(&self, held: &Held) {
-        until(&self.table, &self.changed, |table| !table.held.contains_key(held)).await;
-    }
-
     /// Tells the handlers of what was given up, and whoever waits for that; how many those were.
     fn tell(&self, what: Told, given_up: impl IntoIterator<Item = Arc<LeaseState>>) -> usize {
         let told = given_up.into_iter().inspect(|lease| lease.tell(what)).count();

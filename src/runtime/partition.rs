@@ -17,7 +17,7 @@ use crate::runtime::permits::Permits;
 use crate::runtime::wakeup::Wakeup;
 use crate::runtime::{Condition, RunningTopic};
 use crate::time::Reading;
-use crate::wire::{End, PartitionNames, Store};
+use crate::wire::{End, Index, PartitionNames, Store};
 
 /// Looks on behalf of notifications, at most one in this time.
 const NOTIFIED_EVERY: Duration = Duration::from_millis(250);
@@ -77,6 +77,14 @@ impl Partition {
             outbox: Outbox::new(linger),
             condition: Condition::default(),
             seen: Mutex::default(),
+        }
+    }
+
+    /// The wake-up of whoever claims from an index.
+    pub(crate) fn wakeup_of(&self, index: Index) -> &Wakeup {
+        match index {
+            Index::Due => &self.wakeup,
+            Index::Quarantine => &self.quarantine,
         }
     }
 

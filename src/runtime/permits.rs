@@ -58,6 +58,15 @@ impl Permits {
         (self.limit.min(lock(&self.state).topics[topic].limit) / partitions).max(1)
     }
 
+    /// How many attempts there can be at a time.
+    pub(crate) fn places(&self) -> usize {
+        lock(&self.state)
+            .topics
+            .iter()
+            .fold(0, |all: usize, topic| all.saturating_add(topic.limit))
+            .min(self.limit)
+    }
+
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
         let mut state = lock(&self.state);

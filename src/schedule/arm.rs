@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
+use crate::lapse::RUNNING;
 use crate::lock::lock;
 use crate::log::debug;
 use crate::schedule::{KeyArgs, Schedule};
@@ -39,6 +40,10 @@ impl Schedule {
     /// `key` gives the pattern's captures in their order, or a whole
     /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
     /// what has passed fires now.
+    ///
+    /// What a handler arms for its own key, in the task that runs it, says so: should that attempt take its listener
+    /// down for the last time, it goes to the dead letters with it
+    /// ([`DeadReason::Inherited`](crate::DeadReason::Inherited)), instead of doing the same again.
     ///
     /// # Errors
     /// Refused at once, with nothing sent: a key or payload that is too long or
@@ -128,8 +133,9 @@ impl Schedule {
         let store = &self.client.store;
         let with_triggers = if config.triggers { timers } else { &[] };
         let mut unfinished = Unfinished { schedule: self, timers: with_triggers };
+        let by = RUNNING.try_with(|arming| *arming).ok();
         let call = |repeat| async move {
-            let call = Arm { timers, only_if_absent, repeat };
+            let call = Arm { timers, only_if_absent, repeat, by };
             match durably {
                 None => store.arm(at, call).await,
                 Some(ask) => store.arm_durably(at, call, ask).await,

@@ -24,7 +24,7 @@ pub struct Timer<T> {
     pub payload: T,
     /// The failed attempts, at most ten, oldest first.
     pub history: Vec<FailedAttempt>,
-    /// Whether it has lost leases and waits in quarantine, to run alone.
+    /// Whether it has lost leases and waits in quarantine, to run in a small group or alone.
     pub quarantined: bool,
     /// When the arming kept behind it is due, if there is one.
     pub next: Option<SystemTime>,

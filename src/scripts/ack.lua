@@ -28,10 +28,8 @@ for i = 1, count do
   end
 end
 
-local head
 if #done > 0 then
   local kept = redis.call('EXISTS', nxt) == 1
-  head = kept and head_of(due)
   local ended = {}
   if kept then
     for i, key in ipairs(done) do
@@ -51,7 +49,7 @@ if #done > 0 then
         followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
       end
     end
-    wake(head)
+    wake()
   end
 end
 return { secs, micros, gone, followed }

@@ -6,6 +6,7 @@
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'replace' or 'absent', 5 '1' for a repeat of an unanswered call, else '0',
+--   6 the arming id of the timer whose running attempt makes the call, or '',
 --   then per timer: key; when, as '+ms' from now or ms since 1970;
 --   record head (version byte, arming id of 8 bytes); payload
 -- Returns: secs, micros, then per timer: code, deadline; last why listeners could not be told (or '')
@@ -22,7 +23,7 @@ if meta[6] == 'attached' then
 end
 
 local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
-local BASE, WIDTH = 5, 4
+local BASE, WIDTH = 6, 4
 local count = (#ARGV - BASE) / WIDTH
 
 local keys, ats = {}, {}
@@ -41,17 +42,17 @@ local function over(key, id, record, at)
     return redis.call('ZSCORE', tombstones, 'r' .. id) and 1 or 0, present_deadline(old, state)
   end
   -- What was kept for later may still be, though the attempt has been handed back.
-  local kept = redis.call('HGET', nxt, key)
-  if kept and #kept >= 17 and sub(kept, 2, 9) == id then return 2, (struct.unpack('>I8', kept, 10)) end
+  local kept = select(2, kept_record(redis.call('HGET', nxt, key) or ''))
+  if #kept >= 17 and sub(kept, 2, 9) == id then return 2, (struct.unpack('>I8', kept, 10)) end
   if repeated and redis.call('ZSCORE', tombstones, 'a' .. id) then return 4, 0 end
   if absent then return 3, 0 end
-  if kept then tombstone('a' .. sub(kept, 2, 9)) end
+  if kept ~= '' then tombstone('a' .. sub(kept, 2, 9)) end
   if repeated then redis.call('ZREM', tombstones, 'r' .. id) end
   if state and byte(state, 2) == 1 then
-    redis.call('HSET', nxt, key, record)
+    redis.call('HSET', nxt, key, old and sub(old, 2, 9) == ARGV[6] and 'O' .. record or record)
     return 2, at
   end
-  if kept then redis.call('HDEL', nxt, key) end
+  if kept ~= '' then redis.call('HDEL', nxt, key) end
   tombstone('r' .. id, old and 'a' .. sub(old, 2, 9))
   local lost = state and byte(state, 15) or 0
   install(key, record, at, lost)
@@ -59,13 +60,12 @@ local function over(key, id, record, at)
   return 1, at
 end
 
-local head = head_of(due)
 local known = redis.call('ZMSCORE', due, unpack(keys))
 local quarantined = redis.call('EXISTS', quarantine) == 1
 local leftovers = redis.call('EXISTS', run) == 1
 -- Timers for the same millisecond keep the order of arming by a fraction.
 local seq = tonumber(meta[4]) == now and tonumber(meta[5]) or 0
-local scores, records, fresh, out = {}, {}, {}, { secs, micros }
+local scores, records, fresh, soonest, out = {}, {}, {}, math.huge, { secs, micros }
 local packed_at, packed
 
 for i = 1, count do
@@ -84,7 +84,7 @@ for i = 1, count do
     if repeated then redis.call('ZREM', tombstones, 'r' .. sub(first, 2, 9)) end
     local score = at + (seq < 1023 and seq or 1023) / 1024
     seq = seq + 1
-    sooner(score)
+    soonest = math.min(soonest, score)
     local n = #fresh
     fresh[n + 1] = key
     scores[2 * n + 1], scores[2 * n + 2] = score, key
@@ -96,10 +96,11 @@ end
 if #fresh > 0 then
   -- What a lost index entry left behind must not speak for a new timer.
   if leftovers then redis.call('HDEL', run, unpack(fresh)) end
+  sooner(due, soonest)
   redis.call('HSET', rec, unpack(records))
   redis.call('ZADD', due, unpack(scores))
   redis.call('HSET', KEYS[1], 'ms', now, 'n', seq)
 end
-wake(head)
+wake()
 out[#out + 1] = untold
 return out

@@ -34,7 +34,7 @@ local function cancel(key, id)
   local kept = redis.call('HGET', nxt, key)
   tombstone((running and 'f' or 'c') .. id)
   tombstone('a' .. sub(record, 2, 9))
-  if kept then tombstone('a' .. sub(select(2, cycles_of(kept)), 2, 9)) end
+  if kept then tombstone('a' .. sub(select(2, kept_record(kept)), 2, 9)) end
   redis.call('HDEL', nxt, key)
   remove(key)
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end

@@ -10,7 +10,10 @@
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
 --   records at most, 10 lookahead in ms (negative: only what has been due
 --   for so long), 11 lease in ms,
---   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full
+--   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full,
+--   15 how many of the quarantine run beside what this takes from there, then how many
+--   may run together where one has lost two leases, three, or four (0 and 1 where that
+--   is not said)
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
@@ -22,16 +25,16 @@
 --   finds it.
 
 local slots = KEYS[10]
-local alone, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
+local quarantined, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
 local limit, room = tonumber(ARGV[8]), tonumber(ARGV[9])
 local lookahead, lease = tonumber(ARGV[10]), tonumber(ARGV[11])
 dead_cap, dead_age, dead_full = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
-local index = alone and quarantine or due
+local index = quarantined and quarantine or due
 -- As text: a number would be written out anew for each timer.
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
-local orphans, parked, buried = 0, 0, 0
+local orphans, parked, held = 0, 0, 0
 
 -- When another took something last. A slot that is closed is nobody's.
 local function rival()
@@ -80,11 +83,10 @@ local function attend(key, record, state)
   end
   if #record < 17 or byte(record) < 1 or state and (#state < 25 or byte(state) < 1) then
     bury(key, record, state or '', 117, 0) -- 'u', unreadable
-    buried = buried + 1
     return
   end
   local lost = state and byte(state, 15) or 0
-  if alone and lost < QUARANTINE_AT then
+  if quarantined and lost < QUARANTINE_AT then
     -- Its state was lost, and with it the lost leases: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
     redis.call('ZREM', quarantine, key)
@@ -94,16 +96,21 @@ local function attend(key, record, state)
     if tonumber(redis.call('ZSCORE', index, key)) >= now + 1 then return end
     lost = math.min(lost + 1, 255)
     if lost >= DEAD_AT then
-      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, lost) -- 'l', lost leases
-      buried = buried + 1
+      bury(key, record, sub(state, 1, 14) .. char(lost) .. sub(state, 16), 108, DEAD_AT - 1) -- 'l', lost leases
       return
     end
   end
-  if lost >= QUARANTINE_AT and not alone then
+  if lost >= QUARANTINE_AT and not quarantined then
     redis.call('ZADD', quarantine, now, key)
     redis.call('ZREM', due, key)
     redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
+  end
+  if quarantined then
+    -- A group is as small as its worst member needs it. Who does not fit is waited for.
+    limit = math.min(limit, (tonumber(ARGV[14 + math.min(lost, 4)]) or 1) - (ARGV[15] or 0))
+    if held >= limit then room = 0 end
+    if room == 0 then return end
   end
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end
@@ -116,7 +123,7 @@ end
 if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, '' } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
-local keys, records, states, leases, holds, held = {}, {}, {}, {}, {}, 0
+local keys, records, states, leases, holds = {}, {}, {}, {}, {}
 local from, width, read, size = 1, 0, 0, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
@@ -140,7 +147,7 @@ while from <= #ready and room > 0 do
     local key, record, state = ready[from + i - 1], slice_records[i], slice_states[i]
     read = read + (record and #record or 0)
     local hold = FIRST
-    local plain = record and not state and not alone and (byte(record) == 1 or known(record)) and #record >= 17
+    local plain = record and not state and not quarantined and (byte(record) == 1 or known(record)) and #record >= 17
     if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1
@@ -158,12 +165,12 @@ end
 if held > 0 then
   redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
   -- Who takes from the quarantine takes nothing from those who look for what comes due.
-  if not alone then redis.call('HSET', slots, 'by', slot) end
+  if not quarantined then redis.call('HSET', slots, 'by', slot) end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
   redis.call('HSET', run, unpack(holds))
 end
 local answer = reply(keys, records, states)
-if soonest then wake() end
+wake()
 return answer

@@ -57,12 +57,11 @@ local function enrol(key, deadline, n, c, stamp, copy)
 end
 
 turn_pages(tonumber(ARGV[4]))
-local head = head_of(due)
 local out = { secs, micros, '' }
 for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = enrol(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]),
     tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]), ARGV[base + 6])
 end
 out[3] = head_of(checks) or ''
-wake(head)
+wake()
 return out

@@ -118,7 +118,7 @@ local function lapse(key, id, deadline, flags, copy)
     redis.call('HDEL', run, key)
     return install(key, record, now, 0)
   end
-  local count, latest = cycles_of(redis.call('HGET', nxt, key) or '')
+  local count, latest = kept_record(redis.call('HGET', nxt, key) or '')
   -- A repeat of an unanswered call.
   if sub(present, 2, 9) == id or sub(latest, 2, 9) == id then return end
   redis.call('HSET', nxt, key, 'L' .. struct.pack('>I4', count + 1) .. record)

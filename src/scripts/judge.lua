@@ -40,7 +40,6 @@ for base = BASE, #ARGV - 1, WIDTH do
 end
 
 turn_pages(tonumber(ARGV[4]))
-local head = head_of(due)
 local out = { secs, micros, '' }
 for base = BASE, #ARGV - 1, WIDTH do
   local key, expected = ARGV[base + 2], ARGV[base + 3]
@@ -53,5 +52,5 @@ for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = same and 1 or 0
 end
 out[3] = head_of(checks) or ''
-wake(head)
+wake()
 return out

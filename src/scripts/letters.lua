@@ -9,8 +9,8 @@
 local dead, letters = KEYS[8], KEYS[9]
 local dead_cap, dead_age, dead_full
 
--- Reports how many letters were trimmed, for the caller to be loud about.
-local trimmed = 0
+-- How many letters were trimmed, for the caller to be loud about, and written.
+local trimmed, buried = 0, 0
 
 local function forget_oldest(members)
   if #members == 0 then return end
@@ -33,11 +33,24 @@ end
 
 -- A letter: version, reason, time of death, length of the state, state, record. Its name: arming id, time
 -- of death, key. An arming that is brought back, or armed again by a late repeat, may die more than once.
-local function bury(key, record, state, reason, lost)
+local function write_letter(key, record, state, reason)
   local id = #record >= 9 and sub(record, 2, 9) or NO_TOKEN
   local member = id .. struct.pack('>I8', now) .. key
   redis.call('HSET', letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
   redis.call('ZADD', dead, now, member)
+  buried = buried + 1
+end
+
+-- lost: the leases that what follows inherits. What an attempt armed for its own key, and took its listener
+-- down, would do so again, and arm the next: it dies with it.
+local function bury(key, record, state, reason, lost)
+  write_letter(key, record, state, reason)
+  local kept = lost > 0 and redis.call('HGET', nxt, key)
+  if kept and byte(kept) == OWN then
+    write_letter(key, sub(kept, 2), fresh_state(0), 105) -- 'i', inherited
+    tombstone('a' .. sub(kept, 3, 10))
+    redis.call('HDEL', nxt, key)
+  end
   remove(key)
   bound_letters()
   return succeed(key, lost, record)

@@ -106,10 +106,9 @@ local function note(key, n, c, id)
 end
 
 turn_pages(tonumber(ARGV[4]))
-local head = head_of(due)
 local out = { secs, micros }
 for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = note(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]), ARGV[base + 4])
 end
-wake(head)
+wake()
 return out

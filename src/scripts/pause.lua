@@ -10,7 +10,7 @@
 
 if ARGV[4] == '' then
   redis.call('HDEL', KEYS[1], 'paused')
-  sooner(0)
+  news.w = 0
   wake()
 else
   redis.call('HSET', KEYS[1], 'paused', ARGV[4])

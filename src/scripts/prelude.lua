@@ -22,9 +22,9 @@ local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
 local ceil = micros % 1000 > 0 and now + 1 or now
 
--- A timer with this many lost leases waits in `quarantine` to run alone; after
--- two more it becomes a dead letter.
-local QUARANTINE_AT, DEAD_AT = 2, 4
+-- A timer with this many lost leases waits in `quarantine` to run in a group, which
+-- is smaller after each further one. The last of them is lost alone: a dead letter.
+local QUARANTINE_AT, DEAD_AT = 2, 5
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
 -- Deadlines lie below 2^43 ms, in 2248: beyond it a score has no room for the
 -- fraction that orders a millisecond.
@@ -61,16 +61,18 @@ local function head_of(zset)
   return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
 end
 
--- The earliest new score that this call has put into an index.
-local soonest
-local function sooner(score)
-  if not soonest or score < soonest then soonest = score end
+-- What this call puts ahead of an index's head is announced: the score, by the letter of the index's message.
+local heads, news = {}, {}
+local function sooner(zset, score)
+  local head = heads[zset] or tonumber(head_of(zset)) or math.huge
+  heads[zset] = math.min(head, score)
+  if score < head then news[sub(zset, -4) == ':due' and 'w' or 'q'] = score end
 end
 
 -- Puts a timer into an index, or moves it there.
 local function wait_until(zset, at, key)
+  sooner(zset, at)
   redis.call('ZADD', zset, at, key)
-  sooner(at)
 end
 
 -- Last of all, and under pcall: a caller without the right to publish has
@@ -81,8 +83,8 @@ local function tell(message)
   if type(answer) == 'table' and answer.err then untold = answer.err end
 end
 
-local function wake(head)
-  if soonest and soonest < (tonumber(head) or math.huge) then
-    tell('w' .. string.format('%.0f', math.floor(soonest)))
+local function wake()
+  for letter, score in pairs(news) do
+    tell(letter .. string.format('%.0f', math.floor(score)))
   end
 end

@@ -58,10 +58,9 @@ if which == 'tombstones' then
 end
 
 local hashes = { rec = rec, run = run, next = nxt, slots = KEYS[8] }
-local head = head_of(due)
 local page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
 for i = 1, #page[2], 2 do
   if mend[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
 end
-wake(head)
+wake()
 return { secs, micros, page[1], repaired, #page[2] / 2 }

@@ -25,7 +25,6 @@ local record = #letter >= 14 and byte(letter) == 1 and sub(letter, 15 + struct.u
 if #record < 17 or not known(record) then return { secs, micros, 3, 0, '' } end
 
 local id = anew == '' and sub(record, 2, 9) or anew
-local head = head_of(due)
 redis.call('HDEL', run, key)
 redis.call('HSET', rec, key, sub(record, 1, 1) .. id .. struct.pack('>I8', ceil) .. sub(record, 18))
 wait_until(due, ceil, key)
@@ -35,5 +34,5 @@ redis.call('HDEL', letters, member)
 redis.call('ZREM', tombstones, 'a' .. id)
 -- Last: a repeat that finds it does nothing more.
 tombstone(replay)
-wake(head)
+wake()
 return { secs, micros, 1, ceil, untold }

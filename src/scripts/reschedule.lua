@@ -21,7 +21,6 @@ local state = redis.call('HGET', run, key)
 if state and byte(state, 2) == 1 then return { secs, micros, 2, 0, id, 0, '' } end
 if not state or #state < 25 then state = fresh_state(0) end
 
-local head = head_of(due)
 if known(record) and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
   -- Nothing has happened to it yet: its age is to count from the new deadline.
   redis.call('HSET', rec, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
@@ -30,5 +29,5 @@ else
   redis.call('HSET', run, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
 end
 wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
-wake(head)
+wake()
 return { secs, micros, 1, at, id, (struct.unpack('>I4', state, 11)), untold }

@@ -73,7 +73,6 @@ for base = BASE, #ARGV - 1, WIDTH do
   end
 end
 
-local head = head_of(due)
 local out = { secs, micros }
 for base = BASE, #ARGV - 1, WIDTH do
   local what, key, token = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
@@ -85,5 +84,5 @@ for base = BASE, #ARGV - 1, WIDTH do
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = code, at, id
 end
-wake(head)
+wake()
 return out

@@ -34,17 +34,18 @@ local function remove(key)
   redis.call('HDEL', run, key)
 end
 
--- What waits behind a lapse of an attached topic: expiry cycles of its key that have ended since. They are
--- counted, and the value of the latest is kept. A letter, how many, the record of the latest.
-local CYCLES = 76 -- 'L'
-local function cycles_of(kept)
-  if byte(kept) ~= CYCLES then return 0, kept end
-  return (struct.unpack('>I4', kept, 2)), sub(kept, 6)
+-- What waits behind a timer is a record; or one that the timer's own attempt has armed, behind a letter. Behind a
+-- lapse of an attached topic it is the expiry cycles of its key that have ended since: a letter, how many, the
+-- record of the latest, whose value is kept.
+local CYCLES, OWN = 76, 79 -- 'L', 'O'
+local function kept_record(kept)
+  if byte(kept) == CYCLES then return (struct.unpack('>I4', kept, 2)), sub(kept, 6) end
+  return 0, byte(kept) == OWN and sub(kept, 2) or kept
 end
 
 -- The next of them, under an id of its own, and what is left.
 local function next_cycle(kept)
-  local count, record = cycles_of(kept)
+  local count, record = kept_record(kept)
   if count < 2 then return record end
   local mark = bit.bxor(struct.unpack('>I4', record, 6), count - 1)
   if mark < 0 then mark = mark + 4294967296 end
@@ -69,7 +70,8 @@ local function succeed(key, lost, ended)
   if not kept then return end
   local record, others = next_cycle(kept)
   local at = #record >= 17 and struct.unpack('>I8', record, 10) or now
-  install(key, record, at, lost)
+  -- Where leases were lost it is the last of those that wait.
+  install(key, record, lost > 0 and math.max(at, now) or at, lost)
   if others then redis.call('HSET', nxt, key, others) else redis.call('HDEL', nxt, key) end
   if #ended >= 9 then tombstone('a' .. sub(ended, 2, 9)) end
   return at, sub(record, 2, 9)

@@ -1,7 +1,7 @@
 //! Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
 
 use super::copy::{DUMP, STRING, TOO_LARGE};
-use super::record::CYCLES;
+use super::record::{CYCLES, OWN};
 use super::scripts;
 use crate::time::MAX_DEADLINE_MS;
 
@@ -27,6 +27,7 @@ fn rust_and_the_scripts_have_the_same_numbers() {
     assert_eq!(constant(&scripts::CLAIM, "DEAD_AT"), u64::from(DEAD_AT));
     assert_eq!(constant(&scripts::ARM, "MAX_DEADLINE"), MAX_DEADLINE_MS);
     assert_eq!(constant(&scripts::JUDGE, "CYCLES"), u64::from(CYCLES));
+    assert_eq!(constant(&scripts::CLAIM, "OWN"), u64::from(OWN));
     assert_eq!(constant(&scripts::CHECKS, "SIZE"), constant(&scripts::ENROL, "HEAD"));
 }
 

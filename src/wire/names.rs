@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
 /// The version of the wire format that this library speaks.
-pub const WIRE_VERSION: u32 = 2;
+pub const WIRE_VERSION: u32 = 3;
 
 /// The most partitions a topic can have.
 pub const MAX_PARTITIONS: u32 = 1024;

@@ -91,9 +91,11 @@ impl Record {
         trace.try_into().ok().map(Traceparent)
     }
 
-    /// Reads what is kept behind a running attempt: a record, or that of the latest of several expiry cycles.
+    /// Reads what is kept behind a running attempt: a record, that of an arming of its own, or that of the latest of
+    /// several expiry cycles.
     pub fn decode_kept(bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
+            Some(&OWN) => Self::decode(bytes.slice(1..)),
             Some(&CYCLES) if bytes.len() >= CYCLES_HEAD => Self::decode(bytes.slice(CYCLES_HEAD..)),
             _ => Self::decode(bytes),
         }
@@ -103,6 +105,8 @@ impl Record {
 /// What waits behind a lapse of an attached topic begins with this: expiry cycles of its key, how many, and the
 /// record of the latest.
 pub(super) const CYCLES: u8 = b'L';
+/// What an attempt has armed for its own key begins with this; then the record.
+pub(super) const OWN: u8 = b'O';
 /// The letter and how many.
 const CYCLES_HEAD: usize = 5;
 
@@ -221,8 +225,10 @@ pub enum DeadReason {
     TooOld,
     /// Snoozed more often than the topic allows.
     Snoozed,
-    /// It took its listeners down: four leases lost, two of them alone.
+    /// It took its listeners down: five leases lost, the last of them alone.
     LostLeases,
+    /// It never ran: an attempt of the same key armed it, and then took its listener down once too often.
+    Inherited,
     /// The record itself could not be read; the letter keeps its bytes.
     Unreadable,
     /// A reason that this version does not know.
@@ -239,6 +245,7 @@ impl DeadReason {
             Self::TooOld => (b'o', "too_old"),
             Self::Snoozed => (b's', "snoozed"),
             Self::LostLeases => (b'l', "lost_leases"),
+            Self::Inherited => (b'i', "inherited"),
             Self::Unreadable => (b'u', "unreadable"),
             Self::Other(code) => (code, "other"),
         }
@@ -251,8 +258,10 @@ impl DeadReason {
 
     /// The reason of a byte.
     pub fn from_code(code: u8) -> Self {
-        use DeadReason::{Exhausted, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable};
-        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Unreadable];
+        use DeadReason::{
+            Exhausted, Inherited, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable,
+        };
+        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Inherited, Unreadable];
         known.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
     }
 
@@ -399,7 +408,7 @@ mod tests {
             assert_eq!(reason.code(), code);
             reason.as_str()
         };
-        let words = b"xpdoslu?".map(told);
+        let words = b"xpdosliu?".map(told);
         let expected = [
             "exhausted",
             "permanent",
@@ -407,6 +416,7 @@ mod tests {
             "too_old",
             "snoozed",
             "lost_leases",
+            "inherited",
             "unreadable",
             "other",
         ];

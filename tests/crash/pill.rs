@@ -11,7 +11,7 @@ use crate::child::{Listening, arm, scheduled};
 const BYSTANDERS: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_run() {
+async fn p6_a_poison_pill_is_buried_after_five_lost_leases_and_its_bystanders_run() {
     let lease = Duration::from_millis(500);
     let server = Server::start().await;
     let (topic, schedule) = scheduled(&server, "pill", lease).await;
@@ -35,9 +35,9 @@ async fn p6_a_poison_pill_is_buried_after_four_lost_leases_and_its_bystanders_ru
     let letter = schedule.dead_letters(&topic).page(10).await.expect("letters").remove(0);
     assert_eq!(
         (&letter.key[..], letter.reason, letter.lost_leases),
-        (&b"app:pill:pill"[..], DeadReason::LostLeases, 4)
+        (&b"app:pill:pill"[..], DeadReason::LostLeases, 5)
     );
-    assert_eq!(restarts, 4, "it took down four listeners, and no more");
+    assert_eq!(restarts, 5, "it took down five listeners, and no more");
     let all_done = async || {
         let mut left = 0;
         for n in 0..BYSTANDERS {

@@ -18,6 +18,8 @@ type Bindings = HashMap<String, Bound>;
 pub(crate) fn expand(items: Vec<Item>) -> Vec<Item> {
     let known = items.iter().filter_map(defined).collect::<HashMap<_, _>>();
     let one = |item| match &item {
+        // Those of other crates make nothing public here.
+        Item::Macro(ItemMacro { ident: None, mac, .. }) if mac.path.get_ident().is_none() => vec![],
         Item::Macro(called @ ItemMacro { ident: None, .. }) => {
             let rules = called.mac.path.get_ident().and_then(|name| known.get(&name.to_string()));
             let rules = rules.unwrap_or_else(|| panic!("items of a macro that its file does not define"));

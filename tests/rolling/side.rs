@@ -1,14 +1,16 @@
 //! What a test asks of a build, said once: both have the same words for it.
 
-/// A module that plays the part of one build: how it opens a schedule and a listener is its own.
+/// A module that plays the part of one build.
 macro_rules! side {
-    ($build:ident, schedule: $schedule:expr, listener: $listener:expr) => {
+    ($build:ident) => {
         pub(crate) mod $build {
             use std::sync::{Arc, Mutex};
             use std::time::Duration;
 
             use ::$build as keylapse;
-            use keylapse::{Attached, Done, Expired, Failure, Lapse, Result, Topic};
+            use keylapse::{
+                Attached, Client, Done, Expired, Failure, Lapse, Listener, Result, Schedule, Topic,
+            };
             use tokio::sync::oneshot;
             use tokio::task::JoinHandle;
 
@@ -18,9 +20,14 @@ macro_rules! side {
                 Topic::new("order:unpaid:{id}").expect("a pattern")
             }
 
+            fn listener(url: &str, namespace: &str) -> keylapse::ListenerBuilder {
+                let client = Client::new(url).and_then(|client| client.namespace(namespace));
+                Listener::builder(client.expect("a client"))
+            }
+
             /// Arms an order, to be closed after `delay`.
             pub(crate) async fn arm(url: &str, namespace: &str, id: &str, delay: Duration) -> Result<()> {
-                let schedule = ($schedule)(url, namespace).await?;
+                let schedule = Schedule::connect(Client::new(url)?.namespace(namespace)?).await?;
                 let armed = schedule.arm(&orders(), [id], delay, &id.to_owned()).await?;
                 assert!(armed.is_armed(), "{armed:?}");
                 Ok(())
@@ -44,7 +51,7 @@ macro_rules! side {
                         handled.lock().expect("no panic").push(lapse.payload().clone());
                         async { Ok::<_, Failure>(Done) }
                     };
-                    Self::run(($listener)(url, namespace).on(orders(), close), closed)
+                    Self::run(listener(url, namespace).on(orders(), close), closed)
                 }
 
                 /// To orders that other programs write.
@@ -56,7 +63,7 @@ macro_rules! side {
                         handled.lock().expect("no panic").push(id);
                         async { Ok::<_, Failure>(Done) }
                     };
-                    Self::run(($listener)(url, namespace).attach(Attached::new(orders()), close), closed)
+                    Self::run(listener(url, namespace).attach(Attached::new(orders()), close), closed)
                 }
 
                 fn run(listener: keylapse::ListenerBuilder, closed: Closed) -> Self {
@@ -90,18 +97,5 @@ macro_rules! side {
     };
 }
 
-side!(
-    before,
-    schedule: async |url: &str, namespace: &str| keylapse::Schedule::connect(url).await?.namespace(namespace),
-    listener: |url: &str, namespace: &str| keylapse::Listener::builder(url).namespace(namespace)
-);
-
-side!(
-    now,
-    schedule: async |url: &str, namespace: &str| {
-        keylapse::Schedule::connect(keylapse::Client::new(url)?.namespace(namespace)?).await
-    },
-    listener: |url: &str, namespace: &str| {
-        keylapse::Listener::builder(keylapse::Client::new(url).and_then(|client| client.namespace(namespace)).expect("a client"))
-    }
-);
+side!(before);
+side!(now);

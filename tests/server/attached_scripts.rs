@@ -11,7 +11,7 @@ use keylapse::internals::attached::{
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Capture, Claim, Claimed, End, Held, Index, LetterBounds, Policy, ServerTime, Settle,
+    AckReply, Capture, Claim, Claimed, End, Group, Held, Index, LetterBounds, Policy, ServerTime, Settle,
     SettleReply, SlotId, Store, Token, TopicEntry,
 };
 use keylapse::{ArmingId, ErrorKind, TriggerKey, Unenrolled, WriteBack};
@@ -178,6 +178,7 @@ impl Scene {
             lookahead_ms: 0,
             lease_ms: 1_000_000,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         let Claimed { timers, .. } = self.store.claim(&self.at, claim).await.expect("an answer");
         let taken = timers.into_iter().map(|timer| {

@@ -19,7 +19,7 @@ async fn arm(line: &mut MultiplexedConnection, at: &PartitionNames, when: &str) 
     for name in ["meta", "due", "quarantine", "rec", "run", "next", "tombstones"] {
         arm.arg(at.key(name));
     }
-    arm.arg(WIRE_VERSION).arg(1).arg(&at.wake).arg("replace").arg(0);
+    arm.arg(WIRE_VERSION).arg(1).arg(&at.wake).arg("replace").arg(0).arg("");
     arm.arg(format!("app:{when}")).arg(when).arg(&b"\x01idididid"[..]).arg("payload");
     let (secs, micros, code, deadline, untold): (u64, u64, u8, u64, String) =
         arm.query_async(line).await.unwrap();

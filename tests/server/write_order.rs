@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{
-    Arm, Cancel, CancelId, Claim, Claimed, End, Held, Index, LetterBounds, NewTimer, Settle, SettleReply,
-    SlotId, Store, Token, TopicEntry, WireWhen,
+    Arm, Cancel, CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, Settle,
+    SettleReply, SlotId, Store, Token, TopicEntry, WireWhen,
 };
 use keylapse::{ArmingId, Cancelled, ErrorKind, Result};
 use keylapse_support::{APP_USER, Server};
@@ -36,7 +36,10 @@ impl Scene {
             arming: ArmingId::random(),
             trace: None,
         };
-        store.arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false }).await.unwrap();
+        store
+            .arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false, by: None })
+            .await
+            .unwrap();
         Self { server, store, at, token: Token::random() }
     }
 
@@ -56,6 +59,7 @@ impl Scene {
             lookahead_ms: 1000,
             lease_ms: 60_000,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         self.store.claim(&self.at, claim).await
     }

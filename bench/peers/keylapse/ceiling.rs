@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use keylapse::Schedule;
 use keylapse::internals::names::PartitionNames;
-use keylapse::internals::{Claim, Held, Index, LetterBounds, MAX_BATCH, SlotId, Store, Token};
+use keylapse::internals::{Claim, Group, Held, Index, LetterBounds, MAX_BATCH, SlotId, Store, Token};
 use serde_json::json;
 
 use crate::orders::Orders;
@@ -41,6 +41,7 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
             lookahead_ms: 10,
             lease_ms: LEASE_MS,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         let ack = async { if held.is_empty() { Ok(None) } else { store.ack(&at, &held).await.map(Some) } };
         let (claimed, _acked) = tokio::try_join!(store.claim(&at, claim), ack)?;

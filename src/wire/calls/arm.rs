@@ -23,6 +23,8 @@ pub struct Arm<'a> {
     pub only_if_absent: bool,
     /// Whether this repeats an unanswered call with the same arming ids.
     pub repeat: bool,
+    /// The timer whose running attempt arms.
+    pub by: Option<ArmingId>,
 }
 
 /// A timer to be.
@@ -226,6 +228,7 @@ impl Store {
     fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {
         let mut call = self.call(&scripts::ARM, at);
         call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
+        call.arg(arm.by.as_ref().map_or(&[][..], |by| by.as_bytes()));
         for timer in arm.timers {
             call.arg(&timer.key[..]).arg(timer.when.to_string());
             match timer.trace {

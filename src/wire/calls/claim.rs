@@ -7,12 +7,11 @@ use crate::id::{SlotId, Token};
 use crate::time::ServerTime;
 use crate::wire::{LetterBounds, PartitionNames, Reply, Store, scripts};
 
-/// Leases lost before a timer runs alone, in quarantine. As in prelude.lua, which a test compares.
-#[cfg(any(test, feature = "testing"))]
+/// Leases lost before a timer runs in a group, from the quarantine. As in prelude.lua, which a test compares.
 pub const QUARANTINE_AT: u8 = 2;
 /// Leases lost before a timer ends as a dead letter. As in prelude.lua.
 #[cfg(any(test, feature = "testing"))]
-pub const DEAD_AT: u8 = 4;
+pub const DEAD_AT: u8 = 5;
 
 /// Which index a claim takes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +43,22 @@ pub struct Claim {
     pub lease_ms: u64,
     /// Bounds of the dead letters, which a claim may have to write.
     pub letters: LetterBounds,
+    /// Beside whom what is taken from the quarantine is to run.
+    pub group: Group,
+}
+
+/// Those of the quarantine that run together in a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// How many there are already.
+    pub running: usize,
+    /// How many there may be where one has lost two leases, three, or four.
+    pub sizes: [usize; 3],
+}
+
+impl Group {
+    /// Each by itself.
+    pub const ALONE: Self = Self { running: 0, sizes: [1; 3] };
 }
 
 /// What a claim took.
@@ -104,6 +119,10 @@ impl Store {
         call.arg(i32::from(claim.repeat)).arg(claim.limit).arg(claim.bytes);
         call.arg(claim.lookahead_ms).arg(claim.lease_ms);
         claim.letters.add_to(&mut call);
+        if claim.index == Index::Quarantine {
+            let [two, three, four] = claim.group.sizes;
+            call.arg(claim.group.running).arg(two).arg(three).arg(four);
+        }
         read_claimed(call.reply().await?)
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const ATTEMPTS: u32 = 3;
 /// From a failed attempt to the next one.
 pub const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Leases that an attempt may lose before its timer is buried: two beside others, two alone.
-pub const LEASES: usize = 4;
+/// Leases that an attempt may lose before its timer is buried: two beside others, two in a group, one alone.
+pub const LEASES: usize = 5;
 /// Partitions of the topic whose timers have trigger keys.
 const PARTITIONS: u32 = 2;
 

@@ -77,7 +77,7 @@ impl Call {
         let (store, at) = (&rig.store, &rig.at);
         Ok(match self {
             Self::Arm { timers, only_if_absent, repeat } => {
-                let call = Arm { timers, only_if_absent: *only_if_absent, repeat: *repeat };
+                let call = Arm { timers, only_if_absent: *only_if_absent, repeat: *repeat, by: None };
                 Answer::Armed(rig.arm(call).await?)
             }
             Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    Cancel, Claim, Claimed, End, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
+    Cancel, Claim, Claimed, End, Group, Held, LetterBounds, NewTimer, Replay, Settle, WireWhen,
 };
 
 use super::call::Call;
@@ -13,6 +13,9 @@ use crate::rig::Ids;
 
 /// Few, so that things happen to the same ones; ordinary ones and others.
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];
+
+/// Beside nobody, so many of those that have lost two leases, three, and four.
+const GROUP: Group = Group { running: 0, sizes: [3, 2, 1] };
 
 /// Those who make the calls, and what they remember.
 pub(crate) struct Clients {
@@ -105,6 +108,7 @@ impl Clients {
             lookahead_ms: ask.lookahead_ms.cast_signed(),
             lease_ms: ask.lease_ms,
             letters: self.letters,
+            group: GROUP,
         }
     }
 

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Heads, Held, Index, LetterBounds,
-    Look, NewTimer, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply, WireWhen,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index,
+    LetterBounds, Look, NewTimer, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply,
+    WireWhen,
 };
 use keylapse::{Arming, ArmingId, DeadReason, Replayed, Rescheduled, Result};
 
@@ -116,6 +117,7 @@ pub(crate) fn ask(ids: &mut Ids) -> Claim {
         lookahead_ms: 0,
         lease_ms: LEASE,
         letters: LETTERS,
+        group: Group::ALONE,
     }
 }
 
@@ -131,18 +133,28 @@ impl Rig {
     }
 
     pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
-        self.arm(Arm { timers, only_if_absent: false, repeat: false }).await.expect("it can be armed")
+        self.arm(Arm { timers, only_if_absent: false, repeat: false, by: None })
+            .await
+            .expect("it can be armed")
     }
 
     pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false };
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false, by: None };
         self.arm(call).await.expect("it can be armed")[0]
     }
 
     /// The arm of an unanswered call once more.
     pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true };
+        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true, by: None };
         self.arm(call).await.expect("it can be armed")[0]
+    }
+
+    /// Arms a key now, from within the attempt that runs.
+    pub(crate) async fn arm_own(&mut self, key: &str) -> (NewTimer, ArmReply) {
+        let (timer, by) = (self.timer(key, WireWhen::In(0)), self.armed(key).await);
+        let call = Arm { timers: std::slice::from_ref(&timer), only_if_absent: false, repeat: false, by };
+        let reply = self.arm(call).await.expect("it can be armed")[0];
+        (timer, reply)
     }
 
     /// Arms one key this many milliseconds ahead.
@@ -239,7 +251,7 @@ impl Rig {
         self.pass(ms(LEASE)).await;
     }
 
-    /// Runs a key until its leases are lost this often; below four.
+    /// Runs a key until its leases are lost this often; below five.
     pub(crate) async fn lose(&mut self, key: &str, times: u8) {
         self.arm_due([key]).await;
         for lost in 0..times {

@@ -56,7 +56,7 @@ async fn a_deadline_after_2248_is_refused_and_nothing_is_armed(rig: &mut Rig) {
     let near = rig.timer("near", WireWhen::In(1));
     for when in [WireWhen::At(MAX_DEADLINE_MS), WireWhen::In(MAX_DEADLINE_MS), WireWhen::In(u64::MAX)] {
         let timers = [near.clone(), rig.timer("far", when)];
-        let call = Arm { timers: &timers, only_if_absent: false, repeat: false };
+        let call = Arm { timers: &timers, only_if_absent: false, repeat: false, by: None };
         let refused = rig.store.arm(&rig.at, call).await.expect_err("it is too far");
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert_eq!(rig.look("near").await, None);

@@ -1,7 +1,7 @@
 //! What listeners are told: new heads and fences.
 
 use keylapse::internals::event::Event;
-use keylapse::internals::{End, Held, WireWhen};
+use keylapse::internals::{End, Held, Index, WireWhen};
 
 use crate::rig::{Events, Rig, ms, retry};
 
@@ -16,12 +16,17 @@ on_each_server! {
     what_follows_an_ack_wakes,
     what_follows_an_ack_wakes_only_if_it_is_next,
     what_follows_a_burial_wakes,
+    what_moves_ahead_in_quarantine_wakes_whatever_is_next_among_the_others,
     a_resume_wakes,
     a_replay_wakes,
 }
 
 fn wake(at: u64) -> Event {
-    Event::Wake { partition: 0, at }
+    Event::Wake { partition: 0, index: Index::Due, at }
+}
+
+fn wake_of_quarantine(at: u64) -> Event {
+    Event::Wake { partition: 0, index: Index::Quarantine, at }
 }
 
 async fn a_lower_head_wakes(rig: &mut Rig) {
@@ -101,13 +106,26 @@ async fn what_follows_an_ack_wakes_only_if_it_is_next(rig: &mut Rig) {
 }
 
 async fn what_follows_a_burial_wakes(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 4).await;
     rig.claim_quarantined().await;
-    let (_, kept) = rig.arm_in("a", 10).await;
+    rig.arm_in("a", 10).await;
     rig.lose_leases().await;
     let mut events = Events::open(rig).await;
     assert_eq!(rig.claim_quarantined().await.claimed.buried, 1);
-    assert_eq!(events.so_far(rig).await, [wake(kept.deadline)]);
+    assert_eq!(events.so_far(rig).await, [wake_of_quarantine(rig.now())]);
+}
+
+/// Whoever has no places left does not look at `due`, and would not see it there.
+async fn what_moves_ahead_in_quarantine_wakes_whatever_is_next_among_the_others(rig: &mut Rig) {
+    rig.quarantine("a").await;
+    let _ = rig.reschedule("a", WireWhen::In(3_600_000)).await;
+    rig.arm_in("next", 5).await;
+    let mut events = Events::open(rig).await;
+    for ms in [1000, 2000, 500] {
+        let _ = rig.reschedule("a", WireWhen::In(ms)).await;
+    }
+    let ahead = [1000, 500].map(|ms| wake_of_quarantine(rig.ceil() + ms));
+    assert_eq!(events.so_far(rig).await, ahead, "moved back, it wakes nobody");
 }
 
 async fn a_resume_wakes(rig: &mut Rig) {

@@ -4,7 +4,8 @@ use crate::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::Letter;
-use keylapse::internals::{AckReply, End, Index, SettleReply, WireWhen};
+use keylapse::internals::record::State;
+use keylapse::internals::{AckReply, End, Group, Index, Scan, SettleReply, WireWhen};
 
 on_each_server! {
     a_lease_that_runs_out_makes_the_timer_due_again,
@@ -16,7 +17,11 @@ on_each_server! {
     the_second_lost_lease_puts_a_timer_in_quarantine,
     what_is_in_quarantine_is_claimed_from_the_quarantine_only,
     its_old_holder_may_settle_until_it_is_claimed_from_quarantine,
-    four_lost_leases_make_a_dead_letter,
+    five_lost_leases_make_a_dead_letter,
+    what_is_in_quarantine_runs_in_groups_that_shrink_with_each_lost_lease,
+    a_group_is_as_small_as_its_worst_member_needs_it,
+    who_does_not_fit_into_the_group_is_waited_for,
+    whoever_does_not_say_how_many_run_together_gets_one,
     what_is_in_quarantine_stays_there_while_its_lease_is_renewed,
     what_is_in_quarantine_stays_there_when_it_is_rescheduled,
     a_live_settlement_clears_lost_leases,
@@ -111,10 +116,63 @@ async fn its_old_holder_may_settle_until_it_is_claimed_from_quarantine(rig: &mut
     assert!(rig.claim_quarantined().await.is_empty());
 }
 
-async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
+/// Claims from the quarantine, beside so many that run already.
+async fn claim_group(rig: &mut Rig, running: usize) -> Vec<Bytes> {
+    let group = Group { running, sizes: [4, 2, 1] };
+    rig.claim_with(|call| (call.index, call.group) = (Index::Quarantine, group)).await.keys()
+}
+
+/// Timers in quarantine, in this order, that have lost so many leases.
+async fn suspect(rig: &mut Rig, keys: &[(&str, u8)]) {
+    for (key, lost) in keys {
+        rig.arm_in(key, LEASE).await;
+        rig.unindex(key.as_bytes()).await;
+        let state = State { lost: *lost, ..State::waiting(1) }.encode();
+        rig.put_raw(Scan::States, key.as_bytes(), Some(&state)).await;
+        let _ = rig.reschedule(key, WireWhen::In(0)).await;
+        rig.pass(ms(1)).await;
+    }
+}
+
+async fn what_is_in_quarantine_runs_in_groups_that_shrink_with_each_lost_lease(rig: &mut Rig) {
+    let keys = ["a", "b", "c", "d", "e"];
+    suspect(rig, &keys.map(|key| (key, 2))).await;
+    assert_eq!(claim_group(rig, 0).await, keys[..4]);
+    assert_eq!(claim_group(rig, 4).await.len(), 0);
+    assert_eq!(claim_group(rig, 3).await, keys[4..]);
+    rig.lose_leases().await;
+    assert_eq!(claim_group(rig, 0).await.len(), 2);
+    assert_eq!(claim_group(rig, 0).await.len(), 2, "of another listener");
+    rig.lose_leases().await;
+    assert_eq!(claim_group(rig, 0).await, ["e"], "those that come next are to be alone");
+    assert_eq!(claim_group(rig, 0).await.len(), 1);
+    assert_eq!(claim_group(rig, 1).await.len(), 0);
+}
+
+async fn a_group_is_as_small_as_its_worst_member_needs_it(rig: &mut Rig) {
+    suspect(rig, &[("a", 2), ("b", 3), ("c", 2), ("d", 4)]).await;
+    assert_eq!(claim_group(rig, 0).await, ["a", "b"]);
+    assert_eq!(claim_group(rig, 1).await, ["c"]);
+}
+
+/// Or those that need a small group would wait for ever behind those that do not.
+async fn who_does_not_fit_into_the_group_is_waited_for(rig: &mut Rig) {
+    suspect(rig, &[("a", 2), ("b", 4), ("c", 2)]).await;
+    assert_eq!(claim_group(rig, 0).await, ["a"]);
+    assert!(claim_group(rig, 1).await.is_empty());
+    assert_eq!(claim_group(rig, 0).await, ["b"]);
+    assert_eq!(claim_group(rig, 0).await, ["c"], "in another listener");
+}
+
+async fn whoever_does_not_say_how_many_run_together_gets_one(rig: &mut Rig) {
+    suspect(rig, &[("a", 2), ("b", 2)]).await;
+    assert_eq!(rig.claim_quarantined().await.keys(), ["a"]);
+}
+
+async fn five_lost_leases_make_a_dead_letter(rig: &mut Rig) {
     let [timer] = rig.arm_due(["a"]).await;
     let mut last = None;
-    for lost in 0..4 {
+    for lost in 0..5 {
         let taken = rig.claim_next().await;
         assert_eq!(taken.state().lost, lost);
         last = Some(taken.call.token);
@@ -128,8 +186,8 @@ async fn four_lost_leases_make_a_dead_letter(rig: &mut Rig) {
     assert_eq!(letters[0].id, letter_name(timer.arming, rig.now(), b"a"));
     let letter = Letter::decode(letters[0].letter.clone()).expect("it can be read");
     assert_eq!((letter.reason, letter.died), (DeadReason::LostLeases, rig.now()));
-    let state = keylapse::internals::record::State::decode(letter.state).expect("it can be read");
-    assert_eq!((state.lost, Some(state.token)), (4, last));
+    let state = State::decode(letter.state).expect("it can be read");
+    assert_eq!((state.lost, Some(state.token)), (5, last));
     assert_eq!(letter.record.slice(17..), timer.payload);
 }
 

@@ -2,9 +2,9 @@
 
 use crate::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
-use keylapse::Cancelled;
-use keylapse::internals::record::State;
-use keylapse::internals::{End, Followed, NewTimer, SettleReply, WireWhen};
+use keylapse::internals::record::{Letter, Record, State};
+use keylapse::internals::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply, WireWhen};
+use keylapse::{Cancelled, DeadReason};
 
 on_each_server! {
     arming_over_a_running_attempt_keeps_it_for_later,
@@ -20,6 +20,9 @@ on_each_server! {
     it_waits_through_a_snooze,
     it_waits_through_lost_leases,
     it_inherits_the_lost_leases_of_a_poison_pill,
+    what_a_dying_attempt_has_armed_for_its_own_key_dies_with_it_and_does_not_run,
+    what_an_attempt_has_armed_for_its_own_key_follows_any_other_end,
+    what_others_have_armed_follows_a_poison_pill_as_the_last_in_quarantine,
     it_inherits_nothing_from_a_live_holder,
     a_cancel_withdraws_it_too,
     it_may_be_due_already_when_its_turn_comes,
@@ -137,9 +140,9 @@ async fn it_waits_through_lost_leases(rig: &mut Rig) {
 }
 
 async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
-    rig.lose("a", 3).await;
+    rig.lose("a", 4).await;
     let pill = rig.claim_quarantined().await;
-    assert_eq!(pill.state().lost, 3);
+    assert_eq!(pill.state().lost, 4);
     let (kept, _) = rig.arm_in("a", 0).await;
     rig.lose_leases().await;
     let burial = rig.claim_quarantined().await;
@@ -151,6 +154,65 @@ async fn it_inherits_the_lost_leases_of_a_poison_pill(rig: &mut Rig) {
     assert_eq!(rig.armed("a").await, Some(kept.arming));
     rig.lose_leases().await;
     assert_eq!(rig.claim_quarantined().await.claimed.buried, 1, "one lease lost is enough now");
+}
+
+/// `a` has four lost leases, and runs alone for the last time.
+async fn run_for_the_last_time(rig: &mut Rig) -> keylapse::internals::Held {
+    rig.lose("a", 4).await;
+    rig.claim_quarantined().await.one()
+}
+
+async fn what_a_dying_attempt_has_armed_for_its_own_key_dies_with_it_and_does_not_run(rig: &mut Rig) {
+    run_for_the_last_time(rig).await;
+    let pill = rig.armed("a").await.expect("it runs");
+    let (own, reply) = rig.arm_own("a").await;
+    assert_eq!(reply.code, ArmCode::AfterRunning);
+    rig.lose_leases().await;
+    let burial = rig.claim_quarantined().await;
+    assert_eq!((burial.claimed.buried, burial.is_empty(), rig.look("a").await), (2, true, None));
+
+    let decoded = |raw: RawLetter| (Letter::decode(raw.letter).expect("it can be read"), raw.id);
+    let mut letters: Vec<_> = rig.letters().await.into_iter().map(decoded).collect();
+    letters.sort_by_key(|(letter, _)| letter.reason == DeadReason::Inherited);
+    let [dead, unrun] = [0, 1].map(|place| letters[place].0.clone());
+    assert_eq!((dead.reason, unrun.reason), (DeadReason::LostLeases, DeadReason::Inherited));
+    let armings = [dead.record, unrun.record].map(|record| Record::decode(record).expect("a record").arming);
+    assert_eq!(armings, [pill, own.arming]);
+    assert_eq!(rig.arm_again(&own).await.code, ArmCode::Superseded);
+
+    assert_eq!(rig.replay(&letters[1].1).await, keylapse::Replayed::Replayed);
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.claim().await.claimed.timers[0].record[17..], own.payload);
+}
+
+async fn what_an_attempt_has_armed_for_its_own_key_follows_any_other_end(rig: &mut Rig) {
+    for end in [None, Some(retry(5)), Some(dead())] {
+        let held = run_for_the_last_time(rig).await;
+        let (own, _) = rig.arm_own("a").await;
+        match end {
+            None => assert_eq!(rig.ack(&[held]).await.followed[0].arming, own.arming),
+            Some(end) => drop(rig.end(&held, end).await),
+        }
+        rig.pass(ms(1)).await;
+        let held = rig.claim().await.one();
+        assert_eq!(rig.armed("a").await, Some(own.arming));
+        rig.ack(&[held]).await;
+    }
+}
+
+async fn what_others_have_armed_follows_a_poison_pill_as_the_last_in_quarantine(rig: &mut Rig) {
+    rig.lose("b", 2).await;
+    let _ = rig.finds_nothing().await;
+    let _ = rig.reschedule("b", WireWhen::In(6 * LEASE)).await;
+    run_for_the_last_time(rig).await;
+    rig.arm_own("a").await;
+    let (others, _) = rig.arm_in("a", 0).await;
+    rig.pass(ms(2 * LEASE)).await;
+    let group = Group { running: 0, sizes: [4, 2, 1] };
+    let taken = rig.claim_with(|call| (call.index, call.group) = (Index::Quarantine, group)).await;
+    assert_eq!((taken.claimed.buried, taken.keys()), (1, vec![Bytes::from_static(b"b")]));
+    assert_eq!(rig.armed("a").await, Some(others.arming));
+    assert_eq!(rig.claim_quarantined().await.state().lost, 4);
 }
 
 async fn it_inherits_nothing_from_a_live_holder(rig: &mut Rig) {

@@ -204,7 +204,7 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
     let timer = rig.timer("a", keylapse::internals::WireWhen::In(10));
-    let call = keylapse::internals::Arm { timers: &[timer], only_if_absent: false, repeat: false };
+    let call = keylapse::internals::Arm { timers: &[timer], only_if_absent: false, repeat: false, by: None };
     let ask = Durably::replicas(1).within(ms(1));
     let armed = rig.store.arm_durably(&rig.at, call, ask).await.expect("it is armed");
     let receipt = armed[0].receipt().expect("it is armed");

@@ -13,6 +13,7 @@ const STALE: &str = "P4: a stale claimant changes nothing";
 const CROWD: &str = "P6: what is in quarantine does not run among others";
 const LETTERS: &str = "each death leaves a letter, and each letter comes back once";
 const LOSS: &str = "P1: what was armed is there until it has ended";
+const COMPANY: &str = "P6: what has one lease to lose runs alone";
 const BYSTANDER: &str = "P6: a bystander is not buried";
 
 /// Explores until the promise named breaks.
@@ -39,8 +40,10 @@ each_is_missed! {
     next_waits: NextWaits, ahead, LOSS;
     next_leaves: NextLeaves, whole, "what is kept for later follows once";
     quarantine_apart: QuarantineApart, pill, BYSTANDER;
+    alone_at_last: AloneAtLast, pill, COMPANY;
     quarantine_place: QuarantinePlace, pill, BYSTANDER;
     poison: Poison, whole, "P6: lost leases are bounded";
+    own_dies: OwnDies, pill_of_its_own, "P6: what a pill has armed for its own key does not run";
     inherit: Inherit, real, CROWD;
     stain: Stain, real, CROWD;
     replay_tombstone: ReplayTombstone, replayed, REPEATS;

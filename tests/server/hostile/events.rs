@@ -100,12 +100,13 @@ async fn messages_on_the_wake_up_channel_that_are_not_ours_do_no_harm() {
     let scene = Scene::hearing().await;
     scene.arm("later", HOUR).await;
     let wake = scene.names().wake.clone();
-    let messages: [&[u8]; 10] = [
+    let messages: [&[u8]; 11] = [
         b"",
         b"w",
         b"w0",
         b"w-1",
         b"wnan",
+        b"q1",
         b"w18446744073709551615",
         b"w99999999999999999999999",
         b"f",

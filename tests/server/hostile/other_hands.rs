@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use keylapse::internals::names::WIRE_VERSION;
 use keylapse::{
     Cancelled, Done, ErrorKind, Failure, Lapse, NewArm, Rescheduled, Schedule, Stats, TriggerKey,
 };
@@ -181,8 +182,8 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     let (server, schedule) = server_and_schedule().await;
     let names = super::scene::names(&orders());
     for (theirs, advice) in [
-        ("1", "older than this library's 2: stop what speaks it and remove its names"),
-        ("3", "newer than this library's 2: upgrade this program"),
+        ("2", "older than this library's 3: stop what speaks it and remove its names"),
+        ("4", "newer than this library's 3: upgrade this program"),
     ] {
         server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();
@@ -199,7 +200,8 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
 /// An upgrade, or a hand, behind our back: the partition parks, and heals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_meta_that_changes_while_we_run_parks_the_partition_until_it_is_put_right() {
-    let changes = [("v", "1", "2"), ("p", "7", "1"), ("v", "\u{1b}[31m\n", "2"), ("p", "", "1")];
+    let ours = WIRE_VERSION.to_string();
+    let changes = [("v", "1", &*ours), ("p", "7", "1"), ("v", "\u{1b}[31m\n", &*ours), ("p", "", "1")];
     join_all(changes.map(|(field, wrong, right)| a_changed_meta_parks(field, wrong, right))).await;
 }
 

@@ -47,12 +47,12 @@ async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
         reporting(|lapse: Lapse<u32>| (lapse.attempt(), Err::<Done, _>(Failure::retry("no"))));
     let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
-    for _ in 0..4 {
+    for _ in 0..5 {
         assert_eq!(reported.next().await, 1);
     }
     until_dead(&schedule, &topic, 1).await;
     assert_eq!(schedule.dead_letters(&topic).page(1).await.unwrap()[0].reason, DeadReason::LostLeases);
-    assert_eq!(running.stats.total().panics, 4);
+    assert_eq!(running.stats.total().panics, 5);
     running.stop().await.unwrap();
 }
 

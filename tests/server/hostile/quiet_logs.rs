@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylapse::internals::names::WIRE_VERSION;
 use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Stats, Topic};
 use keylapse_support::{Proxy, Server, eventually};
 
@@ -45,7 +46,7 @@ async fn no_payload_password_or_control_character_reaches_the_log() {
     server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "\x1b[31m\n"]).await;
     let error = schedule.arm(&topic, ["4"], Duration::ZERO, &4).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WireVersion);
-    server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", "2"]).await;
+    server.cmd(&["HSET", "keylapse:{numbers/0}:meta", "v", &WIRE_VERSION.to_string()]).await;
     server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     Schedule::connect(&server.url_for("keylapse", "hunter2wrong")).await.unwrap_err();
     let _ = schedule.arm(&topic, ["5"], Duration::ZERO, &5).await.unwrap();

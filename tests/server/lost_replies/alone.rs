@@ -8,8 +8,8 @@ use super::attached;
 use super::call::{LEASE, START};
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, replay,
-    retry, settle, snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, arm_own, cancel, claim, claim_quarantined, dead,
+    replay, retry, settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,6 +50,7 @@ fn arms() -> Vec<Row> {
         Row::of("arm if absent, but it runs", running(), arm_absent("a", 2)),
         Row::of("arm over a running attempt", running(), arm("a", 2)),
         Row::of("arm over a running attempt and a kept arming", running_with_next(), arm("a", 3)),
+        Row::of("arm its own key", running(), arm_own("a", 2, 1)),
         Row::of("replace", waiting(), arm("a", 2)),
         Row::of("replace a retry", [&running()[..], &[settle("a", 1, retry())]].concat(), arm("a", 2)),
         Row::of("replace what is in quarantine", quarantined(), arm("a", 2)),
@@ -74,11 +75,9 @@ fn claims() -> Vec<Row> {
     // A repeat renews the leases of what it returns, as from the moment of the
     // repeat, and tells nothing of what the first call did besides.
     let retried = [&running()[..], &[settle("a", 1, retry()), Step::Wait(60)]].concat();
-    let poison = [
-        &quarantined()[..],
-        &[claim_quarantined(4), Step::Wait(LEASE), claim_quarantined(5), Step::Wait(LEASE)],
-    ]
-    .concat();
+    let poison =
+        [&quarantined()[..], &[4, 5, 6].map(|token| [claim_quarantined(token), Step::Wait(LEASE)]).concat()]
+            .concat();
     vec![
         Row::of("claim", [arm_now("a", 1)], claim(1)).repeat_acts_as(renew("a", 1)),
         Row::of("claim a retry", retried, claim(2)).repeat_acts_as(renew("a", 2)),
@@ -87,7 +86,13 @@ fn claims() -> Vec<Row> {
         Row::of("claim what is in quarantine", quarantined(), claim_quarantined(4))
             .repeat_acts_as(renew("a", 4)),
         Row::of("claim what goes into quarantine", quarantined()[..5].to_vec(), claim(3)),
-        Row::of("claim what turns out to be poison", poison, claim_quarantined(6)).repeat_says("[]"),
+        Row::of("claim what turns out to be poison", poison.clone(), claim_quarantined(7)).repeat_says("[]"),
+        Row::of(
+            "claim what turns out to be poison, and has armed its own key",
+            [&poison[..9], &[arm_own("a", 2, 1)], &poison[9..]].concat(),
+            claim_quarantined(7),
+        )
+        .repeat_says("[]"),
         Row::of("claim when nothing is due", waiting(), claim(1)),
         Row::of("claim while paused", [arm_now("a", 1), Step::Pause(Some("why"))], claim(1)),
     ]

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Held, Index, LetterBounds, NewTimer,
-    RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
+    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Index, LetterBounds,
+    NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger,
+    WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled};
 use keylapse_support::connect;
@@ -63,7 +64,9 @@ fn held(name: &str, number: u8) -> Held {
 impl Caller {
     pub(super) async fn make(&self, step: &Step, repeat: bool) -> Said {
         match step {
-            Step::Arm { timers, in_ms, absent } => self.arm(timers, *in_ms, *absent, repeat).await,
+            Step::Arm { timers, in_ms, absent, by } => {
+                self.arm(timers, *in_ms, *absent, by.map(id), repeat).await
+            }
             Step::Cancel(timers) => self.cancel(timers, repeat).await,
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
@@ -112,7 +115,14 @@ impl Caller {
         })
     }
 
-    async fn arm(&self, timers: &[(&str, u8)], in_ms: u64, absent: bool, repeat: bool) -> Said {
+    async fn arm(
+        &self,
+        timers: &[(&str, u8)],
+        in_ms: u64,
+        absent: bool,
+        by: Option<ArmingId>,
+        repeat: bool,
+    ) -> Said {
         let timer = |(name, arming): &(&str, u8)| NewTimer {
             key: key(name),
             when: WireWhen::In(in_ms),
@@ -121,7 +131,7 @@ impl Caller {
             trace: None,
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
-        let call = Arm { timers: &timers, only_if_absent: absent, repeat };
+        let call = Arm { timers: &timers, only_if_absent: absent, repeat, by };
         Ok(list(self.store.arm(&self.at, call).await?.iter().map(armed)))
     }
 
@@ -169,6 +179,7 @@ impl Caller {
             lookahead_ms: 0,
             lease_ms: LEASE,
             letters: LETTERS,
+            group: Group::ALONE,
         };
         Ok(claimed(self.store.claim(&self.at, call).await?, call.token))
     }

@@ -8,8 +8,8 @@ use keylapse::internals::{End, Scan, WireWhen};
 use super::call::LEASE;
 use super::row::{Row, check};
 use super::step::{
-    Step, ack, again, arm, arm_absent, arm_all, arm_now, cancel, claim, claim_quarantined, dead, replay,
-    retry, settle, snooze,
+    Step, ack, again, arm, arm_absent, arm_all, arm_now, arm_own, cancel, claim, claim_quarantined, dead,
+    replay, retry, settle, snooze,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,6 +67,13 @@ fn arms() -> Vec<Row> {
     ]
 }
 
+/// Five leases are lost.
+fn buried() -> Vec<Step> {
+    let lost = [claim(2), claim(3), claim_quarantined(4), claim_quarantined(5), claim_quarantined(6)];
+    let lost = lost.map(|claim| [claim, Step::Wait(LEASE)]);
+    [&[Step::Wait(LEASE)], &lost.concat()[..], &[claim_quarantined(7)]].concat()
+}
+
 /// An arming that is kept for after a running attempt stays behind it.
 fn kept_armings() -> Vec<Row> {
     let kept = |name, meanwhile: &[Step]| {
@@ -82,6 +89,9 @@ fn kept_armings() -> Vec<Row> {
         kept("kept, then retried", &[settle("a", 1, retry())]).repeat_says("Armed at 100"),
         kept("kept, then dead", &[settle("a", 1, dead())]).repeat_says("Armed at 100"),
         kept("kept, then its turn", &[ack("a", 1), Step::Wait(100), claim(2)]).repeat_says("Armed at 100"),
+        Row::of("kept of its own, then buried with it", [arm_now("a", 1), claim(1)], arm_own("a", 2, 1))
+            .meanwhile(&buried()[..])
+            .repeat_says("Superseded"),
         kept("kept, then cancelled", &[cancel("a", 3)]).repeat_says("Superseded"),
         kept("kept, then replaced", &[arm("a", 3)]).repeat_says("Superseded"),
         kept("kept, released, then replaced", &[settle("a", 1, End::Release), arm("a", 3)])

@@ -123,7 +123,7 @@ impl Chance {
 
     fn arm(&mut self, key: &'static str) -> Step {
         let (in_ms, absent) = (self.one_of(&[0, 0, 100]), self.one_of(&[false, false, true]));
-        Step::Arm { timers: vec![(key, self.arming())], in_ms, absent }
+        Step::Arm { timers: vec![(key, self.arming())], in_ms, absent, by: None }
     }
 
     fn arming(&mut self) -> u8 {

@@ -15,6 +15,8 @@ pub(super) enum Step {
         timers: Vec<(&'static str, u8)>,
         in_ms: u64,
         absent: bool,
+        /// The arming whose attempt arms.
+        by: Option<u8>,
     },
     Cancel(Vec<(&'static str, u8)>),
     Reschedule(&'static str, WireWhen),
@@ -79,16 +81,21 @@ pub(super) fn arm(key: &'static str, arming: u8) -> Step {
 }
 
 pub(super) fn arm_all(timers: &[(&'static str, u8)]) -> Step {
-    Step::Arm { timers: timers.to_vec(), in_ms: 100, absent: false }
+    Step::Arm { timers: timers.to_vec(), in_ms: 100, absent: false, by: None }
 }
 
 pub(super) fn arm_absent(key: &'static str, arming: u8) -> Step {
-    Step::Arm { timers: vec![(key, arming)], in_ms: 100, absent: true }
+    Step::Arm { timers: vec![(key, arming)], in_ms: 100, absent: true, by: None }
+}
+
+/// An attempt of one arming arms its own key.
+pub(super) fn arm_own(key: &'static str, arming: u8, by: u8) -> Step {
+    Step::Arm { timers: vec![(key, arming)], in_ms: 100, absent: false, by: Some(by) }
 }
 
 /// Arms a timer that is due at once.
 pub(super) fn arm_now(key: &'static str, arming: u8) -> Step {
-    Step::Arm { timers: vec![(key, arming)], in_ms: 0, absent: false }
+    Step::Arm { timers: vec![(key, arming)], in_ms: 0, absent: false, by: None }
 }
 
 pub(super) fn cancel(key: &'static str, number: u8) -> Step {

@@ -32,7 +32,7 @@ impl Scene {
     async fn with_timers() -> Self {
         let mut scene = Self::new().await;
         let at = scene.at.clone();
-        scene.say(&["HSET", at.key("meta"), "v", "2", "p", "1"]).await;
+        scene.say(&["HSET", at.key("meta"), "v", &WIRE_VERSION.to_string(), "p", "1"]).await;
         scene.say(&["ZADD", at.key("due"), "1", "a", "4e12", "b"]).await;
         scene.say(&["HSET", at.key("rec"), "a", RECORD, "b", RECORD]).await;
         scene.say(&["HSET", at.key("run"), "b", STATE]).await;
@@ -107,7 +107,7 @@ async fn scripts_of_wire_version_1_refuse_a_partition_of_ours() {
     call.arg(PRELUDE_1).arg(1).arg(&meta).arg(1).arg(1).arg(&scene.at.wake);
     let refused = call.query_async::<Value>(&mut scene.line).await.expect_err("another version");
     assert_eq!(refused.code(), Some("WIREVERSION"));
-    assert_eq!(refused.detail(), Some(&*format!("{meta} says 2, the caller 1")));
+    assert_eq!(refused.detail(), Some(&*format!("{meta} says 3, the caller 1")));
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn what_is_no_deadline_is_refused() {
     for when in ["", "x", "+", "+x", "nan", "+nan", "inf", "+inf", "8796093022208", "+8796093022208", "1e300"]
     {
         let head = &RECORD[..9];
-        let arm = ["replace", "0", "c", "1", head, "x", "a", when, head, "x"];
+        let arm = ["replace", "0", "", "c", "1", head, "x", "a", when, head, "x"];
         assert_eq!(scene.refused(&scripts::ARM, &arm).await, "BADDEADLINE", "{when:?}");
         assert_eq!(scene.refused(&scripts::RESCHEDULE, &["a", when]).await, "BADDEADLINE", "{when:?}");
     }
@@ -164,6 +164,6 @@ async fn no_timer_is_armed_where_others_write_the_keys() {
     let mut scene = Scene::with_timers().await;
     let meta = scene.at.key("meta").to_owned();
     scene.say(&["HSET", &meta, "kind", "attached"]).await;
-    let arm = ["replace", "0", "c", "1", &RECORD[..9], "x"];
+    let arm = ["replace", "0", "", "c", "1", &RECORD[..9], "x"];
     assert_eq!(scene.refused(&scripts::ARM, &arm).await, "ATTACHED");
 }

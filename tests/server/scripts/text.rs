@@ -6,9 +6,9 @@ use regex::Regex;
 use super::source::Source;
 
 /// Variables that hold text.
-const TEXT: [&str; 14] = [
+const TEXT: [&str; 15] = [
     "NO_TOKEN", "token", "id", "key", "arming", "state", "record", "body", "first", "packed", "last", "name",
-    "copy", "dump",
+    "copy", "dump", "letter",
 ];
 /// Tables of text.
 const TABLES: [&str; 3] = ["KEYS", "ARGV", "meta"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::Schedule;
 use keylapse::internals::{
-    Claim, Claimed, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry, client_of,
+    Claim, Claimed, Group, Held, Index, LetterBounds, SlotId, Store, Token, TopicEntry, client_of,
 };
 use keylapse_support::Server;
 
@@ -63,6 +63,7 @@ impl Scene {
             lookahead_ms: 0,
             lease_ms: LEASE_MS,
             letters: LetterBounds { count: 100, age_ms: HOUR_MS, pause_when_full: false },
+            group: Group::ALONE,
         };
         (self.store.claim(&names(), claim).await.expect("an answer"), token)
     }

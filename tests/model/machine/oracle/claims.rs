@@ -19,6 +19,13 @@ impl Oracle {
         for timer in &claimed.timers {
             self.take(call, timer)?;
         }
+        let mut lost =
+            |timer: &ClaimedTimer| self.entry(&timer.key).life.as_ref().map_or(0, |life| life.lost);
+        let worst = claimed.timers.iter().map(&mut lost).max().unwrap_or_default();
+        let together =
+            worst.checked_sub(QUARANTINE_AT).map(|level| call.group.sizes[usize::from(level.min(2))]);
+        let fits = together.is_none_or(|most| claimed.timers.len() <= most);
+        promise!(fits || call.repeat, "P6: a group of {} beside {worst} lost leases", claimed.timers.len());
         let mut buried = 0;
         for (key, look) in KEYS.iter().zip(looks) {
             buried += self.lose(call, &Bytes::from_static(key), look.as_ref())?;
@@ -53,7 +60,7 @@ impl Oracle {
         }
         let alone = life.lost >= QUARANTINE_AT;
         let from = if alone { Index::Quarantine } else { Index::Due };
-        promise!(from == call.index || life.is_held_by(call.token), "P6: those in quarantine run alone");
+        promise!(from == call.index || life.is_held_by(call.token), "P6: those in quarantine run apart");
         let told = timer.state.clone().map(State::decode).transpose().map_err(|_| "a broken state")?;
         let told = told.unwrap_or(State::first(call.token));
         promise!(
@@ -77,8 +84,8 @@ impl Oracle {
         let Some(look) = still else {
             promise!(life.lost + 1 >= DEAD_AT, "P6: buried after {} lost leases", life.lost + 1);
             promise!(call.index == Index::Quarantine, "P6: buried without having run alone");
-            let (arming, lost) = (life.arming, life.lost + 1);
-            self.end(key, lost);
+            let arming = life.arming;
+            self.end(key, DEAD_AT - 1); // what follows has one to lose
             self.died(key, arming);
             return Ok(1);
         };

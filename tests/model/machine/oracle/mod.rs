@@ -7,7 +7,7 @@
 //! - P1 nothing that was armed vanishes;
 //! - P2 nothing is claimed before its deadline, less the lookahead;
 //! - P4 one token lives at a time, and a stale one changes nothing;
-//! - P6 four lost leases end a timer, and the last two run alone;
+//! - P6 five lost leases end a timer: from the second on it runs in groups, and the last is lost alone;
 //! - P7 nothing runs or comes back after its cancel, and the latest arming
 //!   stands;
 //! - whoever sleeps until the head that it knows of is woken for an earlier one.

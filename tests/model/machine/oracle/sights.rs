@@ -67,6 +67,10 @@ impl Life {
             }
             // Due at once, or moved since.
             Some(_) => promise!(look.score.is_some(), "P1: it will never come out"),
+            // What follows a pill waits behind those that are in quarantine already.
+            None if look.quarantined && look.score > Some(self.deadline) => {
+                promise!(look.score <= Some(look.stamp.ms()), "P1: it will not come out at once");
+            }
             None => promise!(look.score == Some(self.deadline), "P1: it will not come out on time"),
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A listener that sleeps until the head it knows of.
 
 use keylapse::internals::event::Event;
-use keylapse::internals::{Heads, Held};
+use keylapse::internals::{Heads, Held, Index};
 
 use super::{Oracle, promise};
 use crate::machine::driver::{Sight, Verdict};
@@ -10,7 +10,7 @@ use crate::machine::driver::{Sight, Verdict};
 /// its time has come.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
-    until: Option<u64>,
+    until: Heads,
     heads: Heads,
 }
 
@@ -20,7 +20,7 @@ impl Oracle {
         let mut fences = Vec::<&Held>::new();
         for event in events {
             match event {
-                Event::Wake { at, .. } => self.sleeper.wake(*at),
+                Event::Wake { index, at, .. } => self.sleeper.wake(*index, *at),
                 Event::Fence { held, .. } => fences.push(held),
                 other => return Err(format!("nobody expects {other:?}")),
             }
@@ -31,24 +31,27 @@ impl Oracle {
 }
 
 impl Sleeper {
-    fn wake(&mut self, at: u64) {
-        self.until = Some(self.until.map_or(at, |until| until.min(at)));
-    }
-
-    fn is_up_for(&self, head: Option<u64>) -> bool {
-        head.is_none_or(|head| self.until.is_some_and(|until| until <= head))
+    fn wake(&mut self, index: Index, at: u64) {
+        let until = match index {
+            Index::Due => &mut self.until.due,
+            Index::Quarantine => &mut self.until.quarantine,
+        };
+        *until = Some(until.map_or(at, |until| until.min(at)));
     }
 
     fn sleeps_well(&mut self, now: u64, heads: Heads) -> Verdict {
-        if self.until.is_some_and(|until| until <= now) {
-            self.until = heads.due.into_iter().chain(heads.quarantine).min();
-        }
-        promise!(self.is_up_for(heads.due), "P3: {:?} is slept through: {self:?}", heads.due);
         // A claim that puts a timer in quarantine runs it itself; nobody else is woken.
         if heads.quarantine == Some(now) && heads.quarantine != self.heads.quarantine {
-            self.wake(now);
+            self.wake(Index::Quarantine, now);
         }
-        promise!(self.is_up_for(heads.quarantine), "P3: {:?} is slept through: {self:?}", heads.quarantine);
+        // Any look says what is next in both.
+        if self.until.due.into_iter().chain(self.until.quarantine).any(|until| until <= now) {
+            self.until = heads;
+        }
+        for (head, until) in [(heads.due, self.until.due), (heads.quarantine, self.until.quarantine)] {
+            let is_up = head.is_none_or(|head| until.is_some_and(|until| until <= head));
+            promise!(is_up, "P3: {head:?} is slept through: {self:?}");
+        }
         self.heads = heads;
         Ok(())
     }

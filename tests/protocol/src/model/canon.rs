@@ -63,6 +63,8 @@ fn forget(world: &World) -> World {
         (timer.cancelled, timer.fenced) = (timer.cancelled.and(cancel), timer.fenced.and(cancel));
         let withdrawn = &mut world.judge.withdrawn[key];
         *withdrawn = withdrawn.and(remembered);
+        let own = &mut world.judge.own[key];
+        *own = own.and(remembered);
     }
     forget_stale(&mut world);
     world

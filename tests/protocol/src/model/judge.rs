@@ -17,9 +17,11 @@ pub(super) enum Breach {
     Repeat,
     Next,
     Crowd,
+    Company,
     Endless,
     Bystander,
     Letters,
+    Heir,
 }
 
 /// What the specification remembers.
@@ -29,8 +31,11 @@ pub struct Judge {
     pub(super) owed: [Few; KEYS],
     /// Armings that were cancelled, replaced or followed by another.
     pub(super) withdrawn: [Few; KEYS],
+    /// Armings of an attempt's own key that said so, and are kept behind it.
+    pub(super) own: [Few; KEYS],
     /// Leases lost since somebody who lived has settled.
     losses: [u8; KEYS],
+    /// A bit for each.
     broken: u16,
 }
 
@@ -96,9 +101,12 @@ impl Judge {
                 self.withdraw(key, before.next);
                 self.owed[key].add(id);
             }
-            (Told::AfterRunning, Deed::Arm { id, .. }) => {
+            (Told::AfterRunning, Deed::Arm { id, by, .. }) => {
                 self.withdraw(key, before.next);
                 self.owed[key].add(id);
+                if by == before.rec {
+                    self.own[key].add(id);
+                }
             }
             // Only what was withdrawn is superseded.
             (Told::Superseded, _) => self.demand(Breach::Repeat, false),
@@ -166,21 +174,29 @@ impl Judge {
             if taken.has(number) {
                 let among_others = call.index == Index::Due;
                 self.demand(Breach::Crowd, !among_others || self.losses[key] < scope.quarantine_at);
+                let last = self.losses[key] + 1 >= scope.poison;
+                let company = taken.without(number) || call.beside.iter().any(Option::is_some);
+                self.demand(Breach::Company, among_others || !last || !company);
                 self.demand(Breach::Endless, !lost || self.losses[key] < scope.poison);
             }
             if let Some(arming) = buried[key] {
                 self.demand(Breach::Bystander, scope.pill.is_none_or(|pill| pill == key));
-                self.letter(before, after);
+                let heir = before.next.filter(|own| self.own[key].has(*own));
+                self.letters(before, after, 1 + u8::from(heir.is_some()));
+                if let Some(own) = heir {
+                    self.demand(Breach::Heir, after.rec.is_none());
+                    self.withdraw(key, Some(own));
+                }
                 self.end_in_grave(key, arming, after);
             }
         }
     }
 
     /// A death leaves a letter, beside those of earlier ones.
-    fn letter(&mut self, before: &Timer, after: &Timer) {
+    fn letters(&mut self, before: &Timer, after: &Timer, died: u8) {
         let (before, after) = (&before.grave, &after.grave);
-        let is_new = after.count == before.count + 1 && before.kept.is_within(after.kept);
-        self.demand(Breach::Letters, is_new || usize::from(before.count) == DEATHS);
+        let are_new = after.count == before.count + died && before.kept.is_within(after.kept);
+        self.demand(Breach::Letters, are_new || usize::from(before.count + died) > DEATHS);
     }
 
     fn end_in_grave(&mut self, key: usize, arming: u8, after: &Timer) {
@@ -222,7 +238,7 @@ impl Judge {
             self.owed[key].add(id);
         }
         if let Some(arming) = ended.buried {
-            self.letter(before, after);
+            self.letters(before, after, 1);
             self.owed[key].remove(arming);
         }
         if ended.end != End::Release {
@@ -236,6 +252,7 @@ impl Judge {
     pub(super) fn swap_keys(&mut self) {
         self.owed.reverse();
         self.withdrawn.reverse();
+        self.own.reverse();
         self.losses.reverse();
     }
 }

@@ -40,7 +40,7 @@ impl Protocol {
 
     fn step(&self, world: &mut World, step: Step) -> Option<Answer> {
         match step {
-            Step::Arm { key, absent, fate } => return self.arm(world, key, absent, fate),
+            Step::Arm { key, absent, by, fate } => return self.arm(world, key, (absent, by), fate),
             Step::Cancel { key, fate } => return self.cancel(world, key, fate),
             Step::Replay { key, place, fate } => return self.replay(world, key, place, fate),
             Step::RepeatDeed { key, fate } => {
@@ -86,11 +86,17 @@ impl Protocol {
         Done { value, before, buried }
     }
 
-    fn arm(&self, world: &mut World, key: usize, absent: bool, fate: Fate) -> Option<Answer> {
+    fn arm(
+        &self,
+        world: &mut World,
+        key: usize,
+        (absent, by): (bool, Option<u8>),
+        fate: Fate,
+    ) -> Option<Answer> {
         world.purse.arms -= 1;
         let id = world.fresh[key];
         world.fresh[key] += 1;
-        self.deed(world, key, Pending { deed: Deed::Arm { id, absent }, told: None }, false, fate)
+        self.deed(world, key, Pending { deed: Deed::Arm { id, absent, by }, told: None }, false, fate)
     }
 
     fn cancel(&self, world: &mut World, key: usize, fate: Fate) -> Option<Answer> {
@@ -116,7 +122,7 @@ impl Protocol {
         let mut answer = None;
         if fate != Fate::RequestLost {
             let done = self.serve(world, 0, |server| match pending.deed {
-                Deed::Arm { id, absent } => server.arm(key, id, absent, repeat),
+                Deed::Arm { id, absent, by } => server.arm(key, (id, absent, by), repeat),
                 Deed::Cancel { id } => server.cancel(key, id, repeat),
                 Deed::Replay { id, place } => server.replay(key, place, id, repeat),
             });
@@ -144,10 +150,12 @@ impl Protocol {
         world.workers[worker].asking = None;
         let mut taken = Taken::default();
         if fate != Fate::RequestLost {
-            let call = Claim { index: asking.index, token: asking.token, foremost: asking.foremost, repeat };
+            let beside = step::members(self.rules, world, worker);
+            let call =
+                Claim { index: asking.index, token: asking.token, foremost: asking.foremost, repeat, beside };
             let done = self.serve(world, worker, |server| server.claim(call));
             taken = done.value;
-            self.see_claim(repeat, taken, &done.before, &world.timers);
+            self.see_claim(call, taken, &done.before, &world.timers);
             let World { judge, timers, .. } = world;
             judge.claim(&self.scope, (&done.before, timers), (call, asking.first), taken, done.buried);
             asking.first = asking.first.or(Some(taken));
@@ -167,6 +175,7 @@ impl Protocol {
             let timer = world.timers[key];
             let Some(arming) = timer.rec else { continue };
             let (token, quarantined) = (asking.token, asking.index == Index::Quarantine);
+            let quarantined = quarantined.then_some(timer.state().lost);
             let stage = if timer.passed { Stage::Running } else { Stage::Held };
             let attempt = Attempt { token, arming, attempt: timer.state().attempt, quarantined, stage };
             world.workers[worker].attempts[key] = Some(attempt);

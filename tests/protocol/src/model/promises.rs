@@ -39,8 +39,10 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
         never!("P4: no live lease is taken", LiveLease),
         never!("P4: a stale claimant changes nothing", Stale),
         never!("P6: what is in quarantine does not run among others", Crowd),
+        never!("P6: what has one lease to lose runs alone", Company),
         never!("P6: lost leases are bounded", Endless),
         never!("P6: a bystander is not buried", Bystander),
+        never!("P6: what a pill has armed for its own key does not run", Heir),
         Property::always("P7: what was withdrawn does not come back", |_, world| {
             each_key(world, |timer, _, withdrawn| withdrawn.and(present(timer)).is_empty())
         }),

@@ -40,12 +40,16 @@ pub enum Rule {
     NextLeaves,
     /// What has lost two leases waits in an index of its own.
     QuarantineApart,
+    /// What has one lease to lose runs alone.
+    AloneAtLast,
     /// A timer in quarantine keeps its place until its end is settled.
     QuarantinePlace,
     /// So many lost leases bury.
     Poison,
     /// A kept arming inherits lost leases.
     Inherit,
+    /// What a pill has armed for its own key dies with it.
+    OwnDies,
     /// An arm over a waiting timer keeps its lost leases.
     Stain,
     /// A repeated replay looks for its tombstone.

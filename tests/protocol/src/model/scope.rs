@@ -13,7 +13,7 @@ pub struct Scope {
     pub keys: usize,
     /// Lost leases that put a timer in quarantine.
     pub quarantine_at: u8,
-    /// Lost leases that bury.
+    /// Lost leases that bury. Those that have one to lose run alone; the others in quarantine, in groups.
     pub poison: u8,
     /// Whether timers may be claimed a little ahead of their deadline.
     pub lookahead: bool,
@@ -24,6 +24,8 @@ pub struct Scope {
     /// The key whose handler takes its worker down, each time. With a pill,
     /// nothing else goes wrong.
     pub pill: Option<usize>,
+    /// Whether handlers arm their own keys.
+    pub own: bool,
     /// Whether arms come if-absent, too.
     pub absent: bool,
     /// How many dead letters are replayed at most.
@@ -34,7 +36,7 @@ pub struct Scope {
 
 impl Scope {
     /// Three workers and two keys, with a little of everything. Here one lost
-    /// lease puts into quarantine and two bury: the script's 2 and 4 have the same
+    /// lease puts into quarantine and two bury: the script's 2 and 5 have the same
     /// structure, and are explored by [`real`](Self::real) and
     /// [`pill`](Self::pill).
     pub const fn whole() -> Self {
@@ -57,6 +59,7 @@ impl Scope {
             pauses: true,
             crashes: true,
             pill: None,
+            own: false,
             absent: false,
             replays: 0,
             purse,
@@ -75,7 +78,7 @@ impl Scope {
             deaths: 1,
             agains: 0,
         };
-        Self { keys: 1, quarantine_at: 2, poison: 4, absent: true, purse, ..Self::whole() }
+        Self { keys: 1, quarantine_at: 2, poison: 5, absent: true, purse, ..Self::whole() }
     }
 
     /// One key, and an arm whose reply is lost twice.
@@ -135,7 +138,7 @@ impl Scope {
         };
         Self {
             quarantine_at: 2,
-            poison: 4,
+            poison: 5,
             pauses: false,
             crashes: false,
             pill: Some(0),
@@ -144,7 +147,12 @@ impl Scope {
         }
     }
 
-    /// The same, and one of them is armed once more.
+    /// A pill that arms its own key, and perhaps somebody else does.
+    pub const fn pill_of_its_own() -> Self {
+        Self { keys: 1, own: true, purse: Purse { arms: 4, ..Self::pill().purse }, ..Self::pill() }
+    }
+
+    /// The same as [`pill`](Self::pill), and one of them is armed once more.
     pub const fn pill_again() -> Self {
         Self { purse: Purse { arms: 3, losses: 0, retries: 0, ..Self::pill().purse }, ..Self::pill() }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Protocol;
 use super::judge::Heard;
-use super::world::{Few, KEYS, Phase, Timer, Told};
+use super::server::Claim;
+use super::world::{Few, Index, KEYS, Phase, Timer, Told};
 
 /// Something that has to be met with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +23,10 @@ pub enum Seen {
     StaleRefused,
     LateButAccepted,
     Quarantined,
+    Grouped,
     QuarantinedBuried,
     FollowedBuried,
+    OwnBuried,
     HeldAhead,
     Replayed,
     ReplayTombstone,
@@ -32,7 +35,7 @@ pub enum Seen {
 
 impl Seen {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ArmTombstone,
         Self::CancelTombstone,
         Self::CancelInFlight,
@@ -43,8 +46,10 @@ impl Seen {
         Self::StaleRefused,
         Self::LateButAccepted,
         Self::Quarantined,
+        Self::Grouped,
         Self::QuarantinedBuried,
         Self::FollowedBuried,
+        Self::OwnBuried,
         Self::HeldAhead,
         Self::Replayed,
         Self::ReplayTombstone,
@@ -88,13 +93,20 @@ impl Protocol {
         }
     }
 
-    pub(super) fn see_claim(&self, repeat: bool, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
-        if repeat && !taken.is_empty() {
+    pub(super) fn see_claim(&self, call: Claim, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
+        if call.repeat && !taken.is_empty() {
             self.see(Seen::ClaimRepeated);
+        }
+        let beside = call.beside.iter().flatten().count();
+        if call.index == Index::Quarantine && beside + (0..8).filter(|key| taken.has(*key)).count() > 1 {
+            self.see(Seen::Grouped);
         }
         for (before, after) in before.iter().zip(after) {
             let lost = before.is_claimed() && after.differs(before);
             if lost && before.state().lost + 1 >= self.scope.poison && after.rec != before.rec {
+                if before.own && after.rec.is_none() {
+                    self.see(Seen::OwnBuried);
+                }
                 self.see(if after.rec.is_some() { Seen::FollowedBuried } else { Seen::QuarantinedBuried });
             }
             if lost && !after.is_claimed() && after.rec.is_some() {

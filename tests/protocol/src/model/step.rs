@@ -21,7 +21,7 @@ pub enum Fate {
 #[allow(missing_docs, reason = "the fields say who, and what becomes of it")]
 pub enum Step {
     /// A producer arms a key.
-    Arm { key: usize, absent: bool, fate: Fate },
+    Arm { key: usize, absent: bool, by: Option<u8>, fate: Fate },
     /// A producer cancels a key.
     Cancel { key: usize, fate: Fate },
     /// An operator replays a dead letter, which may be there no more.
@@ -86,9 +86,12 @@ impl<'a> Choices<'a> {
         let free = self.world.pending[key].is_none() && self.model.scope.pill.is_none();
         let purse = self.world.purse;
         if purse.arms > 0 {
-            self.call(free, |fate| Step::Arm { key, absent: false, fate });
+            self.call(free, |fate| Step::Arm { key, absent: false, by: None, fate });
             if self.model.scope.absent {
-                self.call(free, |fate| Step::Arm { key, absent: true, fate });
+                self.call(free, |fate| Step::Arm { key, absent: true, by: None, fate });
+            }
+            if let Some(by) = self.running(key).filter(|_| self.model.scope.own) {
+                self.call(free, |fate| Step::Arm { key, absent: false, by: Some(by), fate });
             }
         }
         if purse.cancels > 0 {
@@ -102,6 +105,12 @@ impl<'a> Choices<'a> {
         if self.world.pending[key].is_some() {
             self.call(true, |fate| Step::RepeatDeed { key, fate });
         }
+    }
+
+    /// The arming of an attempt of this key that runs somewhere, perhaps without its lease.
+    fn running(&self, key: usize) -> Option<u8> {
+        let attempts = self.world.workers.iter().filter_map(|worker| worker.attempts[key]);
+        attempts.filter(|attempt| attempt.stage == Stage::Running).map(|attempt| attempt.arming).max()
     }
 
     fn claims(&mut self, worker: usize) {
@@ -169,15 +178,18 @@ pub(super) fn may_claim(model: &Protocol, world: &World, worker: usize, index: I
     let (scope, rules) = (&model.scope, model.rules);
     let mut timers = world.timers;
     let server = Server { timers: &mut timers, lane: &mut None, scope, rules, buried: [None; KEYS] };
-    let place = index == Index::Due || has_place_in_quarantine(rules, world, worker);
+    let alone = |lost: u8| lost + 1 >= scope.poison && rules.has(Rule::AloneAtLast);
+    let place = index == Index::Due || !members(rules, world, worker).into_iter().flatten().any(alone);
     place && !server.ready(index).is_empty()
 }
 
-/// The place for what is in quarantine is free once its end is settled, not once it has returned.
-fn has_place_in_quarantine(rules: Rules, world: &World, worker: usize) -> bool {
-    let quarantined = world.workers[worker].attempts.iter().flatten().filter(|attempt| attempt.quarantined);
+/// What a worker runs of the quarantine: lost leases of each. The place of one is free once its end is settled, not
+/// once it has returned.
+pub(super) fn members(rules: Rules, world: &World, worker: usize) -> [Option<u8>; KEYS] {
     let kept = rules.has(Rule::QuarantinePlace);
-    quarantined.filter(|attempt| kept || !matches!(attempt.stage, Stage::Settling(..))).count() == 0
+    world.workers[worker]
+        .attempts
+        .map(|attempt| attempt.filter(|one| kept || !matches!(one.stage, Stage::Settling(..)))?.quarantined)
 }
 
 /// Whether the deadline of a held attempt has come. That of one that has been

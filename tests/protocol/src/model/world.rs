@@ -35,6 +35,11 @@ impl Few {
         self.0.count_ones().into()
     }
 
+    /// Whether there are others.
+    pub(crate) fn without(self, number: u8) -> bool {
+        self.0 & !(1 << number) != 0
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -121,6 +126,8 @@ pub struct Timer {
     pub run: Option<Run>,
     /// The arming that is kept for later.
     pub next: Option<u8>,
+    /// Whether an attempt of this timer has armed that.
+    pub own: bool,
     /// In which index it is.
     pub place: Option<Index>,
     /// How far its score is.
@@ -205,8 +212,8 @@ pub struct Attempt {
     pub arming: u8,
     /// Which attempt.
     pub attempt: u8,
-    /// Whether it takes the one place for what is in quarantine.
-    pub quarantined: bool,
+    /// From quarantine: how many leases it had lost.
+    pub quarantined: Option<u8>,
     /// Where it is.
     pub stage: Stage,
 }
@@ -219,7 +226,7 @@ pub struct Asking {
     /// The new token.
     pub token: u8,
     /// Of two in quarantine the one whose score is lower.
-    pub(crate) foremost: usize,
+    pub foremost: usize,
     /// What the first execution took, if there was one.
     pub(crate) first: Option<Few>,
 }
@@ -242,6 +249,8 @@ pub enum Deed {
         id: u8,
         /// Only if there is nothing.
         absent: bool,
+        /// The arming whose attempt arms.
+        by: Option<u8>,
     },
     /// Cancels.
     Cancel {

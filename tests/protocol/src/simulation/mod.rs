@@ -1,4 +1,4 @@
-//! One to eight listeners that claim from one partition, in virtual time.
+//! One to eight listeners that claim from one partition, in virtual time; and in [`groups`], what becomes of suspects.
 //!
 //! When a listener looks, and how it takes it if others were faster, is decided
 //! by the library's own pace, `src/runtime/leadership.rs`: it is compiled into this
@@ -11,7 +11,9 @@
 //! hide what the pace does.
 
 mod chance;
+pub mod groups;
 mod listener;
+pub mod scenes;
 mod server;
 mod tally;
 mod world;

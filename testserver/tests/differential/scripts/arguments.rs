@@ -114,7 +114,8 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
     match name {
         "arm" => {
             out.push(random.one(&["replace", "absent"]).as_bytes().to_vec());
-            out.push(flag(random));
+            let by = [Vec::new(), id(random)];
+            out.extend([flag(random), random.one(&by).clone()]);
             out.extend(several(random, |random| {
                 let head = [b"\x01".to_vec(), id(random)].concat();
                 vec![key(random), when(world, random), head, random.bytes(40)]
@@ -127,6 +128,12 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.extend(words([*random.one(&["10", "1000", "1"]), *random.one(&["100000", "10", "0"])]));
             out.extend(words([*random.one(&["0", "50"]), *random.one(&["1", "30000"])]));
             out.extend(words([*random.one(&["1", "1000", "0"]), "600000", *random.one(&["trim", "pause"])]));
+            out.extend(words([
+                *random.one(&["0", "1"]),
+                *random.one(&["50", "2"]),
+                "2",
+                *random.one(&["1", "0"]),
+            ]));
         }
         "ack" => out.extend(several(random, |random| vec![key(random), token(random)])),
         "settle" => {

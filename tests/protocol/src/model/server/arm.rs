@@ -5,11 +5,12 @@ use crate::model::rules::Rule;
 use crate::model::world::{Run, Told};
 
 impl Server<'_> {
-    pub(crate) fn arm(&mut self, key: usize, id: u8, absent: bool, repeat: bool) -> Told {
+    pub(crate) fn arm(&mut self, key: usize, deed: (u8, bool, Option<u8>), repeat: bool) -> Told {
+        let (id, absent, by) = deed;
         let timer = self.timers[key];
         let ended = repeat && self.has(Rule::ArmTombstone) && timer.tomb.has(id);
         if timer.place.is_some() {
-            return self.arm_over(key, id, absent, ended);
+            return self.arm_over(key, (id, absent, by), ended);
         }
         if ended {
             return Told::Superseded;
@@ -22,7 +23,7 @@ impl Server<'_> {
     }
 
     /// A key that is in an index already.
-    fn arm_over(&mut self, key: usize, id: u8, absent: bool, ended: bool) -> Told {
+    fn arm_over(&mut self, key: usize, (id, absent, by): (u8, bool, Option<u8>), ended: bool) -> Told {
         let timer = self.timers[key];
         let own = self.has(Rule::OwnArming);
         if own && timer.rec == Some(id) {
@@ -43,6 +44,7 @@ impl Server<'_> {
         self.replaces_nothing_yet(key, id);
         if timer.is_claimed() {
             self.timers[key].next = Some(id);
+            self.timers[key].own = by == timer.rec && self.has(Rule::OwnDies);
             return Told::AfterRunning;
         }
         self.replace(key, id);
@@ -59,7 +61,7 @@ impl Server<'_> {
     fn replace(&mut self, key: usize, id: u8) {
         let lost = if self.has(Rule::Stain) { self.timers[key].state().lost } else { 0 };
         let timer = &mut self.timers[key];
-        timer.next = None;
+        (timer.next, timer.own) = (None, false);
         timer.replaced.add(id);
         if let Some(ended) = timer.rec.replace(id) {
             timer.tomb.add(ended);

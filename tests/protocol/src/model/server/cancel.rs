@@ -25,6 +25,7 @@ impl Server<'_> {
             timer.cancelled.add(id);
         }
         timer.tomb.add(arming);
+        timer.own = false;
         if let Some(kept) = timer.next.take() {
             timer.tomb.add(kept);
         }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::model::rules::Rule;
-use crate::model::world::{Few, Index, Phase, Run, Slot};
+use crate::model::world::{Few, Index, KEYS, Phase, Run, Slot};
 
 /// A claim.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,24 @@ pub(crate) struct Claim {
     pub(crate) token: u8,
     pub(crate) foremost: usize,
     pub(crate) repeat: bool,
+    /// What of the quarantine its worker runs already: lost leases of each.
+    pub(crate) beside: [Option<u8>; KEYS],
+}
+
+impl Claim {
+    /// The keys in the order in which they are looked at.
+    fn order(&self, keys: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = if self.index == Index::Quarantine { self.foremost } else { 0 };
+        (0..keys).map(move |key| {
+            if key == 0 {
+                first
+            } else if key <= first {
+                key - 1
+            } else {
+                key
+            }
+        })
+    }
 }
 
 /// The keys that a claim holds.
@@ -26,22 +44,23 @@ impl Server<'_> {
         }
         let ready = self.ready(call.index);
         let mut taken = Few::default();
-        for (key, number) in (0..self.timers.len()).zip(0..) {
-            if ready.has(number) && self.is_asked_for(key, ready, call) && self.attend(key, call) {
-                taken.add(number);
+        let mut group: Vec<_> = call.beside.into_iter().flatten().collect();
+        for key in call.order(self.timers.len()) {
+            let number = u8::try_from(key).unwrap_or_default();
+            if !ready.has(number) {
+                continue;
+            }
+            match self.attend(key, call, &mut group) {
+                Some(true) => taken.add(number),
+                Some(false) => {}
+                // It does not fit into the group, and nobody goes before it.
+                None => break,
             }
         }
         if !taken.is_empty() {
             *self.lane = Some(Slot { token: call.token, keys: taken });
         }
         taken
-    }
-
-    /// Of what is in quarantine, one at most is looked at.
-    fn is_asked_for(&self, key: usize, ready: Few, call: Claim) -> bool {
-        let others =
-            (0..self.timers.len()).zip(0..).filter(|(other, number)| *other != key && ready.has(*number));
-        call.index == Index::Due || key == call.foremost || others.count() == 0
     }
 
     /// What the lane's last claim still holds, with its leases renewed.
@@ -56,18 +75,24 @@ impl Server<'_> {
         taken
     }
 
-    /// Looks at one key whose time has come; whether it was taken.
-    fn attend(&mut self, key: usize, call: Claim) -> bool {
+    /// Whether those that have lost so many leases may run together.
+    fn is_group(&self, lost: &[u8]) -> bool {
+        let alone = self.has(Rule::AloneAtLast) && lost.iter().any(|lost| lost + 1 >= self.scope.poison);
+        lost.len() < 2 || !alone
+    }
+
+    /// Looks at one key whose time has come; whether it was taken. None if it does not fit into the group.
+    fn attend(&mut self, key: usize, call: Claim, group: &mut Vec<u8>) -> Option<bool> {
         let timer = self.timers[key];
         let mut run = timer.state();
         if run.claimed {
             if timer.score < Phase::Past && self.has(Rule::LiveLease) {
-                return false;
+                return Some(false);
             }
             run.lost += 1;
             if run.lost >= self.scope.poison && self.has(Rule::Poison) {
-                self.bury(key, run.lost);
-                return false;
+                self.bury(key, self.scope.poison - 1);
+                return Some(false);
             }
         }
         // Without the bound, a count that grows for ever would never be
@@ -77,10 +102,16 @@ impl Server<'_> {
             let timer = &mut self.timers[key];
             timer.run = Some(Run { claimed: false, ..run });
             (timer.place, timer.score) = (Some(Index::Quarantine), Phase::Past);
-            return false;
+            return Some(false);
+        }
+        if call.index == Index::Quarantine {
+            group.push(run.lost);
+            if !self.is_group(group) {
+                return None;
+            }
         }
         self.hold(key, call.token, run);
-        true
+        Some(true)
     }
 
     fn hold(&mut self, key: usize, token: u8, run: Run) {

@@ -57,7 +57,7 @@ impl Server<'_> {
         timer.rec = Some(kept);
         timer.run = (lost > 0).then_some(Run { lost, ..Run::UNTOUCHED });
         if leaves {
-            timer.next = None;
+            (timer.next, timer.own) = (None, false);
         }
         if tombstone && let Some(ended) = ended {
             timer.tomb.add(ended);
@@ -72,6 +72,14 @@ impl Server<'_> {
         self.buried[key] = ended;
         if let Some(arming) = ended {
             self.leave_letter(key, arming);
+        }
+        let timer = &mut self.timers[key];
+        if lost > 0 && timer.own {
+            timer.own = false;
+            if let Some(own) = timer.next.take() {
+                timer.tomb.add(own);
+                self.leave_letter(key, own);
+            }
         }
         self.succeed(key, lost, ended)
     }

@@ -45,7 +45,7 @@ impl Server<'_> {
         if self.has(Rule::NextAtAck) {
             self.succeed(key, 0, ended);
         } else {
-            self.timers[key].next = None;
+            (self.timers[key].next, self.timers[key].own) = (None, false);
         }
     }
 

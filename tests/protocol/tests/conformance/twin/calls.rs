@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    self, Arm, Cancel, CancelId, Claim, Claimed, Held, NewTimer, Replay, ReplayId, Settle, SettleReply,
-    Token, WireWhen,
+    self, Arm, Cancel, CancelId, Claim, Claimed, Group, Held, NewTimer, Replay, ReplayId, Settle,
+    SettleReply, Token, WireWhen,
 };
 use keylapse::{Arming, Cancelled, DeadReason, Replayed};
 use keylapse_protocol::model::{Answer, Deed, End, Few, Index, KEYS, Phase, Told, World};
@@ -18,7 +18,7 @@ fn told(answer: Told) -> Option<Answer> {
 impl Twin {
     pub(super) async fn deed(&self, number: usize, deed: Deed, repeat: bool) -> Option<Answer> {
         match deed {
-            Deed::Arm { id, absent } => {
+            Deed::Arm { id, absent, by } => {
                 let timer = NewTimer {
                     key: key(number),
                     when: WireWhen::In(FAR),
@@ -26,7 +26,8 @@ impl Twin {
                     payload: Bytes::new(),
                     trace: None,
                 };
-                let call = Arm { timers: &[timer], only_if_absent: absent, repeat };
+                let by = by.map(|by| arming(number, by));
+                let call = Arm { timers: &[timer], only_if_absent: absent, repeat, by };
                 let reply = self.store.arm(&self.at, call).await.expect("it can be armed").remove(0);
                 told(match reply {
                     Arming::Armed(_) => Told::Armed,
@@ -73,22 +74,25 @@ impl Twin {
     pub(super) async fn claim(
         &self,
         worker: usize,
-        index: Index,
-        token: u8,
-        repeat: bool,
-        after: &World,
+        (index, token, repeat): (Index, u8, bool),
+        (before, after): (&World, &World),
     ) -> Option<Answer> {
         let alone = index == Index::Quarantine;
+        let beside = before.workers[worker].attempts.iter().flatten();
         let call = Claim {
             index: if alone { internals::Index::Quarantine } else { internals::Index::Due },
             slot: self.slots[worker],
             token: self.tokens[usize::from(token)],
             repeat,
-            limit: if alone { 1 } else { 1000 },
+            limit: 1000,
             bytes: 1 << 20,
             lookahead_ms: if alone { 0 } else { LOOKAHEAD },
             lease_ms: FAR,
             letters: LETTERS,
+            group: Group {
+                running: beside.filter(|one| one.quarantined.is_some()).count(),
+                sizes: [9, 9, 1],
+            },
         };
         let claimed = self.store.claim(&self.at, call).await.expect("it can be claimed");
         Some(Answer::Took(told_of(&claimed, call.token, after)))

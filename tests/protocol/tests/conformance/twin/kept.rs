@@ -24,7 +24,7 @@ impl Twin {
                 (
                     record(look.record),
                     state.as_ref().map_or((false, None, 1, 0), seen),
-                    look.next.map(record),
+                    look.next.map(|bytes| Record::decode_kept(bytes).expect("it can be read").arming),
                     look.quarantined,
                 )
             });

@@ -104,6 +104,14 @@ impl Twin {
         self.compare(after).await
     }
 
+    /// Which key is the first in quarantine.
+    pub(crate) async fn first_in_quarantine(&self) -> Option<usize> {
+        let mut line = self.line.clone();
+        let first = cmd("ZRANGE").arg(self.at.key("quarantine")).arg(0).arg(0).query_async(&mut line).await;
+        let first: Vec<Vec<u8>> = first.expect("ZRANGE");
+        (0..KEYS).find(|number| first.first().is_some_and(|first| *first == key(*number)))
+    }
+
     /// A token that is not asked for anew keeps its meaning.
     fn new_token(&mut self) -> Token {
         self.ids += 1;
@@ -133,9 +141,9 @@ impl Twin {
 
     async fn call(&mut self, before: &World, step: Step, after: &World) -> Option<Answer> {
         match step {
-            Step::Arm { key, absent, .. } => {
+            Step::Arm { key, absent, by, .. } => {
                 let id = before.fresh[key];
-                self.deed(key, Deed::Arm { id, absent }, false).await
+                self.deed(key, Deed::Arm { id, absent, by }, false).await
             }
             Step::Cancel { key, .. } => self.deed(key, Deed::Cancel { id: after.purse.cancels }, false).await,
             Step::Replay { key, place, .. } => {
@@ -145,11 +153,11 @@ impl Twin {
             Step::Claim { worker, index, .. } => {
                 let token = before.unused_token();
                 self.tokens[usize::from(token)] = self.new_token();
-                self.claim(worker, index, token, false, after).await
+                self.claim(worker, (index, token, false), (before, after)).await
             }
             Step::RepeatClaim { worker, .. } => {
                 let asking = before.workers[worker].asking?;
-                self.claim(worker, asking.index, asking.token, true, after).await
+                self.claim(worker, (asking.index, asking.token, true), (before, after)).await
             }
             Step::Settle { worker, key, end, .. } => self.settle(before, (worker, key), end, after).await,
             Step::RepeatSettle { worker, key, .. } => {
