@@ -79,6 +79,8 @@ struct Table {
     fenced: VecDeque<Held>,
     /// To be renewed at once.
     wanted: HashSet<Held>,
+    /// Nobody is left who could renew or settle.
+    abandoned: bool,
 }
 
 /// What was given up.
@@ -102,10 +104,14 @@ impl Leases {
         claimed: impl IntoIterator<Item = Held>,
         sent: Instant,
     ) -> Vec<Lease> {
-        let Table { held, fenced, .. } = &mut *lock(&self.table);
+        let Table { held, fenced, abandoned, .. } = &mut *lock(&self.table);
         let own = |timer: Held| {
             let state = Arc::new(LeaseState::new(sent, self.trust));
-            held.insert(timer.clone(), state.clone());
+            if *abandoned {
+                state.tell(Told::Gone);
+            } else {
+                held.insert(timer.clone(), state.clone());
+            }
             Lease { held: timer, state, leases: self.clone() }
         };
         let leases = claimed.into_iter().map(own).collect();
@@ -155,9 +161,12 @@ impl Leases {
         held
     }
 
-    /// Gives everything up: nobody is left who could renew or settle.
+    /// Gives everything up, also what may still be claimed: nobody is left who could renew or settle.
     pub(crate) fn abandon(&self) {
-        let held = mem::take(&mut lock(&self.table).held);
+        let mut table = lock(&self.table);
+        table.abandoned = true;
+        let held = mem::take(&mut table.held);
+        drop(table);
         self.tell(Told::Gone, held.into_values());
     }
 
@@ -295,6 +304,17 @@ mod tests {
         assert!(!state.is_ours());
         assert_eq!(leases.to_renew(now() + TRUST), []);
         leases.emptied().await;
+    }
+
+    #[test]
+    fn what_is_claimed_when_all_is_abandoned_is_not_held() {
+        let leases = leases();
+        let before = lease(&leases, "before");
+        leases.abandon();
+        let after = lease(&leases, "after");
+        assert!(!before.is_held() && !after.is_held());
+        assert!(after.state.is_told(Told::Gone), "and does not start");
+        assert_eq!(leases.to_renew(now() + TRUST), []);
     }
 
     #[test]

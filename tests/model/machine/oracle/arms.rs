@@ -108,8 +108,8 @@ impl Oracle {
         let Replay { letter, id, anew, repeat } = call;
         let Moment { now, ceil } = self.moment;
         if let Some(at) = self.replays.get(id).filter(|_| *repeat) {
-            // Once forgotten, it does what it finds to do.
-            if reply == Replayed::Replayed && now < at + MEMORY {
+            // It may be remembered for longer. Once forgotten, it does what it finds to do; that letter is gone.
+            if reply == Replayed::Replayed {
                 return Ok(());
             }
             promise!(now >= at + MEMORY, "P1: a repeat of a replay has another answer");
