@@ -10,6 +10,7 @@ use crate::escape::Escaped;
 use crate::id::{ArmingId, Token};
 use crate::lease::{LeaseState, Told};
 use crate::pattern::Captures;
+use crate::source::LapseSource;
 use crate::time::system_time;
 use crate::trace::Traceparent;
 use crate::wire::FailedAttempt;
@@ -48,29 +49,6 @@ impl About {
     /// What names this run of the handler, and no other.
     pub(crate) fn attempt_id(&self) -> String {
         format!("{}-{}", self.arming, self.token)
-    }
-}
-
-/// What made the listener look, so that this lapse was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LapseSource {
-    /// The listener knew the deadline and woke up for it.
-    Timer,
-    /// An expired key was announced.
-    Notification,
-    /// A sweep of the index.
-    Sweep,
-}
-
-impl LapseSource {
-    /// A word for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timer => "timer",
-            Self::Notification => "notification",
-            Self::Sweep => "sweep",
-        }
     }
 }
 

@@ -77,6 +77,7 @@ mod backoff;
 mod boottime;
 mod client;
 mod connection;
+mod distribution;
 mod error;
 mod escape;
 #[allow(unreachable_pub, reason = "as of `wire`")]
@@ -108,6 +109,7 @@ mod rounds;
 mod runtime;
 mod schedule;
 mod signal;
+mod source;
 mod stats;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -129,10 +131,11 @@ pub use backoff::Backoff;
 /// The crate whose `Bytes` keys and raw payloads are.
 pub use bytes;
 pub use client::Client;
+pub use distribution::Distribution;
 pub use error::{Error, ErrorKind, Result};
 pub use handler::Handler;
 pub use id::ArmingId;
-pub use lapse::{Lapse, LapseSource};
+pub use lapse::Lapse;
 pub use limits::{MAX_KEY, MAX_PAYLOAD};
 pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
@@ -144,7 +147,8 @@ pub use schedule::{
     Undecoded,
 };
 pub use signal::shutdown_signal;
-pub use stats::{AttachedStats, Distribution, ListenerStats, Sample, TopicStats};
+pub use source::LapseSource;
+pub use stats::{AttachedStats, ListenerStats, Sample, TopicStats};
 pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};

@@ -2,16 +2,14 @@
 
 pub(crate) mod meter;
 mod sample;
-mod times;
 
 pub(crate) use self::meter::Meter;
 use self::meter::Mirror;
 pub use self::sample::Sample;
-pub use self::times::Distribution;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lapse::LapseSource;
+use crate::source::LapseSource;
 
 /// A count that only grows.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use crate::attached::request::{Context, Read, Request};
 use crate::connection::retry;
 use crate::error::Error;
-use crate::lapse::LapseSource;
 use crate::limits::fit;
 use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, Partition};
+use crate::source::LapseSource;
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
 
 /// Writes that may wait. Beyond, the reader waits, and what is heard meanwhile has its own bound: a drop is a gap.

@@ -19,9 +19,10 @@ use tokio::runtime::Handle;
 use tracing::dispatcher::Dispatch;
 
 use crate::client::Client;
+use crate::distribution::Distribution;
 use crate::error::{Error, Result};
 use crate::runtime::{EventMode, Runtime};
-use crate::stats::{AttachedStats, Distribution, ListenerStats, TopicStats};
+use crate::stats::{AttachedStats, ListenerStats, TopicStats};
 
 /// Claims timers when they are due, and runs their handlers.
 ///

@@ -1,8 +1,9 @@
 //! All statistics, one after the other.
 
+use crate::distribution::Distribution;
 use crate::listener::{Health, Stats};
 use crate::runtime::RunningTopic;
-use crate::stats::{Distribution, Sample};
+use crate::stats::Sample;
 
 type Labels = Vec<(&'static str, String)>;
 

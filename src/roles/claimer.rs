@@ -7,13 +7,13 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::id::SlotId;
-use crate::lapse::LapseSource;
 use crate::log::debug;
 use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Groups, Partition, Seen};
+use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::wire::{Claimed, Group, Index, MAX_BATCH};
 

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Result;
-use crate::lapse::LapseSource;
 use crate::log::debug;
 use crate::runtime::Runtime;
+use crate::source::LapseSource;
 use crate::time::Reading;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::connection::RetryDelays;
-use crate::lapse::LapseSource;
 use crate::runtime::clock::Clock;
 use crate::runtime::leadership::Leadership;
 use crate::runtime::wakeup::Wakeup;
+use crate::source::LapseSource;
 use crate::time::{Reading, ServerTime};
 
 /// The least time between looks that come away empty.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::lapse::LapseSource;
 use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
 use crate::runtime::clock::Clock;
@@ -16,6 +15,7 @@ use crate::runtime::outbox::{LINGER, Outbox, Settlement};
 use crate::runtime::permits::Permits;
 use crate::runtime::wakeup::Wakeup;
 use crate::runtime::{Condition, RunningTopic};
+use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::wire::{End, Index, PartitionNames, Store};
 

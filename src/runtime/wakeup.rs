@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::lapse::LapseSource;
 use crate::lock::lock;
+use crate::source::LapseSource;
 
 /// What a claimer is woken by. Cleared *before* a claim is sent, so that nothing
 /// that arrives meanwhile is lost.

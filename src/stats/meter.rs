@@ -13,8 +13,8 @@ pub(crate) use self::recorded::{Mirror, canary, gap};
 use std::time::Duration;
 
 use super::TopicCounters;
-use super::times::Times;
-use crate::lapse::LapseSource;
+use crate::distribution::Times;
+use crate::source::LapseSource;
 use crate::wire::DeadReason;
 
 /// What is measured of one topic.

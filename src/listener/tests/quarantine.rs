@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::lapse::{Lapse, LapseSource};
+use crate::lapse::Lapse;
 use crate::listener::tests::{
     arm, arm_all, arm_on, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
 };
 use crate::outcome::{Done, Failure};
+use crate::source::LapseSource;
 use crate::testing::{Fault, Reply, Run, TestBed};
 use crate::topic::Topic;
 use crate::wire::{Arming, DeadReason, Replayed, Scan, State};

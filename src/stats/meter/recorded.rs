@@ -9,7 +9,7 @@ use std::time::Duration;
 use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
 
 use super::ClaimResult;
-use crate::lapse::LapseSource;
+use crate::source::LapseSource;
 use crate::wire::DeadReason;
 
 /// A counter of ours that is recorded under another name as well.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::ClaimResult;
-use crate::lapse::LapseSource;
+use crate::source::LapseSource;
 use crate::wire::DeadReason;
 
 #[derive(Debug, Default)]

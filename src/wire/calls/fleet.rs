@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use redis::cmd;
 use serde::{Deserialize, Serialize};
 
+use crate::distribution::Distribution;
 use crate::error::Result;
-use crate::stats::Distribution;
 use crate::time::system_time;
 use crate::wire::{Reply, Store, scripts};
 
