@@ -232,13 +232,20 @@ fn a_death_is_deserved_or_explained() {
     assert_eq!(unexpected(armed().judged(&letter(false))), 1, "its work was to succeed");
     assert_eq!(unexpected(armed().judged(&letter(true))), 1, "no lease of it was lost");
     let mut killed = armed();
-    for (start, pid) in [(101, 20), (3000, 21), (6000, 22), (9000, 23)] {
+    for (start, pid) in [(101, 20), (3000, 21), (6000, 22), (9000, 23), (12_000, 24)] {
         killed = killed.born(0, pid).started(start, pid, (1, 1)).died(start + 100, pid);
     }
-    assert_eq!(unexpected(killed.judged(&letter(true))), 0, "four were");
+    assert_eq!(unexpected(killed.judged(&letter(true))), 0, "five were");
     let unseen = armed().born(0, 20).born(0, 21).born(0, 22).started(101, 20, (1, 1)).died(200, 20);
     let unseen = unseen.died(3000, 21).died(6000, 22);
     assert_eq!(unexpected(unseen.judged(&letter(true))), 1, "three were, two of them before a start");
+    let let_go = |tale: Tale, at| tale.then(at, LISTENER, Entry::LetGo);
+    let dropped = [1000, 2000, 3000, 4000, 5000].into_iter().fold(armed(), let_go);
+    assert_eq!(
+        unexpected(dropped.judged(&letter(true))),
+        0,
+        "five were, by a listener that was dropped before a start"
+    );
 }
 
 #[test]
