@@ -151,13 +151,21 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         "reschedule" => out.extend([key(random), when(world, random)]),
         "look" => out.push(key(random)),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
-        "replay" => out.extend([[id(random), key(random)].concat(), id(random)]),
+        "replay" => {
+            let died = world.ms().to_be_bytes();
+            out.extend([flag(random), [&id(random)[..], &died, &key(random)].concat(), id(random)]);
+            out.push(if random.below(2) == 0 { Vec::new() } else { id(random) });
+        }
         "repair" => {
             out.extend(words([*random.one(&["rec", "run", "next", "slots", "x"]), "0", "100", "30000"]));
         }
         "scanner" => {
             out.extend(words([*random.one(&["slot1", "slot2"]), *random.one(&["hold", "release"]), "5000"]));
             out.push(flag(random));
+        }
+        "report" => {
+            out = vec![random.one(&["a", "b"]).as_bytes().to_vec()];
+            out.extend(words([*random.one(&["{\"id\":\"x\"}", ""]), *random.one(&["60000", "1"]), "0"]));
         }
         "checks" => {
             out.extend(words(["100", "1000", *random.one(&["0", "100"]), *random.one(&["slot1", "slot2"])]));
