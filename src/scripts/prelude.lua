@@ -83,8 +83,12 @@ local function tell(message)
   if type(answer) == 'table' and answer.err then untold = answer.err end
 end
 
+local function announce(letter)
+  if news[letter] then tell(letter .. string.format('%.0f', math.floor(news[letter]))) end
+end
+
+-- In one order on every server: that of a table's keys is not.
 local function wake()
-  for letter, score in pairs(news) do
-    tell(letter .. string.format('%.0f', math.floor(score)))
-  end
+  announce('w')
+  announce('q')
 end
