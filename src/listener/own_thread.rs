@@ -46,8 +46,9 @@ where
     ended.unwrap_or_else(|_| Err(panicked("without a word")))
 }
 
-fn no_thread(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Internal, format!("cannot start the listener's thread: {error}"))
+/// One of the listener's threads cannot be had.
+pub(super) fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("cannot start a thread of the listener: {error}"))
 }
 
 /// What becomes of a panic in a part of the listener.

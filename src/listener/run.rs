@@ -20,7 +20,7 @@ use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
 use crate::listener::earlier_names::warn_of_unserved;
-use crate::listener::own_thread::{on_own_thread, panicked};
+use crate::listener::own_thread::{no_thread, on_own_thread, panicked};
 use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::panics::message;
@@ -82,8 +82,7 @@ async fn work(
         registered = prepare(&runtime, manage_notifications) => registered?,
         _ = &mut stopped => return Ok(()),
     }
-    let starter = Starter::new(handlers, runtime.client.virtual_time())
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("cannot start a thread: {error}")))?;
+    let starter = Starter::new(handlers, runtime.client.virtual_time()).map_err(|error| no_thread(&error))?;
     let _closed_at_last = starter.closing();
     let mut roles = Roles::start(&runtime, &starter);
     let ready = runtime.listening.begin();

@@ -16,11 +16,11 @@ use crate::escape::Escaped;
 use crate::handler::Attempt;
 use crate::lapse::{About, RUNNING};
 use crate::lease::{PARTING, Phase, Told};
-use crate::log::{QuietSpan, debug, error, warn};
+use crate::log::{QuietSpan, debug, error};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
-use crate::roles::attempt_log::{Failed, continue_trace, outcome};
-use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, first_undecodable};
+use crate::roles::attempt_log::{Failed, continue_trace, outcome, undecodable_payload};
+use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement};
 use crate::source::LapseSource;
 use crate::stats::TopicCounters;
 use crate::time::Reading;
@@ -180,7 +180,7 @@ impl Job {
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
         let failed = failed.map(|failed| failed.followed_by(end.as_ref()));
         if let Some(error) = undecodable {
-            self.say_undecodable(&error, &end);
+            undecodable_payload(topic, &self.lease.held, &self.state, &error, end.as_ref());
         }
         let restore = match &end {
             // Not for the same attempt once more, whose payload could not be decoded.
@@ -195,19 +195,6 @@ impl Job {
             failed.log(&self.partition.topic, span);
         }
         self.permit
-    }
-
-    /// Loud at the beginning and at the end, as there may be many and each comes back often.
-    fn say_undecodable(&self, error: &str, end: &Option<End>) {
-        let (topic, key) = (&self.partition.topic, Escaped(&self.lease.held.key));
-        match end {
-            Some(End::Retry { delay, .. }) if first_undecodable(&self.state).is_none() => {
-                let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
-                warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
-            }
-            Some(End::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
-            _ => warn!(?topic, %key, error, "undecodable payload: dead letter"),
-        }
     }
 
     fn span(&self, about: &About) -> QuietSpan {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::escape::{Escaped, of_error};
-use crate::log::{QuietSpan, info, warn};
+use crate::log::{QuietSpan, debug, info, warn};
 use crate::outcome::Outcome;
-use crate::runtime::{Ended, RunningTopic};
+use crate::runtime::{Ended, RunningTopic, first_undecodable};
 use crate::trace::{Extract, Traceparent};
-use crate::wire::{DeadReason, End, Held, History};
+use crate::wire::{DeadReason, End, Held, History, State};
 
 /// A word for how an attempt has ended.
 pub(super) fn outcome(ended: &Ended) -> &'static str {
@@ -64,6 +64,26 @@ impl Failed {
         let retry_in = retry_in.map(tracing::field::debug);
         span.within(|| info!(kind, error, retry_in, attempts_left, "attempt failed"));
         topic.last_failure.note_text(error);
+    }
+}
+
+/// A payload could not be decoded, and this follows. Loud at the beginning and at the end, as there may be many and
+/// each comes back often.
+pub(super) fn undecodable_payload(
+    topic: &RunningTopic,
+    held: &Held,
+    state: &State,
+    error: &str,
+    end: Option<&End>,
+) {
+    let key = Escaped(&held.key);
+    match end {
+        Some(End::Retry { delay, .. }) if first_undecodable(state).is_none() => {
+            let (retry_in, gives_up) = (Duration::from_millis(*delay), topic.config.undecodable_for);
+            warn!(?topic, %key, error, ?retry_in, ?gives_up, "undecodable payload, put off: is it for another version of the program?");
+        }
+        Some(End::Retry { .. }) => debug!(?topic, %key, error, "undecodable payload, put off again"),
+        _ => warn!(?topic, %key, error, "undecodable payload: dead letter"),
     }
 }
 

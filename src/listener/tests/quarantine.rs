@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
+use crate::handler::Handler;
 use crate::lapse::Lapse;
 use crate::listener::tests::{
     arm, arm_all, arm_on, bed_with, fail, listen, ms, put_raw, secs, stats, stuck, succeed, take_time, topic,
 };
 use crate::outcome::{Done, Failure};
 use crate::source::LapseSource;
-use crate::testing::{Fault, Reply, Run, TestBed};
+use crate::testing::{Fault, Listening, Reply, Run, TestBed};
 use crate::topic::Topic;
 use crate::wire::{Arming, DeadReason, Replayed, Scan, State};
 
@@ -22,6 +23,13 @@ async fn arm_after_losses(bed: &TestBed, ids: &[&str], lost: u8, payload: u32) {
         let state = State { lost, ..State::waiting(1) }.encode();
         put_raw(bed, Scan::States, format!("a:{id}").as_bytes(), Some(state));
     }
+}
+
+/// A listener that is about to crash: there have been so many runs in all.
+async fn listen_until(bed: &TestBed, runs: usize, handler: impl Handler<u32>) -> Listening {
+    let victim = listen(bed, topic(), handler).await;
+    bed.until(|all| all.len() == runs).await;
+    victim
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,8 +52,7 @@ async fn a_pill_is_buried_after_two_leases_lost_with_others_two_in_a_group_and_o
     let bed = TestBed::new();
     arm(&bed, "pill", secs(1), 0).await;
     for run in 1..=5 {
-        let victim = listen(&bed, topic(), stuck).await;
-        bed.until(|runs| runs.len() == run).await;
+        let victim = listen_until(&bed, run, stuck).await;
         victim.crash().await;
     }
     let last = listen(&bed, topic(), succeed).await;
@@ -236,8 +243,7 @@ async fn a_pill_that_arms_its_own_key_ends_and_what_it_armed_can_be_replayed() {
         }
     };
     for run in 1..=5 {
-        let victim = listen(&bed, topic(), rearm.clone()).await;
-        bed.until(|runs| runs.len() == run).await;
+        let victim = listen_until(&bed, run, rearm.clone()).await;
         bed.pass(ms(20)).await;
         victim.crash().await;
     }
@@ -258,8 +264,7 @@ async fn what_others_arm_over_a_pill_runs_when_it_is_dead() {
     let bed = TestBed::new();
     arm(&bed, "1", secs(1), 0).await;
     for run in 1..=5 {
-        let victim = listen(&bed, topic(), stuck).await;
-        bed.until(|runs| runs.len() == run).await;
+        let victim = listen_until(&bed, run, stuck).await;
         let _ = bed.schedule().arm(&topic(), ["1"], secs(1), &7).await.unwrap();
         victim.crash().await;
     }

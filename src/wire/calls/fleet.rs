@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use redis::cmd;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::time::system_time;
-use crate::wire::{Reply, Store, scripts};
+use crate::wire::{Store, scripts};
 
 /// Whoever has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
@@ -140,24 +139,15 @@ impl Store {
     /// Everybody who has reported lately.
     pub(crate) async fn listeners(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let now = self.peek(&[]).await?.0.ms();
-        let (mut cursor, mut found) = (0, BTreeMap::new());
-        loop {
-            let mut scan = cmd("HSCAN");
-            scan.arg(listeners).arg(cursor).arg("COUNT").arg(PAGE);
-            let mut reply = Reply::new("hscan", self.0.node.call("reading who listens", &scan).await?)?;
-            cursor = reply.int()?;
-            let mut page = reply.list()?;
-            let reports = page.each(|page| Ok((page.bytes()?, page.bytes()?)))?;
-            // What cannot be read is of another version, or of somebody else.
-            let reports =
-                reports.iter().filter_map(|(_, json)| serde_json::from_slice::<ListenerReport>(json).ok());
-            let present =
-                reports.filter(|report| u128::from(now.abs_diff(report.at_ms)) <= PRESENT.as_millis());
-            found.extend(present.map(|report| (report.id.clone(), report)));
-            if cursor == 0 {
-                return Ok(found.into_values().collect());
+        let mut found = BTreeMap::new();
+        let take = |report: ListenerReport| {
+            if u128::from(now.abs_diff(report.at_ms)) <= PRESENT.as_millis() {
+                found.insert(report.id.clone(), report);
             }
-        }
+            true
+        };
+        self.read_hash("reading who listens", listeners, PAGE, take).await?;
+        Ok(found.into_values().collect())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The topics that are registered, whoever uses them.
 
 use redis::{cmd, pipe};
+use serde::de::DeserializeOwned;
 
 use crate::error::Result;
 use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
@@ -12,22 +13,15 @@ const PAGE: usize = 500;
 impl Store {
     /// The registered topics of a namespace. What is no entry of ours is left out.
     pub(crate) async fn registered(&self, namespace: &str) -> Result<Vec<TopicEntry>> {
-        let (registry, mut cursor, mut found) = (names::registry(namespace), 0_u64, Vec::new());
-        loop {
-            let mut scan = cmd("HSCAN");
-            scan.arg(&registry).arg(cursor).arg("COUNT").arg(PAGE);
-            let mut reply =
-                Reply::new("HSCAN", self.0.node.call("reading the list of topics", &scan).await?)?;
-            cursor = reply.int()?;
-            let pairs = reply.list()?.each(Reply::bytes)?;
-            let entries = pairs.chunks_exact(2).filter_map(|pair| serde_json::from_slice(&pair[1]).ok());
-            found.extend(entries.filter(|entry: &TopicEntry| {
-                check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions)
-            }));
-            if cursor == 0 || found.len() >= MOST {
-                return Ok(found);
+        let mut found = Vec::new();
+        let take = |entry: TopicEntry| {
+            if check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions) {
+                found.push(entry);
             }
-        }
+            found.len() < MOST
+        };
+        self.read_hash("reading the list of topics", &names::registry(namespace), PAGE, take).await?;
+        Ok(found)
     }
 
     /// How many timers these partitions hold.
@@ -40,6 +34,30 @@ impl Store {
         let Some(first) = partitions.first() else { return Ok(false) };
         let present = self.listeners(&names::listeners(&first.namespace)).await?;
         Ok(present.iter().any(|listener| listener.topics.contains_key(&first.topic)))
+    }
+
+    /// Goes through a hash of JSON, about so many fields at a time, for as long as `take` wants more. What cannot be
+    /// read is of another version, or of somebody else, and left out. A value may come twice.
+    pub(super) async fn read_hash<T: DeserializeOwned>(
+        &self,
+        doing: &'static str,
+        hash: &str,
+        page: usize,
+        mut take: impl FnMut(T) -> bool,
+    ) -> Result<()> {
+        let (mut cursor, mut wants_more) = (0_u64, true);
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(hash).arg(cursor).arg("COUNT").arg(page);
+            let mut reply = Reply::new("HSCAN", self.0.node.call(doing, &scan).await?)?;
+            cursor = reply.int()?;
+            let pairs = reply.list()?.each(Reply::bytes)?;
+            let values = pairs.chunks_exact(2).filter_map(|pair| serde_json::from_slice(&pair[1]).ok());
+            values.for_each(|value| wants_more = take(value));
+            if cursor == 0 || !wants_more {
+                return Ok(());
+            }
+        }
     }
 
     async fn count(&self, by: &str, partitions: &[PartitionNames], names: &[&str]) -> Result<Vec<u64>> {
