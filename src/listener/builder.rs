@@ -154,6 +154,10 @@ impl<S> ListenerBuilder<S> {
     ///
     /// The listener itself runs on a thread of its own: it renews leases, claims and settles whatever handlers
     /// do. One that blocks a thread of its runtime takes its own place and that thread; see `docs/handlers.md`.
+    ///
+    /// Keep the runtime until [`run_until`](Listener::run_until) has returned. When it is shut down before, the listener
+    /// stops with [`ErrorKind::Internal`](crate::ErrorKind::Internal): what was running there runs again when its lease
+    /// ends, and the rest is handed back.
     pub fn handlers_on(mut self, runtime: Handle) -> Self {
         self.handlers = Some(runtime);
         self

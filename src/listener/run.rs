@@ -82,6 +82,7 @@ async fn work(
         registered = prepare(&runtime, manage_notifications) => registered?,
         _ = &mut stopped => return Ok(()),
     }
+    let mut handlers_end = end_of(&handlers);
     let starter = Starter::new(handlers, runtime.client.virtual_time()).map_err(|error| no_thread(&error))?;
     let _closed_at_last = starter.closing();
     let mut roles = Roles::start(&runtime, &starter);
@@ -90,6 +91,7 @@ async fn work(
     let failed = tokio::select! {
         _ = &mut stopped => None,
         failed = roles.one_has_ended() => Some(failed),
+        _ = handlers_end.join_next() => Some(without_handlers()),
     };
     drop(ready);
     if let Some(failed) = &failed {
@@ -97,6 +99,19 @@ async fn work(
     }
     roles.stop(&runtime, grace, &starter).await;
     failed.map_or(Ok(()), Err)
+}
+
+/// A task that only the end of this runtime ends.
+fn end_of(handlers: &Handle) -> JoinSet<()> {
+    let mut ends = JoinSet::new();
+    ends.spawn_on(std::future::pending(), handlers);
+    ends
+}
+
+/// Why a listener stops whose handlers can run no more: each attempt would cost its timer a lease.
+fn without_handlers() -> Error {
+    let message = "the runtime of the handlers was shut down, so the listener has stopped; keep it until `run_until` returns";
+    Error::new(ErrorKind::Internal, message)
 }
 
 /// Agrees with Redis on every topic, and looks at its settings.

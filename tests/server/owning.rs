@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use keylapse::{ArmingId, Cancelled, Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{ArmingId, Cancelled, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Direction, Proxy, Server, eventually};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -216,6 +216,34 @@ async fn what_never_runs_or_never_ends_loses_its_lease_at_its_timeout_and_others
     }
     wall.open();
     drop(tokio::task::spawn_blocking(move || drop(undriven)).await);
+}
+
+/// Nothing would ever run, and each attempt would cost its timer a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_whose_handlers_runtime_is_gone_stops_and_says_so() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = Topic::<u32>::new("app:gone:{id}").unwrap().lease(ms(600));
+    let handlers = Blocked::with_threads(1);
+    let (seen, mut started) = reports();
+    let wait = move |_: Lapse<u32>| {
+        seen.send(()).ok();
+        std::future::pending::<Result<Done, Failure>>()
+    };
+    let running = Running::start(listener(&server).on(topic.clone(), wait).handlers_on(handlers.handle()));
+    arm(&schedule, &topic, "runs", Duration::ZERO, 0).await;
+    arm(&schedule, &topic, "waits", ms(500), 0).await;
+    started.next().await;
+    drop(handlers);
+    let error = running.ended().await.expect_err("it stops");
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("the runtime of the handlers was shut down"), "{error}");
+    let (handler, mut ran) =
+        reporting(|lapse: Lapse<u32>| (lapse.capture("id").unwrap_or_default().to_owned(), Ok(Done)));
+    let second = Running::start(listener(&server).on(topic, handler));
+    let mut both = [ran.next().await, ran.next().await];
+    both.sort();
+    assert_eq!(both, ["runs", "waits"], "nothing is lost");
+    second.stop().await.unwrap();
 }
 
 /// A producer who may publish nothing.

@@ -56,6 +56,11 @@ impl Running {
 
     pub(crate) async fn stop(mut self) -> keylapse::Result<()> {
         drop(self.stop.take());
+        self.ended().await
+    }
+
+    /// How it ends by itself.
+    pub(crate) async fn ended(self) -> keylapse::Result<()> {
         tokio::time::timeout(PATIENCE, self.task).await.expect("the listener stops").expect("without a panic")
     }
 }
