@@ -119,14 +119,13 @@ impl Decoder {
     }
 }
 
-/// `w` or `q` and a time in ms, or `f`, a token and a key.
+/// `w`, `q` or `l` and a time in ms, or `f`, a token and a key.
 fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
+    let ms = || std::str::from_utf8(&payload[1..]).ok()?.parse().ok();
     match payload.first()? {
-        letter @ (b'w' | b'q') => {
-            let index = if *letter == b'w' { Index::Due } else { Index::Quarantine };
-            let at = std::str::from_utf8(&payload[1..]).ok()?.parse().ok()?;
-            Some(Event::Wake { partition, index, at })
-        }
+        b'w' => Some(Event::Wake { partition, index: Index::Due, at: ms()? }),
+        b'q' => Some(Event::Wake { partition, index: Index::Quarantine, at: ms()? }),
+        b'l' => Some(Event::Left { partition, at: ms()? }),
         b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
             let token = Token::from_bytes(&payload[1..9])?;
             Some(Event::Fence { partition, held: Held { key: payload.slice(9..), token } })
@@ -166,6 +165,10 @@ mod tests {
                 Some(Decoded::Event(Event::Wake { partition: 1, index, at: 1_700_000_000_000 }))
             );
         }
+        assert_eq!(
+            decoder.hear(message("keylapse:{a/1}:wake", b"l1700000000000")),
+            Some(Decoded::Event(Event::Left { partition: 1, at: 1_700_000_000_000 }))
+        );
         assert_eq!(
             decoder.hear(message("keylapse:{a/0}:wake", b"f12345678some:key")),
             Some(Decoded::Event(Event::Fence {
@@ -209,6 +212,8 @@ mod tests {
             ("keylapse:{a/0}:wake", b"w"),
             ("keylapse:{a/0}:wake", b"w-1"),
             ("keylapse:{a/0}:wake", b"q"),
+            ("keylapse:{a/0}:wake", b"l"),
+            ("keylapse:{a/0}:wake", b"lx"),
             ("keylapse:{a/0}:wake", b"w99999999999999999999999"),
             ("keylapse:{a/0}:wake", b"fshort"),
             ("keylapse:{a/0}:wake", b"x"),

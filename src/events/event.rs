@@ -18,6 +18,14 @@ pub enum Event {
         /// The new head.
         at: u64,
     },
+    /// What is due from this ms on is left to others: it is more than a listener can run, or the one that led has
+    /// ended.
+    Left {
+        /// The place of the partition in the list that the stream was opened for.
+        partition: usize,
+        /// The earliest deadline of it; 0: of everything.
+        at: u64,
+    },
     /// A cancel has fenced this claim of this key.
     Fence {
         /// The place of the partition in the list that the stream was opened for.

@@ -75,6 +75,11 @@ fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
                 (&wake(partition)[..], Some(at))
             );
         }
+        Event::Left { partition, at } => {
+            let digits = payload.strip_prefix(b"l").and_then(|digits| str::from_utf8(digits).ok());
+            let said = digits.and_then(|digits| digits.parse().ok());
+            assert_eq!((channel, said), (&wake(partition)[..], Some(at)));
+        }
         Event::Fence { partition, held } => {
             assert_eq!(channel, wake(partition));
             assert_eq!([b"f", &held.token.as_bytes()[..], &held.key].concat(), payload);

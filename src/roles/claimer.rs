@@ -14,13 +14,15 @@ use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Groups, Partition, Seen};
 use crate::source::LapseSource;
-use crate::time::Reading;
+use crate::time::{Reading, ms_ceil};
 use crate::wire::{Claimed, Group, Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
 const MANY: usize = 8;
 /// While more is due than a claim could take, the next asks for so many times as much.
 const GROWTH: usize = 4;
+/// Between two calls to others, who have places.
+const CALLED_EVERY: Duration = Duration::from_millis(100);
 /// Between two questions for nothing but the time.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
@@ -40,6 +42,8 @@ pub(crate) struct Claimer {
     share: usize,
     /// What it asks for next.
     ask: usize,
+    /// When it last called others.
+    called: Option<Instant>,
     /// When it last asked for the time.
     asked: Option<Instant>,
     trouble: ClaimTrouble,
@@ -61,6 +65,7 @@ impl Claimer {
             groups: None,
             waiting: None,
             timer,
+            called: None,
             asked: None,
             trouble: ClaimTrouble::default(),
         }
@@ -95,7 +100,7 @@ impl Claimer {
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, Permit) {
         let index = self.index();
-        let Self { partition, groups, waiting, timer, ask, .. } = self;
+        let Self { partition, groups, waiting, timer, ask, called, .. } = self;
         loop {
             let source = timer.due(partition.wakeup_of(index), &partition.clock).await;
             partition.outbox.room().await;
@@ -114,7 +119,10 @@ impl Claimer {
             }
             let free = partition.permits.free(partition.topic.index);
             match groups {
-                None => free.await,
+                None => {
+                    call_others(partition, called);
+                    free.await;
+                }
                 Some(groups) if groups.room() == 0 => {}
                 // What it lacks is a place: one of its topic, or the spare one when that is left.
                 Some(groups) => {
@@ -170,6 +178,7 @@ impl Claimer {
             head: own.filter(|_| taken.claimed.paused.is_none()),
             empty: taken.claimed.timers.is_empty(),
             rival: taken.claimed.rival.filter(|_| self.groups.is_none()),
+            watched: taken.claimed.watched,
         };
         if self.timer.learn(seen, source) {
             debug!(topic = %self.partition.topic.config.name, "another listener leads");
@@ -202,4 +211,19 @@ impl Claimer {
         }
         self.starter.hold(jobs.into_iter());
     }
+}
+
+/// More is due than there are permits for, and others leave it to us while they follow.
+fn call_others(partition: &Arc<Partition>, called: &mut Option<Instant>) {
+    if called.is_some_and(|at| at.elapsed() < CALLED_EVERY) {
+        return;
+    }
+    *called = Some(Instant::now());
+    let partition = partition.clone();
+    tokio::spawn(async move {
+        let ahead = ms_ceil(partition.topic.config.lookahead);
+        if let Err(error) = partition.store.announce_left(&partition.names, ahead).await {
+            debug!(topic = %partition.topic.config.name, %error, "nobody was told that more is due than can be run here");
+        }
+    });
 }

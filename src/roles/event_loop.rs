@@ -35,6 +35,11 @@ impl EventLoop {
                     partition.wakeup_of(index).head(at);
                 }
             }
+            Event::Left { partition, at } => {
+                if let Some(partition) = runtime.partitions.get(partition) {
+                    partition.wakeup.left(at);
+                }
+            }
             Event::Fence { partition, held } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.leases.fence(held);

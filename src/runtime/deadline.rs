@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::connection::RetryDelays;
 use crate::runtime::clock::Clock;
-use crate::runtime::leadership::Leadership;
+use crate::runtime::leadership::{LEFT_LYING, Leadership};
 use crate::runtime::wakeup::Wakeup;
 use crate::source::LapseSource;
 use crate::time::{Reading, ServerTime};
@@ -55,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) empty: bool,
     /// When another listener last took something, in ms, where nothing was taken.
     pub(crate) rival: Option<u64>,
+    /// Whether another listener watches whoever leads.
+    pub(crate) watched: bool,
 }
 
 impl DeadlineTimer {
@@ -98,10 +100,19 @@ impl DeadlineTimer {
 
     fn read_pending(&mut self, wakeup: &Wakeup, clock: &Clock) {
         let pending = wakeup.take();
+        // Of what is announced more than one hears, and who follows looks by deadlines.
+        let is_for_others = |source| source == LapseSource::Notification && self.leadership.follows();
         if let Some((at, source)) = pending.look
+            && !is_for_others(source)
             && self.planned.is_none_or(|(planned, _)| at < planned)
         {
             self.planned = Some((at, source));
+        }
+        if let (Some(ms), Some(reading), true) = (pending.left, clock.known(), self.leadership.follows()) {
+            let at = (reading.when(ms) + LEFT_LYING).max(self.rested);
+            if self.planned.is_none_or(|(planned, _)| at < planned) {
+                self.planned = Some((at, LapseSource::Timer));
+            }
         }
         let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms <= head.ms)) else { return };
         match (clock.known(), &mut self.head) {
@@ -157,6 +168,11 @@ impl DeadlineTimer {
         let lost = source == LapseSource::Timer && self.woke_for.is_some_and(taken);
         if lost {
             self.leadership.lost();
+        }
+        match seen.rival {
+            Some(_) => self.leadership.found_nothing(seen.watched),
+            // Nobody else has taken anything since whoever led has left.
+            None => self.leadership.won(),
         }
         // Should something stay due that cannot be taken, or somebody forge wake-ups, there is another look
         // soon, but not in a hurry. The first look was prompted by nobody, and must not put off what is armed

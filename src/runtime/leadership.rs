@@ -3,7 +3,9 @@
 //! Not everybody may claim for the same millisecond, and nobody keeps a list of
 //! members. So whoever wakes for a deadline and finds that another has taken it
 //! is *following*: it then wakes a little after each deadline, later each time, and
-//! leads again as soon as it finds something left lying.
+//! leads again as soon as it finds something left lying. Of those who follow one
+//! *watches* whoever leads; the others rest, and look only now and then whether
+//! somebody still does.
 
 use std::time::Duration;
 
@@ -15,6 +17,10 @@ const AHEAD: Duration = Duration::from_millis(3);
 /// A dead leader costs between these.
 const FIRST_DELAY: Duration = Duration::from_millis(25);
 const LONGEST_DELAY: Duration = Duration::from_millis(250);
+/// Who rests looks so late; and when it is called: whoever leads has no permits left, or ends.
+const REST: Duration = Duration::from_secs(5);
+/// What has been due for so long was left lying.
+pub(crate) const LEFT_LYING: Duration = Duration::from_millis(13);
 
 /// Whether this claimer leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +43,15 @@ impl Leadership {
     /// and taking it would beat one who is in time.
     pub(crate) fn reach(&self, lookahead: Duration) -> i64 {
         let ms = |time: Duration| i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
-        if self.following.is_some() { -ms(FIRST_DELAY / 2) } else { ms(lookahead) }
+        if self.follows() { -ms(LEFT_LYING) } else { ms(lookahead) }
     }
 
-    /// Something was left for us.
+    /// Whether another leads.
+    pub(crate) fn follows(&self) -> bool {
+        self.following.is_some()
+    }
+
+    /// Something was left for us, or nobody else is there.
     pub(crate) fn won(&mut self) {
         self.following = None;
     }
@@ -50,13 +61,24 @@ impl Leadership {
         let delay = self.following.map_or(FIRST_DELAY, |delay| (delay * 2).min(LONGEST_DELAY));
         self.following = Some(delay);
     }
+
+    /// Found nothing; whether another watches whoever leads.
+    pub(crate) fn found_nothing(&mut self, watched: bool) {
+        if let Some(delay) = &mut self.following {
+            *delay = if watched { REST } else { LONGEST_DELAY.min(*delay) };
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LOOKAHEAD: Duration = Duration::from_millis(10);
+    const LOOKAHEAD: Duration = ms(10);
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
 
     #[test]
     fn a_leader_is_early_and_the_beaten_ever_later() {
@@ -71,5 +93,18 @@ mod tests {
         }
         leadership.won();
         assert_eq!(leadership, Leadership::default());
+    }
+
+    #[test]
+    fn who_follows_rests_while_another_watches_and_then_watches_itself() {
+        let deadline = Instant::now();
+        let mut leadership = Leadership::default();
+        leadership.found_nothing(true);
+        assert_eq!(leadership, Leadership::default(), "who leads is not put off");
+        leadership.lost();
+        for (watched, delay) in [(false, ms(25)), (true, REST), (true, REST), (false, LONGEST_DELAY)] {
+            leadership.found_nothing(watched);
+            assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline + delay);
+        }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Wakeup {
 pub(crate) struct Pending {
     /// The head may be this early, in ms.
     pub(crate) head: Option<u64>,
+    /// What is due from this ms on is left to others by whoever leads, or led.
+    pub(crate) left: Option<u64>,
     /// Look, not before this.
     pub(crate) look: Option<(Instant, LapseSource)>,
 }
@@ -33,10 +35,18 @@ impl Wakeup {
         self.woken.notify_one();
     }
 
-    /// Look, at this moment or earlier.
+    /// What is due from this ms on is left to others by whoever leads, or led.
+    pub(crate) fn left(&self, ms: u64) {
+        let mut pending = lock(&self.pending);
+        pending.left = Some(pending.left.map_or(ms, |left| left.min(ms)));
+        self.woken.notify_one();
+    }
+
+    /// Look, at this moment or earlier. A sweep outdoes a notification, which is not for everybody.
     pub(crate) fn look(&self, at: Instant, source: LapseSource) {
         let mut pending = lock(&self.pending);
-        if pending.look.is_none_or(|(planned, _)| at < planned) {
+        let outdoes = |reason| reason == LapseSource::Notification && source == LapseSource::Sweep;
+        if pending.look.is_none_or(|(planned, reason)| at < planned || outdoes(reason)) {
             pending.look = Some((at, source));
             self.woken.notify_one();
         }
@@ -63,12 +73,15 @@ mod tests {
         let at = |ms| now + Duration::from_millis(ms);
         [7, 5, 6].into_iter().for_each(|ms| wakeup.head(ms));
         wakeup.look(at(7), LapseSource::Sweep);
-        wakeup.look(at(5), LapseSource::Notification);
+        wakeup.look(at(5), LapseSource::Timer);
         wakeup.look(at(5), LapseSource::Sweep); // the first reason stays
         wakeup.look(at(6), LapseSource::Sweep);
         wakeup.woken().await;
         let pending = wakeup.take();
-        assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Notification))));
+        assert_eq!((pending.head, pending.look), (Some(5), Some((at(5), LapseSource::Timer))));
+        wakeup.look(at(5), LapseSource::Notification);
+        wakeup.look(at(6), LapseSource::Sweep); // a notification is not for everybody
+        assert_eq!(wakeup.take().look, Some((at(6), LapseSource::Sweep)));
         let nothing = wakeup.take();
         assert_eq!((nothing.head, nothing.look), (None, None));
     }

@@ -18,7 +18,7 @@
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
 --   where this claim is empty and another slot, which stands, made the last that was not: when that was, in ms;
---   else ''
+--   else '', 1 where it is empty, its lookahead negative and another such slot watches, else 0
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
@@ -34,6 +34,8 @@ local index = quarantined and quarantine or due
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
+-- Who was not here for so long watches no longer; and who is, says so again after so long.
+local WATCHES, WATCHED = 5000, 1000
 local orphans, parked, held = 0, 0, 0
 
 -- When another took something last. A slot that is closed is nobody's.
@@ -43,10 +45,24 @@ local function rival()
   return last and #last >= 16 and struct.unpack('>I8', last, 9) or ''
 end
 
+-- Of those who take only what was left lying, one watches; the others are told so, and may come rarely.
+local function watched()
+  if lookahead >= 0 then return 0 end
+  local watch = redis.call('HGET', slots, 'watch')
+  local since = watch and #watch > 8 and now - struct.unpack('>I8', watch) or math.huge
+  local mine = watch and sub(watch, 9) == slot
+  if not mine and since < WATCHES then return 1 end
+  if not mine or since >= WATCHED then
+    redis.call('HSET', slots, 'watch', struct.pack('>I8', now) .. slot)
+  end
+  return 0
+end
+
 local function reply(keys, records, states)
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
-    keys, records, states, orphans, parked, buried, trimmed, #keys == 0 and rival() or '',
+    keys, records, states, orphans, parked, buried, trimmed,
+    #keys == 0 and rival() or '', #keys == 0 and watched() or 0,
   }
 end
 
@@ -120,7 +136,7 @@ if repeated then
   local again = repeat_claim()
   if again then return again end
 end
-if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, '' } end
+if meta[3] then return { secs, micros, '', '', meta[3], {}, {}, {}, 0, 0, 0, 0, '', 0 } end
 
 local ready = redis.call('ZRANGE', index, '-inf', '(' .. string.format('%.0f', now + 1 + lookahead), 'BYSCORE', 'LIMIT', 0, limit)
 local keys, records, states, leases, holds = {}, {}, {}, {}, {}
@@ -166,6 +182,8 @@ if held > 0 then
   redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
   -- Who takes from the quarantine takes nothing from those who look for what comes due.
   if not quarantined then redis.call('HSET', slots, 'by', slot) end
+  -- Who finds something left lying leads, and watches no longer.
+  if lookahead < 0 then redis.call('HDEL', slots, 'watch') end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))

@@ -55,6 +55,8 @@ scripts! {
     LOOK = "look";
     /// The head of each index.
     PEEK = "peek";
+    /// More is due than one listener can run.
+    LEFT = "left";
     /// Stop and start claims.
     PAUSE = "pause";
     /// Bring a dead letter back.

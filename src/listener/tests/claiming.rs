@@ -8,7 +8,7 @@ use crate::id::ArmingId;
 use crate::listener::tests::{
     arm, arm_all, bed_with, cancel, listen, ms, one_timer, put_raw, secs, stats, succeed, take_time, topic,
 };
-use crate::testing::{Fault, TestBed};
+use crate::testing::{Fault, Listening, TestBed};
 use crate::time::MAX_DEADLINE_MS;
 use crate::wire::{DeadReason, Record, Scan};
 
@@ -173,6 +173,76 @@ async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
     let [follower, leader] = claims;
     assert_eq!((follower.0, leader.0), (0, 100));
     assert!(leader.1 <= 2 && (20..60).contains(&follower.1), "{claims:?}");
+}
+
+/// What each of them has claimed, and how many of its claims were empty, in that order.
+fn claims(crowd: &[Listening]) -> Vec<(u64, u64)> {
+    let mut claims: Vec<_> =
+        crowd.iter().map(|one| (stats(one).claimed, stats(one).empty_claims)).collect();
+    claims.sort_unstable();
+    claims
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_eight_listeners_one_leads_one_watches_and_the_others_rest() {
+    let bed = TestBed::new();
+    let mut crowd = Vec::new();
+    for _ in 0..8 {
+        crowd.push(listen(&bed, topic(), succeed).await);
+    }
+    for id in 0..300 {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    bed.pass(secs(32)).await;
+    assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
+    let claims = claims(&crowd);
+    assert_eq!(claims[7].0, 300, "{claims:?}");
+    let watches = claims.iter().filter(|(_, empty)| *empty > 60).count();
+    assert_eq!(watches, 1, "{claims:?}");
+    assert!(claims.iter().filter(|(_, empty)| *empty <= 14).count() >= 7, "{claims:?}");
+}
+
+/// Without a call the others would come as late as they look.
+#[tokio::test(start_paused = true)]
+async fn what_one_listener_has_no_place_for_others_run_at_once() {
+    let bed = TestBed::new();
+    let mut crowd = Vec::new();
+    for _ in 0..4 {
+        crowd.push(listen(&bed, topic().concurrency(10), take_time).await);
+    }
+    for id in 0..100 {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    bed.pass(secs(12)).await;
+    assert_eq!(claims(&crowd)[2].0, 0, "one runs all of them");
+    for id in 100..140 {
+        arm(&bed, &id.to_string(), secs(2), 10).await;
+    }
+    bed.pass(secs(3)).await;
+    let late: Vec<_> = bed.all_runs()[100..].iter().map(|run| run.lateness).collect();
+    assert_eq!(late.len(), 40);
+    assert!(late.iter().all(|late| *late < ms(30)), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_leader_ends_another_leads_at_once() {
+    let bed = TestBed::new();
+    let mut crowd = Vec::new();
+    for _ in 0..4 {
+        crowd.push(listen(&bed, topic(), succeed).await);
+    }
+    for id in 0..100 {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    for _ in 0..3 {
+        bed.pass(secs(3)).await;
+        let leads = crowd.iter().position(|one| stats(one).claimed > 0).unwrap();
+        crowd.swap_remove(leads).stop().await.unwrap();
+    }
+    bed.pass(secs(3)).await;
+    let late: Vec<_> = bed.all_runs().iter().map(|run| run.lateness).filter(|late| !late.is_zero()).collect();
+    assert!(late.is_empty(), "{late:?}");
+    assert_eq!(bed.all_runs().len(), 100);
 }
 
 #[tokio::test(start_paused = true)]

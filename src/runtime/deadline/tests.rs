@@ -19,7 +19,7 @@ fn reading() -> Reading {
 
 /// A look with this head that took something, or nothing.
 fn seen(head: Option<u64>, empty: bool) -> Seen {
-    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None }
+    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None, watched: false }
 }
 
 fn from_rival(head: Option<u64>) -> Seen {
@@ -76,6 +76,41 @@ async fn who_follows_takes_only_what_is_left_lying_until_it_leads_again() {
     assert_eq!(timer.reach(), -13);
     timer.learn(seen(None, false), LapseSource::Timer);
     assert_eq!(timer.reach(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_called_comes_when_it_was_left_lying_unless_it_leads() {
+    let (wakeup, clock) = partition(true);
+    let mut timer = settled_in();
+    let called = async |timer: &mut DeadlineTimer, ms| {
+        wakeup.left(ms);
+        wakeup.woken().await;
+        timer.read_pending(&wakeup, &clock);
+        timer.planned.take()
+    };
+    assert_eq!(called(&mut timer, NOW).await, None, "it looks by itself");
+    timer.leadership.lost();
+    for (left, at) in [(NOW - 60_000, 13), (NOW, 13), (NOW + 3, 16)] {
+        assert_eq!(called(&mut timer, left).await, Some((Instant::now() + ms(at), LapseSource::Timer)));
+    }
+    timer.rested = Instant::now() + ms(50);
+    assert_eq!(called(&mut timer, NOW).await.unwrap().0, timer.rested, "not in a hurry, should it be forged");
+    timer.planned = Some((Instant::now(), LapseSource::Sweep));
+    assert_eq!(called(&mut timer, NOW).await, Some((Instant::now(), LapseSource::Sweep)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_rests_while_another_watches() {
+    let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
+    let (wakeup, clock) = partition(true);
+    timer.learn(Seen { watched: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
+    let waits = tokio::time::timeout(ms(5000), timer.due(&wakeup, &clock)).await;
+    assert!(waits.is_err(), "another watches");
+    timer.learn(from_rival(Some(NOW + 10)), LapseSource::Sweep);
+    let waits = tokio::time::timeout(ms(261), timer.due(&wakeup, &clock)).await;
+    assert_eq!(waits, Ok(LapseSource::Timer), "nobody does, so it watches");
+    timer.learn(seen(None, true), LapseSource::Timer);
+    assert_eq!(timer.leadership, Leadership::default(), "nobody else is there");
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,7 +147,8 @@ impl Line {
 
 /// Whether this is a notification, not a canary or other news of the stream itself.
 fn is_notification(event: &Event) -> bool {
-    matches!(event, Event::Wake { .. } | Event::Fence { .. } | Event::Expired(_) | Event::Changed(..))
+    use Event::{Changed, Expired, Fence, Left, Wake};
+    matches!(event, Wake { .. } | Left { .. } | Fence { .. } | Expired(_) | Changed(..))
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -98,6 +98,12 @@ impl Store {
         read_peeked(self.call_with(&scripts::PEEK, &indexes).reply().await?)
     }
 
+    /// Tells other listeners that more is due, so far ahead at most, than this one can run.
+    pub async fn announce_left(&self, at: &PartitionNames, ahead_ms: u64) -> Result<()> {
+        let mut reply = self.call(&scripts::LEFT, at).arg(ahead_ms).arg("").reply().await?;
+        self.told(at, &mut reply).map(drop)
+    }
+
     /// Pauses a partition with a reason, or resumes it. Answers the reason that
     /// stood there before.
     pub async fn pause(&self, at: &PartitionNames, reason: Option<&str>) -> Result<Option<String>> {
@@ -146,11 +152,10 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets what a slot's last claim was, when its listener ends.
+    /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.
     pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
-        let slots = at.key("slots");
-        self.0.node.call("closing a claim slot", cmd("HDEL").arg(slots).arg(slot.as_bytes())).await?;
-        Ok(())
+        let mut reply = self.call(&scripts::LEFT, at).arg(0).arg(slot.as_bytes()).reply().await?;
+        self.told(at, &mut reply).map(drop)
     }
 }
 

@@ -33,7 +33,7 @@ impl Events {
             match self.events.recv().await.expect("the stream goes on") {
                 event if event == mark => return heard,
                 Event::Gap(gap) if gap != Gap::Silent => panic!("events were lost: {gap:?}"),
-                event @ (Event::Wake { .. } | Event::Fence { .. }) => heard.push(event),
+                event @ (Event::Wake { .. } | Event::Left { .. } | Event::Fence { .. }) => heard.push(event),
                 _ => {}
             }
         }

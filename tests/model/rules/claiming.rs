@@ -15,6 +15,8 @@ on_each_server! {
     a_resumed_partition_gives_out_what_has_come_due,
     an_empty_claim_says_when_another_slot_took_the_last,
     who_takes_from_the_quarantine_is_nobodys_rival,
+    of_those_who_follow_one_watches,
+    who_watches_and_finds_something_watches_no_longer,
     peek_reads_the_heads_of_several_partitions,
 }
 
@@ -108,6 +110,39 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
     let before = rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival;
     assert_eq!(rig.claim_with(in_slot(2, Index::Quarantine)).await.keys(), ["pill"]);
     assert_eq!(rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival, before);
+}
+
+/// Whether a follower that looks with this slot, and finds nothing, is told that another watches.
+async fn is_watched(rig: &mut Rig, slot: u8) -> bool {
+    let follow =
+        move |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(slot), -13);
+    let taken = rig.claim_with(follow).await.claimed;
+    assert!(taken.timers.is_empty());
+    taken.watched
+}
+
+async fn of_those_who_follow_one_watches(rig: &mut Rig) {
+    rig.claim_with(|call| call.slot = Ids::slot(1)).await;
+    assert!(!is_watched(rig, 2).await, "who leads does not watch");
+    assert!(is_watched(rig, 3).await);
+    assert!(!is_watched(rig, 2).await, "it is the one");
+    rig.pass(ms(4000)).await;
+    assert!(!is_watched(rig, 2).await);
+    rig.pass(ms(4999)).await;
+    assert!(is_watched(rig, 3).await, "it was here within five seconds");
+    rig.pass(ms(1)).await;
+    assert!(!is_watched(rig, 3).await, "it was not, and this one watches from now on");
+    assert!(is_watched(rig, 2).await);
+}
+
+async fn who_watches_and_finds_something_watches_no_longer(rig: &mut Rig) {
+    assert!(!is_watched(rig, 2).await);
+    arm_three(rig).await;
+    rig.pass(ms(100)).await;
+    let follow =
+        |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
+    assert_eq!(rig.claim_with(follow).await.keys(), ["a", "b", "c"]);
+    assert!(!is_watched(rig, 3).await);
 }
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {

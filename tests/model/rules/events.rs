@@ -19,6 +19,7 @@ on_each_server! {
     what_moves_ahead_in_quarantine_wakes_whatever_is_next_among_the_others,
     a_resume_wakes,
     a_replay_wakes,
+    what_is_left_is_announced_where_it_is_due_and_not_paused,
 }
 
 fn wake(at: u64) -> Event {
@@ -143,4 +144,19 @@ async fn a_replay_wakes(rig: &mut Rig) {
     let mut events = Events::open(rig).await;
     let _ = rig.replay(&id).await;
     assert_eq!(events.so_far(rig).await, [wake(rig.ceil())]);
+}
+
+async fn what_is_left_is_announced_where_it_is_due_and_not_paused(rig: &mut Rig) {
+    let mut events = Events::open(rig).await;
+    let (_, next) = rig.arm_in("next", 50).await;
+    let mut left = async |rig: &mut Rig| {
+        rig.store.announce_left(&rig.at, 10).await.expect("an answer");
+        events.so_far(rig).await
+    };
+    assert_eq!(left(rig).await, [wake(next.deadline)], "of the arming: it is not due");
+    rig.pass(ms(40)).await;
+    let said = Event::Left { partition: 0, at: next.deadline };
+    assert_eq!(left(rig).await, [said], "within the caller's reach");
+    rig.store.pause(&rig.at, Some("maintenance")).await.expect("it pauses");
+    assert_eq!(left(rig).await, [], "nobody may claim it");
 }

@@ -1,0 +1,23 @@
+-- left.lua: say what is left to others.
+--
+-- Purpose: those who leave what comes due to whoever leads come at once, where more is
+--   due than that one can run, or when it ends.
+-- Parts: prelude
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 slots
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
+--   4 how far ahead the caller claims, in ms, 5 the slot that ends, or ''
+-- Returns: secs, micros, why nobody could be told (or '')
+-- Invariants: nothing depends on this being heard.
+
+local slots, slot = KEYS[3], ARGV[5]
+if slot ~= '' then
+  local leads = redis.call('HGET', slots, 'by') == slot
+  redis.call('HDEL', slots, slot)
+  if sub(redis.call('HGET', slots, 'watch') or '', 9) == slot then redis.call('HDEL', slots, 'watch') end
+  if leads then tell('l0') end
+elseif not meta[3] then
+  local head = tonumber(head_of(KEYS[2]) or nil)
+  if head and head <= now + tonumber(ARGV[4]) then tell('l' .. string.format('%.0f', math.floor(head))) end
+end
+return { secs, micros, untold }
