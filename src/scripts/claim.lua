@@ -17,8 +17,9 @@
 -- Returns: secs, micros, head of due, head of quarantine (scores, or ''), why the
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
---   where this claim is empty and another slot, which stands, made the last that was not: when that was, in ms;
---   else '', 1 where it is empty, its lookahead negative and another such slot watches, else 0
+--   where this claim is empty and another slot, which stands, made the last that was not:
+--   when that was, in ms, else '', and with a negative lookahead 1 if a third slot watches
+--   that one, else 0
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
@@ -38,31 +39,31 @@ local PARK = 60000
 local WATCHES, WATCHED = 5000, 1000
 local orphans, parked, held = 0, 0, 0
 
--- When another took something last. A slot that is closed is nobody's.
-local function rival()
+-- When another took something last: a slot that is closed is nobody's. And whether another
+-- watches that one: of those who take only what was left lying one does, and the others,
+-- who are told so, may come rarely.
+local function others()
   local by = redis.call('HGET', slots, 'by')
   local last = by and by ~= slot and redis.call('HGET', slots, by)
-  return last and #last >= 16 and struct.unpack('>I8', last, 9) or ''
-end
-
--- Of those who take only what was left lying, one watches; the others are told so, and may come rarely.
-local function watched()
-  if lookahead >= 0 then return 0 end
-  local watch = redis.call('HGET', slots, 'watch')
-  local since = watch and #watch > 8 and now - struct.unpack('>I8', watch) or math.huge
-  local mine = watch and sub(watch, 9) == slot
-  if not mine and since < WATCHES then return 1 end
-  if not mine or since >= WATCHED then
+  if not last or #last < 16 then return '', 0 end
+  local taken = struct.unpack('>I8', last, 9)
+  if lookahead >= 0 then return taken, 0 end
+  local watch = redis.call('HGET', slots, 'watch') or ''
+  local watcher, since = sub(watch, 9), #watch > 8 and now - struct.unpack('>I8', watch) or WATCHES
+  if watcher ~= slot and watcher ~= by and since < WATCHES then return taken, 1 end
+  if watcher ~= slot or since >= WATCHED then
     redis.call('HSET', slots, 'watch', struct.pack('>I8', now) .. slot)
   end
-  return 0
+  return taken, 0
 end
 
 local function reply(keys, records, states)
+  local taken, watched = '', 0
+  if #keys == 0 then taken, watched = others() end
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
     keys, records, states, orphans, parked, buried, trimmed,
-    #keys == 0 and rival() or '', #keys == 0 and watched() or 0,
+    taken, watched,
   }
 end
 
@@ -182,8 +183,6 @@ if held > 0 then
   redis.call('HSET', slots, slot, token .. struct.pack('>I8', now) .. cmsgpack.pack(keys))
   -- Who takes from the quarantine takes nothing from those who look for what comes due.
   if not quarantined then redis.call('HSET', slots, 'by', slot) end
-  -- Who finds something left lying leads, and watches no longer.
-  if lookahead < 0 then redis.call('HDEL', slots, 'watch') end
   -- Leases first: a state that says "claimed" beside an old score, which a lack
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))

@@ -1,7 +1,7 @@
 -- left.lua: say what is left to others.
 --
 -- Purpose: those who leave what comes due to whoever leads come at once, where more is
---   due than that one can run, or when it ends.
+--   due than that one can run, or when it ends, or whoever watches it.
 -- Parts: prelude
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 slots
@@ -12,10 +12,11 @@
 
 local slots, slot = KEYS[3], ARGV[5]
 if slot ~= '' then
-  local leads = redis.call('HGET', slots, 'by') == slot
-  redis.call('HDEL', slots, slot)
-  if sub(redis.call('HGET', slots, 'watch') or '', 9) == slot then redis.call('HDEL', slots, 'watch') end
-  if leads then tell('l0') end
+  local stood = redis.call('HDEL', slots, slot) == 1
+  local leads = stood and redis.call('HGET', slots, 'by') == slot
+  local watches = sub(redis.call('HGET', slots, 'watch') or '', 9) == slot
+  if watches then redis.call('HDEL', slots, 'watch') end
+  if leads or watches then tell('l0') end
 elseif not meta[3] then
   local head = tonumber(head_of(KEYS[2]) or nil)
   if head and head <= now + tonumber(ARGV[4]) then tell('l' .. string.format('%.0f', math.floor(head))) end

@@ -1,5 +1,7 @@
 //! What claims cost, and how they fail.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::Cancelled;
@@ -177,8 +179,7 @@ async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
 
 /// What each of them has claimed, and how many of its claims were empty, in that order.
 fn claims(crowd: &[Listening]) -> Vec<(u64, u64)> {
-    let mut claims: Vec<_> =
-        crowd.iter().map(|one| (stats(one).claimed, stats(one).empty_claims)).collect();
+    let mut claims: Vec<_> = crowd.iter().map(|one| (stats(one).claimed, stats(one).empty_claims)).collect();
     claims.sort_unstable();
     claims
 }
@@ -243,6 +244,35 @@ async fn when_the_leader_ends_another_leads_at_once() {
     let late: Vec<_> = bed.all_runs().iter().map(|run| run.lateness).filter(|late| !late.is_zero()).collect();
     assert!(late.is_empty(), "{late:?}");
     assert_eq!(bed.all_runs().len(), 100);
+}
+
+/// Of those that were not claimed by the dead: how late the latest starts after so many have crashed, the leader first
+/// and then whoever watches.
+async fn latest_after(crashes: usize) -> Duration {
+    let bed = TestBed::new();
+    let mut crowd = Vec::new();
+    for _ in 0..4 {
+        crowd.push(listen(&bed, topic(), succeed).await);
+    }
+    for id in 0..200 {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    bed.pass(secs(8)).await;
+    crowd.sort_by_key(|one| (stats(one).claimed, stats(one).empty_claims));
+    for _ in 0..crashes {
+        crowd.pop().unwrap().crash().await;
+    }
+    bed.pass(secs(60)).await;
+    let runs = bed.all_runs();
+    assert_eq!(runs.len(), 200);
+    runs.iter().filter(|run| !run.redelivered).map(|run| run.lateness).max().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_leader_costs_a_quarter_of_a_second_and_with_its_watcher_five() {
+    let [one, both] = [latest_after(1).await, latest_after(2).await];
+    assert!(ms(25) < one && one < ms(260), "{one:?}");
+    assert!(one < both && both < ms(5260), "{both:?}");
 }
 
 #[tokio::test(start_paused = true)]

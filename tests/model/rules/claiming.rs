@@ -16,7 +16,7 @@ on_each_server! {
     an_empty_claim_says_when_another_slot_took_the_last,
     who_takes_from_the_quarantine_is_nobodys_rival,
     of_those_who_follow_one_watches,
-    who_watches_and_finds_something_watches_no_longer,
+    who_watches_and_leads_at_last_watches_no_longer,
     peek_reads_the_heads_of_several_partitions,
 }
 
@@ -113,7 +113,7 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
 }
 
 /// Whether a follower that looks with this slot, and finds nothing, is told that another watches.
-async fn is_watched(rig: &mut Rig, slot: u8) -> bool {
+async fn is_watched(rig: &mut Rig, slot: u64) -> bool {
     let follow =
         move |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(slot), -13);
     let taken = rig.claim_with(follow).await.claimed;
@@ -121,9 +121,18 @@ async fn is_watched(rig: &mut Rig, slot: u8) -> bool {
     taken.watched
 }
 
+/// Three timers, which this slot takes.
+async fn led_by(rig: &mut Rig, slot: u64) {
+    arm_three(rig).await;
+    rig.pass(ms(100)).await;
+    assert_eq!(rig.claim_with(|call| call.slot = Ids::slot(slot)).await.keys(), ["a", "b", "c"]);
+}
+
 async fn of_those_who_follow_one_watches(rig: &mut Rig) {
-    rig.claim_with(|call| call.slot = Ids::slot(1)).await;
-    assert!(!is_watched(rig, 2).await, "who leads does not watch");
+    assert!(!is_watched(rig, 2).await, "nobody leads, so nobody watches");
+    assert!(!is_watched(rig, 3).await);
+    led_by(rig, 1).await;
+    assert!(!is_watched(rig, 2).await);
     assert!(is_watched(rig, 3).await);
     assert!(!is_watched(rig, 2).await, "it is the one");
     rig.pass(ms(4000)).await;
@@ -135,14 +144,15 @@ async fn of_those_who_follow_one_watches(rig: &mut Rig) {
     assert!(is_watched(rig, 2).await);
 }
 
-async fn who_watches_and_finds_something_watches_no_longer(rig: &mut Rig) {
+async fn who_watches_and_leads_at_last_watches_no_longer(rig: &mut Rig) {
+    led_by(rig, 1).await;
     assert!(!is_watched(rig, 2).await);
-    arm_three(rig).await;
+    rig.arm_in("more", 0).await;
     rig.pass(ms(100)).await;
-    let follow =
-        |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
-    assert_eq!(rig.claim_with(follow).await.keys(), ["a", "b", "c"]);
+    let follow = |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
+    assert_eq!(rig.claim_with(follow).await.keys(), ["more"]);
     assert!(!is_watched(rig, 3).await);
+    assert!(is_watched(rig, 1).await);
 }
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {

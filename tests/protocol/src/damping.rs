@@ -2,8 +2,9 @@
 //!
 //! Three listeners know of one deadline after another. Each wakes for it when
 //! the library's own pace says so; those who wake at about the same time may
-//! come in any order, and any of them may die. The first takes what is due, the
-//! others find that a rival has. Complete, too: there are few states.
+//! come in any order, and any of them may die, or end. The first takes what is due, the
+//! others find that a rival has; of those one watches, and the others rest. Complete, too:
+//! there are few states.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::leadership::Leadership;
 pub const LISTENERS: usize = 3;
 /// Beaten more often than this in a row, a listener waits no longer.
 const LEVELS: u8 = 6;
+/// Beaten, and another watches.
+const RESTS: u8 = LEVELS + 1;
 /// Wake-ups that are no further apart may come in any order: the timer's ticks,
 /// and the network.
 const BLUR: Duration = Duration::from_millis(4);
@@ -47,8 +50,13 @@ pub enum Told {
 pub struct Crowd {
     /// How often each has been beaten in a row; none: it is dead.
     pub beaten: [Option<u8>; LISTENERS],
-    /// Who took something last.
+    /// Who took something last, and has not ended.
     pub by: Option<usize>,
+    /// Who said last that it watches.
+    pub watch: Option<usize>,
+    /// How many are missing since those who rest have seen that somebody leads: who has died, and who watched and leads
+    /// now. From two on no more are counted.
+    pub missing: u8,
     /// Whether somebody has stepped back for no rival, or for a dead one.
     pub wronged: bool,
 }
@@ -62,12 +70,17 @@ pub enum Event {
     Cancelled,
     /// A listener dies.
     Death(usize),
+    /// It ends, which others hear if it led or watched.
+    End(usize),
+    /// All who rest have looked, and nobody watches who is not there.
+    Time,
 }
 
 /// The pace of one who was beaten so often.
 fn pace(beaten: u8) -> Leadership {
     let mut pace = Leadership::default();
-    (0..beaten).for_each(|_| pace.lost());
+    (0..beaten.min(LEVELS)).for_each(|_| pace.lost());
+    pace.found_nothing(beaten == RESTS);
     pace
 }
 
@@ -87,26 +100,54 @@ impl Crowd {
         self.alive().map(|(_, beaten)| delay(beaten)).min()
     }
 
-    fn lose(&mut self, who: usize) {
-        self.beaten[who] = self.beaten[who].map(|beaten| (beaten + 1).min(LEVELS));
+    fn is_there(&self, who: usize) -> bool {
+        self.beaten[who].is_some()
+    }
+
+    fn misses_one(&mut self) {
+        self.missing = (self.missing + 1).min(2);
     }
 }
 
 impl Damping {
-    /// All who wake and find nothing; whether that is since somebody has taken it.
+    /// It looks and finds nothing; whether that is since somebody has taken what was there.
+    fn looks_in_vain(self, crowd: &mut Crowd, who: usize, taken: bool) {
+        let Some(before) = crowd.beaten[who] else { return };
+        let rival = crowd.by.filter(|by| *by != who);
+        let beaten = match self.told {
+            Told::Nothing => rival.is_some() || crowd.by.is_none(),
+            Told::Who => rival.is_some(),
+            Told::When => rival.is_some() && taken,
+        };
+        let mut now = before;
+        if beaten {
+            crowd.wronged |= crowd.by.is_none_or(|by| !crowd.is_there(by));
+            now = (before + 1).min(LEVELS);
+        }
+        if before > 0 && rival.is_some() {
+            // Only who follows is told whether another watches.
+            let watched = crowd.watch.is_some_and(|watch| watch != who && Some(watch) != crowd.by);
+            if !watched {
+                crowd.watch = Some(who);
+            }
+            now = if watched { RESTS } else { now.min(LEVELS) };
+        }
+        crowd.beaten[who] = Some(if rival.is_some() || self.told == Told::Nothing { now } else { 0 });
+    }
+
+    /// All but those who rest.
     fn come_in_vain(self, crowd: &mut Crowd, taken: bool) {
-        for (who, _) in crowd.clone().alive() {
-            let rival = crowd.by.is_some_and(|by| by != who);
-            let beaten = match self.told {
-                Told::Nothing => rival || crowd.by.is_none(),
-                Told::Who => rival,
-                Told::When => rival && taken,
-            };
-            if beaten {
-                crowd.wronged |= crowd.by.is_none_or(|by| crowd.beaten[by].is_none());
-                crowd.lose(who);
+        for (who, beaten) in crowd.clone().alive() {
+            if beaten != RESTS {
+                self.looks_in_vain(crowd, who, taken);
             }
         }
+    }
+
+    /// Everybody, also those who rest.
+    fn all_look(self, crowd: &mut Crowd) {
+        let taken = crowd.by.is_some_and(|by| crowd.is_there(by));
+        (0..LISTENERS).for_each(|who| self.looks_in_vain(crowd, who, taken));
     }
 
     fn is_alone(crowd: &Crowd) -> bool {
@@ -123,16 +164,19 @@ impl Model for Damping {
         beaten[..self.listeners].fill(Some(0));
         // Those that are not there any more may have been the last.
         let dead = (self.listeners < LISTENERS).then_some(LISTENERS - 1);
-        [None, dead].into_iter().map(|by| Crowd { beaten, by, wronged: false }).collect()
+        [None, dead]
+            .into_iter()
+            .map(|by| Crowd { beaten, by, watch: None, missing: 0, wronged: false })
+            .collect()
     }
 
     fn actions(&self, crowd: &Crowd, events: &mut Vec<Event>) {
         let Some(soonest) = crowd.soonest() else { return };
         let first = crowd.alive().filter(|(_, beaten)| delay(*beaten) <= soonest + BLUR);
         events.extend(first.map(|(who, _)| Event::Due(who)));
-        events.push(Event::Cancelled);
+        events.extend([Event::Cancelled, Event::Time]);
         if !Self::is_alone(crowd) {
-            events.extend(crowd.alive().map(|(who, _)| Event::Death(who)));
+            events.extend(crowd.alive().flat_map(|(who, _)| [Event::Death(who), Event::End(who)]));
         }
     }
 
@@ -140,28 +184,51 @@ impl Model for Damping {
         let mut after = *crowd;
         match event {
             Event::Due(who) => {
+                if after.watch == Some(who) && after.beaten[who] != Some(0) {
+                    after.misses_one();
+                }
                 after.beaten[who] = Some(0);
                 after.by = Some(who);
                 self.come_in_vain(&mut after, true);
             }
             Event::Cancelled => self.come_in_vain(&mut after, false),
-            Event::Death(who) => after.beaten[who] = None,
+            Event::Death(who) => {
+                after.beaten[who] = None;
+                after.misses_one();
+            }
+            Event::End(who) => {
+                after.beaten[who] = None;
+                let heard = after.by == Some(who) || after.watch == Some(who);
+                after.by = after.by.filter(|by| *by != who);
+                after.watch = after.watch.filter(|watch| *watch != who);
+                if heard {
+                    self.all_look(&mut after);
+                }
+            }
+            Event::Time => {
+                after.watch =
+                    after.watch.filter(|watch| after.beaten[*watch].is_some_and(|beaten| beaten > 0));
+                self.all_look(&mut after);
+                if after.by.is_some_and(|by| after.is_there(by)) {
+                    after.missing = 0;
+                }
+            }
         }
         Some(after)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("somebody wakes in time, whoever has died", |_, crowd: &Crowd| {
-                crowd.soonest().is_some_and(|soonest| soonest <= DEAD_LEADER_COSTS)
+            Property::always("somebody wakes in time, whoever is missing", |_, crowd: &Crowd| {
+                crowd.missing > 1 || crowd.soonest().is_some_and(|soonest| soonest <= DEAD_LEADER_COSTS)
             }),
             Property::always("nobody steps back but for a living rival", |_, crowd: &Crowd| !crowd.wronged),
             Property::always("whoever claimed last leads", |_, crowd: &Crowd| {
                 crowd.alive().all(|(who, beaten)| crowd.by != Some(who) || beaten == 0)
             }),
-            Property::sometimes("the others stand back as far as they go", |_, crowd: &Crowd| {
-                let back = crowd.alive().filter(|(_, beaten)| delay(*beaten) == DEAD_LEADER_COSTS);
-                back.count() == LISTENERS - 1
+            Property::sometimes("one leads, one watches, and one rests", |_, crowd: &Crowd| {
+                let at = |wanted| crowd.alive().filter(|(_, beaten)| *beaten == wanted).count();
+                [0, LEVELS, RESTS].map(at) == [1; 3]
             }),
         ]
     }

@@ -31,13 +31,13 @@ fn nearly_all_start_within_a_millisecond() {
     });
 }
 
-/// The leader does what one alone would, and each of the others looks four times a second, in vain.
+/// The leader does what one alone would, and one of the others looks four times a second, in vain.
 #[test]
 fn eight_listeners_do_not_make_eight_times_the_work() {
     for rate in [100.0, 1_000.0, 10_000.0] {
         let [alone, eight] = [1, 8].map(|listeners| run(listeners, rate, false));
-        assert!(eight.empty_share() < 0.36, "{rate}/s: {eight}");
-        assert!(eight.claims_per_timer() < 1.6 * alone.claims_per_timer(), "{rate}/s: {alone}, {eight}");
+        assert!(eight.empty_share() < 0.12, "{rate}/s: {eight}");
+        assert!(eight.claims_per_timer() < 1.2 * alone.claims_per_timer(), "{rate}/s: {alone}, {eight}");
     }
 }
 

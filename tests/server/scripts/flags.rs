@@ -8,7 +8,7 @@ use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice.
-const DRAIN: [&str; 16] = [
+const DRAIN: [&str; 17] = [
     "ack",
     "canary",
     "cancel",
@@ -17,6 +17,7 @@ const DRAIN: [&str; 16] = [
     "init",
     "judge",
     "note",
+    "left",
     "pause",
     "renew",
     "repair",

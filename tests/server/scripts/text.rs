@@ -6,9 +6,9 @@ use regex::Regex;
 use super::source::Source;
 
 /// Variables that hold text.
-const TEXT: [&str; 15] = [
+const TEXT: [&str; 16] = [
     "NO_TOKEN", "token", "id", "key", "arming", "state", "record", "body", "first", "packed", "last", "name",
-    "copy", "dump", "letter",
+    "copy", "dump", "letter", "slot",
 ];
 /// Tables of text.
 const TABLES: [&str; 3] = ["KEYS", "ARGV", "meta"];

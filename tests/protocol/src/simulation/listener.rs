@@ -126,6 +126,11 @@ impl Listener {
             self.pace.lost();
             self.demotions += 1;
         }
+        if claimed.rival {
+            self.pace.found_nothing(claimed.watched);
+        } else {
+            self.pace.won();
+        }
         self.rested = now + EMPTY_PAUSE;
         if let Some(head) = self.head.as_mut().filter(|head| head.ms <= claimed.stamp / 1000) {
             head.at = head.at.max(self.rested);
