@@ -2,7 +2,7 @@
 //!
 //! Each listener has a thread and a runtime of its own. Lateness is of the handlers' starts by the system's clock;
 //! a share of empty claims is of all claims of a round. ROUNDS says how many rounds there are (3 unless set),
-//! SECONDS how long each is (3). Compare only what one run shows side by side.
+//! SECONDS how long each is (3), RATE at which rate alone. Compare only what one run shows side by side.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -91,7 +91,8 @@ async fn crowd() {
     let (rounds, seconds) = (number("ROUNDS", 3), number("SECONDS", 3));
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.url()).await.expect("a schedule");
-    for rate in [10, 100, 1000] {
+    let only = std::env::var("RATE").ok().and_then(|text| text.parse().ok());
+    for rate in only.map_or_else(|| vec![10, 100, 1000], |rate| vec![rate]) {
         let topic: Topic<Bytes> = Topic::raw(&format!("crowd{rate}:{{id}}")).expect("a topic");
         for round in 0..rounds {
             for listeners in [1, 2, 4, 8] {

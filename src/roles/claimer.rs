@@ -1,5 +1,6 @@
 //! Claims what comes due in one index of a partition, and hands it on.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
 use crate::runtime::{DeadlineTimer, Groups, Partition, Seen};
 use crate::source::LapseSource;
-use crate::time::{Reading, ms_ceil};
+use crate::time::Reading;
 use crate::wire::{Claimed, Group, Index, MAX_BATCH};
 
 /// After a claim of so many timers, its stamp is old when it arrives.
@@ -120,8 +121,8 @@ impl Claimer {
             let free = partition.permits.free(partition.topic.index);
             match groups {
                 None => {
-                    call_others(partition, called);
-                    free.await;
+                    let rested = called.map_or_else(Instant::now, |at| at + CALLED_EVERY);
+                    free_or_call(partition, free, timer.left_lying().max(rested), called).await;
                 }
                 Some(groups) if groups.room() == 0 => {}
                 // What it lacks is a place: one of its topic, or the spare one when that is left.
@@ -213,17 +214,23 @@ impl Claimer {
     }
 }
 
-/// More is due than there are permits for, and others leave it to us while they follow.
-fn call_others(partition: &Arc<Partition>, called: &mut Option<Instant>) {
-    if called.is_some_and(|at| at.elapsed() < CALLED_EVERY) {
+/// Waits for a permit; if none is free by then, others are called, who follow and leave to us what is due.
+async fn free_or_call(
+    partition: &Arc<Partition>,
+    free: impl Future<Output = ()>,
+    by: Instant,
+    called: &mut Option<Instant>,
+) {
+    let mut free = pin!(free);
+    if tokio::time::timeout_at(by, &mut free).await.is_ok() {
         return;
     }
     *called = Some(Instant::now());
     let partition = partition.clone();
     tokio::spawn(async move {
-        let ahead = ms_ceil(partition.topic.config.lookahead);
-        if let Err(error) = partition.store.announce_left(&partition.names, ahead).await {
+        if let Err(error) = partition.store.announce_left(&partition.names).await {
             debug!(topic = %partition.topic.config.name, %error, "nobody was told that more is due than can be run here");
         }
     });
+    free.await;
 }

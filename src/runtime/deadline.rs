@@ -98,21 +98,22 @@ impl DeadlineTimer {
         }
     }
 
+    /// A look at this moment, or earlier.
+    fn plan(&mut self, at: Instant, source: LapseSource) {
+        if self.planned.is_none_or(|(planned, _)| at < planned) {
+            self.planned = Some((at, source));
+        }
+    }
+
     fn read_pending(&mut self, wakeup: &Wakeup, clock: &Clock) {
         let pending = wakeup.take();
         // Of what is announced more than one hears, and who follows looks by deadlines.
         let is_for_others = |source| source == LapseSource::Notification && self.leadership.follows();
-        if let Some((at, source)) = pending.look
-            && !is_for_others(source)
-            && self.planned.is_none_or(|(planned, _)| at < planned)
-        {
-            self.planned = Some((at, source));
+        if let Some((at, source)) = pending.look.filter(|(_, source)| !is_for_others(*source)) {
+            self.plan(at, source);
         }
         if let (Some(ms), Some(reading), true) = (pending.left, clock.known(), self.leadership.follows()) {
-            let at = (reading.when(ms) + LEFT_LYING).max(self.rested);
-            if self.planned.is_none_or(|(planned, _)| at < planned) {
-                self.planned = Some((at, LapseSource::Timer));
-            }
+            self.plan((reading.when(ms) + LEFT_LYING).max(self.rested), LapseSource::Timer);
         }
         let Some(ms) = pending.head.filter(|ms| self.head.is_none_or(|head| *ms <= head.ms)) else { return };
         match (clock.known(), &mut self.head) {
@@ -127,6 +128,11 @@ impl DeadlineTimer {
             // Without a reading of the server's clock only a look can tell.
             (None, _) => self.planned = Some((Instant::now(), LapseSource::Timer)),
         }
+    }
+
+    /// When what is known to be due has been left lying.
+    pub(crate) fn left_lying(&self) -> Instant {
+        self.head.map_or_else(Instant::now, |head| head.at) + LEFT_LYING
     }
 
     /// How far ahead of now to claim, in ms; negative where only what was left lying is to be taken.

@@ -49,7 +49,8 @@ local function others()
   local taken = struct.unpack('>I8', last, 9)
   if lookahead >= 0 then return taken, 0 end
   local watch = redis.call('HGET', slots, 'watch') or ''
-  local watcher, since = sub(watch, 9), #watch > 8 and now - struct.unpack('>I8', watch) or WATCHES
+  -- Also if the clock was set back since.
+  local watcher, since = sub(watch, 9), #watch > 8 and math.abs(now - struct.unpack('>I8', watch)) or WATCHES
   if watcher ~= slot and watcher ~= by and since < WATCHES then return taken, 1 end
   if watcher ~= slot or since >= WATCHED then
     redis.call('HSET', slots, 'watch', struct.pack('>I8', now) .. slot)

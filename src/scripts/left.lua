@@ -6,11 +6,11 @@
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 how far ahead the caller claims, in ms, 5 the slot that ends, or ''
+--   4 the slot that ends, or ''
 -- Returns: secs, micros, why nobody could be told (or '')
 -- Invariants: nothing depends on this being heard.
 
-local slots, slot = KEYS[3], ARGV[5]
+local slots, slot = KEYS[3], ARGV[4]
 if slot ~= '' then
   local stood = redis.call('HDEL', slots, slot) == 1
   local leads = stood and redis.call('HGET', slots, 'by') == slot
@@ -18,7 +18,7 @@ if slot ~= '' then
   if watches then redis.call('HDEL', slots, 'watch') end
   if leads or watches then tell('l0') end
 elseif not meta[3] then
-  local head = tonumber(head_of(KEYS[2]) or nil)
-  if head and head <= now + tonumber(ARGV[4]) then tell('l' .. string.format('%.0f', math.floor(head))) end
+  local head = tonumber(head_of(KEYS[2]))
+  if head and head <= now then tell('l' .. string.format('%.0f', math.floor(head))) end
 end
 return { secs, micros, untold }

@@ -1,15 +1,20 @@
 //! A listener in a process of its own.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{ArmingId, Done, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::Server;
 
 /// What a child is told to be.
 const URL: &str = "KEYLAPSE_CHILD_URL";
 const TOPIC: &str = "KEYLAPSE_CHILD_TOPIC";
 const LEASE: &str = "KEYLAPSE_CHILD_LEASE_MS";
+/// The file in which attempts that are told to "hold" say when they held their leases.
+const LEDGER: &str = "KEYLAPSE_CHILD_LEDGER";
 
 /// The topic that a parent arms and its children run.
 fn topic(name: &str, lease: Duration) -> Topic<String> {
@@ -33,12 +38,17 @@ pub(crate) struct Listening(Child);
 
 impl Listening {
     pub(crate) fn start(server: &Server, topic: &str, lease: Duration) -> Self {
+        Self::start_with(server, topic, lease, Path::new("/dev/null"))
+    }
+
+    pub(crate) fn start_with(server: &Server, topic: &str, lease: Duration, ledger: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
             .args(["--exact", "child::listen_if_told_to", "--nocapture"])
             .env(URL, server.url())
             .env(TOPIC, topic)
             .env(LEASE, lease.as_millis().to_string())
+            .env(LEDGER, ledger)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         Self(command.spawn().expect("a child"))
@@ -92,6 +102,9 @@ async fn handle(
     lapse: Lapse<String>,
     mut journal: redis::aio::MultiplexedConnection,
 ) -> Result<Done, Failure> {
+    if lapse.payload() == "hold" {
+        return hold(&lapse).await;
+    }
     let say = |what: &str| {
         let redelivered = if lapse.is_redelivered() { "again" } else { "first" };
         format!("{what} {} {redelivered} {}", std::process::id(), lapse.id())
@@ -114,6 +127,57 @@ async fn handle(
     }
     log("ended").await?;
     Ok(Done)
+}
+
+/// Asks again and again whether the lease is held, for up to two leases, sometimes blocking its thread.
+async fn hold(lapse: &Lapse<String>) -> Result<Done, Failure> {
+    let mut held = Held::begin(lapse.arming());
+    for _ in 0..rand::random_range(1..400) {
+        held.look(|| lapse.has_lease());
+        if rand::random_ratio(1, 20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    held.look(|| lapse.has_lease());
+    Ok(Done)
+}
+
+/// When an attempt saw that it held its lease, by a clock that all processes share; written down however it ends.
+/// It did from the end of the first question that said so to the beginning of the last.
+struct Held {
+    arming: ArmingId,
+    from: Option<i128>,
+    to: i128,
+}
+
+impl Held {
+    fn begin(arming: ArmingId) -> Self {
+        Self { arming, from: None, to: 0 }
+    }
+
+    fn look(&mut self, has_lease: impl FnOnce() -> bool) {
+        let before = nanoseconds();
+        if has_lease() {
+            (self.from, self.to) = (Some(self.from.unwrap_or_else(nanoseconds)), before);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(from) = self.from else { return };
+        let file = std::env::var_os(LEDGER).expect("a ledger");
+        let mut file = OpenOptions::new().append(true).create(true).open(file).expect("it opens");
+        // In one write: other processes append, too.
+        let line = format!("{} {from} {}\n", self.arming, self.to.max(from));
+        file.write_all(line.as_bytes()).expect("it is written");
+    }
+}
+
+fn nanoseconds() -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
 /// What children have said of one key.

@@ -1,6 +1,7 @@
 //! P4: a listener that was paused for longer than its lease changes nothing.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use keylapse::TimerPhase;
 use keylapse_support::{Server, eventually};
@@ -63,4 +64,52 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     let mut alive = Journal::of(&server, "app:held:2").await;
     assert_eq!(alive.next(Duration::from_secs(20)).await.pid, sleeper.pid());
     assert_eq!(journal.left().await, 0, "it has started what another had run");
+}
+
+/// Attempts of each arming, as (from, to): when they saw that they held the lease.
+fn held(ledger: &str) -> HashMap<&str, Vec<(i128, i128)>> {
+    let mut armings = HashMap::<_, Vec<_>>::new();
+    for line in ledger.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        let [arming, from, to] = words[..] else { panic!("a line: {line}") };
+        armings.entry(arming).or_default().push((from.parse().expect("a time"), to.parse().expect("a time")));
+    }
+    armings
+}
+
+/// Three processes, of which one or another stands still for up to two leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_no_two_attempts_of_one_arming_hold_the_lease_whoever_is_stopped() {
+    let lease = Duration::from_millis(800);
+    let server = Server::start().await;
+    let (topic, schedule) = scheduled(&server, "witness", lease).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = folder.path().join("ledger");
+    let crowd: Vec<_> = (0..3).map(|_| Listening::start_with(&server, "witness", lease, &ledger)).collect();
+    for n in 0..300_u64 {
+        arm(&schedule, &topic, &n.to_string(), Duration::from_millis(n * 30), "hold").await;
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let one = &crowd[rand::random_range(0..3)];
+        one.signal(Signal::STOP);
+        tokio::time::sleep(Duration::from_millis(rand::random_range(50..1600))).await;
+        one.signal(Signal::CONT);
+        tokio::time::sleep(Duration::from_millis(rand::random_range(1..300))).await;
+    }
+    let records = format!("keylapse:{{{}/0}}:rec", topic.name());
+    let over = async || server.cmd(&["HLEN", &records]).await == redis::Value::Int(0);
+    eventually(Duration::from_secs(60), "all have ended", over).await;
+    drop(crowd);
+    let ledger = std::fs::read_to_string(&ledger).expect("a ledger");
+    let armings = held(&ledger);
+    let mut repeated = 0;
+    for (arming, mut attempts) in armings {
+        attempts.sort_unstable();
+        repeated += usize::from(attempts.len() > 1);
+        for pair in attempts.windows(2) {
+            assert!(pair[0].1 < pair[1].0, "{arming}: both held it: {attempts:?}");
+        }
+    }
+    assert!(repeated > 0, "nobody was stopped for long enough");
 }

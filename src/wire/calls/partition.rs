@@ -98,9 +98,9 @@ impl Store {
         read_peeked(self.call_with(&scripts::PEEK, &indexes).reply().await?)
     }
 
-    /// Tells other listeners that more is due, so far ahead at most, than this one can run.
-    pub async fn announce_left(&self, at: &PartitionNames, ahead_ms: u64) -> Result<()> {
-        let mut reply = self.call(&scripts::LEFT, at).arg(ahead_ms).arg("").reply().await?;
+    /// Tells other listeners that more is due than this one can run.
+    pub async fn announce_left(&self, at: &PartitionNames) -> Result<()> {
+        let mut reply = self.call(&scripts::LEFT, at).arg("").reply().await?;
         self.told(at, &mut reply).map(drop)
     }
 
@@ -154,7 +154,7 @@ impl Store {
 
     /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.
     pub async fn close_slot(&self, at: &PartitionNames, slot: SlotId) -> Result<()> {
-        let mut reply = self.call(&scripts::LEFT, at).arg(0).arg(slot.as_bytes()).reply().await?;
+        let mut reply = self.call(&scripts::LEFT, at).arg(slot.as_bytes()).reply().await?;
         self.told(at, &mut reply).map(drop)
     }
 }
