@@ -103,10 +103,11 @@ async fn crowd() {
                 let count = (rate * seconds).max(30);
                 let gap = Duration::from_secs(1) / u32::try_from(rate).expect("a rate");
                 let (began, mut armed) = (Instant::now(), 0);
-                // As they would come: each some time ahead, spread by a fixed walk.
+                // As they would come: each some time ahead, spread by a fixed walk. (Of 600 steps it would put 120 timers
+                // on one millisecond.)
                 while armed < count {
                     let name = format!("crowd{rate}:{round}-{listeners}-{armed}");
-                    let ahead = Duration::from_millis(200 + (armed as u64 * 7919) % 600);
+                    let ahead = Duration::from_millis(200 + (armed as u64 * 7919) % 601);
                     _ = schedule
                         .arm(&topic, Key(name), ahead, &Bytes::from_static(b"{}"))
                         .await

@@ -73,7 +73,7 @@ impl Watcher {
             head: due.next.map(|ms| ms + overdue_ms),
             empty: due.watches.is_empty(),
             rival: due.rival,
-            watched: false,
+            standby: false,
         };
         self.timer.learn(seen, source);
         if !due.watches.is_empty() {

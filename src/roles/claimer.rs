@@ -179,7 +179,7 @@ impl Claimer {
             head: own.filter(|_| taken.claimed.paused.is_none()),
             empty: taken.claimed.timers.is_empty(),
             rival: taken.claimed.rival.filter(|_| self.groups.is_none()),
-            watched: taken.claimed.watched,
+            standby: taken.claimed.standby,
         };
         if self.timer.learn(seen, source) {
             debug!(topic = %self.partition.topic.config.name, "another listener leads");

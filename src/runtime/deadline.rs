@@ -55,8 +55,8 @@ pub(crate) struct Seen {
     pub(crate) empty: bool,
     /// When another listener last took something, in ms, where nothing was taken.
     pub(crate) rival: Option<u64>,
-    /// Whether another listener watches whoever leads.
-    pub(crate) watched: bool,
+    /// Whether another listener is the standby.
+    pub(crate) standby: bool,
 }
 
 impl DeadlineTimer {
@@ -176,7 +176,7 @@ impl DeadlineTimer {
             self.leadership.lost();
         }
         match seen.rival {
-            Some(_) => self.leadership.found_nothing(seen.watched),
+            Some(_) => self.leadership.found_nothing(seen.standby),
             // Nobody else has taken anything since whoever led has left.
             None => self.leadership.won(),
         }

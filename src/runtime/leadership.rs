@@ -4,8 +4,8 @@
 //! members. So whoever wakes for a deadline and finds that another has taken it
 //! is *following*: it then wakes a little after each deadline, later each time, and
 //! leads again as soon as it finds something left lying. Of those who follow one
-//! *watches* whoever leads; the others rest, and look only now and then whether
-//! somebody still does.
+//! is the *standby*, and misses a dead leader; the others *rest*, and look only now
+//! and then whether both are there.
 
 use std::time::Duration;
 
@@ -62,10 +62,10 @@ impl Leadership {
         self.following = Some(delay);
     }
 
-    /// Found nothing; whether another watches whoever leads.
-    pub(crate) fn found_nothing(&mut self, watched: bool) {
+    /// Found nothing; whether another is the standby.
+    pub(crate) fn found_nothing(&mut self, standby: bool) {
         if let Some(delay) = &mut self.following {
-            *delay = if watched { REST } else { LONGEST_DELAY.min(*delay) };
+            *delay = if standby { REST } else { LONGEST_DELAY.min(*delay) };
         }
     }
 }
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_rests_while_another_watches_and_then_watches_itself() {
+    fn who_follows_rests_while_another_is_the_standby_and_then_is_it_itself() {
         let deadline = Instant::now();
         let mut leadership = Leadership::default();
         leadership.found_nothing(true);
         assert_eq!(leadership, Leadership::default(), "who leads is not put off");
         leadership.lost();
-        for (watched, delay) in [(false, ms(25)), (true, REST), (true, REST), (false, LONGEST_DELAY)] {
-            leadership.found_nothing(watched);
+        for (standby, delay) in [(false, ms(25)), (true, REST), (true, REST), (false, LONGEST_DELAY)] {
+            leadership.found_nothing(standby);
             assert_eq!(leadership.wake(deadline, LOOKAHEAD, false), deadline + delay);
         }
     }

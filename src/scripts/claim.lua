@@ -18,8 +18,8 @@
 --   topic is paused (or ''), keys, records, states (nil: a first attempt),
 --   members without a record, records parked, timers buried, letters trimmed,
 --   where this claim is empty and another slot, which stands, made the last that was not:
---   when that was, in ms, else '', and with a negative lookahead 1 if a third slot watches
---   that one, else 0
+--   when that was, in ms, else '', and with a negative lookahead 1 if a third slot is the
+--   standby, else 0
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
@@ -35,36 +35,36 @@ local index = quarantined and quarantine or due
 local expires = string.format('%.0f', now + lease)
 local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
--- Who was not here for so long watches no longer; and who is, says so again after so long.
-local WATCHES, WATCHED = 5000, 1000
+-- Who was not here for so long is the standby no longer; and who is, says so again after so long.
+local STANDBY_FOR, STANDBY_SAID = 5000, 1000
 local orphans, parked, held = 0, 0, 0
 
 -- When another took something last: a slot that is closed is nobody's. And whether another
--- watches that one: of those who take only what was left lying one does, and the others,
--- who are told so, may come rarely.
+-- is the standby: of those who take only what was left lying one is, and the others, who are
+-- told so, may come rarely.
 local function others()
   local by = redis.call('HGET', slots, 'by')
   local last = by and by ~= slot and redis.call('HGET', slots, by)
   if not last or #last < 16 then return '', 0 end
   local taken = struct.unpack('>I8', last, 9)
   if lookahead >= 0 then return taken, 0 end
-  local watch = redis.call('HGET', slots, 'watch') or ''
+  local said = redis.call('HGET', slots, 'standby') or ''
   -- Also if the clock was set back since.
-  local watcher, since = sub(watch, 9), #watch > 8 and math.abs(now - struct.unpack('>I8', watch)) or WATCHES
-  if watcher ~= slot and watcher ~= by and since < WATCHES then return taken, 1 end
-  if watcher ~= slot or since >= WATCHED then
-    redis.call('HSET', slots, 'watch', struct.pack('>I8', now) .. slot)
+  local standby, since = sub(said, 9), #said > 8 and math.abs(now - struct.unpack('>I8', said)) or STANDBY_FOR
+  if standby ~= slot and standby ~= by and since < STANDBY_FOR then return taken, 1 end
+  if standby ~= slot or since >= STANDBY_SAID then
+    redis.call('HSET', slots, 'standby', struct.pack('>I8', now) .. slot)
   end
   return taken, 0
 end
 
 local function reply(keys, records, states)
-  local taken, watched = '', 0
-  if #keys == 0 then taken, watched = others() end
+  local taken, standby = '', 0
+  if #keys == 0 then taken, standby = others() end
   return {
     secs, micros, head_of(due) or '', head_of(quarantine) or '', meta[3] or '',
     keys, records, states, orphans, parked, buried, trimmed,
-    taken, watched,
+    taken, standby,
   }
 end
 

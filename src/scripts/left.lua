@@ -1,7 +1,7 @@
 -- left.lua: say what is left to others.
 --
 -- Purpose: those who leave what comes due to whoever leads come at once, where more is
---   due than that one can run, or when it ends, or whoever watches it.
+--   due than that one can run, or when it or the standby ends.
 -- Parts: prelude
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 slots
@@ -14,9 +14,9 @@ local slots, slot = KEYS[3], ARGV[4]
 if slot ~= '' then
   local stood = redis.call('HDEL', slots, slot) == 1
   local leads = stood and redis.call('HGET', slots, 'by') == slot
-  local watches = sub(redis.call('HGET', slots, 'watch') or '', 9) == slot
-  if watches then redis.call('HDEL', slots, 'watch') end
-  if leads or watches then tell('l0') end
+  local stands_by = sub(redis.call('HGET', slots, 'standby') or '', 9) == slot
+  if stands_by then redis.call('HDEL', slots, 'standby') end
+  if leads or stands_by then tell('l0') end
 elseif not meta[3] then
   local head = tonumber(head_of(KEYS[2]))
   if head and head <= now then tell('l' .. string.format('%.0f', math.floor(head))) end

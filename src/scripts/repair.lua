@@ -46,7 +46,7 @@ end
 
 -- What a slot holds is for the repeat of its last claim, and of use for minutes.
 function mend.slots(slot, claim)
-  if slot == 'by' or slot == 'watch' then return end -- who made the last claim, and who watches
+  if slot == 'by' or slot == 'standby' then return end -- who made the last claim, and who stands by
   if #claim >= 16 and now - struct.unpack('>I8', claim, 9) < SLOT_AGE then return end
   redis.call('HDEL', KEYS[8], slot)
   return true

@@ -185,7 +185,7 @@ fn claims(crowd: &[Listening]) -> Vec<(u64, u64)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_eight_listeners_one_leads_one_watches_and_the_others_rest() {
+async fn of_eight_listeners_one_leads_one_stands_by_and_the_others_rest() {
     let bed = TestBed::new();
     let mut crowd = Vec::new();
     for _ in 0..8 {
@@ -198,8 +198,8 @@ async fn of_eight_listeners_one_leads_one_watches_and_the_others_rest() {
     assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
     let claims = claims(&crowd);
     assert_eq!(claims[7].0, 300, "{claims:?}");
-    let watches = claims.iter().filter(|(_, empty)| *empty > 60).count();
-    assert_eq!(watches, 1, "{claims:?}");
+    let standbys = claims.iter().filter(|(_, empty)| *empty > 60).count();
+    assert_eq!(standbys, 1, "{claims:?}");
     assert!(claims.iter().filter(|(_, empty)| *empty <= 14).count() >= 7, "{claims:?}");
 }
 
@@ -247,7 +247,7 @@ async fn when_the_leader_ends_another_leads_at_once() {
 }
 
 /// Of those that were not claimed by the dead: how late the latest starts after so many have crashed, the leader first
-/// and then whoever watches.
+/// and then the standby.
 async fn latest_after(crashes: usize) -> Duration {
     let bed = TestBed::new();
     let mut crowd = Vec::new();
@@ -269,7 +269,7 @@ async fn latest_after(crashes: usize) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_costs_a_quarter_of_a_second_and_with_its_watcher_five() {
+async fn a_crashed_leader_costs_a_quarter_of_a_second_and_with_the_standby_five() {
     let [one, both] = [latest_after(1).await, latest_after(2).await];
     assert!(ms(25) < one && one < ms(260), "{one:?}");
     assert!(one < both && both < ms(5260), "{both:?}");

@@ -19,7 +19,7 @@ fn reading() -> Reading {
 
 /// A look with this head that took something, or nothing.
 fn seen(head: Option<u64>, empty: bool) -> Seen {
-    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None, watched: false }
+    Seen { reading: reading(), stamp: ServerTime::from_ms(NOW), head, empty, rival: None, standby: false }
 }
 
 fn from_rival(head: Option<u64>) -> Seen {
@@ -100,15 +100,15 @@ async fn who_is_called_comes_when_it_was_left_lying_unless_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_follows_rests_while_another_watches() {
+async fn who_follows_rests_while_another_is_the_standby() {
     let mut timer = DeadlineTimer { woke_for: head(NOW), ..settled_in() };
     let (wakeup, clock) = partition(true);
-    timer.learn(Seen { watched: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
+    timer.learn(Seen { standby: true, ..from_rival(Some(NOW + 10)) }, LapseSource::Timer);
     let waits = tokio::time::timeout(ms(5000), timer.due(&wakeup, &clock)).await;
-    assert!(waits.is_err(), "another watches");
+    assert!(waits.is_err(), "another is the standby");
     timer.learn(from_rival(Some(NOW + 10)), LapseSource::Sweep);
     let waits = tokio::time::timeout(ms(261), timer.due(&wakeup, &clock)).await;
-    assert_eq!(waits, Ok(LapseSource::Timer), "nobody does, so it watches");
+    assert_eq!(waits, Ok(LapseSource::Timer), "nobody is, so this one is from now on");
     timer.learn(seen(None, true), LapseSource::Timer);
     assert_eq!(timer.leadership, Leadership::default(), "nobody else is there");
 }

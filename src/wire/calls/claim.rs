@@ -82,8 +82,8 @@ pub struct Claimed {
     pub trimmed: u64,
     /// When another slot last took something, in ms, where nothing was taken.
     pub rival: Option<u64>,
-    /// Whether another slot watches whoever leads, where nothing was taken and the lookahead is negative.
-    pub watched: bool,
+    /// Whether another slot is the standby, where nothing was taken and the lookahead is negative.
+    pub standby: bool,
 }
 
 /// A timer that was taken.
@@ -145,6 +145,6 @@ pub(crate) fn read_claimed(mut reply: Reply) -> Result<Claimed> {
         buried: reply.int()?,
         trimmed: reply.int()?,
         rival: reply.maybe_int()?,
-        watched: reply.one_of(&[false, true])?,
+        standby: reply.one_of(&[false, true])?,
     })
 }

@@ -15,8 +15,8 @@ on_each_server! {
     a_resumed_partition_gives_out_what_has_come_due,
     an_empty_claim_says_when_another_slot_took_the_last,
     who_takes_from_the_quarantine_is_nobodys_rival,
-    of_those_who_follow_one_watches,
-    who_watches_and_leads_at_last_watches_no_longer,
+    of_those_who_follow_one_stands_by,
+    a_standby_that_leads_at_last_is_none_any_longer,
     peek_reads_the_heads_of_several_partitions,
 }
 
@@ -112,13 +112,13 @@ async fn who_takes_from_the_quarantine_is_nobodys_rival(rig: &mut Rig) {
     assert_eq!(rig.claim_with(in_slot(3, Index::Due)).await.claimed.rival, before);
 }
 
-/// Whether a follower that looks with this slot, and finds nothing, is told that another watches.
-async fn is_watched(rig: &mut Rig, slot: u64) -> bool {
+/// Whether a follower that looks with this slot, and finds nothing, is told that another is the standby.
+async fn has_standby(rig: &mut Rig, slot: u64) -> bool {
     let follow =
         move |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(slot), -13);
     let taken = rig.claim_with(follow).await.claimed;
     assert!(taken.timers.is_empty());
-    taken.watched
+    taken.standby
 }
 
 /// Three timers, which this slot takes.
@@ -128,31 +128,31 @@ async fn led_by(rig: &mut Rig, slot: u64) {
     assert_eq!(rig.claim_with(|call| call.slot = Ids::slot(slot)).await.keys(), ["a", "b", "c"]);
 }
 
-async fn of_those_who_follow_one_watches(rig: &mut Rig) {
-    assert!(!is_watched(rig, 2).await, "nobody leads, so nobody watches");
-    assert!(!is_watched(rig, 3).await);
+async fn of_those_who_follow_one_stands_by(rig: &mut Rig) {
+    assert!(!has_standby(rig, 2).await, "nobody leads, so nobody stands by");
+    assert!(!has_standby(rig, 3).await);
     led_by(rig, 1).await;
-    assert!(!is_watched(rig, 2).await);
-    assert!(is_watched(rig, 3).await);
-    assert!(!is_watched(rig, 2).await, "it is the one");
+    assert!(!has_standby(rig, 2).await);
+    assert!(has_standby(rig, 3).await);
+    assert!(!has_standby(rig, 2).await, "it is the one");
     rig.pass(ms(4000)).await;
-    assert!(!is_watched(rig, 2).await);
+    assert!(!has_standby(rig, 2).await);
     rig.pass(ms(4999)).await;
-    assert!(is_watched(rig, 3).await, "it was here within five seconds");
+    assert!(has_standby(rig, 3).await, "it was here within five seconds");
     rig.pass(ms(1)).await;
-    assert!(!is_watched(rig, 3).await, "it was not, and this one watches from now on");
-    assert!(is_watched(rig, 2).await);
+    assert!(!has_standby(rig, 3).await, "it was not, and this one is from now on");
+    assert!(has_standby(rig, 2).await);
 }
 
-async fn who_watches_and_leads_at_last_watches_no_longer(rig: &mut Rig) {
+async fn a_standby_that_leads_at_last_is_none_any_longer(rig: &mut Rig) {
     led_by(rig, 1).await;
-    assert!(!is_watched(rig, 2).await);
+    assert!(!has_standby(rig, 2).await);
     rig.arm_in("more", 0).await;
     rig.pass(ms(100)).await;
     let follow = |call: &mut keylapse::internals::Claim| (call.slot, call.lookahead_ms) = (Ids::slot(2), -13);
     assert_eq!(rig.claim_with(follow).await.keys(), ["more"]);
-    assert!(!is_watched(rig, 3).await);
-    assert!(is_watched(rig, 1).await);
+    assert!(!has_standby(rig, 3).await);
+    assert!(has_standby(rig, 1).await);
 }
 
 async fn peek_reads_the_heads_of_several_partitions(rig: &mut Rig) {

@@ -20,7 +20,7 @@ on_each_server! {
     a_resume_wakes,
     a_replay_wakes,
     what_is_left_is_announced_where_it_is_due_and_not_paused,
-    the_end_of_who_leads_or_watches_is_announced,
+    the_end_of_who_leads_or_stands_by_is_announced,
 }
 
 fn wake(at: u64) -> Event {
@@ -162,16 +162,16 @@ async fn what_is_left_is_announced_where_it_is_due_and_not_paused(rig: &mut Rig)
     assert_eq!(left(rig).await, [], "nobody may claim it");
 }
 
-async fn the_end_of_who_leads_or_watches_is_announced(rig: &mut Rig) {
+async fn the_end_of_who_leads_or_stands_by_is_announced(rig: &mut Rig) {
     let look = async |rig: &mut Rig, slot: u64, lookahead: i64| {
         let claim =
             rig.claim_with(|call| (call.slot, call.lookahead_ms) = (Ids::slot(slot), lookahead)).await;
-        claim.claimed.watched
+        claim.claimed.standby
     };
     rig.arm_in("a", 0).await;
     rig.pass(ms(1)).await;
     look(rig, 1, 0).await;
-    assert!(!look(rig, 2, -13).await, "it watches");
+    assert!(!look(rig, 2, -13).await, "it is");
     assert!(look(rig, 3, -13).await);
     let mut events = Events::open(rig).await;
     let mut close = async |rig: &mut Rig, slot: u64| {
@@ -181,7 +181,7 @@ async fn the_end_of_who_leads_or_watches_is_announced(rig: &mut Rig) {
     assert_eq!(close(rig, 3).await, []);
     let now = Event::Left { partition: 0, at: 0 };
     assert_eq!(close(rig, 2).await, std::slice::from_ref(&now));
-    assert!(!look(rig, 3, -13).await, "the one who watched is gone");
+    assert!(!look(rig, 3, -13).await, "the standby is gone");
     assert_eq!(close(rig, 1).await, [now]);
     assert_eq!(close(rig, 1).await, [], "once");
 }

@@ -3,7 +3,7 @@
 //! Three listeners know of one deadline after another. Each wakes for it when
 //! the library's own pace says so; those who wake at about the same time may
 //! come in any order, and any of them may die, or end. The first takes what is due, the
-//! others find that a rival has; of those one watches, and the others rest. Complete, too:
+//! others find that a rival has; of those one stands by, and the others rest. Complete, too:
 //! there are few states.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::leadership::Leadership;
 pub const LISTENERS: usize = 3;
 /// Beaten more often than this in a row, a listener waits no longer.
 const LEVELS: u8 = 6;
-/// Beaten, and another watches.
+/// Beaten, and another stands by.
 const RESTS: u8 = LEVELS + 1;
 /// Wake-ups that are no further apart may come in any order: the timer's ticks,
 /// and the network.
@@ -52,9 +52,9 @@ pub struct Crowd {
     pub beaten: [Option<u8>; LISTENERS],
     /// Who took something last, and has not ended.
     pub by: Option<usize>,
-    /// Who said last that it watches.
-    pub watch: Option<usize>,
-    /// How many are missing since those who rest have seen that somebody leads: who has died, and who watched and leads
+    /// Who said last that it stands by.
+    pub standby: Option<usize>,
+    /// How many are missing since those who rest have seen that somebody leads: who has died, and who stood by and leads
     /// now. From two on no more are counted.
     pub missing: u8,
     /// Whether somebody has stepped back for no rival, or for a dead one.
@@ -70,9 +70,9 @@ pub enum Event {
     Cancelled,
     /// A listener dies.
     Death(usize),
-    /// It ends, which others hear if it led or watched.
+    /// It ends, which others hear if it led or stood by.
     End(usize),
-    /// All who rest have looked, and nobody watches who is not there.
+    /// All who rest have looked, and nobody stands by who is not there.
     Time,
 }
 
@@ -125,12 +125,12 @@ impl Damping {
             now = (before + 1).min(LEVELS);
         }
         if before > 0 && rival.is_some() {
-            // Only who follows is told whether another watches.
-            let watched = crowd.watch.is_some_and(|watch| watch != who && Some(watch) != crowd.by);
-            if !watched {
-                crowd.watch = Some(who);
+            // Only who follows is told whether another stands by.
+            let another = crowd.standby.is_some_and(|standby| standby != who && Some(standby) != crowd.by);
+            if !another {
+                crowd.standby = Some(who);
             }
-            now = if watched { RESTS } else { now.min(LEVELS) };
+            now = if another { RESTS } else { now.min(LEVELS) };
         }
         crowd.beaten[who] = Some(if rival.is_some() || self.told == Told::Nothing { now } else { 0 });
     }
@@ -166,7 +166,7 @@ impl Model for Damping {
         let dead = (self.listeners < LISTENERS).then_some(LISTENERS - 1);
         [None, dead]
             .into_iter()
-            .map(|by| Crowd { beaten, by, watch: None, missing: 0, wronged: false })
+            .map(|by| Crowd { beaten, by, standby: None, missing: 0, wronged: false })
             .collect()
     }
 
@@ -184,7 +184,7 @@ impl Model for Damping {
         let mut after = *crowd;
         match event {
             Event::Due(who) => {
-                if after.watch == Some(who) && after.beaten[who] != Some(0) {
+                if after.standby == Some(who) && after.beaten[who] != Some(0) {
                     after.misses_one();
                 }
                 after.beaten[who] = Some(0);
@@ -198,16 +198,16 @@ impl Model for Damping {
             }
             Event::End(who) => {
                 after.beaten[who] = None;
-                let heard = after.by == Some(who) || after.watch == Some(who);
+                let heard = after.by == Some(who) || after.standby == Some(who);
                 after.by = after.by.filter(|by| *by != who);
-                after.watch = after.watch.filter(|watch| *watch != who);
+                after.standby = after.standby.filter(|standby| *standby != who);
                 if heard {
                     self.all_look(&mut after);
                 }
             }
             Event::Time => {
-                after.watch =
-                    after.watch.filter(|watch| after.beaten[*watch].is_some_and(|beaten| beaten > 0));
+                after.standby =
+                    after.standby.filter(|standby| after.beaten[*standby].is_some_and(|beaten| beaten > 0));
                 self.all_look(&mut after);
                 if after.by.is_some_and(|by| after.is_there(by)) {
                     after.missing = 0;
@@ -226,7 +226,7 @@ impl Model for Damping {
             Property::always("whoever claimed last leads", |_, crowd: &Crowd| {
                 crowd.alive().all(|(who, beaten)| crowd.by != Some(who) || beaten == 0)
             }),
-            Property::sometimes("one leads, one watches, and one rests", |_, crowd: &Crowd| {
+            Property::sometimes("one leads, one stands by, and one rests", |_, crowd: &Crowd| {
                 let at = |wanted| crowd.alive().filter(|(_, beaten)| *beaten == wanted).count();
                 [0, LEVELS, RESTS].map(at) == [1; 3]
             }),

@@ -127,7 +127,7 @@ impl Listener {
             self.demotions += 1;
         }
         if claimed.rival {
-            self.pace.found_nothing(claimed.watched);
+            self.pace.found_nothing(claimed.standby);
         } else {
             self.pace.won();
         }

@@ -10,8 +10,8 @@ const TIMER: u64 = 4;
 const BATCH: usize = 1000;
 /// How far ahead of their deadlines timers are taken, in ms: the default.
 pub(super) const LOOKAHEAD_MS: u64 = 10;
-/// Who was not here for so long, in microseconds, watches no longer.
-const WATCHES: u64 = 5_000_000;
+/// Who was not here for so long, in microseconds, is the standby no longer.
+const STANDBY_FOR: u64 = 5_000_000;
 
 /// The index, and who claimed from it last.
 #[derive(Debug, Default)]
@@ -19,8 +19,8 @@ pub(super) struct Server {
     due: BTreeSet<(u64, u64)>,
     ids: u64,
     by: Option<usize>,
-    /// Who watches the leader, and when it was here.
-    watch: Option<(usize, u64)>,
+    /// Who is the standby, and when it was here.
+    standby: Option<(usize, u64)>,
     busy_until: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Claimed {
     pub(super) taken: Vec<u64>,
     pub(super) head: Option<u64>,
     pub(super) rival: bool,
-    pub(super) watched: bool,
+    pub(super) standby: bool,
 }
 
 impl Server {
@@ -66,22 +66,22 @@ impl Server {
             taken.push(first.0);
         }
         let rival = taken.is_empty() && self.by.is_some_and(|by| by != lane);
-        let watched = rival && reach_ms < 0 && self.is_watched(lane, stamp);
+        let standby = rival && reach_ms < 0 && self.has_standby(lane, stamp);
         if !taken.is_empty() {
             self.by = Some(lane);
         }
         self.busy_until += TIMER * taken.len() as u64;
-        (Claimed { stamp, taken, head: self.head(), rival, watched }, self.busy_until)
+        (Claimed { stamp, taken, head: self.head(), rival, standby }, self.busy_until)
     }
 
-    /// Whether another watches; else this one does from now on.
-    fn is_watched(&mut self, lane: usize, now: u64) -> bool {
-        let watches = |watcher| watcher != lane && Some(watcher) != self.by;
-        let watched = self.watch.is_some_and(|(watcher, at)| watches(watcher) && now - at < WATCHES);
-        if !watched {
-            self.watch = Some((lane, now));
+    /// Whether another is the standby; else this one is from now on.
+    fn has_standby(&mut self, lane: usize, now: u64) -> bool {
+        let stands_by = |one| one != lane && Some(one) != self.by;
+        let another = self.standby.is_some_and(|(one, at)| stands_by(one) && now - at < STANDBY_FOR);
+        if !another {
+            self.standby = Some((lane, now));
         }
-        watched
+        another
     }
 
     /// The lane that took something last.
