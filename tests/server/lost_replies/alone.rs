@@ -157,6 +157,8 @@ fn others() -> Vec<Row> {
         Row::of("renew what is not held", running(), renew("a", 2)),
         Row::of("look", running(), Step::Look("a")),
         Row::of("peek", running(), Step::Peek),
+        Row::of("more is left than can be run", [arm_now("a", 1)], Step::Left(None)),
+        Row::of("whoever led has ended", running(), Step::Left(Some(1))),
         // Each answers what stood there before, which the first call has changed.
         Row::of("pause", [], pause.clone()).repeat_says("Some(\"why\")"),
         Row::of("resume", [pause.clone()], resume.clone()).repeat_says("None"),

@@ -98,6 +98,11 @@ impl Caller {
             Step::Renew(name, number) => {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }
+            Step::Left(None) => format!("{:?}", store.announce_left(at).await?),
+            Step::Left(Some(number)) => {
+                let slot = SlotId::from_bytes(&bytes(*number)).expect("a slot has eight bytes");
+                format!("{:?}", store.close_slot(at, slot).await?)
+            }
             Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);

@@ -29,6 +29,8 @@ pub(super) enum Step {
     Ack(Vec<&'static str>, u8),
     Settle(&'static str, u8, End),
     Renew(&'static str, u8),
+    /// More is due than can be run; or the slot of this claim ends.
+    Left(Option<u8>),
     Pause(Option<&'static str>),
     /// The arming that died and when, in ms from the beginning (none: its first letter); the number of
     /// the replay; and that of a new arming.
@@ -152,6 +154,7 @@ impl Step {
             Self::Ack(..) => "ack",
             Self::Settle(..) => "settle",
             Self::Renew(..) => "renew",
+            Self::Left(_) => "left",
             Self::Pause(_) => "pause",
             Self::Replay { .. } => "replay",
             Self::Repair(_) => "repair",
