@@ -123,10 +123,10 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         }
         "claim" => {
             out.push(random.one(&["due", "due", "quarantine"]).as_bytes().to_vec());
-            out.push(random.one(&["slot1", "slot2"]).as_bytes().to_vec());
+            out.push(random.one(&["slot1", "slot2", "slot3"]).as_bytes().to_vec());
             out.extend([token(random), flag(random)]);
             out.extend(words([*random.one(&["10", "1000", "1"]), *random.one(&["100000", "10", "0"])]));
-            out.extend(words([*random.one(&["0", "50"]), *random.one(&["1", "30000"])]));
+            out.extend(words([*random.one(&["0", "50", "-13"]), *random.one(&["1", "30000"])]));
             out.extend(words([*random.one(&["1", "1000", "0"]), "600000", *random.one(&["trim", "pause"])]));
             out.extend(words([
                 *random.one(&["0", "1"]),
@@ -150,6 +150,7 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         }
         "reschedule" => out.extend([key(random), when(world, random)]),
         "look" => out.push(key(random)),
+        "left" => out.extend(words([*random.one(&["", "", "slot1", "slot2"])])),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
         "replay" => {
             let died = world.ms().to_be_bytes();
