@@ -16,6 +16,7 @@ use crate::attached::request::{Read, Request};
 use crate::connection::RetryDelays;
 use crate::error::Result;
 use crate::id::SlotId;
+use crate::limits::MAX_KEY;
 use crate::log::{debug, info};
 use crate::policy::Capture;
 use crate::runtime::{EventMode, Known, RunningTopic, Runtime};
@@ -131,7 +132,8 @@ impl Scanner {
     /// goes on where it was when there is a connection again.
     async fn read(&self, keys: Vec<Bytes>) {
         let mut by_partition: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
-        for key in keys {
+        // The expiry of a longer key is not heard: it could be enrolled, and not be handled.
+        for key in keys.into_iter().filter(|key| key.len() <= MAX_KEY) {
             // Another topic may have a better claim to it.
             let ours = |at: &usize| self.runtime.partitions[*at].topic.index == self.topic.index;
             if let Some(at) = self.runtime.route(&key).filter(ours) {

@@ -170,6 +170,9 @@ async fn a_key_that_is_too_long_is_left_alone() {
         let (longest, longer) = ("x".repeat(4096 - prefix), "y".repeat(4097 - prefix));
         harness.write(&longer, "a lamp", 2000).await;
         let deadline = harness.enrol(&longest, "a sofa", 2000).await;
+        let scans = harness.listener.attached().scans;
+        eventually(PATIENCE, "two more scans", async || harness.listener.attached().scans >= scans + 2).await;
+        assert_eq!(watched(&harness.server, &order(&longer)).await, None, "{flags}");
         harness.fires_once(&longest, "a sofa", deadline).await;
         assert_eq!(watched(&harness.server, &order(&longer)).await, None, "{flags}");
         assert!(harness.of(&longer).is_empty(), "{flags}");
