@@ -6,12 +6,14 @@ use bytes::Bytes;
 
 use crate::Cancelled;
 use crate::error::ErrorKind;
+use crate::handler::Handler;
 use crate::id::ArmingId;
 use crate::listener::tests::{
     arm, arm_all, bed_with, cancel, listen, ms, one_timer, put_raw, secs, stats, succeed, take_time, topic,
 };
 use crate::testing::{Fault, Listening, TestBed};
 use crate::time::MAX_DEADLINE_MS;
+use crate::topic::Topic;
 use crate::wire::{DeadReason, Record, Scan};
 
 /// Puts other bytes in the place of a record.
@@ -177,6 +179,23 @@ async fn of_two_listeners_one_leads_and_the_other_looks_four_times_a_second() {
     assert!(leader.1 <= 2 && (20..60).contains(&follower.1), "{claims:?}");
 }
 
+/// So many listeners, and so many timers, from a second on every 100 ms.
+async fn crowd_of(
+    listeners: usize,
+    topic: Topic<u32>,
+    handler: impl Handler<u32> + Copy,
+    timers: u64,
+) -> (TestBed, Vec<Listening>) {
+    let (bed, mut crowd) = (TestBed::new(), Vec::new());
+    for _ in 0..listeners {
+        crowd.push(listen(&bed, topic.clone(), handler).await);
+    }
+    for id in 0..timers {
+        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
+    }
+    (bed, crowd)
+}
+
 /// What each of them has claimed, and how many of its claims were empty, in that order.
 fn claims(crowd: &[Listening]) -> Vec<(u64, u64)> {
     let mut claims: Vec<_> = crowd.iter().map(|one| (stats(one).claimed, stats(one).empty_claims)).collect();
@@ -186,14 +205,7 @@ fn claims(crowd: &[Listening]) -> Vec<(u64, u64)> {
 
 #[tokio::test(start_paused = true)]
 async fn of_eight_listeners_one_leads_one_stands_by_and_the_others_rest() {
-    let bed = TestBed::new();
-    let mut crowd = Vec::new();
-    for _ in 0..8 {
-        crowd.push(listen(&bed, topic(), succeed).await);
-    }
-    for id in 0..300 {
-        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
-    }
+    let (bed, crowd) = crowd_of(8, topic(), succeed, 300).await;
     bed.pass(secs(32)).await;
     assert!(bed.all_runs().iter().all(|run| run.lateness.is_zero()), "{:#?}", bed.all_runs());
     let claims = claims(&crowd);
@@ -206,14 +218,7 @@ async fn of_eight_listeners_one_leads_one_stands_by_and_the_others_rest() {
 /// Without a call the others would come as late as they look.
 #[tokio::test(start_paused = true)]
 async fn what_one_listener_has_no_place_for_others_run_at_once() {
-    let bed = TestBed::new();
-    let mut crowd = Vec::new();
-    for _ in 0..4 {
-        crowd.push(listen(&bed, topic().concurrency(10), take_time).await);
-    }
-    for id in 0..100 {
-        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
-    }
+    let (bed, crowd) = crowd_of(4, topic().concurrency(10), take_time, 100).await;
     bed.pass(secs(12)).await;
     assert_eq!(claims(&crowd)[2].0, 0, "one runs all of them");
     for id in 100..140 {
@@ -227,14 +232,7 @@ async fn what_one_listener_has_no_place_for_others_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_leader_ends_another_leads_at_once() {
-    let bed = TestBed::new();
-    let mut crowd = Vec::new();
-    for _ in 0..4 {
-        crowd.push(listen(&bed, topic(), succeed).await);
-    }
-    for id in 0..100 {
-        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
-    }
+    let (bed, mut crowd) = crowd_of(4, topic(), succeed, 100).await;
     for _ in 0..3 {
         bed.pass(secs(3)).await;
         let leads = crowd.iter().position(|one| stats(one).claimed > 0).unwrap();
@@ -249,14 +247,7 @@ async fn when_the_leader_ends_another_leads_at_once() {
 /// Of those that were not claimed by the dead: how late the latest starts after so many have crashed, the leader first
 /// and then the standby.
 async fn latest_after(crashes: usize) -> Duration {
-    let bed = TestBed::new();
-    let mut crowd = Vec::new();
-    for _ in 0..4 {
-        crowd.push(listen(&bed, topic(), succeed).await);
-    }
-    for id in 0..200 {
-        arm(&bed, &id.to_string(), ms(1000 + id * 100), 0).await;
-    }
+    let (bed, mut crowd) = crowd_of(4, topic(), succeed, 200).await;
     bed.pass(secs(8)).await;
     crowd.sort_by_key(|one| (stats(one).claimed, stats(one).empty_claims));
     for _ in 0..crashes {
