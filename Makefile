@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,7 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --test attached -- --test-threads=12
+	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
 	$(with_server) && cargo test --workspace --doc
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
@@ -64,6 +65,11 @@ demo: ## Watch a payment notice be retried until its receiver is back
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
 	$(with_server) && cargo run --release --example attach_at_scale
+
+# Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
+SEED = 1
+recipes: ## Play eleven designs of queues and delays by hand and with keylapse, under the same faults
+	$(with_server) && cargo run --release -q -p recipes -- --seed $(SEED) all $(RECIPES)
 
 # How often each measurement is made; BENCH says what else to tell the harness (BENCH=--help lists it).
 ROUNDS = 3

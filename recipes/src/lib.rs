@@ -1,0 +1,53 @@
+//! Eleven well-known ways to build delays and queues on Redis, each by hand and with keylapse.
+//!
+//! A recipe is a folder of three files. `by_hand.rs` is the design as articles describe it, in the
+//! plain `redis` crate; `with_keylapse.rs` does the same job; `story.rs` plays both under the same
+//! fault and says what became of each job.
+//!
+//! ```text
+//! cargo run -p recipes -- zset
+//! ```
+//!
+//! [`stage`] is what stories need: servers, processes that can be killed, a ledger outside Redis, a
+//! verdict. Nothing of it is between a reader and the two programs but [`stage::World`], which is
+//! whatever a job does outside Redis.
+
+pub mod stage;
+
+#[path = "zset/story.rs"]
+pub mod zset;
+
+use futures::future::BoxFuture;
+
+use stage::{Program, Stage, Tale};
+
+/// One way to build it, and how both sides of it are played.
+#[derive(Debug)]
+pub struct Recipe {
+    /// What it is called on the command line and in the documentation.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// Plays it.
+    pub story: fn(Stage) -> BoxFuture<'static, anyhow::Result<Tale>>,
+    /// The programs that run as processes.
+    pub programs: &'static [(&'static str, Program)],
+    /// The three files, for whoever asks whether what was recorded is still what is here.
+    pub files: [&'static str; 3],
+}
+
+/// The three files of a recipe.
+macro_rules! files {
+    () => {
+        [include_str!("by_hand.rs"), include_str!("with_keylapse.rs"), include_str!("story.rs")]
+    };
+}
+pub(crate) use files;
+
+/// All of them, in the order of the documentation.
+pub static RECIPES: &[Recipe] = &[zset::RECIPE];
+
+/// The recipe of this name.
+pub fn recipe(name: &str) -> Option<&'static Recipe> {
+    RECIPES.iter().find(|recipe| recipe.name == name)
+}

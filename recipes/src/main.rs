@@ -1,0 +1,135 @@
+//! Plays recipes: `cargo run -p recipes -- zset`, or `all`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use futures::StreamExt;
+use recipes::stage::ledger::Ledger;
+use recipes::stage::{Account, Part, Stage, Tale, World};
+use recipes::{RECIPES, Recipe, recipe};
+
+/// Plays well-known designs of delays and queues on Redis, by hand and with keylapse, side by side.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+struct Cli {
+    /// Names of recipes, or `all`.
+    #[arg(value_parser = names())]
+    recipes: Vec<String>,
+    /// Chance in stories is the same for the same seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Fewer jobs and shorter waits, with the same verdict.
+    #[arg(long)]
+    short: bool,
+    /// How many recipes are played at a time.
+    #[arg(long, default_value_t = 3)]
+    jobs: usize,
+    #[command(subcommand)]
+    act: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Be one of the processes of a story. Stories run this.
+    #[command(hide = true)]
+    Act(Act),
+}
+
+#[derive(Args)]
+struct Act {
+    recipe: String,
+    program: String,
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    ledger: String,
+    #[arg(long)]
+    takes_ms: u64,
+    #[arg(long, value_parser = failure)]
+    fails: Vec<(String, usize)>,
+    #[arg(last = true)]
+    words: Vec<String>,
+}
+
+fn names() -> clap::builder::PossibleValuesParser {
+    RECIPES.iter().map(|recipe| recipe.name).chain(["all"]).collect::<Vec<_>>().into()
+}
+
+fn failure(text: &str) -> Result<(String, usize)> {
+    let (job, times) = text.split_once('=').context("a job, `=`, and how often it fails")?;
+    Ok((job.to_owned(), times.parse()?))
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let went = match cli.act {
+        Some(Command::Act(act)) => play_a_part(act).await.map(|()| true),
+        None => play(&cli).await,
+    };
+    match went {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("recipes: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn play_a_part(act: Act) -> Result<()> {
+    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
+    let recipe = recipe(&act.recipe).with_context(|| format!("there is no recipe {}", act.recipe))?;
+    let program = recipe.programs.iter().find(|(name, _)| *name == act.program);
+    let (_, program) = program.with_context(|| format!("{} has no program {}", act.recipe, act.program))?;
+    let takes = Duration::from_millis(act.takes_ms);
+    let world = World::new(Ledger::new(act.ledger), takes, act.fails.into_iter().collect());
+    program(Part { url: act.url, world, words: act.words }).await
+}
+
+/// Whether all went as the documentation says.
+async fn play(cli: &Cli) -> Result<bool> {
+    let wanted = |recipe: &&Recipe| cli.recipes.iter().any(|name| name == "all" || name == recipe.name);
+    let program = std::env::current_exe()?;
+    let stage = |recipe| Stage { recipe, seed: cli.seed, short: cli.short, program: program.clone() };
+    let mut tales = tales(RECIPES.iter().filter(wanted).map(stage), cli.jobs);
+    let (mut sums, mut played, mut well) = ([Account::default(), Account::default()], 0, true);
+    while let Some((recipe, tale)) = tales.next().await {
+        let tale = tale.with_context(|| format!("{} could not be played", recipe.name))?;
+        println!("{}: {}\n\n{tale}", recipe.name, recipe.about);
+        for complaint in tale.complaints() {
+            println!("  WRONG: {complaint}");
+            well = false;
+        }
+        println!();
+        for (sum, side) in sums.iter_mut().zip(tale.sums()) {
+            sum.add(&side);
+        }
+        played += 1;
+    }
+    let [hand, ours] = sums;
+    println!(
+        "recipes={played} by_hand_lost={} by_hand_doubled={} by_hand_late_p99_ms={} lost={} early={} duplicates={} \
+         unexplained={} late_p99_ms={:.1}",
+        hand.lost,
+        hand.doubled,
+        hand.late(0.99).as_millis(),
+        ours.lost,
+        ours.early,
+        ours.doubled,
+        ours.unexplained,
+        ours.late(0.99).as_secs_f64() * 1000.0
+    );
+    Ok(well)
+}
+
+/// The tales, in the order of the documentation, some told at the same time.
+fn tales(
+    stages: impl Iterator<Item = Stage>,
+    jobs: usize,
+) -> impl futures::Stream<Item = (&'static Recipe, Result<Tale>)> + Unpin {
+    let tale = |stage: Stage| async move { (stage.recipe, (stage.recipe.story)(stage).await) };
+    Box::pin(futures::stream::iter(stages.map(tale)).buffered(jobs.max(1)))
+}

@@ -1,0 +1,191 @@
+//! One fault, played on both sides at the same time on one server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use keylapse_support::{Deadline, Server};
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::account::Account;
+use super::actor::{Actor, Harmed};
+use super::ledger::{Entry, Event, Ledger};
+use super::{Stage, Told};
+
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A server of its own, and the two sides.
+#[derive(Debug)]
+pub struct Scene {
+    title: String,
+    /// Where everything happens.
+    pub server: Server,
+    /// The design of the articles.
+    pub by_hand: Side,
+    /// The same job with keylapse.
+    pub with_keylapse: Side,
+    _folder: TempDir,
+}
+
+/// How the jobs of a scene are.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    takes: Duration,
+    failures: Vec<(String, usize)>,
+}
+
+impl Jobs {
+    /// They take this long.
+    pub fn taking(takes: Duration) -> Self {
+        Self { takes, ..Self::default() }
+    }
+
+    /// This one fails so many times first.
+    pub fn failing(mut self, job: &str, times: usize) -> Self {
+        self.failures.push((job.to_owned(), times));
+        self
+    }
+}
+
+impl Stage {
+    /// Sets a scene: an empty server, whose jobs are like this.
+    ///
+    /// # Errors
+    /// When there is no place for the ledgers.
+    pub async fn scene(&self, title: &str, jobs: &Jobs) -> Result<Scene> {
+        let folder = tempfile::Builder::new().prefix("keylapse-recipe-").tempdir()?;
+        let server = Server::start().await;
+        let side = |program: &'static str| Side {
+            program,
+            recipe: self.recipe.name,
+            executable: self.program.clone(),
+            url: server.url(),
+            ledger: Ledger::new(folder.path().join(program)),
+            jobs: jobs.clone(),
+            due: Mutex::default(),
+            harmed: Harmed::default(),
+        };
+        let (by_hand, with_keylapse) = (side("by_hand"), side("with_keylapse"));
+        Ok(Scene { title: title.to_owned(), server, by_hand, with_keylapse, _folder: folder })
+    }
+}
+
+impl Scene {
+    /// A connection of the story's own.
+    pub async fn redis(&self) -> MultiplexedConnection {
+        self.server.conn().await
+    }
+
+    /// The end: what became of each side's jobs, up to now.
+    ///
+    /// # Errors
+    /// When a ledger cannot be read.
+    pub fn told(&self) -> Result<Told> {
+        Ok(Told::new(&self.title, self.by_hand.account()?, self.with_keylapse.account()?))
+    }
+}
+
+/// One side of a scene: its jobs, its processes and its ledger.
+#[derive(Debug)]
+pub struct Side {
+    program: &'static str,
+    recipe: &'static str,
+    executable: PathBuf,
+    url: String,
+    ledger: Ledger,
+    jobs: Jobs,
+    due: Mutex<BTreeMap<String, SystemTime>>,
+    harmed: Harmed,
+}
+
+impl Side {
+    /// Remembers that a job was given, and when it is due.
+    pub fn given(&self, job: &str, due: SystemTime) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(job.to_owned(), due);
+    }
+
+    /// Starts this side's program as a process.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start(&self) -> Result<Actor> {
+        self.start_as(self.program, &[])
+    }
+
+    /// Starts another program of the recipe, with more words.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start_as(&self, program: &str, words: &[&str]) -> Result<Actor> {
+        let mut command = Command::new(&self.executable);
+        command.args(["act", self.recipe, program, "--url", &self.url, "--ledger"]).arg(self.ledger.path());
+        command.args(["--takes-ms", &self.jobs.takes.as_millis().to_string()]);
+        for (job, times) in &self.jobs.failures {
+            command.args(["--fails", &format!("{job}={times}")]);
+        }
+        command.arg("--").args(words);
+        // What fails here is meant to: whoever wants to know looks into the file.
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.ledger.path().with_extension("log"))?;
+        command.stdout(log.try_clone()?).stderr(log);
+        Actor::start(&mut command, self.harmed.clone())
+    }
+
+    /// Waits until the ledger is like this; false if it is not within `limit`.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub async fn until(&self, limit: Duration, like_this: impl Fn(&[Entry]) -> bool) -> Result<bool> {
+        let deadline = Deadline::after(limit);
+        loop {
+            if like_this(&self.ledger.read()?) {
+                return Ok(true);
+            }
+            if deadline.is_over() {
+                return Ok(false);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until this job has begun.
+    ///
+    /// # Errors
+    /// When it has not within `limit`: the story cannot go on.
+    pub async fn until_began(&self, job: &str, limit: Duration) -> Result<()> {
+        let began =
+            |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && entry.event == Event::Began);
+        let went = self.until(limit, began).await?;
+        went.then_some(()).with_context(|| {
+            format!("{} of {}: {job} has not begun within {limit:?}", self.program, self.recipe)
+        })
+    }
+
+    /// Waits until all jobs that were given are done; false if they are not within `limit`.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub async fn until_done(&self, limit: Duration) -> Result<bool> {
+        self.until(limit, |ledger| {
+            let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            due.keys().all(|job| ledger.iter().any(|entry| entry.job == *job && entry.event == Event::Done))
+        })
+        .await
+    }
+
+    /// What became of its jobs, up to now.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn account(&self) -> Result<Account> {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let harmed = self.harmed.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Account::of(&due, &self.ledger.read()?, &harmed))
+    }
+}

@@ -1,0 +1,131 @@
+//! What happened, in plain words and a table.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Account;
+
+/// A scene that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The fault, in a few words.
+    pub title: String,
+    /// What became of the jobs by hand.
+    pub by_hand: Account,
+    /// The same with keylapse.
+    pub with_keylapse: Account,
+    /// What happened by hand, and with keylapse.
+    pub words: [String; 2],
+    /// The weaknesses of the design by hand that the documentation claims.
+    pub claims: Vec<Claim>,
+}
+
+/// Something that the documentation says goes wrong by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// What.
+    pub what: String,
+    /// Whether it did, this time.
+    pub shown: bool,
+}
+
+impl Told {
+    pub(super) fn new(title: &str, by_hand: Account, with_keylapse: Account) -> Self {
+        Self {
+            title: title.to_owned(),
+            by_hand,
+            with_keylapse,
+            words: Default::default(),
+            claims: Vec::new(),
+        }
+    }
+
+    /// Adds what happened, a sentence or two for each side.
+    #[must_use]
+    pub fn saying(self, by_hand: impl Into<String>, with_keylapse: impl Into<String>) -> Self {
+        Self { words: [by_hand.into(), with_keylapse.into()], ..self }
+    }
+
+    /// Adds a weakness that the documentation claims, and whether it showed.
+    #[must_use]
+    pub fn claiming(mut self, what: &str, shown: bool) -> Self {
+        self.claims.push(Claim { what: what.to_owned(), shown });
+        self
+    }
+}
+
+/// The scenes of a recipe, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tale {
+    /// Each that was played.
+    pub scenes: Vec<Told>,
+}
+
+impl Tale {
+    /// Both sides over all scenes: by hand, and with keylapse.
+    pub fn sums(&self) -> [Account; 2] {
+        let mut sums = [Account::default(), Account::default()];
+        for scene in &self.scenes {
+            sums[0].add(&scene.by_hand);
+            sums[1].add(&scene.with_keylapse);
+        }
+        sums
+    }
+
+    /// What must not be: each as a sentence. Empty is well.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for Told { title, with_keylapse: account, claims, .. } in &self.scenes {
+            let wrong = [
+                (account.lost, "lost"),
+                (account.early, "early"),
+                (account.unexplained, "run twice unexplained"),
+            ];
+            let wrong = wrong.into_iter().filter(|(count, _)| *count > 0);
+            complaints.extend(wrong.map(|(count, what)| format!("{title}: with keylapse {count} {what}")));
+            let unseen = claims.iter().filter(|claim| !claim.shown);
+            complaints
+                .extend(unseen.map(|claim| format!("{title}: this did not show by hand: {}", claim.what)));
+        }
+        complaints
+    }
+}
+
+impl fmt::Display for Tale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, scene) in self.scenes.iter().enumerate() {
+            writeln!(f, "  {}. {}", number + 1, scene.title)?;
+            writeln!(f, "     by hand:       {}", scene.words[0])?;
+            writeln!(f, "     with keylapse: {}", scene.words[1])?;
+        }
+        writeln!(f, "\n  {:34}   given  lost  twice  early  late p99    latest", "")?;
+        for (number, scene) in self.scenes.iter().enumerate() {
+            for (side, account) in [("by hand", &scene.by_hand), ("with keylapse", &scene.with_keylapse)] {
+                writeln!(f, "  {:34} {}", format!("{}. {side}", number + 1), Row(account))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An account as the columns of a table.
+struct Row<'a>(&'a Account);
+
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Account { given, lost, doubled, early, .. } = self.0;
+        let [p99, latest] = [self.0.late(0.99), self.0.latest()].map(in_words);
+        write!(f, "{given:7} {lost:5} {doubled:6} {early:6} {p99:>9} {latest:>9}")
+    }
+}
+
+/// A time as people say it.
+pub fn in_words(time: Duration) -> String {
+    match time.as_secs_f64() {
+        s if s >= 100.0 => format!("{s:.0} s"),
+        s if s >= 1.0 => format!("{s:.1} s"),
+        s => format!("{:.1} ms", s * 1000.0),
+    }
+}

@@ -1,0 +1,32 @@
+//! A world to act in.
+
+use std::time::Duration;
+
+use recipes::stage::World;
+use recipes::stage::ledger::{Event, Ledger};
+use tempfile::TempDir;
+
+/// A ledger in a folder that goes with it.
+pub(crate) struct Notes {
+    ledger: Ledger,
+    _folder: TempDir,
+}
+
+impl Notes {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { ledger: Ledger::new(folder.path().join("ledger")), _folder: folder }
+    }
+
+    /// A world whose jobs take no time; each of `failures` fails so many times first.
+    pub(crate) fn world(&self, failures: &[(&str, usize)]) -> World {
+        let failures = failures.iter().map(|(job, times)| ((*job).to_owned(), *times)).collect();
+        World::new(self.ledger.clone(), Duration::ZERO, failures)
+    }
+
+    /// The jobs that ended so, in the order in which they did.
+    pub(crate) fn jobs(&self, end: Event) -> Vec<String> {
+        let entries = self.ledger.read().expect("a ledger");
+        entries.into_iter().filter(|entry| entry.event == end).map(|entry| entry.job).collect()
+    }
+}
