@@ -179,6 +179,14 @@ impl Side {
         .await
     }
 
+    /// All that is in the ledger.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        self.ledger.read()
+    }
+
     /// What became of its jobs, up to now.
     ///
     /// # Errors

@@ -42,6 +42,12 @@ impl Told {
         }
     }
 
+    /// A scene that needs no process: a rule, say, or a calendar.
+    #[must_use]
+    pub fn without_jobs(title: &str) -> Self {
+        Self::new(title, Account::default(), Account::default())
+    }
+
     /// Adds what happened, a sentence or two for each side.
     #[must_use]
     pub fn saying(self, by_hand: impl Into<String>, with_keylapse: impl Into<String>) -> Self {
@@ -102,7 +108,8 @@ impl fmt::Display for Tale {
         }
         writeln!(f, "\n  {:34}   given  lost  twice  early  late p99    latest", "")?;
         for (number, scene) in self.scenes.iter().enumerate() {
-            for (side, account) in [("by hand", &scene.by_hand), ("with keylapse", &scene.with_keylapse)] {
+            let sides = [("by hand", &scene.by_hand), ("with keylapse", &scene.with_keylapse)];
+            for (side, account) in sides.into_iter().filter(|(_, account)| account.given > 0) {
                 writeln!(f, "  {:34} {}", format!("{}. {side}", number + 1), Row(account))?;
             }
         }
@@ -126,6 +133,7 @@ pub fn in_words(time: Duration) -> String {
     match time.as_secs_f64() {
         s if s >= 100.0 => format!("{s:.0} s"),
         s if s >= 1.0 => format!("{s:.1} s"),
+        s if s >= 0.1 => format!("{:.0} ms", s * 1000.0),
         s => format!("{:.1} ms", s * 1000.0),
     }
 }

@@ -1,0 +1,100 @@
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use keylapse::testing::TestBed;
+use recipes::cron::with_keylapse::{Plan, arm_next, run, runs};
+use recipes::stage::ledger::Event;
+
+use crate::support::Notes;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn time(text: &str) -> SystemTime {
+    text.parse::<Timestamp>().expect("a time").into()
+}
+
+/// The runs of the nights from `start`, as times in UTC.
+fn nights(cron: &str, zone: &str, start: &str) -> Vec<String> {
+    let plan = Plan::new(cron, zone, HOUR).expect("a plan");
+    let mut last = time(start);
+    let mut next = || {
+        last = plan.next(last).expect("a next time");
+        Timestamp::try_from(last).expect("a time").to_string()
+    };
+    vec![next(), next(), next()]
+}
+
+#[test]
+fn nights_follow_the_calendar_over_clock_changes_and_leap_days() {
+    let rows = [
+        // Two o'clock does not exist on 29 March in Berlin, and exists twice on 25 October.
+        (
+            "0 2 * * *",
+            "2026-03-27T23:00:00Z",
+            ["2026-03-28T01:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"],
+        ),
+        (
+            "0 2 * * *",
+            "2026-10-23T23:00:00Z",
+            ["2026-10-24T00:00:00Z", "2026-10-25T00:00:00Z", "2026-10-26T01:00:00Z"],
+        ),
+        (
+            "0 2 29 2 *",
+            "2026-01-01T00:00:00Z",
+            ["2028-02-29T01:00:00Z", "2032-02-29T01:00:00Z", "2036-02-29T01:00:00Z"],
+        ),
+    ];
+    for (cron, start, expected) in rows {
+        assert_eq!(nights(cron, "Europe/Berlin", start), expected, "{cron} from {start}");
+    }
+}
+
+#[test]
+fn what_never_comes_true_and_zones_that_do_not_exist_are_refused() {
+    for (cron, zone, complaint) in [
+        ("0 2 30 2 *", "UTC", r#""0 2 30 2 *" never comes true"#),
+        ("at two", "UTC", r#""at two" is no cron expression"#),
+        ("0 2 * * *", "Europe/Atlantis", r#"there is no time zone "Europe/Atlantis""#),
+    ] {
+        let error = Plan::new(cron, zone, HOUR).expect_err("a refusal");
+        assert_eq!(error.to_string(), complaint);
+    }
+}
+
+/// A bed at noon, in which the backup of three nights fails for a while, and a plan.
+async fn bed(skip_after: Duration) -> (TestBed, Notes, Plan) {
+    let bed = TestBed::starting_at(time("2026-07-01T12:00:00Z"));
+    let plan = Plan::new("0 2 * * *", "UTC", skip_after).expect("a plan");
+    arm_next(&bed.schedule(), &plan, bed.now()).await.expect("the first run");
+    // Another program of the same job has started, too.
+    arm_next(&bed.schedule(), &plan, bed.now()).await.expect("the first run");
+    (bed, Notes::new(), plan)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result<()> {
+    let (bed, notes, plan) = bed(HOUR).await;
+    // 2 July 2026, two o'clock; its backup fails for as long as the topic retries.
+    let bad = "1782957600";
+    let (topic, state) = (runs()?, (bed.schedule(), plan, notes.world(&[(bad, usize::MAX)])));
+    bed.listen(|listener| listener.state(state).on(topic, run)).await?;
+    bed.pass(72 * HOUR).await;
+    assert_eq!(notes.jobs(Event::Done), ["1783044000", "1783130400"]);
+    assert!(notes.jobs(Event::Failed).iter().all(|job| job == bad) && notes.jobs(Event::Failed).len() > 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn nights_without_a_listener_are_made_up_for_once_or_skipped() -> keylapse::Result<()> {
+    for (skip_after, made_up) in [(HOUR, vec![]), (Duration::MAX, vec!["1782957600"])] {
+        let (bed, notes, plan) = bed(skip_after).await;
+        bed.pass(3 * 24 * HOUR).await;
+        let (topic, state) = (runs()?, (bed.schedule(), plan, notes.world(&[])));
+        bed.listen(|listener| listener.state(state).on(topic, run)).await?;
+        bed.pass(Duration::from_secs(1)).await;
+        assert_eq!(notes.jobs(Event::Done), made_up);
+        bed.pass(14 * HOUR).await;
+        assert_eq!(notes.jobs(Event::Done).last().map(String::as_str), Some("1783216800"));
+    }
+    Ok(())
+}
