@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes recipes-record mutants package bench bench-quick lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside 
 SEED = 1
 recipes: ## Play eleven designs of queues and delays by hand and with keylapse, under the same faults
 	$(with_server) && cargo run --release -q -p recipes -- --seed $(SEED) all $(RECIPES)
+
+recipes-record: ## The same, and its figures go into docs/comparison.md
+	$(with_server) && cargo run --release -q -p recipes -- --seed $(SEED) --record recipes/recorded.jsonl all $(RECIPES)
+	KEYLAPSE_BLESS=1 cargo test -q -p recipes --test page
 
 # How often each measurement is made; BENCH says what else to tell the harness (BENCH=--help lists it).
 ROUNDS = 3

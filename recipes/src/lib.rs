@@ -12,8 +12,11 @@
 //! verdict. Nothing of it is between a reader and the two programs but [`stage::World`], which is
 //! whatever a job does outside Redis.
 
+pub mod record;
 pub mod stage;
 
+#[path = "check_in/story.rs"]
+pub mod check_in;
 #[path = "cron/story.rs"]
 pub mod cron;
 #[path = "zset/story.rs"]
@@ -47,7 +50,7 @@ macro_rules! files {
 pub(crate) use files;
 
 /// All of them, in the order of the documentation.
-pub static RECIPES: &[Recipe] = &[zset::RECIPE, cron::RECIPE];
+pub static RECIPES: &[Recipe] = &[zset::RECIPE, check_in::RECIPE, cron::RECIPE];
 
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {

@@ -1,11 +1,14 @@
 //! Plays recipes: `cargo run -p recipes -- zset`, or `all`.
 
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{self, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use futures::StreamExt;
+use keylapse_support::Binary;
+use recipes::record::{Circumstances, Record, Recorded};
 use recipes::stage::ledger::Ledger;
 use recipes::stage::{Account, Part, Stage, Tale, World};
 use recipes::{RECIPES, Recipe, recipe};
@@ -23,6 +26,9 @@ struct Cli {
     /// Fewer jobs and shorter waits, with the same verdict.
     #[arg(long)]
     short: bool,
+    /// Keeps what happened in this file, for the figures in the documentation.
+    #[arg(long)]
+    record: Option<PathBuf>,
     /// How many recipes are played at a time.
     #[arg(long, default_value_t = 3)]
     jobs: usize,
@@ -95,7 +101,7 @@ async fn play(cli: &Cli) -> Result<bool> {
     let program = std::env::current_exe()?;
     let stage = |recipe| Stage { recipe, seed: cli.seed, short: cli.short, program: program.clone() };
     let mut tales = tales(RECIPES.iter().filter(wanted).map(stage), cli.jobs);
-    let (mut sums, mut played, mut well) = ([Account::default(), Account::default()], 0, true);
+    let (mut sums, mut played, mut well) = ([Account::default(), Account::default()], Vec::new(), true);
     while let Some((recipe, tale)) = tales.next().await {
         let tale = tale.with_context(|| format!("{} could not be played", recipe.name))?;
         println!("{}: {}\n\n{tale}", recipe.name, recipe.about);
@@ -107,12 +113,13 @@ async fn play(cli: &Cli) -> Result<bool> {
         for (sum, side) in sums.iter_mut().zip(tale.sums()) {
             sum.add(&side);
         }
-        played += 1;
+        played.push(Recorded::of(recipe, &tale));
     }
     let [hand, ours] = sums;
     println!(
-        "recipes={played} by_hand_lost={} by_hand_doubled={} by_hand_late_p99_ms={} lost={} early={} duplicates={} \
+        "recipes={} by_hand_lost={} by_hand_doubled={} by_hand_late_p99_ms={} lost={} early={} duplicates={} \
          unexplained={} late_p99_ms={:.1}",
+        played.len(),
         hand.lost,
         hand.doubled,
         hand.late(0.99).as_millis(),
@@ -122,7 +129,21 @@ async fn play(cli: &Cli) -> Result<bool> {
         ours.unexplained,
         ours.late(0.99).as_secs_f64() * 1000.0
     );
+    if let Some(path) = &cli.record {
+        let record = Record { circumstances: circumstances(cli.seed)?, recipes: played };
+        std::fs::write(path, record.to_lines()?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     Ok(well)
+}
+
+fn circumstances(seed: u64) -> Result<Circumstances> {
+    let git = process::Command::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .output()
+        .context("cannot run git")?;
+    let commit = String::from_utf8(git.stdout)?.trim().to_owned();
+    Ok(Circumstances { seed, server: Binary::find()?.version().to_string(), commit })
 }
 
 /// The tales, in the order of the documentation, some told at the same time.

@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(zset, cron);
+stories!(zset, check_in, cron);
