@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 const UNDERSCORES: usize = 3;
 
 #[test]
-fn each_test_that_the_reliability_page_names_exists() {
+fn each_test_that_a_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let functions = functions(&[root.join("src"), root.join("tests")]);
-    let page = fs::read_to_string(root.join("docs/reliability.md")).expect("the page");
-    let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
-    assert_eq!(missing, [""; 0], "docs/reliability.md names tests that do not exist");
-    assert!(names(&page).count() > 100, "it names its tests");
+    let folders = ["src", "tests"];
+    let functions = functions(&folders.map(|folder| root.join(folder)));
+    for (path, at_least) in [("docs/reliability.md", 100), ("SECURITY.md", 20)] {
+        let page = fs::read_to_string(root.join(path)).expect("the page");
+        let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
+        assert_eq!(missing, [""; 0], "{path} names tests that do not exist");
+        assert!(names(&page).count() >= at_least, "{path} names its tests");
+    }
 }
 
 /// Names of tests, with or without the path of their module.
