@@ -58,13 +58,17 @@ kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose n
 soak: ## Break everything for MINUTES=30; memory and descriptors must not grow
 	$(with_faults) soak --minutes $(MINUTES)
 
-demo: ## Watch a payment notice be retried until its receiver is back
-	$(with_server) && cargo run --release --example payment_notice
+# Of the build nothing is shown but this line, and errors.
+show = @echo "Building the demo, which takes some minutes the first time." && \
+	$(with_server) && cargo run --release --quiet --example
+
+demo: ## Watch payment notices be retried until they are taken, beside a plain subscriber who loses some
+	$(show) payment_notice
 
 # ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a quarter of a minute, the defaults
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
-	$(with_server) && cargo run --release --example attach_at_scale
+	$(show) attach_at_scale
 
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1

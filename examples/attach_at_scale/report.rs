@@ -67,6 +67,7 @@ pub(crate) fn ending(
         println!("! {what}");
     }
     let late = plain_lateness(orders, &plain);
+    words_for_plain(&late, orders, stage.settings.plain);
     println!(
         "attached={} expired={expired} fired={} lost={} unexplained_duplicates={} early={} late_p50_ms={} \
          late_p99_ms={} foreign={} plain_heard={} plain_late_p50_ms={}",
@@ -140,6 +141,20 @@ fn complaints(stats: &Stats, tally: &Tally, orders: &Orders, expired: u64, ours:
     .filter(|(count, _)| *count > 0)
     .map(|(count, what)| format!("{count} {what}"))
     .collect()
+}
+
+/// What the plain subscriber lost, for who has read nothing else.
+fn words_for_plain(late: &[Duration], orders: &Orders, until: Duration) {
+    let (heard, all) = (late.len() as u64, orders.count());
+    println!(
+        "The same orders without keylapse: a plain program subscribed to expired keys, on the other server.
+  {heard} of {all} it had heard of {until:?} after the last was due; {} nobody would have closed by then
+  half of those that it heard of came within {} ms of their deadlines, the last after {} ms
+",
+        all - heard,
+        percentile(late, 50),
+        percentile(late, 100),
+    );
 }
 
 /// How late the plain subscriber heard of orders, sorted; of those that it heard at all.

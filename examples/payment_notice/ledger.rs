@@ -3,11 +3,12 @@
 //! Times are the server's, read on a connection of our own. Nothing that the library says about
 //! itself is taken for granted, except what it promises: the receipt of an arm.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use keylapse::{ArmingId, Lapse, LapseSource};
+use keylapse::{ArmingId, Lapse, LapseSource, Receipt, TriggerKey};
 
 use crate::merchants::{Merchant, Notice};
 
@@ -21,6 +22,8 @@ pub(crate) struct Ledger(Mutex<HashMap<ArmingId, Story>>);
 pub(crate) struct Story {
     /// The trade, once the arming was acknowledged.
     trade: Option<u64>,
+    /// When the key expires that other programs can see; none if it was due at once.
+    key_expires: Option<SystemTime>,
     bounds: Vec<Bound>,
     withdrawn: Option<Withdrawn>,
     runs: Vec<Run>,
@@ -58,6 +61,16 @@ pub(crate) struct Evidence {
     pub(crate) booked: HashSet<String>,
 }
 
+/// A key that expired when a notice was due for the first time.
+pub(crate) struct Expiry {
+    pub(crate) trade: u64,
+    pub(crate) at: SystemTime,
+    /// When a key of this name expired next, for a retry or another notice.
+    pub(crate) next: Option<SystemTime>,
+    /// Whether the notice was run.
+    pub(crate) ran: bool,
+}
+
 /// One start of the handler.
 struct Run {
     /// The idempotency key that the merchant was sent.
@@ -72,17 +85,26 @@ struct Run {
 }
 
 impl Ledger {
-    /// The server has acknowledged an arming.
-    pub(crate) fn armed(&self, id: ArmingId, trade: u64, not_before: SystemTime) {
+    /// The server has acknowledged an arming that was asked for at this time, with this delay.
+    pub(crate) fn armed(&self, receipt: &Receipt, trade: u64, at: SystemTime, delay: Duration) {
         let mut stories = self.lock();
-        let story = stories.entry(id).or_default();
+        let story = stories.entry(receipt.id).or_default();
         story.trade = Some(trade);
-        story.bounds.push(Bound { since: SystemTime::UNIX_EPOCH, until: not_before });
+        // What is due at once may have a key for less than a millisecond: nobody would wait for that.
+        let waits = receipt.trigger == TriggerKey::Set && !delay.is_zero();
+        story.key_expires = waits.then_some(receipt.deadline);
+        story.bounds.push(Bound { since: SystemTime::UNIX_EPOCH, until: at + delay });
     }
 
-    /// An arming was moved to another time.
-    pub(crate) fn rescheduled(&self, id: ArmingId, bound: Bound) {
-        self.lock().entry(id).or_default().bounds.push(bound);
+    /// An arming was moved to this deadline, and its key with it.
+    pub(crate) fn rescheduled(&self, id: ArmingId, deadline: SystemTime, bound: Bound) {
+        let mut stories = self.lock();
+        let story = stories.entry(id).or_default();
+        story.bounds.push(bound);
+        // Else it was a retry that was moved.
+        if story.runs.is_empty() {
+            story.key_expires = Some(deadline);
+        }
     }
 
     /// An arming was taken back.
@@ -118,6 +140,24 @@ impl Ledger {
             }
         }
         tally
+    }
+
+    /// The keys that expired when a notice was due for the first time.
+    pub(crate) fn expiries(&self) -> Vec<Expiry> {
+        let stories = self.lock();
+        let mut deadlines: HashMap<u64, BTreeSet<SystemTime>> = HashMap::new();
+        for story in stories.values() {
+            let all = story.runs.iter().map(|run| run.deadline).chain(story.key_expires);
+            deadlines.entry(story.trade.unwrap_or_default()).or_default().extend(all);
+        }
+        let expiry = |story: &Story| {
+            let (trade, at) = (story.trade?, story.key_expires?);
+            let ran = !story.runs.is_empty();
+            let next =
+                deadlines[&trade].range((ops::Bound::Excluded(at), ops::Bound::Unbounded)).next().copied();
+            (ran || story.withdrawn.is_none()).then_some(Expiry { trade, at, next, ran })
+        };
+        stories.values().filter_map(expiry).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ArmingId, Story>> {

@@ -8,10 +8,15 @@
 //! merchant or lie among the dead letters, none may have started early, and none may be booked twice, which
 //! merchants see to by the idempotency key: else it fails.
 //!
+//! Beside the listeners two plain subscribers hear the same keys expire, on the same server, and are cut
+//! off as they are. What these never heard of is counted and shown.
+//!
 //! `producer.rs` and `notify.rs` use the library as any program would. The rest plays the world
-//! (`merchants.rs`, `faults.rs`) and keeps watch (`ledger.rs`, `clock.rs`, `screen.rs`).
+//! (`merchants.rs`, `faults.rs`, `subscriber.rs`) and keeps watch (`ledger.rs`, `beside.rs`, `clock.rs`,
+//! `screen.rs`).
 //! `RUST_LOG=keylapse=debug` shows what the library has to say.
 
+mod beside;
 mod clock;
 mod faults;
 mod ledger;
@@ -19,6 +24,7 @@ mod merchants;
 mod notify;
 mod producer;
 mod screen;
+mod subscriber;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -33,12 +39,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
+use beside::Beside;
 use clock::Clock;
 use ledger::{Evidence, Ledger};
 use merchants::{Merchants, Notice};
 use notify::Notify;
 use producer::{Producer, TRADES};
 use screen::Screen;
+use subscriber::Subscriber;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -110,6 +118,7 @@ struct Stage {
     schedule: Schedule,
     clock: Clock,
     ledger: Arc<Ledger>,
+    subscribers: [Subscriber; 2],
 }
 
 impl Stage {
@@ -118,7 +127,9 @@ impl Stage {
         // The user with the least rights, as in production.
         let schedule = Schedule::connect(&server.app_url()).await?;
         let (merchants, clock) = (Merchants::open().await?, Clock::of(&server).await);
-        Ok(Self { server, merchants, topic: notices()?, schedule, clock, ledger: Arc::default() })
+        let subscribers = [Subscriber::of(&server).await?, Subscriber::of(&server).await?];
+        let (topic, ledger) = (notices()?, Arc::default());
+        Ok(Self { server, merchants, topic, schedule, clock, ledger, subscribers })
     }
 
     /// A listener with a connection of its own.
@@ -175,6 +186,7 @@ impl Stage {
         let all = self.ledger.tally(|_| true, &evidence);
         screen::outcomes(&self.ledger, &evidence);
         screen::lateness(&all);
+        screen::beside(&self.beside());
         screen::dead_letters(letters);
         screen::notes(&all);
         screen::complaints(&all);
@@ -189,6 +201,11 @@ impl Stage {
     fn evidence(&self, letters: &[DeadLetter<Notice>]) -> Evidence {
         let dead = letters.iter().map(|letter| letter.arming).collect();
         Evidence { dead, booked: self.merchants.booked() }
+    }
+
+    fn beside(&self) -> Beside {
+        let [first, second] = &self.subscribers;
+        Beside::of(&self.ledger.expiries(), [&first.heard(), &second.heard()])
     }
 
     /// How many timers Redis holds still, now that all should have ended.

@@ -62,7 +62,7 @@ impl Producer {
             .map(|(delay, trade)| NewArm::new([trade.to_string()], *delay, self.merchants.notice(trade)));
         let armings = self.schedule.arm_many(&self.topic, arms).await?;
         for ((arming, delay), trade) in armings.into_iter().zip(delays).zip(0..) {
-            self.note(trade, &arming?, before + delay).await?;
+            self.note(trade, &arming?, before, delay).await?;
         }
         Ok(())
     }
@@ -71,13 +71,13 @@ impl Producer {
         let before = self.clock.now().await?;
         let notice = self.merchants.notice(trade);
         let arming = self.schedule.arm(&self.topic, [trade.to_string()], delay, &notice).await?;
-        self.note(trade, &arming, before + delay).await
+        self.note(trade, &arming, before, delay).await
     }
 
     /// Writes down what an arm has done, to this arming and to the one before it.
-    async fn note(&mut self, trade: u64, arming: &Arming, not_before: SystemTime) -> Result<()> {
+    async fn note(&mut self, trade: u64, arming: &Arming, before: SystemTime, delay: Duration) -> Result<()> {
         let receipt = arming.receipt().ok_or("nobody else arms these keys")?;
-        self.ledger.armed(receipt.id, trade, not_before);
+        self.ledger.armed(receipt, trade, before, delay);
         let before = self.last.insert(trade, receipt.id);
         let since = match arming {
             Arming::Replaced(_) => Some(self.clock.now().await?),
@@ -117,9 +117,9 @@ impl Producer {
         let delay = Duration::from_secs(3);
         let before = self.clock.now().await?;
         let reply = self.schedule.reschedule(&self.topic, [trade.to_string()], delay).await?;
-        if let Rescheduled::Rescheduled(_) = reply {
+        if let Rescheduled::Rescheduled(deadline) = reply {
             let bound = Bound { since: self.clock.now().await?, until: before + delay };
-            self.ledger.rescheduled(self.last[&trade], bound);
+            self.ledger.rescheduled(self.last[&trade], deadline, bound);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use keylapse::{DeadLetter, DeadReason, LapseSource};
 use keylapse_support::Server;
 use tokio::time::Instant;
 
+use crate::beside::Beside;
 use crate::ledger::{Evidence, Ledger, Tally};
 use crate::merchants::Merchant;
 
@@ -21,7 +22,8 @@ impl Screen {
     pub(crate) fn open(server: &Server, trades: u64) -> Self {
         println!(
             "{trades} payment notices, for merchants who take them at once, book them but fail at first, answer
-too late, never answer, or have closed. Two listeners compete for them.
+too late, never answer, or have closed. Two listeners compete for them. Two plain subscribers of expired
+keys look on.
 The server is a private {} on port {}.",
             server.version(),
             server.port()
@@ -77,6 +79,28 @@ fn late_by(source: &str, mut late: Vec<Duration>) {
         print!("  {:6.1} ms", late[last * percent / 100].as_secs_f64() * 1000.0);
     }
     println!();
+}
+
+/// What is late, for a subscriber.
+const LATE_MS: u128 = 100;
+
+/// What plain subscribers heard of the same notices.
+pub(crate) fn beside(sums: &Beside) {
+    let Beside { keys, ran, unheard, unheard_by_both, heard_by_both, late } = sums;
+    let tardy = late.iter().filter(|late| late.as_millis() > LATE_MS).count();
+    let latest = late.last().copied().unwrap_or_default().as_millis();
+    println!(
+        "
+The same notices without keylapse: two plain programs subscribed to expired keys on the same server. They
+were cut off when the listeners were, and connected again 10 ms later.
+  {keys:4} notices had a key in Redis that expires when the notice is due; keylapse ran {ran} of them
+  {unheard:4} of these keys one such program never heard of: nobody tells the merchant, and no error says so
+  {unheard_by_both:4} neither program heard of, so a second one is no remedy
+  {heard_by_both:4} both heard of: both would tell the merchant, and neither knows of the other
+  {tardy:4} came more than {LATE_MS} ms late, the last after {latest} ms. keylapse reads each key when it is due, so
+       that the server announces it at once, to everybody; `make demo-attach` shows how late the
+       server is by itself"
+    );
 }
 
 /// Two of the dead letters, one of each kind.

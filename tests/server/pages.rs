@@ -1,6 +1,6 @@
-//! What the documentation says of our tests is true.
+//! What the documentation says of our tests is true, and what it says of others has a source.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,60 @@ use std::path::{Path, PathBuf};
 const UNDERSCORES: usize = 3;
 
 #[test]
-fn each_test_that_the_reliability_page_names_exists() {
+fn each_test_that_a_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let functions = functions(&[root.join("src"), root.join("tests")]);
-    let page = fs::read_to_string(root.join("docs/reliability.md")).expect("the page");
-    let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
-    assert_eq!(missing, [""; 0], "docs/reliability.md names tests that do not exist");
-    assert!(names(&page).count() > 100, "it names its tests");
+    let folders = ["src", "tests"];
+    let functions = functions(&folders.map(|folder| root.join(folder)));
+    for (path, at_least) in [("docs/reliability.md", 100), ("SECURITY.md", 20)] {
+        let page = fs::read_to_string(root.join(path)).expect("the page");
+        let missing: Vec<_> = names(&page).filter(|name| !functions.contains(*name)).collect();
+        assert_eq!(missing, [""; 0], "{path} names tests that do not exist");
+        assert!(names(&page).count() >= at_least, "{path} names its tests");
+    }
+}
+
+/// In the tables of features, all columns but the first two are about others.
+#[test]
+fn each_cell_of_the_comparison_has_a_source() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/comparison.md");
+    let page = fs::read_to_string(path).expect("the page");
+    let (text, sources) = split_off_sources(&page);
+    let (_, features) = text.split_once("\n## Features\n").expect("the features");
+    let (features, _) = features.split_once("\n## ").expect("what comes after them");
+    for table in features.split("\n\n").filter(|block| block.starts_with('|')) {
+        let (head, rows) = table.split_once('\n').expect("rows");
+        for row in rows.lines() {
+            assert_eq!(cells(row).len(), cells(head).len(), "{row}");
+        }
+        for row in rows.lines().skip(1) {
+            let without = cells(row).into_iter().skip(2).find(|cell| references(cell).next().is_none());
+            assert_eq!(without, None, "a cell without a source: {row}");
+        }
+    }
+    let named: HashSet<_> = references(&text).collect();
+    assert_eq!(named, sources.keys().copied().collect(), "sources that are named, and those that there are");
+    for url in sources.values() {
+        assert!(url.starts_with("https://") && !url.contains(char::is_whitespace), "{url}");
+    }
+}
+
+/// A page without its lines `[label]: address`, and these.
+fn split_off_sources(page: &str) -> (String, HashMap<&str, &str>) {
+    let text = page.lines().filter(|line| source(line).is_none());
+    (text.collect::<Vec<_>>().join("\n"), page.lines().filter_map(source).collect())
+}
+
+fn source(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ")
+}
+
+/// The labels in `[text][label]`.
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    text.split("][").skip(1).filter_map(|rest| rest.split(']').next())
+}
+
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').collect()
 }
 
 /// Names of tests, with or without the path of their module.
