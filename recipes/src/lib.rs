@@ -12,6 +12,7 @@
 //! verdict. Nothing of it is between a reader and the two programs but [`stage::World`], which is
 //! whatever a job does outside Redis.
 
+pub mod beside;
 pub mod record;
 pub mod stage;
 

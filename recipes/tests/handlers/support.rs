@@ -1,6 +1,6 @@
 //! A world to act in.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use recipes::stage::World;
 use recipes::stage::ledger::{Event, Ledger};
@@ -28,5 +28,12 @@ impl Notes {
     pub(crate) fn jobs(&self, end: Event) -> Vec<String> {
         let entries = self.ledger.read().expect("a ledger");
         entries.into_iter().filter(|entry| entry.event == end).map(|entry| entry.job).collect()
+    }
+
+    /// The jobs that began, and when.
+    pub(crate) fn times(&self) -> Vec<(String, SystemTime)> {
+        let entries = self.ledger.read().expect("a ledger");
+        let began = entries.into_iter().filter(|entry| entry.event == Event::Began);
+        began.map(|entry| (entry.job, entry.at)).collect()
     }
 }
