@@ -157,12 +157,14 @@ pub use wire::calls::letters::Replayed;
 pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
-/// The README's program and test are compiled with the examples of this
-/// documentation, and so are the guides to tests, handlers, attached topics and operations.
-#[cfg(all(doctest, feature = "testing"))]
+/// The programs of the README and of the guide are compiled with the examples of this documentation.
+#[cfg(all(doctest, feature = "testing", feature = "tower", feature = "metrics"))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/testing.md")]
-#[cfg_attr(feature = "tower", doc = include_str!("../docs/handlers.md"))]
+#[doc = include_str!("../docs/first-steps.md")]
+#[doc = include_str!("../docs/handlers.md")]
+#[doc = include_str!("../docs/retries.md")]
 #[doc = include_str!("../docs/attach.md")]
-#[cfg_attr(feature = "metrics", doc = include_str!("../docs/operations.md"))]
+#[doc = include_str!("../docs/attach-uses.md")]
+#[doc = include_str!("../docs/testing.md")]
+#[doc = include_str!("../docs/operations.md")]
 struct Guides;
