@@ -68,7 +68,7 @@ fn the_first_program_and_its_tests_are_an_example() {
     let page = read(&root().join("docs/first-steps.md"));
     let programs: Vec<_> =
         page.split("```rust,no_run\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let [program, _attached, tests] = programs[..] else { panic!("{} programs", programs.len()) };
+    let [program, _attached, tests, ..] = programs[..] else { panic!("{} programs", programs.len()) };
     let example = read(&root().join("examples/first_steps.rs"));
     let (_, example) = example.split_once("\n\n").expect("what it is for");
     assert_eq!(format!("{program}\n{tests}"), example, "docs/first-steps.md shows examples/first_steps.rs");
