@@ -15,7 +15,8 @@
 //! - a [`Schedule`] arms, cancels and looks at timers;
 //! - a [`Listener`] runs an async function for each [`Lapse`].
 //!
-//! The repository's `docs/glossary.md` explains every word in one sentence.
+//! The repository's `docs/` is a guide: `docs/first-steps.md` takes ten minutes, and `docs/glossary.md` explains
+//! every word in one sentence.
 //!
 //! ```no_run
 //! use std::time::Duration;
