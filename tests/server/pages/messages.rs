@@ -41,6 +41,7 @@ fn each_kind_of_error_stands_on_the_page() {
     let (kinds, _) = kinds.split_once("\n}").expect("their end");
     let kinds = kinds.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(','));
     let page = page();
+    let (_, page) = page.split_once("\n## Kinds of errors\n").expect("their section");
     let listed: BTreeSet<_> = page
         .lines()
         .filter_map(|line| line.strip_prefix("- `")?.split_once("`: "))
