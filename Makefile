@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes recipes-record mutants package bench bench-quick lint clean-server
+.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes recipes-record mutants package bench bench-quick book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ mutants: ## Change the code in one place at a time, and find what no test notice
 # Cargo 1.90 and newer do both, in this order, where both are named.
 package: ## Make both packages, build them as users would, and stop short of publishing
 	cargo publish --dry-run --allow-dirty -p keylapse-testserver -p keylapse
+
+book: ## Build the guide in docs/ as a book, into target/book
+	scripts/book.sh
 
 # Tests have the feature `testing`, users' programs have not, and fuzz targets see what neither does: the
 # library is looked at in all three ways.

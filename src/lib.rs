@@ -15,7 +15,8 @@
 //! - a [`Schedule`] arms, cancels and looks at timers;
 //! - a [`Listener`] runs an async function for each [`Lapse`].
 //!
-//! The repository's `docs/glossary.md` explains every word in one sentence.
+//! The repository's `docs/` is a guide: `docs/first-steps.md` takes ten minutes, and `docs/glossary.md` explains
+//! every word in one sentence.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -157,12 +158,14 @@ pub use wire::calls::letters::Replayed;
 pub use wire::calls::timer::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
-/// The README's program and test are compiled with the examples of this
-/// documentation, and so are the guides to tests, handlers, attached topics and operations.
-#[cfg(all(doctest, feature = "testing"))]
+/// The programs of the README and of the guide are compiled with the examples of this documentation.
+#[cfg(all(doctest, feature = "testing", feature = "tower", feature = "metrics"))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/testing.md")]
-#[cfg_attr(feature = "tower", doc = include_str!("../docs/handlers.md"))]
+#[doc = include_str!("../docs/first-steps.md")]
+#[doc = include_str!("../docs/handlers.md")]
+#[doc = include_str!("../docs/retries.md")]
 #[doc = include_str!("../docs/attach.md")]
-#[cfg_attr(feature = "metrics", doc = include_str!("../docs/operations.md"))]
+#[doc = include_str!("../docs/attach-uses.md")]
+#[doc = include_str!("../docs/testing.md")]
+#[doc = include_str!("../docs/operations.md")]
 struct Guides;

@@ -78,9 +78,10 @@ fn the_package_is_source_examples_and_documents() {
     }
     for needed in [
         "README.md",
-        "docs/testing.md",
+        "docs/first-steps.md",
         "docs/handlers.md",
         "docs/attach.md",
+        "docs/testing.md",
         "docs/operations.md",
         "LICENSE-MIT",
     ] {

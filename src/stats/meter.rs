@@ -1,6 +1,6 @@
 //! What is measured of a topic, and recorded through the facade `metrics` where the feature of that name is on.
 //!
-//! Names and labels stand in docs/metrics.md. Labels are topics, nodes and words of ours: never keys.
+//! Names and labels stand in docs/operations.md. Labels are topics, nodes and words of ours: never keys.
 
 #[cfg(feature = "metrics")]
 mod recorded;

@@ -1,5 +1,9 @@
 //! What the documentation says of our tests is true, and what it says of others has a source.
 
+mod links;
+mod messages;
+mod words;
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
