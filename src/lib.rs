@@ -105,6 +105,7 @@ pub mod pattern;
 mod payload;
 #[allow(unreachable_pub, reason = "as of `wire`")]
 mod policy;
+mod priority;
 mod roles;
 mod rounds;
 mod runtime;
@@ -142,6 +143,7 @@ pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Unenrolled, Vanished, WriteBack};
+pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
     ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase,

@@ -14,6 +14,7 @@ use crate::limits::{MAX_KEY, MAX_PAYLOAD};
 use crate::pattern::Pattern;
 use crate::payload::Codec;
 use crate::policy::Policy;
+use crate::priority::Priority;
 use crate::time::{MAX_DELAY, ms_ceil};
 use crate::wire::copy::value_of;
 use crate::wire::{
@@ -65,6 +66,7 @@ pub(crate) struct TopicConfig {
     pub(crate) lease: Duration,
     pub(crate) lookahead: Duration,
     pub(crate) concurrency: usize,
+    pub(crate) priority: Priority,
     pub(crate) payload_limit: usize,
     pub(crate) letters: LetterBounds,
     /// How its keys are treated, where other programs write them.
@@ -183,6 +185,18 @@ impl<T> Topic<T> {
         self.with(|all| all.concurrency = attempts)
     }
 
+    /// How much of a listener's places this topic gets when more than one of its topics has due work: 6 for each 3 of
+    /// a normal one and each 1 of a low one. What one has no use for goes to the others. Default: `Priority::Normal`.
+    ///
+    /// So a low topic is served slowly, but always served;
+    /// [`strict_priorities`](crate::ListenerBuilder::strict_priorities) lets it wait instead. A topic that has had
+    /// nothing to do starts at once, whatever its priority, in the place that the listener keeps for it
+    /// ([`ListenerBuilder::concurrency`](crate::ListenerBuilder::concurrency)). Running attempts are never interrupted,
+    /// and places are counted, not the time for which they are taken.
+    pub fn priority(self, priority: Priority) -> Self {
+        self.with(|all| all.priority = priority)
+    }
+
     /// Over how many partitions the topic is spread: each has an index and a
     /// slot of a cluster of its own. Fixed once the topic is in use. Default: 1,
     /// at most 1,024.
@@ -281,6 +295,7 @@ impl TopicConfig {
             lease: Duration::from_secs(30),
             lookahead: Duration::from_millis(10),
             concurrency: 100,
+            priority: Priority::default(),
             payload_limit: 64 << 10,
             letters: LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
             attach: None,

@@ -10,6 +10,7 @@ use crate::fuzzing::assert_fit_for_a_log;
 use crate::id::ArmingId;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure, Outcome, Then};
+use crate::priority::Priority;
 use crate::runtime::Ended;
 use crate::time::{MAX_DELAY, When, ms_ceil};
 use crate::topic::Topic;
@@ -105,6 +106,11 @@ impl Case {
             "lease" => topic.lease(time),
             "lookahead" => topic.lookahead(time),
             "concurrency" => topic.concurrency(number(value, usize::MAX)),
+            "priority" => topic.priority(match value {
+                "high" => Priority::High,
+                "low" => Priority::Low,
+                _ => Priority::Normal,
+            }),
             "partitions" => topic.partitions(number(value, u32::MAX)),
             "payload_limit" => topic.payload_limit(number(value, usize::MAX)),
             "dead_letters" => topic.dead_letters(number(value, u64::MAX), Duration::from_secs(1)),

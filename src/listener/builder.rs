@@ -35,6 +35,7 @@ pub struct ListenerBuilder<S = ()> {
     client: Result<Client>,
     topics: Vec<(TopicConfig, AnyHandler)>,
     pub(crate) concurrency: usize,
+    strict: bool,
     pub(crate) grace: Duration,
     manage_notifications: bool,
     handlers: Option<Handle>,
@@ -48,6 +49,7 @@ impl ListenerBuilder {
             client,
             topics: Vec::new(),
             concurrency: 1000,
+            strict: false,
             grace: Duration::from_secs(10),
             manage_notifications: false,
             handlers: None,
@@ -87,12 +89,15 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        let Self { client, topics, concurrency, grace, manage_notifications, handlers, extract, .. } = self;
+        let Self {
+            client, topics, concurrency, strict, grace, manage_notifications, handlers, extract, ..
+        } = self;
         ListenerBuilder {
             state: State(state),
             client,
             topics,
             concurrency,
+            strict,
             grace,
             manage_notifications,
             handlers,
@@ -140,6 +145,18 @@ impl<S> ListenerBuilder<S> {
     /// one at a time, and [`build`](Self::build) warns of it. Default: 1,000.
     pub fn concurrency(mut self, attempts: usize) -> Self {
         self.concurrency = attempts;
+        self
+    }
+
+    /// Gives a free place to the topic with the highest [priority](Topic::priority) that has due work, and to a lower one
+    /// only if none has: **topics of lower priority may starve**. By default each has its part.
+    ///
+    /// The place that each topic keeps for itself while it has nothing to do stays, so that the first timer of a low
+    /// topic starts at once even then. The next have to wait. Topics of the same priority take turns. Attempts that
+    /// run are never interrupted. Where all topics have the same priority this changes nothing, and
+    /// [`build`](Self::build) says so in the log.
+    pub fn strict_priorities(mut self) -> Self {
+        self.strict = true;
         self
     }
 
@@ -195,11 +212,13 @@ impl<S> ListenerBuilder<S> {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
         warn_of_few_permits(self.concurrency, &self.topics);
+        warn_of_equal_priorities(self.strict, &self.topics);
         let client = self.client?.apart();
         client.store.address().outage.report();
         let router = route(&self.topics, &client.namespace)?;
-        let limits = self.topics.iter().map(|(config, _)| config.concurrency);
-        let (permits, outage) = (Arc::new(Permits::new(self.concurrency, limits)), Arc::default());
+        let limits: Vec<_> =
+            self.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
+        let (permits, outage) = (Permits::new(self.concurrency, &limits, self.strict), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
         for (index, (config, handler)) in self.topics.into_iter().enumerate() {
             let names = config.all_partitions(&client.namespace);
@@ -260,6 +279,17 @@ fn warn_of_few_permits(concurrency: usize, topics: &[(TopicConfig, AnyHandler)])
             topics = count,
             "each topic runs one attempt at a time, as each of the others keeps one of the listener's: give \
              ListenerBuilder::concurrency one for each topic, and besides as many as one topic is to run at a time"
+        );
+    }
+}
+
+fn warn_of_equal_priorities(strict: bool, topics: &[(TopicConfig, AnyHandler)]) {
+    let mut priorities = topics.iter().map(|(config, _)| config.priority);
+    let first = priorities.next();
+    if strict && priorities.all(|priority| Some(priority) == first) {
+        warn!(
+            topics = topics.len(),
+            "strict priorities change nothing: no topic has another priority than the rest"
         );
     }
 }

@@ -70,6 +70,12 @@ impl Permit {
         self.ordinary + usize::from(self.spare.is_some())
     }
 
+    /// Gives back what a claim had no use for.
+    pub(crate) fn give_back_unused(mut self) {
+        let unused = std::mem::take(&mut self.ordinary);
+        self.partition.permits.give_back_unused(self.partition.topic.index, unused);
+    }
+
     /// One of them, for an attempt of a timer that has lost so many leases.
     pub(crate) fn split(&mut self, lost: u8) -> Self {
         debug_assert!(self.count() > 0, "a claim never takes more than was asked for");

@@ -189,6 +189,7 @@ impl Taken {
                 }
             }
         }
+        permits.give_back_unused();
         jobs
     }
 }

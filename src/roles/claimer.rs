@@ -13,7 +13,7 @@ use crate::roles::attempt::Permit;
 use crate::roles::claim::{ClaimTrouble, Taken, take};
 use crate::roles::expirer::Touches;
 use crate::roles::starter::Starter;
-use crate::runtime::{DeadlineTimer, Groups, Partition, Seen};
+use crate::runtime::{DeadlineTimer, Demand, Groups, Partition, Seen};
 use crate::source::LapseSource;
 use crate::time::Reading;
 use crate::wire::{Claimed, Group, Index, MAX_BATCH};
@@ -24,6 +24,8 @@ const MANY: usize = 8;
 const GROWTH: usize = 4;
 /// Between two calls to others, who have places.
 const CALLED_EVERY: Duration = Duration::from_millis(100);
+/// For so long the topic's part of the places is kept for it while a claim is on its way.
+const PLACES_KEPT: Duration = Duration::from_millis(100);
 /// Between two questions for nothing but the time.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
@@ -43,6 +45,8 @@ pub(crate) struct Claimer {
     share: usize,
     /// What it asks for next.
     ask: usize,
+    /// While it knows of due work, and is about to take permits for it.
+    demand: Option<Demand>,
     /// When it last called others.
     called: Option<Instant>,
     /// When it last asked for the time.
@@ -66,6 +70,7 @@ impl Claimer {
             groups: None,
             waiting: None,
             timer,
+            demand: None,
             called: None,
             asked: None,
             trouble: ClaimTrouble::default(),
@@ -101,10 +106,14 @@ impl Claimer {
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, Permit) {
         let index = self.index();
-        let Self { partition, groups, waiting, timer, ask, called, .. } = self;
+        let Self { partition, groups, waiting, timer, ask, demand, called, .. } = self;
         loop {
-            let source = timer.due(partition.wakeup_of(index), &partition.clock).await;
-            partition.outbox.room().await;
+            let ready = async {
+                let source = timer.due(partition.wakeup_of(index), &partition.clock).await;
+                partition.outbox.room().await;
+                source
+            };
+            let source = keep_places(demand, std::future::ready(()), ready).await;
             if let Some(groups) = groups {
                 match waiting.take() {
                     Some((turn, left)) => {
@@ -118,18 +127,20 @@ impl Claimer {
             if permits.count() > 0 {
                 return (source, permits);
             }
-            let free = partition.permits.free(partition.topic.index);
+            let waits = || partition.permits.demand(partition.topic.index);
             match groups {
                 None => {
                     let rested = called.map_or_else(Instant::now, |at| at + CALLED_EVERY);
+                    let free = demand.get_or_insert_with(waits).free();
                     free_or_call(partition, free, timer.left_lying().max(rested), called).await;
                 }
                 Some(groups) if groups.room() == 0 => {}
                 // What it lacks is a place: one of its topic, or the spare one when that is left.
                 Some(groups) => {
                     let left = waiting.take().map_or(0, |(_, left)| left);
+                    let waits = waits();
                     tokio::select! {
-                        () = free => {}
+                        () = waits.free() => {}
                         () = groups.more_room(left) => {}
                     }
                 }
@@ -143,9 +154,12 @@ impl Claimer {
         let group = self.groups.as_ref().map_or(Group::ALONE, |groups| groups.group());
         let (index, slot, reach) = (self.index(), self.slot, self.timer.reach());
         let claim = take(&self.partition, index, slot, permits.count(), reach, group, &mut self.trouble);
-        let Ok(taken) = claim.await else {
+        let patience = async { tokio::time::sleep(PLACES_KEPT).await };
+        let Ok(taken) = keep_places(&mut self.demand, patience, claim).await else {
             // Its permits go back at once: other partitions may have a use for
             // them.
+            permits.give_back_unused();
+            self.demand = None;
             self.timer.failed(source);
             return false;
         };
@@ -170,6 +184,12 @@ impl Claimer {
         let reach = taken.claimed.stamp.ms().saturating_add_signed(self.timer.reach());
         let more = own.is_some_and(|ms| ms <= reach) && taken.claimed.paused.is_none();
         self.ask = if more { (self.ask * GROWTH).min(MAX_BATCH) } else { self.share };
+        // Of the quarantine more may be due than its group has room for.
+        self.demand = self.demand.take().filter(|_| more);
+        if more && self.groups.is_none() {
+            let demand = || self.partition.permits.demand(self.partition.topic.index);
+            self.demand.get_or_insert_with(demand);
+        }
         if let Some(ms) = other {
             of_other.head(ms);
         }
@@ -214,6 +234,23 @@ impl Claimer {
     }
 }
 
+/// Awaits this, while the topic's part of the places waits for it, too; but no longer than our patience.
+async fn keep_places<T>(
+    demand: &mut Option<Demand>,
+    patience: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    if demand.is_some() {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = patience => *demand = None,
+        }
+    }
+    work.await
+}
+
 /// Waits for a permit; if none is free by then, others are called, who follow and leave to us what is due.
 async fn free_or_call(
     partition: &Arc<Partition>,
@@ -233,4 +270,32 @@ async fn free_or_call(
         }
     });
     free.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::priority::Priority;
+    use crate::runtime::Permits;
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_kept_for_no_longer_than_our_patience() {
+        let permits = Permits::new(1, &[(1, Priority::Normal)], false);
+        let kept = async |patience: u64, takes: u64| {
+            let mut demand = Some(permits.demand(0));
+            let (patience, work) = (Duration::from_millis(patience), Duration::from_millis(takes));
+            let began = Instant::now();
+            keep_places(&mut demand, sleep(patience), sleep(work)).await;
+            assert_eq!(began.elapsed(), work);
+            demand.is_some()
+        };
+        assert_eq!((kept(100, 0).await, kept(100, 99).await, kept(100, 101).await), (true, true, false));
+        let mut demand = Some(permits.demand(0));
+        keep_places(&mut demand, std::future::ready(()), std::future::ready(())).await;
+        assert!(demand.is_some());
+        keep_places(&mut demand, std::future::ready(()), sleep(Duration::from_millis(1))).await;
+        assert!(demand.is_none(), "what is not ready at once may take for ever");
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) use self::groups::{Groups, Member};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
-pub(crate) use self::permits::Permits;
+pub(crate) use self::permits::{Demand, Permits};
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 
 use std::fmt;

@@ -1,15 +1,20 @@
 //! How many attempts may run at a time: in each topic, and overall.
 
-use std::sync::Mutex;
+mod allotment;
+
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::lock::{lock, until};
+use crate::priority::Priority;
+use crate::runtime::permits::allotment::{RANKS, Topic, allotment};
 
 /// Free and taken permits.
 ///
 /// Of the overall limit each topic that runs nothing keeps one permit, so that
-/// slow topics cannot starve the others.
+/// slow topics cannot starve the others. What more than one topic has due work for
+/// is given out by their priorities.
 #[derive(Debug)]
 pub(crate) struct Permits {
     limit: usize,
@@ -19,32 +24,64 @@ pub(crate) struct Permits {
 
 #[derive(Debug)]
 struct State {
-    used: usize,
-    /// Topics that run nothing.
-    idle: usize,
     topics: Vec<Topic>,
+    /// Of all topics.
+    waiting: usize,
+    /// Of each rank: no turn that is still to come is earlier.
+    turns: [u64; RANKS],
 }
 
-#[derive(Debug)]
-struct Topic {
-    used: usize,
-    limit: usize,
+impl State {
+    fn used(&self) -> usize {
+        self.topics.iter().map(|topic| topic.used).sum()
+    }
+
+    /// Who had nothing to do has nothing to catch up on.
+    fn catch_up(&mut self, topic: usize) {
+        let topic = &mut self.topics[topic];
+        if topic.waiting == 0 {
+            topic.turn = topic.turn.max(self.turns[topic.rank]);
+        }
+    }
+
+    /// The other topics that could take a permit now.
+    fn rivals(&self, topic: usize) -> impl Iterator<Item = &Topic> {
+        // Mostly nobody waits, which is known without a look at each.
+        let topics = if self.waiting > self.topics[topic].waiting { &self.topics[..] } else { &[] };
+        topics
+            .iter()
+            .enumerate()
+            .filter(move |(at, other)| *at != topic && other.competes())
+            .map(|(_, other)| other)
+    }
+
+    /// Counts the turns of permits that were taken, if anybody else could have had them. Those that were not its turn,
+    /// but kept for it, count as little as the next ones: it shall not wait for ever for having had its one place.
+    fn count(&mut self, topic: usize, taken: usize, by_turns: bool) {
+        let Topic { rank, turn, stride, .. } = self.topics[topic];
+        if self.rivals(topic).next().is_none() {
+            return;
+        }
+        let equals = self.rivals(topic).filter(|other| other.rank == rank).map(|other| other.turn);
+        let earliest = equals.fold(turn, u64::min).max(self.turns[rank]);
+        self.turns[rank] = earliest;
+        let from = if by_turns { turn } else { turn.min(earliest.saturating_add(stride)) };
+        self.topics[topic].turn = from.saturating_add(stride.saturating_mul(taken as u64));
+    }
 }
 
 impl Permits {
-    /// `limits` has one entry for each topic.
-    pub(crate) fn new(limit: usize, limits: impl IntoIterator<Item = usize>) -> Self {
-        let topics: Vec<_> = limits.into_iter().map(|limit| Topic { used: 0, limit }).collect();
-        Self {
-            limit,
-            freed: topics.iter().map(|_| Notify::new()).collect(),
-            state: Mutex::new(State { used: 0, idle: topics.len(), topics }),
-        }
+    /// `topics` has the limit and the priority of each topic.
+    pub(crate) fn new(limit: usize, topics: &[(usize, Priority)], strict: bool) -> Arc<Self> {
+        let freed = topics.iter().map(|_| Notify::new()).collect();
+        let topics = Topic::all(limit, topics, strict);
+        let state = State { topics, waiting: 0, turns: [0; RANKS] };
+        Arc::new(Self { limit, state: Mutex::new(state), freed })
     }
 
     /// How many are taken, of how many.
     pub(crate) fn usage(&self) -> (usize, usize) {
-        (lock(&self.state).used, self.limit)
+        (lock(&self.state).used(), self.limit)
     }
 
     /// The same of a topic.
@@ -69,136 +106,88 @@ impl Permits {
 
     /// Takes up to `want` permits for a topic.
     pub(crate) fn take(&self, topic: usize, want: usize) -> usize {
-        let mut state = lock(&self.state);
-        let taken = want.min(self.free_for(topic, &state));
-        if taken > 0 {
-            state.idle -= usize::from(state.topics[topic].used == 0);
-            state.used += taken;
-            state.topics[topic].used += taken;
-        }
+        let state = &mut *lock(&self.state);
+        state.catch_up(topic);
+        let (taken, by_turns) = allotment(self.limit, &state.topics, topic, want);
+        state.count(topic, taken, by_turns);
+        state.topics[topic].used += taken;
         taken
     }
 
-    /// How many a topic may take.
-    fn free_for(&self, topic: usize, state: &State) -> usize {
-        let mine = &state.topics[topic];
-        let idle = usize::from(mine.used == 0);
-        let free = self.limit.saturating_sub(state.used);
-        // Its own reserved permit, or what is left above everybody's.
-        let shared = free.saturating_sub(state.idle - idle).max(idle.min(free));
-        shared.min(mine.limit - mine.used)
+    /// Gives back those of attempts that have ended, and tells those who wait for one.
+    pub(crate) fn give_back(&self, topic: usize, count: usize) {
+        self.put_back(topic, count, 0);
     }
 
-    /// Gives permits back, and tells those who wait for one.
-    pub(crate) fn give_back(&self, topic: usize, count: usize) {
+    /// The same of those that a claim had no use for: they cost no turns.
+    pub(crate) fn give_back_unused(&self, topic: usize, count: usize) {
+        self.put_back(topic, count, count);
+    }
+
+    fn put_back(&self, topic: usize, count: usize, turns: usize) {
         if count == 0 {
             return;
         }
         let mut state = lock(&self.state);
-        let was_full = state.used + state.idle >= self.limit;
-        state.used -= count;
-        state.topics[topic].used -= count;
-        if state.topics[topic].used == 0 {
-            state.idle += 1;
-        }
+        let State { topics, turns: earliest, .. } = &mut *state;
+        let mine = &mut topics[topic];
+        mine.used -= count;
+        let before = mine.turn.saturating_sub(mine.stride.saturating_mul(turns as u64));
+        mine.turn = before.max(earliest[mine.rank].min(mine.turn));
+        self.tell(state, topic);
+    }
+
+    /// Of this topic something has changed that others may wait for.
+    fn tell(&self, state: MutexGuard<'_, State>, topic: usize) {
+        let (anybody, others) = (state.waiting > 0, state.rivals(topic).next().is_some());
         drop(state);
-        if was_full {
+        if others {
             self.freed.iter().for_each(Notify::notify_waiters);
-        } else {
+        } else if anybody {
             self.freed[topic].notify_waiters();
         }
     }
 
-    /// Returns once a topic may have a permit.
-    pub(crate) async fn free(&self, topic: usize) {
-        until(&self.state, &self.freed[topic], |state| self.free_for(topic, state) > 0).await;
+    /// Says that a claimer of this topic has due work, or waits for a permit to look for some.
+    pub(crate) fn demand(self: &Arc<Self>, topic: usize) -> Demand {
+        let mut state = lock(&self.state);
+        let kept = state.topics[topic].kept();
+        state.catch_up(topic);
+        state.topics[topic].waiting += 1;
+        state.waiting += 1;
+        if state.topics[topic].kept() < kept {
+            self.tell(state, topic);
+        }
+        Demand { permits: self.clone(), topic }
+    }
+}
+
+/// That there is due work in a topic. Until it is dropped, the topic has its part of what comes free.
+#[derive(Debug)]
+pub(crate) struct Demand {
+    permits: Arc<Permits>,
+    topic: usize,
+}
+
+impl Demand {
+    /// Returns once the topic may have a permit.
+    pub(crate) async fn free(&self) {
+        let Self { permits, topic } = self;
+        let some = |state: &State| allotment(permits.limit, &state.topics, *topic, 1).0 > 0;
+        until(&permits.state, &permits.freed[*topic], some).await;
+    }
+}
+
+impl Drop for Demand {
+    fn drop(&mut self) {
+        let mut state = lock(&self.permits.state);
+        state.topics[self.topic].waiting -= 1;
+        state.waiting -= 1;
+        if state.topics[self.topic].waiting == 0 {
+            self.permits.tell(state, self.topic);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_slow_topic_leaves_a_place_to_each_of_the_others() {
-        let permits = Permits::new(10, [100, 100, 100]);
-        assert_eq!(permits.take(0, 50), 8);
-        assert_eq!(permits.take(0, 50), 0);
-        assert_eq!(permits.take(1, 50), 1);
-        assert_eq!(permits.take(2, 50), 1);
-        permits.give_back(0, 3);
-        assert_eq!(permits.take(1, 50), 3);
-    }
-
-    #[test]
-    fn a_topic_keeps_to_its_own_limit() {
-        let permits = Permits::new(10, [3]);
-        assert_eq!(permits.take(0, 50), 3);
-        assert_eq!(permits.take(0, 1), 0);
-    }
-
-    /// Whether a topic is told of a permit within a moment.
-    async fn hears_of_one(permits: &Permits, topic: usize) -> bool {
-        tokio::time::timeout(Duration::from_millis(1), permits.free(topic)).await.is_ok()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_waits_for_a_place_waits_until_there_is_one_and_does_not_take_it() {
-        let permits = Permits::new(10, [2]);
-        assert!(hears_of_one(&permits, 0).await);
-        assert_eq!(permits.take(0, 2), 2);
-        assert!(!hears_of_one(&permits, 0).await);
-        let back = async { permits.give_back(0, 1) };
-        assert!(tokio::join!(hears_of_one(&permits, 0), back).0);
-        assert_eq!(permits.take(0, 2), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_place_that_comes_back_may_be_for_another_topic_if_there_was_none_left() {
-        // The overall limit, what each topic has taken, and who gives one back to
-        // topic 1. Those that have taken nothing keep a permit.
-        for (limit, taken, giver) in
-            [(4, vec![3, 1], 0), (5, vec![3, 1, 0], 0), (6, vec![3, 1, 0, 0], 0), (1, vec![1, 0], 0)]
-        {
-            let permits = Permits::new(limit, vec![100; taken.len()]);
-            for (topic, count) in taken.iter().enumerate() {
-                assert_eq!(permits.take(topic, *count), *count);
-            }
-            assert!(!hears_of_one(&permits, 1).await);
-            let back = async { permits.give_back(giver, 1) };
-            assert!(tokio::join!(hears_of_one(&permits, 1), back).0, "of {limit}: {taken:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_limit_is_ever_exceeded_and_nobody_starves(
-            limit in 1usize..12, limits in proptest::collection::vec(1usize..8, 1..5),
-            steps in proptest::collection::vec((any::<bool>(), 0usize..5, 0usize..9), 0..60),
-        ) {
-            let permits = Permits::new(limit, limits.clone());
-            let mut used = vec![0; limits.len()];
-            for (take, topic, count) in steps {
-                let topic = topic % limits.len();
-                if take {
-                    let idle = used[topic] == 0;
-                    let free = limit - used.iter().sum::<usize>();
-                    let taken = permits.take(topic, count);
-                    prop_assert!(taken <= count);
-                    let reserved = limit >= limits.len();
-                    prop_assert!(!(idle && count > 0 && taken == 0 && reserved), "starved with {free} free");
-                    used[topic] += taken;
-                } else {
-                    let back = count.min(used[topic]);
-                    permits.give_back(topic, back);
-                    used[topic] -= back;
-                }
-                prop_assert!(used.iter().sum::<usize>() <= limit);
-                prop_assert!(used.iter().zip(&limits).all(|(used, limit)| used <= limit));
-            }
-        }
-    }
-}
+mod tests;

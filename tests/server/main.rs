@@ -13,6 +13,7 @@ mod lost_replies;
 mod on_time;
 mod owning;
 mod pages;
+mod priorities;
 mod producing;
 mod python;
 mod redis_conf;

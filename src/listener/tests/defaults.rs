@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::policy::{Policy, Unenrolled, Vanished};
-use crate::{Attached, Backoff, Client, Durably, Listener, Topic};
+use crate::{Attached, Backoff, Client, Durably, Listener, Priority, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);
@@ -15,7 +15,7 @@ const fn secs(secs: u64) -> Duration {
 
 const DAY: Duration = secs(86_400);
 
-fn topic() -> [Row; 14] {
+fn topic() -> [Row; 15] {
     let config = Topic::<u32>::new("a:{id}").expect("a pattern").config;
     let retry = Backoff::exponential(secs(1), secs(600));
     let table = Topic::<u32>::new("a:{id}").expect("a pattern").retry(Backoff::table([secs(1); 3])).config;
@@ -38,6 +38,7 @@ fn topic() -> [Row; 14] {
         ("lease", "30 s, at least 0.3 s", config.lease == secs(30)),
         ("lookahead", "10 ms, at most 1 s; 0 turns it off", config.lookahead == Duration::from_millis(10)),
         ("concurrency", "100", config.concurrency == 100),
+        ("priority", "`Priority::Normal`", config.priority == Priority::Normal),
         ("partitions", "1, at most 1,024", config.partitions == 1),
         ("triggers", "yes", config.triggers),
         ("payload_limit", "64 KiB, at most 8 MiB", config.payload_limit == 64 * 1024),

@@ -8,6 +8,7 @@ mod earlier_names;
 mod ids;
 mod keeping;
 mod owning;
+mod priorities;
 mod quarantine;
 mod repairing;
 mod reporting;
