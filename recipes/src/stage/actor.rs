@@ -12,8 +12,8 @@ use tokio::process::{Child, Command};
 /// The processes that were killed or stopped: what they ran may run once more.
 pub(super) type Harmed = Arc<Mutex<BTreeSet<u32>>>;
 
-/// How long an orderly end may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an orderly end may take, or a beginning.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running program. It ends with this value.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use keylapse_support::{Deadline, Server};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::account::Account;
-use super::actor::{Actor, Harmed};
+use super::actor::{Actor, Harmed, PATIENCE};
 use super::ledger::{Entry, Event, Ledger};
 use super::{Stage, Told};
 
@@ -78,6 +78,34 @@ impl Scene {
     /// A connection of the story's own.
     pub async fn redis(&self) -> MultiplexedConnection {
         self.server.conn().await
+    }
+
+    /// Waits until so many connections of its server are like this, each a line of CLIENT LIST.
+    ///
+    /// # Errors
+    /// When they are not within 20 s: the story cannot go on.
+    pub async fn until_clients(&self, count: usize, like_this: impl Fn(&str) -> bool) -> Result<()> {
+        let (mut redis, deadline) = (self.redis().await, Deadline::after(PATIENCE));
+        while !deadline.is_over() {
+            let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut redis).await?;
+            if clients.lines().filter(|client| like_this(client)).count() == count {
+                return Ok(());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        bail!("{}: not {count} such connections within {PATIENCE:?}", self.title)
+    }
+
+    /// Has the server close every connection, of both sides.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn close_connections(&self) -> Result<()> {
+        let mut redis = self.redis().await;
+        for kind in ["normal", "pubsub"] {
+            redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query_async::<()>(&mut redis).await?;
+        }
+        Ok(())
     }
 
     /// The end: what became of each side's jobs, up to now.
@@ -159,11 +187,28 @@ impl Side {
     /// # Errors
     /// When it has not within `limit`: the story cannot go on.
     pub async fn until_began(&self, job: &str, limit: Duration) -> Result<()> {
-        let began =
-            |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && entry.event == Event::Began);
-        let went = self.until(limit, began).await?;
+        self.until_some("begun", job, limit, |event| event == Event::Began).await
+    }
+
+    /// Waits until a run of this job has ended, well or not.
+    ///
+    /// # Errors
+    /// When none has within `limit`: the story cannot go on.
+    pub async fn until_ended(&self, job: &str, limit: Duration) -> Result<()> {
+        self.until_some("ended", job, limit, |event| event != Event::Began).await
+    }
+
+    async fn until_some(
+        &self,
+        what: &str,
+        job: &str,
+        limit: Duration,
+        wanted: impl Fn(Event) -> bool,
+    ) -> Result<()> {
+        let came = |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && wanted(entry.event));
+        let went = self.until(limit, came).await?;
         went.then_some(()).with_context(|| {
-            format!("{} of {}: {job} has not begun within {limit:?}", self.program, self.recipe)
+            format!("{} of {}: {job} has not {what} within {limit:?}", self.program, self.recipe)
         })
     }
 

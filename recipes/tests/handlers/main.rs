@@ -1,4 +1,5 @@
 //! The handlers of the recipes in virtual time, as whoever copies them would test them.
 
+mod list;
 mod support;
 mod zset;
