@@ -14,6 +14,8 @@
 
 pub mod stage;
 
+#[path = "delay/story.rs"]
+pub mod delay;
 #[path = "list/story.rs"]
 pub mod list;
 #[path = "zset/story.rs"]
@@ -47,7 +49,7 @@ macro_rules! files {
 pub(crate) use files;
 
 /// All of them, in the order of the documentation.
-pub static RECIPES: &[Recipe] = &[zset::RECIPE, list::RECIPE];
+pub static RECIPES: &[Recipe] = &[zset::RECIPE, list::RECIPE, delay::RECIPE];
 
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {

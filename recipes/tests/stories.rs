@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(zset, list);
+stories!(zset, list, delay);

@@ -69,6 +69,16 @@ impl Actor {
         }
     }
 
+    /// Asks it to end as [`leave`](Self::leave) does, in the middle of its work: what it has begun may run
+    /// once more.
+    ///
+    /// # Errors
+    /// When it has not ended within 20 s.
+    pub async fn interrupt(self) -> Result<()> {
+        self.harm();
+        self.leave().await
+    }
+
     /// How it ended, if it does within this time.
     pub async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         tokio::time::timeout(within, self.child.wait()).await.ok()?.ok()

@@ -224,6 +224,14 @@ impl Side {
         .await
     }
 
+    /// What its processes have written so far.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        self.ledger.read()
+    }
+
     /// What became of its jobs, up to now.
     ///
     /// # Errors

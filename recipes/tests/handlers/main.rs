@@ -1,5 +1,6 @@
 //! The handlers of the recipes in virtual time, as whoever copies them would test them.
 
+mod delay;
 mod list;
 mod support;
 mod zset;
