@@ -18,14 +18,16 @@ fn with_programs(page: &str) -> String {
     let mut parts = page.split("<!-- recipes/src/");
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (file, rest) =
-            part.split_once(" -->\n```rust\n").expect("a block of Rust after the name of its file");
+        let (file, rest) = part.split_once(" -->\n").expect("the name of a file, and a block after it");
+        let language = if file.ends_with(".py") { "python" } else { "rust" };
+        let block = format!("```{language}\n");
+        let rest = rest.strip_prefix(&block).unwrap_or_else(|| panic!("{file}: no {block} block after it"));
         let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
         let program =
             fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
         let after = rest.strip_prefix("```").or_else(|| rest.split_once("\n```").map(|(_, after)| after));
         let after = after.expect("the end of the block");
-        whole.push_str(&format!("<!-- recipes/src/{file} -->\n```rust\n{program}```{after}"));
+        whole.push_str(&format!("<!-- recipes/src/{file} -->\n{block}{program}```{after}"));
     }
     whole
 }

@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(zset, list, delay);
+stories!(zset, mover, list, delay);

@@ -2,5 +2,6 @@
 
 mod delay;
 mod list;
+mod mover;
 mod support;
 mod zset;
