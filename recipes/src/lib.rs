@@ -20,6 +20,8 @@ pub mod delay;
 pub mod list;
 #[path = "mover/story.rs"]
 pub mod mover;
+#[path = "notice/story.rs"]
+pub mod notice;
 #[path = "zset/story.rs"]
 pub mod zset;
 
@@ -57,7 +59,7 @@ macro_rules! files {
 pub(crate) use files;
 
 /// All of them, in the order of the documentation.
-pub static RECIPES: &[Recipe] = &[zset::RECIPE, mover::RECIPE, list::RECIPE, delay::RECIPE];
+pub static RECIPES: &[Recipe] = &[notice::RECIPE, zset::RECIPE, mover::RECIPE, list::RECIPE, delay::RECIPE];
 
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {

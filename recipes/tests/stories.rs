@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(zset, mover, list, delay);
+stories!(notice, zset, mover, list, delay);

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::account::Account;
 use super::actor::{Actor, Harmed, PATIENCE};
 use super::ledger::{Entry, Event, Ledger};
-use super::{Stage, Told};
+use super::{Stage, Told, World};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -113,7 +113,16 @@ impl Scene {
     /// # Errors
     /// When a ledger cannot be read.
     pub fn told(&self) -> Result<Told> {
-        Ok(Told::new(&self.title, self.by_hand.account()?, self.with_keylapse.account()?))
+        Ok(Told::new(&self.title, self.by_hand.account(None)?, self.with_keylapse.account(None)?))
+    }
+
+    /// The end of a scene in which nothing is lost by hand: what has not begun there still waits.
+    ///
+    /// # Errors
+    /// When a ledger cannot be read.
+    pub fn told_while_by_hand_waits(&self) -> Result<Told> {
+        let by_hand = self.by_hand.account(Some(SystemTime::now()))?;
+        Ok(Told::new(&self.title, by_hand, self.with_keylapse.account(None)?))
     }
 }
 
@@ -232,13 +241,16 @@ impl Side {
         self.ledger.read()
     }
 
-    /// What became of its jobs, up to now.
-    ///
-    /// # Errors
-    /// When the ledger cannot be read.
-    pub fn account(&self) -> Result<Account> {
+    /// Where its jobs have their effect, for a part that the story plays itself.
+    pub fn world(&self) -> World {
+        let Jobs { takes, failures } = self.jobs.clone();
+        World::new(self.ledger.clone(), takes, failures.into_iter().collect())
+    }
+
+    /// What became of its jobs, up to now. `waiting` is now if those that have not begun still wait.
+    fn account(&self, waiting: Option<SystemTime>) -> Result<Account> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let harmed = self.harmed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Account::of(&due, &self.ledger.read()?, &harmed))
+        Ok(Account::of(&due, &self.ledger.read()?, &harmed, waiting))
     }
 }

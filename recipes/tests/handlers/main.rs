@@ -3,5 +3,6 @@
 mod delay;
 mod list;
 mod mover;
+mod notice;
 mod support;
 mod zset;
