@@ -20,6 +20,14 @@ pub mod stage;
 pub mod check_in;
 #[path = "cron/story.rs"]
 pub mod cron;
+#[path = "delay/story.rs"]
+pub mod delay;
+#[path = "list/story.rs"]
+pub mod list;
+#[path = "mover/story.rs"]
+pub mod mover;
+#[path = "notice/story.rs"]
+pub mod notice;
 #[path = "zset/story.rs"]
 pub mod zset;
 
@@ -38,20 +46,34 @@ pub struct Recipe {
     pub story: fn(Stage) -> BoxFuture<'static, anyhow::Result<Tale>>,
     /// The programs that run as processes.
     pub programs: &'static [(&'static str, Program)],
-    /// The three files, for whoever asks whether what was recorded is still what is here.
-    pub files: [&'static str; 3],
+    /// Its three files, then those that not every recipe has: for whoever asks whether what was recorded is
+    /// still what is here.
+    pub files: &'static [&'static str],
 }
 
-/// The three files of a recipe.
+/// The three files of a recipe, and more.
 macro_rules! files {
-    () => {
-        [include_str!("by_hand.rs"), include_str!("with_keylapse.rs"), include_str!("story.rs")]
+    ($($more:literal),*) => {
+        &[
+            include_str!("by_hand.rs"),
+            include_str!("with_keylapse.rs"),
+            include_str!("story.rs"),
+            $(include_str!($more)),*
+        ]
     };
 }
 pub(crate) use files;
 
 /// All of them, in the order of the documentation.
-pub static RECIPES: &[Recipe] = &[zset::RECIPE, check_in::RECIPE, cron::RECIPE];
+pub static RECIPES: &[Recipe] = &[
+    notice::RECIPE,
+    zset::RECIPE,
+    mover::RECIPE,
+    list::RECIPE,
+    delay::RECIPE,
+    check_in::RECIPE,
+    cron::RECIPE,
+];
 
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {

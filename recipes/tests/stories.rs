@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(zset, check_in, cron);
+stories!(notice, zset, mover, list, delay, check_in, cron);

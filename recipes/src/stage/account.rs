@@ -20,21 +20,33 @@ pub struct Account {
     pub unexplained: usize,
     /// Jobs whose first run began before they were due.
     pub early: usize,
-    /// How long after its time each job's first run began, in microseconds, the shortest first.
+    /// Jobs that had not begun when the scene was over and were not lost: they still waited.
+    #[serde(default)]
+    pub overdue: usize,
+    /// How long after its time each job's first run began, in microseconds, the shortest first. For what is
+    /// overdue, how long it had waited when the scene was over.
     pub late_us: Vec<u64>,
 }
 
 impl Account {
     /// Judges the jobs, which are due at these times, by a ledger. `harmed` are the processes that
-    /// were killed or stopped.
-    pub fn of(jobs: &BTreeMap<String, SystemTime>, ledger: &[Entry], harmed: &BTreeSet<u32>) -> Self {
+    /// were killed or stopped. `waiting` is when the scene was over, if what had not begun then still waited.
+    pub fn of(
+        jobs: &BTreeMap<String, SystemTime>,
+        ledger: &[Entry],
+        harmed: &BTreeSet<u32>,
+        waiting: Option<SystemTime>,
+    ) -> Self {
         let mut account = Self { given: jobs.len(), ..Self::default() };
         for (job, due) in jobs {
             let entries: Vec<_> = ledger.iter().filter(|entry| entry.job == *job).collect();
-            account.lost += usize::from(entries.iter().all(|entry| entry.event != Event::Done));
-            if let Some(first) = entries.iter().find(|entry| entry.event == Event::Began) {
-                account.early += usize::from(first.at < *due);
-                account.late_us.push(micros(first.at.duration_since(*due).unwrap_or_default()));
+            let began = entries.iter().find(|entry| entry.event == Event::Began).map(|first| first.at);
+            let overdue = began.is_none() && waiting.is_some();
+            account.overdue += usize::from(overdue);
+            account.lost += usize::from(!overdue && entries.iter().all(|entry| entry.event != Event::Done));
+            account.early += usize::from(began.is_some_and(|began| began < *due));
+            if let Some(until) = began.or(waiting) {
+                account.late_us.push(micros(until.duration_since(*due).unwrap_or_default()));
             }
             let (doubled, unexplained) = repeats(&entries, harmed);
             account.doubled += doubled;
@@ -51,6 +63,7 @@ impl Account {
         self.doubled += other.doubled;
         self.unexplained += other.unexplained;
         self.early += other.early;
+        self.overdue += other.overdue;
         self.late_us.extend(&other.late_us);
         self.late_us.sort_unstable();
     }
@@ -101,10 +114,15 @@ mod tests {
         UNIX_EPOCH + Duration::from_millis(ms)
     }
 
+    fn account(ledger: &[Entry], harmed: &[u32], waiting: Option<SystemTime>) -> Account {
+        let jobs = BTreeMap::from([("a".to_owned(), at(100))]);
+        Account::of(&jobs, ledger, &harmed.iter().copied().collect(), waiting)
+    }
+
     /// Lines as `ms pid event`, all of job `a`; the id is the job unless a fourth word names it.
     fn judged(lines: &[&str], harmed: &[u32]) -> Account {
         let ledger: Vec<_> = lines.iter().map(|line| entry(line)).collect();
-        Account::of(&BTreeMap::from([("a".to_owned(), at(100))]), &ledger, &harmed.iter().copied().collect())
+        account(&ledger, harmed, None)
     }
 
     fn entry(line: &str) -> Entry {
@@ -143,6 +161,16 @@ mod tests {
         for (lines, harmed, expected) in rows {
             assert_eq!(counts(&judged(lines, harmed)), expected, "{lines:?}, harmed: {harmed:?}");
         }
+    }
+
+    #[test]
+    fn what_still_waits_is_overdue_by_at_least_the_time_until_then() {
+        let waits = account(&[], &[], Some(at(700)));
+        assert_eq!((waits.overdue, waits.lost, waits.latest()), (1, 0, Duration::from_millis(600)));
+        let began = account(&[entry("101 1 began")], &[], Some(at(700)));
+        assert_eq!((began.overdue, began.lost, began.latest()), (0, 1, Duration::from_millis(1)));
+        let lost = account(&[], &[], None);
+        assert_eq!((lost.overdue, lost.lost, lost.latest()), (0, 1, Duration::ZERO));
     }
 
     #[test]

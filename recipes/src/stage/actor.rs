@@ -12,8 +12,8 @@ use tokio::process::{Child, Command};
 /// The processes that were killed or stopped: what they ran may run once more.
 pub(super) type Harmed = Arc<Mutex<BTreeSet<u32>>>;
 
-/// How long an orderly end may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an orderly end may take, or a beginning.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running program. It ends with this value.
 #[derive(Debug)]
@@ -67,6 +67,16 @@ impl Actor {
             Some(_) => Ok(()),
             None => bail!("a program did not end within {PATIENCE:?} of SIGTERM"),
         }
+    }
+
+    /// Asks it to end as [`leave`](Self::leave) does, in the middle of its work: what it has begun may run
+    /// once more.
+    ///
+    /// # Errors
+    /// When it has not ended within 20 s.
+    pub async fn interrupt(self) -> Result<()> {
+        self.harm();
+        self.leave().await
     }
 
     /// How it ended, if it does within this time.

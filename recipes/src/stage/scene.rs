@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use keylapse_support::{Deadline, Server};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::account::Account;
-use super::actor::{Actor, Harmed};
+use super::actor::{Actor, Harmed, PATIENCE};
 use super::ledger::{Entry, Event, Ledger};
-use super::{Stage, Told};
+use super::{Stage, Told, World};
 
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -80,12 +80,49 @@ impl Scene {
         self.server.conn().await
     }
 
+    /// Waits until so many connections of its server are like this, each a line of CLIENT LIST.
+    ///
+    /// # Errors
+    /// When they are not within 20 s: the story cannot go on.
+    pub async fn until_clients(&self, count: usize, like_this: impl Fn(&str) -> bool) -> Result<()> {
+        let (mut redis, deadline) = (self.redis().await, Deadline::after(PATIENCE));
+        while !deadline.is_over() {
+            let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut redis).await?;
+            if clients.lines().filter(|client| like_this(client)).count() == count {
+                return Ok(());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        bail!("{}: not {count} such connections within {PATIENCE:?}", self.title)
+    }
+
+    /// Has the server close every connection, of both sides.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn close_connections(&self) -> Result<()> {
+        let mut redis = self.redis().await;
+        for kind in ["normal", "pubsub"] {
+            redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query_async::<()>(&mut redis).await?;
+        }
+        Ok(())
+    }
+
     /// The end: what became of each side's jobs, up to now.
     ///
     /// # Errors
     /// When a ledger cannot be read.
     pub fn told(&self) -> Result<Told> {
-        Ok(Told::new(&self.title, self.by_hand.account()?, self.with_keylapse.account()?))
+        Ok(Told::new(&self.title, self.by_hand.account(None)?, self.with_keylapse.account(None)?))
+    }
+
+    /// The end of a scene in which nothing is lost by hand: what has not begun there still waits.
+    ///
+    /// # Errors
+    /// When a ledger cannot be read.
+    pub fn told_while_by_hand_waits(&self) -> Result<Told> {
+        let by_hand = self.by_hand.account(Some(SystemTime::now()))?;
+        Ok(Told::new(&self.title, by_hand, self.with_keylapse.account(None)?))
     }
 }
 
@@ -159,11 +196,28 @@ impl Side {
     /// # Errors
     /// When it has not within `limit`: the story cannot go on.
     pub async fn until_began(&self, job: &str, limit: Duration) -> Result<()> {
-        let began =
-            |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && entry.event == Event::Began);
-        let went = self.until(limit, began).await?;
+        self.until_some("begun", job, limit, |event| event == Event::Began).await
+    }
+
+    /// Waits until a run of this job has ended, well or not.
+    ///
+    /// # Errors
+    /// When none has within `limit`: the story cannot go on.
+    pub async fn until_ended(&self, job: &str, limit: Duration) -> Result<()> {
+        self.until_some("ended", job, limit, |event| event != Event::Began).await
+    }
+
+    async fn until_some(
+        &self,
+        what: &str,
+        job: &str,
+        limit: Duration,
+        wanted: impl Fn(Event) -> bool,
+    ) -> Result<()> {
+        let came = |ledger: &[Entry]| ledger.iter().any(|entry| entry.job == job && wanted(entry.event));
+        let went = self.until(limit, came).await?;
         went.then_some(()).with_context(|| {
-            format!("{} of {}: {job} has not begun within {limit:?}", self.program, self.recipe)
+            format!("{} of {}: {job} has not {what} within {limit:?}", self.program, self.recipe)
         })
     }
 
@@ -179,21 +233,24 @@ impl Side {
         .await
     }
 
-    /// All that is in the ledger.
+    /// What its processes have written so far.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the ledger cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         self.ledger.read()
     }
 
-    /// What became of its jobs, up to now.
-    ///
-    /// # Errors
-    /// When the ledger cannot be read.
-    pub fn account(&self) -> Result<Account> {
+    /// Where its jobs have their effect, for a part that the story plays itself.
+    pub fn world(&self) -> World {
+        let Jobs { takes, failures } = self.jobs.clone();
+        World::new(self.ledger.clone(), takes, failures.into_iter().collect())
+    }
+
+    /// What became of its jobs, up to now. `waiting` is now if those that have not begun still wait.
+    fn account(&self, waiting: Option<SystemTime>) -> Result<Account> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let harmed = self.harmed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Account::of(&due, &self.ledger.read()?, &harmed))
+        Ok(Account::of(&due, &self.ledger.read()?, &harmed, waiting))
     }
 }

@@ -123,7 +123,10 @@ struct Row<'a>(&'a Account);
 impl fmt::Display for Row<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Account { given, lost, doubled, early, .. } = self.0;
-        let [p99, latest] = [self.0.late(0.99), self.0.latest()].map(in_words);
+        // What still waits is later than that.
+        let sign = if self.0.overdue > 0 { "≥ " } else { "" };
+        let [p99, latest] =
+            [self.0.late(0.99), self.0.latest()].map(|late| format!("{sign}{}", in_words(late)));
         write!(f, "{given:7} {lost:5} {doubled:6} {early:6} {p99:>9} {latest:>9}")
     }
 }

@@ -3,5 +3,9 @@
 mod beside;
 mod check_in;
 mod cron;
+mod delay;
+mod list;
+mod mover;
+mod notice;
 mod support;
 mod zset;

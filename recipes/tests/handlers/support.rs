@@ -1,5 +1,6 @@
 //! A world to act in.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use recipes::stage::World;
@@ -22,6 +23,11 @@ impl Notes {
     pub(crate) fn world(&self, failures: &[(&str, usize)]) -> World {
         let failures = failures.iter().map(|(job, times)| ((*job).to_owned(), *times)).collect();
         World::new(self.ledger.clone(), Duration::ZERO, failures)
+    }
+
+    /// A world whose jobs take so long.
+    pub(crate) fn world_where_jobs_take(&self, time: Duration) -> World {
+        World::new(self.ledger.clone(), time, BTreeMap::new())
     }
 
     /// The jobs that ended so, in the order in which they did.

@@ -1,0 +1,54 @@
+//! A delaying queue as an object: messages in a sorted set, and threads that poll it.
+//!
+//! Each of two threads looks for a message that is due, sleeps half a second if there is none, and
+//! handles it if ZREM says that nobody else has taken it. An interrupt ends the threads.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Client};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::stage::World;
+
+const QUEUE: &str = "hand:delayed";
+const THREADS: usize = 2;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Puts a message into the queue.
+pub async fn send(redis: &mut MultiplexedConnection, message: &str, due: SystemTime) -> anyhow::Result<()> {
+    Ok(redis.zadd(QUEUE, message, millis(due)?).await?)
+}
+
+/// Two threads, until the program is asked to stop.
+pub async fn receive(url: String, world: World) -> anyhow::Result<()> {
+    let client = Client::open(url)?;
+    let threads: Vec<_> =
+        (0..THREADS).map(|_| tokio::spawn(handle_messages(client.clone(), world.clone()))).collect();
+    let interrupts: Vec<_> = threads.iter().map(|thread| thread.abort_handle()).collect();
+    signal(SignalKind::terminate())?.recv().await;
+    interrupts.iter().for_each(|thread| thread.abort());
+    join_all(threads).await;
+    Ok(())
+}
+
+/// What a thread does until it is interrupted, or a message cannot be handled.
+async fn handle_messages(client: Client, world: World) -> anyhow::Result<()> {
+    let mut redis = client.get_multiplexed_async_connection().await?;
+    loop {
+        let due: Vec<String> = redis.zrangebyscore_limit(QUEUE, 0, millis(SystemTime::now())?, 0, 1).await?;
+        let Some(message) = due.first() else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let taken: u32 = redis.zrem(QUEUE, message).await?;
+        if taken == 1 {
+            world.act(message, message).await?;
+        }
+    }
+}
+
+fn millis(time: SystemTime) -> anyhow::Result<u64> {
+    Ok(u64::try_from(time.duration_since(UNIX_EPOCH)?.as_millis())?)
+}
