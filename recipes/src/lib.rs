@@ -24,14 +24,22 @@ pub mod cron;
 pub mod delay;
 #[path = "list/story.rs"]
 pub mod list;
+#[path = "lock/story.rs"]
+pub mod lock;
+#[path = "mail/story.rs"]
+pub mod mail;
 #[path = "mover/story.rs"]
 pub mod mover;
 #[path = "notice/story.rs"]
 pub mod notice;
+#[path = "rdelayed/story.rs"]
+pub mod rdelayed;
+#[path = "topics/story.rs"]
+pub mod topics;
 #[path = "zset/story.rs"]
 pub mod zset;
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use stage::{Program, Stage, Tale};
 
@@ -43,7 +51,7 @@ pub struct Recipe {
     /// What it is, in a few words.
     pub about: &'static str,
     /// Plays it.
-    pub story: fn(Stage) -> BoxFuture<'static, anyhow::Result<Tale>>,
+    pub story: fn(Stage) -> LocalBoxFuture<'static, anyhow::Result<Tale>>,
     /// The programs that run as processes.
     pub programs: &'static [(&'static str, Program)],
     /// Its three files, then those that not every recipe has: for whoever asks whether what was recorded is
@@ -71,6 +79,10 @@ pub static RECIPES: &[Recipe] = &[
     mover::RECIPE,
     list::RECIPE,
     delay::RECIPE,
+    lock::RECIPE,
+    rdelayed::RECIPE,
+    topics::RECIPE,
+    mail::RECIPE,
     check_in::RECIPE,
     cron::RECIPE,
 ];

@@ -29,4 +29,4 @@ macro_rules! stories {
     };
 }
 
-stories!(notice, zset, mover, list, delay, check_in, cron);
+stories!(notice, zset, mover, list, delay, lock, rdelayed, topics, mail, check_in, cron);

@@ -158,8 +158,16 @@ impl Side {
     /// # Errors
     /// When it cannot be run.
     pub fn start_as(&self, program: &str, words: &[&str]) -> Result<Actor> {
+        self.start_behind(&self.url, program, words)
+    }
+
+    /// Starts a program that reaches the server by this URL: through a proxy that breaks the line.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start_behind(&self, url: &str, program: &str, words: &[&str]) -> Result<Actor> {
         let mut command = Command::new(&self.executable);
-        command.args(["act", self.recipe, program, "--url", &self.url, "--ledger"]).arg(self.ledger.path());
+        command.args(["act", self.recipe, program, "--url", url, "--ledger"]).arg(self.ledger.path());
         command.args(["--takes-ms", &self.jobs.takes.as_millis().to_string()]);
         for (job, times) in &self.jobs.failures {
             command.args(["--fails", &format!("{job}={times}")]);

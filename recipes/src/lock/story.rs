@@ -1,0 +1,240 @@
+//! A lock that somebody else holds: for a while, for ever, and while processes die or stand still.
+
+pub mod by_hand;
+pub mod with_keylapse;
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use by_hand::{Answer, DEFERRALS};
+use keylapse::{DeadReason, Replayed, Schedule, TimerPhase};
+use keylapse_support::{Proxy, Then, command, eventually};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, RedisResult, Value, cmd};
+
+use crate::stage::ledger::{Entry, Event};
+use crate::stage::{Actor, Jobs, Part, Scene, Side, Stage, Tale, Told, in_words};
+use crate::{Recipe, files};
+
+/// Work that needs a lock which may be taken.
+pub const RECIPE: Recipe = Recipe {
+    name: "lock",
+    about: "a lock that is taken: throw, sleep, or come again",
+    story: |stage| Box::pin(story(stage)),
+    programs: &[
+        ("throw", |part| answering(part, Answer::Throw)),
+        ("sleep", |part| answering(part, Answer::Sleep)),
+        ("defer", |part| answering(part, Answer::Defer)),
+        ("with_keylapse", |part| Box::pin(async move { with_keylapse::work(&part.url, part.world).await })),
+    ],
+    files: files!(),
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn answering(part: Part, answer: Answer) -> futures::future::BoxFuture<'static, Result<()>> {
+    Box::pin(by_hand::work(part.url, part.world, answer))
+}
+
+async fn story(stage: Stage) -> Result<Tale> {
+    let (held, thrown, forgotten, killed, paused) = tokio::try_join!(
+        others_wait(&stage),
+        thrown(&stage),
+        never_given_back(&stage),
+        killed_before_it_is_put_back(&stage),
+        paused_past_its_lock(&stage),
+    )?;
+    Ok(Tale { scenes: vec![held, thrown, forgotten, killed, paused] })
+}
+
+/// Asks both sides for a statement.
+async fn ask(scene: &Scene, account: &str, id: &str, due: SystemTime) -> Result<()> {
+    by_hand::ask(&mut scene.redis().await, account, id, due).await?;
+    scene.by_hand.given(id, due);
+    let schedule = Schedule::connect(scene.server.url()).await?;
+    with_keylapse::ask(&schedule, account, id, due).await?;
+    scene.with_keylapse.given(id, due);
+    Ok(())
+}
+
+const LOCKS: [&str; 2] = ["hand:lock:gold", "lock:gold"];
+
+/// Another program takes the lock of the account `gold`, on both sides.
+async fn take_gold(redis: &mut MultiplexedConnection, held: Duration) -> Result<()> {
+    let ms = u64::try_from(held.as_millis())?;
+    for lock in LOCKS {
+        redis.pset_ex::<_, _, ()>(lock, "another program", ms).await?;
+    }
+    Ok(())
+}
+
+async fn others_wait(stage: &Stage) -> Result<Told> {
+    let held = stage.pick(Duration::from_secs(2), Duration::from_millis(1200));
+    let title = format!("A lock is taken for {}; ten jobs of other accounts come after it.", in_words(held));
+    let scene = stage.scene(&title, &Jobs::default()).await?;
+    let soon = Duration::from_millis(200);
+    let due = SystemTime::now() + soon;
+    take_gold(&mut scene.redis().await, soon + held).await?;
+    ask(&scene, "gold", "1", due).await?;
+    for id in 2..12 {
+        ask(&scene, &format!("silver-{id}"), &id.to_string(), due + Duration::from_millis(id)).await?;
+    }
+    let _actors = [scene.by_hand.start_as("sleep", &[])?, scene.with_keylapse.start()?];
+    scene.by_hand.until_done(LIMIT).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    let told = scene.told()?;
+    let [hand, ours] = [&told.by_hand, &told.with_keylapse].map(|account| account.late(0.5));
+    Ok(told
+        .saying(
+            format!("the worker slept: half of all jobs were {} late or more.", in_words(hand)),
+            format!("the job came again later; half of all were {} late or less.", in_words(ours)),
+        )
+        .claiming("sleeping delays the jobs of others by as long as the lock is held", hand + soon > held))
+}
+
+async fn thrown(stage: &Stage) -> Result<Told> {
+    let scene = stage.scene("A lock is taken for a second; the worker throws.", &Jobs::default()).await?;
+    take_gold(&mut scene.redis().await, Duration::from_secs(1)).await?;
+    ask(&scene, "gold", "1", SystemTime::now()).await?;
+    ask(&scene, "silver", "2", SystemTime::now()).await?;
+    let _actors = [scene.by_hand.start_as("throw", &[])?, scene.with_keylapse.start()?];
+    scene.by_hand.until_began("2", LIMIT).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    let told = scene.told()?;
+    let lost = told.by_hand.lost;
+    Ok(told
+        .saying(
+            format!("nobody was there to call again: {lost} of 2 jobs never ran."),
+            "the job came again until the lock was free.",
+        )
+        .claiming("thrown: the job is gone unless its caller comes again", lost > 0))
+}
+
+async fn never_given_back(stage: &Stage) -> Result<Told> {
+    let scene = stage.scene("A lock is never given back, until somebody looks.", &Jobs::default()).await?;
+    let mut redis = scene.redis().await;
+    take_gold(&mut redis, Duration::from_secs(3600)).await?;
+    ask(&scene, "gold", "1", SystemTime::now()).await?;
+    let _actors = [scene.by_hand.start_as("defer", &[])?, scene.with_keylapse.start()?];
+
+    let (schedule, topic) = (Schedule::connect(scene.server.url()).await?, with_keylapse::statements()?);
+    eventually(LIMIT, "a dead letter", async || {
+        schedule.dead_letter_counts(&topic).await.is_ok_and(|(letters, _)| letters == 1)
+    })
+    .await;
+    let letter = schedule.dead_letters(&topic).next().await?.context("no dead letter")?;
+    ensure!(letter.reason == DeadReason::Snoozed, "it died as {}", letter.reason.as_str());
+    let took = letter.died.duration_since(letter.deadline.context("no deadline")?)?;
+    eventually(LIMIT, "more deferrals by hand", async || {
+        deferrals(&scene).await.is_ok_and(|count| count > with_keylapse::SNOOZES.into())
+    })
+    .await;
+    let deferred = deferrals(&scene).await?;
+
+    redis.del::<_, ()>(&LOCKS[..]).await?;
+    let replayed = schedule.replay(&letter).await?;
+    ensure!(replayed == Replayed::Replayed, "{replayed:?}");
+    scene.by_hand.until_done(LIMIT).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    Ok(scene
+        .told()?
+        .saying(
+            format!("the job was put back {deferred} times, and nothing would have ended that."),
+            format!("after {} it was a dead letter, was looked at and replayed.", in_words(took)),
+        )
+        .claiming("deferral has no limit", deferred > with_keylapse::SNOOZES.into()))
+}
+
+async fn deferrals(scene: &Scene) -> Result<u64> {
+    Ok(scene.redis().await.get::<_, Option<u64>>(DEFERRALS).await?.unwrap_or_default())
+}
+
+async fn killed_before_it_is_put_back(stage: &Stage) -> Result<Told> {
+    let title = "The process is killed while its job waits for a lock, and another is started.";
+    let scene = stage.scene(title, &Jobs::default()).await?;
+    let mut redis = scene.redis().await;
+    take_gold(&mut redis, Duration::from_secs(3600)).await?;
+    let due = SystemTime::now();
+    ask(&scene, "gold", "1", due).await?;
+    let line = Proxy::before(&scene.server).await;
+    let hand = scene.by_hand.start_behind(&line.url(), "defer", &[])?;
+    let ours = scene.with_keylapse.start()?;
+
+    // By hand: when the job was put back once, and is taken out again.
+    eventually(LIMIT, "a deferral", async || deferrals(&scene).await.is_ok_and(|count| count > 0)).await;
+    line.lose_reply(command("ZREM"), Then::Stall);
+    line.until_lost(1).await;
+    hand.kill().await?;
+    // With keylapse: when it was snoozed.
+    let (schedule, topic) = (Schedule::connect(scene.server.url()).await?, with_keylapse::statements()?);
+    eventually(LIMIT, "a snooze", async || {
+        let timer = schedule.look_up(&topic, ["gold", "1"]).await.ok().flatten();
+        let phase = timer.map(|timer| timer.phase);
+        matches!(phase, Some(TimerPhase::Waiting(until)) if until > due + Duration::from_millis(50))
+    })
+    .await;
+    ours.kill().await?;
+
+    let _successors = [scene.by_hand.start_as("defer", &[])?, scene.with_keylapse.start()?];
+    redis.del::<_, ()>(&LOCKS[..]).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    scene.by_hand.until_done(Duration::from_secs(1)).await?;
+    let told = scene.told()?;
+    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
+    Ok(told
+        .saying(
+            format!("it had been taken out and was never put back: {lost} of 1 is lost."),
+            format!("it had never left Redis, and ran in the other process; {doubled} ran twice."),
+        )
+        .claiming("killed between taking a job out and putting it back: lost", lost > 0))
+}
+
+async fn paused_past_its_lock(stage: &Stage) -> Result<Told> {
+    let jobs = Jobs::taking(Duration::from_millis(600));
+    let scene = stage.scene("A holder stands still until its lock is over; another takes it.", &jobs).await?;
+    let mut redis = scene.redis().await;
+    redis.rpush::<_, _, ()>("account:gold", "an entry").await?;
+    ask(&scene, "gold", "1", SystemTime::now()).await?;
+    let [hand, ours] = [scene.by_hand.start_as("defer", &[])?, scene.with_keylapse.start()?];
+    let stop = async |side: &Side, actor: &Actor| {
+        side.until_began("1", LIMIT).await?;
+        actor.stop()
+    };
+    tokio::try_join!(stop(&scene.by_hand, &hand), stop(&scene.with_keylapse, &ours))?;
+
+    redis.rpush::<_, _, ()>("account:gold", "another").await?;
+    ask(&scene, "gold", "2", SystemTime::now()).await?;
+    let _successors = [scene.by_hand.start_as("defer", &[])?, scene.with_keylapse.start()?];
+    for side in [&scene.by_hand, &scene.with_keylapse] {
+        let second = |entry: &Entry| entry.job == "2" && entry.event == Event::Done;
+        ensure!(side.until(LIMIT, |ledger| ledger.iter().any(second)).await?, "the second job did not run");
+    }
+    let [by_hand, with_keylapse] = ["hand:statement:gold", "account:gold:statement"];
+    until_it_says(&scene, by_hand, "2").await;
+    until_it_says(&scene, with_keylapse, "2").await;
+    hand.cont()?;
+    ours.cont()?;
+    until_it_says(&scene, by_hand, "1").await;
+    eventually(LIMIT, "a refused write", async || {
+        let errors: RedisResult<String> = cmd("INFO").arg("errorstats").query_async(&mut redis).await;
+        errors.is_ok_and(|errors| errors.contains("FENCED"))
+    })
+    .await;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    let statements: Vec<String> = redis.mget(&[by_hand, with_keylapse]).await?;
+    ensure!(statements[1] == "2", "an old statement is over a newer one");
+    Ok(scene
+        .told()?
+        .saying(
+            format!("it went on and wrote what it had read before: {} of 2 entries.", statements[0]),
+            format!("its write was refused, and the statement says {} of 2 entries.", statements[1]),
+        )
+        .claiming("a holder that was paused writes over a later one", statements[0] == "1"))
+}
+
+async fn until_it_says(scene: &Scene, statement: &str, entries: &str) {
+    eventually(LIMIT, &format!("{statement} = {entries}"), async || {
+        scene.server.cmd(&["GET", statement]).await == Value::BulkString(entries.into())
+    })
+    .await;
+}

@@ -1,0 +1,219 @@
+//! Mails that are killed, that starve, and that nobody knows.
+
+pub mod by_hand;
+pub mod with_keylapse;
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, ensure};
+use by_hand::{LISTS, Task, Terms};
+use keylapse::{Done, Lapse, Listener, Priority, Schedule, Topic, shutdown_signal};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use serde::{Deserialize, Serialize};
+use with_keylapse::Mail;
+
+use crate::stage::ledger::{Entry, Event};
+use crate::stage::{Actor, Jobs, Scene, Side, Stage, Tale, Told, World};
+use crate::{Recipe, files};
+
+/// Callbacks by name, in three lists.
+pub const RECIPE: Recipe = Recipe {
+    name: "mail",
+    about: "callbacks by name, in lists high, medium and low",
+    story: |stage| Box::pin(story(stage)),
+    programs: &[
+        ("strict", |part| {
+            Box::pin(by_hand::work(part.url, part.world, Terms { shuffled: false, callbacks: TODAY }))
+        }),
+        ("shuffled", |part| {
+            Box::pin(by_hand::work(part.url, part.world, Terms { shuffled: true, callbacks: TODAY }))
+        }),
+        ("newer", |part| {
+            Box::pin(by_hand::work(part.url, part.world, Terms { shuffled: true, callbacks: TOMORROW }))
+        }),
+        ("with_keylapse", |part| {
+            Box::pin(async move { Ok(with_keylapse::work(&part.url, part.world).await?) })
+        }),
+        ("newer_with_keylapse", |part| {
+            Box::pin(async move { Ok(work_tomorrow(&part.url, part.world).await?) })
+        }),
+    ],
+    files: files!(),
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const TODAY: &[&str] = &["password", "receipt", "news"];
+const TOMORROW: &[&str] = &["password", "receipt", "news", "birthday"];
+
+/// A kind that only the program of tomorrow knows.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum NewMail {
+    Birthday { to: String },
+}
+
+fn new_mails() -> keylapse::Result<Topic<NewMail>> {
+    Topic::new("mail:normal:{id}")
+}
+
+async fn congratulate(lapse: Lapse<NewMail>, world: World) -> Result<Done> {
+    world.act(lapse.capture("id").unwrap_or_default(), &lapse.id()).await?;
+    Ok(Done)
+}
+
+async fn work_tomorrow(url: &str, world: World) -> keylapse::Result<()> {
+    let listener = Listener::builder(url).state(world).on(new_mails()?, congratulate);
+    listener.build()?.run_until(shutdown_signal()).await
+}
+
+async fn story(stage: Stage) -> Result<Tale> {
+    let (killed, starved, unknown) = tokio::try_join!(killed(&stage), starved(&stage), unknown(&stage))?;
+    Ok(Tale { scenes: vec![killed, starved, unknown] })
+}
+
+/// A mail of this priority: the name of its callback, its list, and what it is with keylapse.
+fn mail(priority: Priority) -> (&'static str, &'static str, Mail) {
+    let to = "ann@example.com".to_owned();
+    match priority {
+        Priority::High => ("password", LISTS[0], Mail::Password { to }),
+        Priority::Low => ("news", LISTS[2], Mail::News { to }),
+        _ => ("receipt", LISTS[1], Mail::Receipt { to, cents: 1999 }),
+    }
+}
+
+/// Whoever sends mails, on both sides.
+struct Sender<'a> {
+    scene: &'a Scene,
+    redis: MultiplexedConnection,
+    schedule: Schedule,
+}
+
+impl<'a> Sender<'a> {
+    async fn of(scene: &'a Scene) -> Result<Self> {
+        Ok(Self { scene, redis: scene.redis().await, schedule: Schedule::connect(scene.server.url()).await? })
+    }
+
+    /// Sends a mail, to be delivered now, or then.
+    async fn send(&mut self, id: &str, priority: Priority, later: Option<SystemTime>) -> Result<()> {
+        let (callback, list, mail) = mail(priority);
+        let task = Task { callback: callback.to_owned(), id: id.to_owned(), list: list.to_owned() };
+        let due = later.unwrap_or_else(SystemTime::now);
+        match later {
+            Some(due) => by_hand::send_later(&mut self.redis, &task, due).await?,
+            None => by_hand::send(&mut self.redis, &task).await?,
+        }
+        with_keylapse::send(&self.schedule, id, &mail, due).await?;
+        self.given(id, due);
+        Ok(())
+    }
+
+    /// Sends a mail of tomorrow's kind.
+    async fn send_new(&mut self, id: &str) -> Result<()> {
+        let (to, due) = ("ann@example.com".to_owned(), SystemTime::now());
+        let task = Task { callback: "birthday".to_owned(), id: id.to_owned(), list: LISTS[1].to_owned() };
+        by_hand::send(&mut self.redis, &task).await?;
+        let armed = self.schedule.arm(&new_mails()?, id, due, &NewMail::Birthday { to }).await?;
+        ensure!(armed.is_armed(), "{armed:?}");
+        self.given(id, due);
+        Ok(())
+    }
+
+    fn given(&self, id: &str, due: SystemTime) {
+        self.scene.by_hand.given(id, due);
+        self.scene.with_keylapse.given(id, due);
+    }
+}
+
+async fn killed(stage: &Stage) -> Result<Told> {
+    let jobs = Jobs::taking(Duration::from_millis(300));
+    let title = "The process is killed while it sends a delayed mail, and another is started.";
+    let scene = stage.scene(title, &jobs).await?;
+    let [hand, ours] = [scene.by_hand.start_as("shuffled", &[])?, scene.with_keylapse.start()?];
+    let mut sender = Sender::of(&scene).await?;
+    sender.send("1", Priority::Normal, Some(SystemTime::now() + Duration::from_millis(500))).await?;
+    let kill = async |side: &Side, actor: Actor| {
+        side.until_began("1", LIMIT).await?;
+        actor.kill().await
+    };
+    tokio::try_join!(kill(&scene.by_hand, hand), kill(&scene.with_keylapse, ours))?;
+    let _successors = [scene.by_hand.start_as("shuffled", &[])?, scene.with_keylapse.start()?];
+    sender.send("2", Priority::Normal, None).await?;
+    scene.with_keylapse.until_done(LIMIT).await?;
+    scene.by_hand.until(LIMIT, |ledger| has_ended(ledger, "2")).await?;
+    let told = scene.told()?;
+    let (lost, doubled) = (told.by_hand.lost, told.with_keylapse.doubled);
+    Ok(told
+        .saying(
+            format!("it was in no list any more: {lost} of 2 mails was lost."),
+            format!(
+                "the lease ended, and the other sent it; {doubled} ran a second time, under the same id."
+            ),
+        )
+        .claiming("killed: lost", lost > 0))
+}
+
+fn has_ended(ledger: &[Entry], job: &str) -> bool {
+    ledger.iter().any(|entry| entry.job == job && entry.event == Event::Done)
+}
+
+async fn starved(stage: &Stage) -> Result<Told> {
+    let count = stage.pick(60, 20);
+    let title = format!("{count} mails of each priority are due; the lists are taken in strict order.");
+    let scene = stage.scene(&title, &Jobs::taking(Duration::from_millis(20))).await?;
+    let mut sender = Sender::of(&scene).await?;
+    for (letter, priority) in [("n", Priority::Low), ("r", Priority::Normal), ("p", Priority::High)] {
+        for number in 0..count {
+            sender.send(&format!("{letter}{number}"), priority, None).await?;
+        }
+    }
+    let _actors = [scene.by_hand.start_as("strict", &[])?, scene.with_keylapse.start()?];
+    scene.with_keylapse.until_done(LIMIT).await?;
+    scene.by_hand.until_done(LIMIT).await?;
+    let [hand, ours] = [&scene.by_hand, &scene.with_keylapse].map(low_while_others_wait);
+    let (hand, ours) = (hand?, ours?);
+    Ok(scene
+        .told()?
+        .saying(
+            format!("{hand} of {count} newsletters went out while ten others or more were still to be sent."),
+            format!("{ours} of {count} newsletters went out meanwhile: each priority has its part."),
+        )
+        .claiming("strict order starves low", hand == 0 && ours > 0))
+}
+
+/// How many mails of low priority began before the tenth last of the others did.
+fn low_while_others_wait(side: &Side) -> Result<usize> {
+    let began = side.entries()?.into_iter().filter(|entry| entry.event == Event::Began);
+    let is_low: Vec<_> = began.map(|entry| entry.job.starts_with('n')).collect();
+    let others: Vec<_> = (0..is_low.len()).filter(|place| !is_low[*place]).collect();
+    let until = others.iter().rev().nth(9).copied().unwrap_or_default();
+    Ok(is_low[..until].iter().filter(|is_low| **is_low).count())
+}
+
+async fn unknown(stage: &Stage) -> Result<Told> {
+    let title = "A mail of a kind that only the next version knows; then that version is started.";
+    let scene = stage.scene(title, &Jobs::default()).await?;
+    let [hand, ours] = [scene.by_hand.start_as("shuffled", &[])?, scene.with_keylapse.start()?];
+    let mut sender = Sender::of(&scene).await?;
+    sender.send_new("1").await?;
+    // It has been taken when one that was sent after it is done.
+    sender.send("2", Priority::Normal, None).await?;
+    for side in [&scene.by_hand, &scene.with_keylapse] {
+        ensure!(side.until(LIMIT, |ledger| has_ended(ledger, "2")).await?, "nothing was sent");
+    }
+    let left: usize = scene.redis().await.llen(LISTS[1]).await?;
+    hand.kill().await?;
+    ours.leave().await?;
+
+    let _successors =
+        [scene.by_hand.start_as("newer", &[])?, scene.with_keylapse.start_as("newer_with_keylapse", &[])?];
+    ensure!(scene.with_keylapse.until_done(LIMIT).await?, "put off, and not sent");
+    let told = scene.told()?;
+    let lost = told.by_hand.lost;
+    Ok(told
+        .saying(
+            format!("a line in the log, and {lost} of 2 mails was gone; {left} in its list."),
+            "it was put off until the version came that knows it.",
+        )
+        .claiming("an unknown name is a line in the log, and gone", lost == 1 && left == 0))
+}

@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use keylapse::testing::{End, TestBed};
+use keylapse::{DeadReason, ErrorKind, Priority, Topic};
+use recipes::mail::with_keylapse::{Mail, deliver, mails, send};
+use recipes::stage::ledger::Event;
+use serde_json::{Value, json};
+
+use crate::support::Notes;
+
+fn to() -> String {
+    "ann@example.com".to_owned()
+}
+
+/// A topic of the same name as the program of tomorrow has, or a careless one.
+fn others() -> keylapse::Result<Topic<Value>> {
+    Topic::new("mail:normal:{id}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mail_is_sent_when_it_is_due_and_again_if_that_failed() -> keylapse::Result<()> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let (topic, world) = (mails(Priority::Low)?, notes.world(&[("1", 1)]));
+    bed.listen(|listener| listener.state(world).on(topic, deliver)).await?;
+    let due = bed.now() + Duration::from_secs(3600);
+    send(&bed.schedule(), "1", &Mail::News { to: to() }, due).await?;
+    bed.pass(Duration::from_secs(3600)).await;
+    assert_eq!((notes.jobs(Event::Failed).len(), notes.jobs(Event::Done).len()), (1, 0));
+    bed.until_finished().await;
+    assert_eq!(notes.jobs(Event::Done), ["1"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_priority_has_its_part_of_the_places() -> keylapse::Result<()> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    for number in 0..100 {
+        for mail in
+            [Mail::News { to: to() }, Mail::Receipt { to: to(), cents: 1 }, Mail::Password { to: to() }]
+        {
+            let id = format!("{:?}{number}", mail.priority());
+            send(&bed.schedule(), &id, &mail, bed.now()).await?;
+        }
+    }
+    let [high, normal, low] = [Priority::High, Priority::Normal, Priority::Low].map(mails);
+    let (high, normal, low) = (high?, normal?, low?);
+    let world = notes.world_where_jobs_take(Duration::from_millis(100));
+    bed.listen(|listener| {
+        listener.concurrency(4).state(world).on(high, deliver).on(normal, deliver).on(low, deliver)
+    })
+    .await?;
+    bed.pass(Duration::from_millis(2550)).await;
+    let done = notes.jobs(Event::Done);
+    let count = |name: &str| done.iter().filter(|job| job.starts_with(name)).count();
+    let counts = [count("High"), count("Normal"), count("Low")];
+    assert_eq!(counts.iter().sum::<usize>(), 100, "{counts:?}");
+    for (count, share) in counts.into_iter().zip([60_usize, 30, 10]) {
+        assert!(count.abs_diff(share) <= 6, "{counts:?}");
+    }
+    bed.until_finished().await;
+    assert_eq!(notes.jobs(Event::Done).len(), 300);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_program_cannot_read_is_put_off_and_then_a_dead_letter_as_it_was() -> keylapse::Result<()> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let (topic, world) = (mails(Priority::Normal)?, notes.world(&[]));
+    bed.listen(|listener| listener.state(world).on(topic, deliver)).await?;
+    let wrong = [
+        json!({"kind": "birthday", "to": "ann@example.com"}),
+        json!({"kind": "receipt", "to": "ann@example.com"}),
+        json!({"kind": "receipt", "to": "ann@example.com", "cents": -1}),
+        json!(["receipt"]),
+        json!(null),
+    ];
+    let (schedule, others) = (bed.schedule(), others()?);
+    for (number, wrong) in wrong.iter().enumerate() {
+        schedule.arm(&others, number, Duration::ZERO, wrong).await.map(drop)?;
+    }
+    bed.pass(Duration::from_secs(1800)).await;
+    assert_eq!(schedule.dead_letter_counts(&others).await?.0, 0, "a newer program may come");
+    bed.until_finished().await;
+    let mut letters = schedule.dead_letters(&others).page(10).await?;
+    letters.sort_by(|one, other| one.key.cmp(&other.key));
+    assert!(letters.iter().all(|letter| letter.reason == DeadReason::Undecodable), "{letters:?}");
+    let kept: Vec<_> = letters.into_iter().filter_map(|letter| letter.payload.ok()).collect();
+    assert_eq!(kept, wrong);
+    assert!(notes.jobs(Event::Began).is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_priorities_of_one_pattern_are_refused() -> keylapse::Result<()> {
+    let (bed, world) = (TestBed::new(), Notes::new().world(&[]));
+    let high = Topic::<Mail>::named("mail.urgent", "mail:normal:{id}")?.priority(Priority::High);
+    let normal = mails(Priority::Normal)?;
+    let listening = bed.listen(|listener| listener.state(world).on(high, deliver).on(normal, deliver)).await;
+    assert_eq!(listening.expect_err("one key, two topics").kind(), ErrorKind::Conflict);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn strict_priorities_of_one_topic_are_accepted() -> keylapse::Result<()> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let (topic, world) = (mails(Priority::Low)?, notes.world(&[]));
+    bed.listen(|listener| listener.strict_priorities().state(world).on(topic.clone(), deliver)).await?;
+    send(&bed.schedule(), "1", &Mail::News { to: to() }, bed.now()).await?;
+    bed.until_finished().await;
+    let runs = bed.runs(&topic);
+    assert!(matches!(runs[0].end, Some(End::Returned(_))) && notes.jobs(Event::Done) == ["1"], "{runs:?}");
+    Ok(())
+}

@@ -1,0 +1,98 @@
+use std::time::Duration;
+
+use keylapse::testing::TestBed;
+use keylapse::{DeadReason, ErrorKind};
+use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, forget, learn};
+use recipes::stage::ledger::Event;
+
+use crate::support::Notes;
+
+const MOMENT: Duration = Duration::from_millis(1);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+async fn listening(failures: &[(&str, usize)]) -> keylapse::Result<(TestBed, Notes)> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let (topic, app) = (cards()?, App { schedule: bed.schedule(), world: notes.world(failures) });
+    bed.listen(|listener| listener.state(app).on(topic, ask)).await?;
+    Ok((bed, notes))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_interval_grows_from_ten_seconds_to_a_day() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[]).await?;
+    learn(&bed.schedule(), "rust", FIRST).await?;
+    bed.pass(FIRST - MOMENT).await;
+    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    bed.pass(MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["rust.1"]);
+    bed.pass(Duration::from_secs(60) - MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["rust.1"], "a minute after the first");
+    bed.pass(MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["rust.1", "rust.2"]);
+    bed.until_finished().await;
+    let runs = bed.runs(&cards()?);
+    let gaps: Vec<_> = runs.windows(2).map(|two| (two[1].began - two[0].began).as_secs()).collect();
+    assert_eq!(gaps, [60, 360, 2160, 12_960, 77_760]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_fails_comes_again_after_growing_intervals_and_then_goes_on() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[("rust.1", 3)]).await?;
+    learn(&bed.schedule(), "rust", FIRST).await?;
+    bed.pass(FIRST + Duration::from_secs(1 + 10 + 60)).await;
+    assert_eq!((notes.jobs(Event::Failed).len(), notes.jobs(Event::Done)), (3, vec!["rust.1".to_owned()]));
+    bed.pass(Duration::from_secs(60)).await;
+    assert_eq!(notes.jobs(Event::Done), ["rust.1", "rust.2"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_always_fails_is_a_dead_letter_and_arms_no_other() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[("rust.1", 99)]).await?;
+    learn(&bed.schedule(), "rust", FIRST).await?;
+    bed.until_finished().await;
+    assert_eq!(notes.jobs(Event::Failed).len(), 4);
+    let (schedule, topic) = (bed.schedule(), cards()?);
+    let letter = schedule.dead_letters(&topic).next().await?.expect("a dead letter");
+    assert_eq!(letter.reason, DeadReason::Exhausted);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_card_that_is_forgotten_is_not_asked() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[]).await?;
+    learn(&bed.schedule(), "rust", FIRST).await?;
+    forget(&bed.schedule(), "rust").await?;
+    bed.until_finished().await;
+    assert!(notes.jobs(Event::Began).is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_card_without_an_interval_is_asked_at_once_and_then_each_time_later() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[]).await?;
+    learn(&bed.schedule(), "now", Duration::ZERO).await?;
+    bed.pass(Duration::from_secs(1)).await;
+    assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2"]);
+    bed.pass(Duration::from_secs(6) - MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2"]);
+    bed.pass(MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["now.1", "now.2", "now.3"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_year_is_waited_for_and_more_than_ten_are_refused() -> keylapse::Result<()> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let refused = learn(&bed.schedule(), "never", 11 * YEAR).await.expect_err("over ten years");
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    learn(&bed.schedule(), "next-year", YEAR).await?;
+    bed.pass(YEAR - MOMENT).await;
+    let (topic, app) = (cards()?, App { schedule: bed.schedule(), world: notes.world(&[]) });
+    bed.listen(|listener| listener.state(app).on(topic, ask)).await?;
+    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    bed.pass(MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["next-year.1"]);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use keylapse::testing::TestBed;
+use recipes::stage::ledger::Event;
+use recipes::topics::with_keylapse::{UNOPENED, UNPAID, close, orders, packets, pay, pay_back, place, send};
+
+use crate::support::Notes;
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// A bed in which both are served.
+async fn served(failures: &[(&str, usize)]) -> keylapse::Result<(TestBed, Notes)> {
+    let (bed, notes) = (TestBed::new(), Notes::new());
+    let (orders, packets, world) = (orders()?, packets()?, notes.world(failures));
+    bed.listen(|listener| listener.state(world).on(orders, close).on(packets, pay_back)).await?;
+    Ok((bed, notes))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_closed_after_five_seconds_unless_it_is_paid() -> keylapse::Result<()> {
+    let (bed, notes) = served(&[]).await?;
+    let due = bed.now() + UNPAID;
+    place(&bed.schedule(), &[("1".to_owned(), due), ("2".to_owned(), due)]).await?;
+    assert!(pay(&bed.schedule(), "1").await?, "in time");
+    bed.pass(UNPAID - MOMENT).await;
+    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    assert!(!pay(&bed.schedule(), "2").await?, "a listener has it in hand");
+    assert!(!pay(&bed.schedule(), "3").await?, "there is no such order");
+    bed.pass(MOMENT).await;
+    place(&bed.schedule(), &[("4".to_owned(), bed.now())]).await?;
+    bed.until_finished().await;
+    assert_eq!(notes.jobs(Event::Done), ["4"]);
+    assert!(!pay(&bed.schedule(), "4").await?, "too late");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_red_packet_is_paid_back_after_a_day() -> keylapse::Result<()> {
+    let (bed, notes) = served(&[]).await?;
+    send(&bed.schedule(), "42", 888).await?;
+    bed.pass(UNOPENED - MOMENT).await;
+    assert!(notes.jobs(Event::Done).is_empty(), "not early");
+    bed.pass(MOMENT).await;
+    assert_eq!(notes.jobs(Event::Done), ["42:888"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_orders_that_fall_due_together_are_all_closed_then() -> keylapse::Result<()> {
+    let (bed, notes) = served(&[]).await?;
+    let due = bed.now() + UNPAID;
+    let placed: Vec<_> = (0..1000).map(|order| (order.to_string(), due)).collect();
+    place(&bed.schedule(), &placed).await?;
+    bed.pass(UNPAID).await;
+    let late = bed.runs(&orders()?).iter().map(|run| run.lateness).max();
+    assert_eq!((notes.jobs(Event::Done).len(), late), (1000, Some(Duration::ZERO)));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pay_back_that_fails_is_tried_again() -> keylapse::Result<()> {
+    let (bed, notes) = served(&[("42:888", 2)]).await?;
+    send(&bed.schedule(), "42", 888).await?;
+    bed.until_finished().await;
+    assert_eq!((notes.jobs(Event::Failed).len(), notes.jobs(Event::Done)), (2, vec!["42:888".to_owned()]));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_cannot_be_a_key_is_refused_and_the_others_are_placed() -> keylapse::Result<()> {
+    let (bed, notes) = served(&[]).await?;
+    let due = bed.now() + UNPAID;
+    let placed = ["1", "2:3", "4"].map(|order| (order.to_owned(), due));
+    assert!(place(&bed.schedule(), &placed).await.is_err(), "a colon separates segments");
+    bed.pass(UNPAID).await;
+    let mut closed = notes.jobs(Event::Done);
+    closed.sort(); // they are of two partitions
+    assert_eq!(closed, ["1", "4"]);
+    Ok(())
+}
