@@ -1,9 +1,10 @@
 //! The end of a topic.
 //!
 //! All partitions are closed, 0 first; then each is emptied; then each is ended, 0 last. So the `meta` of partition 0
-//! says from the first moment to the last that the topic is being destroyed, and by whom, and no partition is made
-//! meanwhile. A call that is made after one that has died does the same once more. The order was tried out in
-//! `tests/protocol/src/destroying.rs`, with everybody dying everywhere.
+//! says from the first moment to the last that the topic is being destroyed, and under which id by force; and whoever
+//! finds a partition missing asks it first. A producer that has asked before may make one late: what it arms there is
+//! whole, and belongs to the topic that comes next. A call that is made after one that has died does the same once
+//! more. The order was tried out in `tests/protocol/src/destroying.rs`, with everybody dying everywhere.
 
 use std::future::IntoFuture;
 

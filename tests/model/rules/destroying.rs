@@ -116,7 +116,10 @@ async fn what_was_closed_by_force_is_opened_under_its_id_alone(rig: &mut Rig) {
     }
     let opened = close(rig, Close::Open(Some(id(1)))).await;
     assert_eq!((opened.closed, opened.forced, opened.timers), (false, None, 1));
-    assert!(!close(rig, Close::Empty).await.closed, "nothing of the force is left");
+    assert!(!close(rig, Close::Empty).await.closed);
+    rig.cancel("a").await;
+    let closed = close(rig, Close::Empty).await;
+    assert_eq!((closed.closed, closed.forced), (true, None), "nothing of the force is left");
 }
 
 async fn the_first_partition_keeps_the_id_of_whoever_came_first(rig: &mut Rig) {
