@@ -415,6 +415,34 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
 }
 
 #[tokio::test]
+async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
+    let (log, _guard) = Capture::start();
+    let server = Server::start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let attached = Attached::new(Topic::<()>::named("order", "app:order:{id}").unwrap());
+    let (handler, mut ran) = reporting(|lapse: Lapse<Expired<()>>| (lapse.key().to_vec(), Ok(Done)));
+    let proxy = Proxy::before(&server).await;
+    let running = Running::start(Listener::builder(proxy.app_url()).attach(attached.clone(), handler));
+    running.until_anchored().await;
+    let at = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 1, true);
+    store_of(&Client::new(&server.app_url()).unwrap()).close(&at, Close::Empty).await.unwrap();
+    for id in 0..20 {
+        server.cmd(&["SET", &format!("app:order:{id}"), "7", "PX", "100"]).await;
+    }
+    proxy.reset_counts();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let scripts = proxy.requests()["EVALSHA"];
+    assert!(scripts < 200, "{scripts} scripts in six seconds");
+    let loud: Vec<_> = log.lines().into_iter().filter(|line| line.contains("DESTROYING")).collect();
+    let loud: Vec<_> = loud.iter().filter(|line| !line.starts_with("DEBUG")).collect();
+    assert!(loud.len() <= 2, "{loud:#?}");
+    schedule.destroy(attached.topic()).forced().await.unwrap();
+    server.cmd(&["SET", "app:order:after", "7", "PX", "100"]).await;
+    while ran.next().await != b"app:order:after" {}
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_missing_right_is_named_before_anything_is_closed() {
     let (server, schedule) = server_and_schedule().await;
     arm(&schedule, &orders(), 0..10).await;
