@@ -65,6 +65,10 @@ pub enum ErrorKind {
     Partitions,
     /// The topic was written by another version of the wire format.
     WireVersion,
+    /// The topic is being [destroyed](crate::Schedule::destroy).
+    Destroying,
+    /// A topic is not destroyed: somebody listens, or something is armed.
+    InUse,
     /// The server is too old, or is not Redis or Valkey.
     Unsupported,
     /// Any other answer of the server.
@@ -145,10 +149,11 @@ impl Error {
     }
 
     /// Whether the same call may succeed later without any change: the server
-    /// is unreachable, slow, loading, full, read-only or busy.
+    /// is unreachable, slow, loading, full, read-only or busy, or the topic is
+    /// being destroyed.
     pub fn is_transient(&self) -> bool {
-        use ErrorKind::{OutOfMemory, ReadOnly, Timeout, Unavailable, Unreachable};
-        matches!(self.kind(), Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable)
+        use ErrorKind::{Destroying, OutOfMemory, ReadOnly, Timeout, Unavailable, Unreachable};
+        matches!(self.kind(), Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable | Destroying)
     }
 
     /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.

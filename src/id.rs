@@ -65,6 +65,11 @@ random_id! {
 }
 
 random_id! {
+    /// Names one call that destroys a topic by force, and all that go on with it.
+    DestroyId
+}
+
+random_id! {
     /// Names one claiming task of one listener.
     SlotId
 }

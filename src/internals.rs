@@ -2,17 +2,17 @@
 //! of the library's promises; it changes at any time.
 
 pub use crate::events::event;
-pub use crate::id::{CancelId, ReplayId, SlotId, Token};
+pub use crate::id::{CancelId, DestroyId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, DEAD_AT, End, Followed, Group, Heads,
-    Held, Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer, QUARANTINE_AT, RawLetter,
-    RepairStep, Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry, Trigger, names, record,
-    scripts,
+    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End,
+    Followed, Group, Heads, Held, Holdings, Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer,
+    QUARANTINE_AT, RawLetter, RepairStep, Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry,
+    Trigger, names, record, scripts,
 };
 
 use tokio::sync::mpsc;

@@ -146,8 +146,8 @@ pub use policy::{Unenrolled, Vanished, WriteBack};
 pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
-    ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase,
-    Undecoded,
+    ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed, Key, KeyArgs, NewArm,
+    Schedule, Timer, TimerPhase, Undecoded,
 };
 pub use signal::shutdown_signal;
 pub use source::LapseSource;

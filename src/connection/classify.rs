@@ -8,6 +8,10 @@ use redis::RedisError;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 
+/// A way out where the end is not in sight.
+pub(crate) const DESTROYING_ADVICE: &str =
+    "; if whoever began that is gone, call Schedule::destroy again: it goes on, or opens the topic";
+
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
@@ -59,6 +63,7 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "NOMETA" => (K::Server, ""),
         "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
+        "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
         "BADDEADLINE" => (K::Invalid, ""),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         "ERR" => by_text(error.detail().unwrap_or_default()),

@@ -11,7 +11,7 @@ pub(crate) mod retry;
 pub(crate) mod stream;
 
 pub(crate) use self::address::Address;
-pub(crate) use self::classify::classify;
+pub(crate) use self::classify::{DESTROYING_ADVICE, classify};
 pub(crate) use self::node::Node;
 pub(crate) use self::retry::{RetryDelays, insist, persist, retry};
 pub(crate) use self::stream::Streams;

@@ -77,8 +77,8 @@ where
 /// Whether waiting a moment is likely to help. A full or read-only server is
 /// the caller's to deal with.
 fn may_pass(error: &Error) -> bool {
-    use ErrorKind::{Timeout, Unavailable, Unreachable};
-    error.maybe_done() || matches!(error.kind(), Unreachable | Timeout | Unavailable)
+    use ErrorKind::{Destroying, Timeout, Unavailable, Unreachable};
+    error.maybe_done() || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying)
 }
 
 fn unknown(error: &Error) -> Error {

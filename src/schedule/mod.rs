@@ -1,7 +1,8 @@
-//! The producers' door: arm, cancel, look, pause, and the dead letters.
+//! The producers' door: arm, cancel, look, pause, destroy, and the dead letters.
 
 mod arm;
 mod bulk;
+mod destroy;
 mod fleet;
 mod key;
 mod letters;
@@ -9,6 +10,7 @@ mod timer;
 
 pub use self::arm::ArmRequest;
 pub use self::bulk::{ArmManyRequest, NewArm};
+pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::timer::{Timer, TimerPhase};

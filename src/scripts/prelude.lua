@@ -4,11 +4,14 @@
 --   clock once, and hold the helpers that more than one script needs.
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
--- Errors: NOMETA, WIREVERSION, PARTITIONS (nothing was written)
+-- Errors: NOMETA, DESTROYING, WIREVERSION, PARTITIONS (nothing was written)
 
 local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'ms', 'n', 'kind')
 if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
 if meta[1] ~= ARGV[1] then
+  if meta[1] == 'destroying' then
+    return redis.error_reply('DESTROYING ' .. KEYS[1] .. ' is of a topic that is being destroyed')
+  end
   return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
 end
 if meta[2] ~= ARGV[2] then

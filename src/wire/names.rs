@@ -6,13 +6,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The prefix of every name, unless another one is chosen.
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
 /// The version of the wire format that this library speaks.
 pub const WIRE_VERSION: u32 = 3;
+
+/// What stands in the place of the version while a topic is destroyed.
+pub(super) const DESTROYING: &str = "destroying";
 
 /// The most partitions a topic can have.
 pub const MAX_PARTITIONS: u32 = 1024;
@@ -79,6 +82,24 @@ impl Names {
     /// For another name.
     pub fn key(&self, name: &str) -> &str {
         &self.names[place_of(name).unwrap_or_else(|| panic!("no partition has {name}"))]
+    }
+
+    /// What `meta` and calls say of who writes its keys.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.attached { "attached" } else { "managed" }
+    }
+
+    /// Refuses a topic that is of another kind in Redis.
+    pub(super) fn check_kind(&self, there: &[u8]) -> Result<()> {
+        if there == self.kind().as_bytes() {
+            return Ok(());
+        }
+        let message = if self.attached {
+            "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
+        } else {
+            "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
+        };
+        Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", self.topic)))
     }
 
     /// All keys, in the order of [`NAMES`].

@@ -107,7 +107,7 @@ impl Reply {
 }
 
 /// The whole part of a number in text, as scores are.
-fn number(text: &[u8]) -> Option<u64> {
+pub(super) fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(whole) = text.parse() {
         return Some(whole);

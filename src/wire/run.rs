@@ -2,10 +2,10 @@
 
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
-use crate::connection::Node;
+use crate::connection::{DESTROYING_ADVICE, Node};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::names::{NAMES, WIRE_VERSION};
-use crate::wire::reply::Reply;
+use crate::wire::names::{DESTROYING, NAMES, WIRE_VERSION};
+use crate::wire::reply::{Reply, number};
 use crate::wire::scripts::{self, Script};
 use crate::wire::{PartitionNames, Store};
 
@@ -21,10 +21,15 @@ pub(super) struct Call<'a> {
 impl Store {
     /// A call of a partition script: the keys that its header names, and the prelude's arguments.
     pub(super) fn call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
-        let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
-        let mut call = Call { at: Some(at), ..self.call_with(script, &keys) };
+        let mut call = self.bare_call(script, at);
         call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
         call
+    }
+
+    /// The same without these arguments.
+    pub(super) fn bare_call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
+        let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
+        Call { at: Some(at), ..self.call_with(script, &keys) }
     }
 
     /// A call of any other script.
@@ -60,10 +65,14 @@ impl Store {
     /// Creates the partition's meta; refused if there is one that says something else.
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
-        let kind = if at.attached { "attached" } else { "managed" };
-        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(kind).run_on(&self.0.node).await;
+        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(at.kind()).run_on(&self.0.node).await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
-        let (version, of, there) = (reply.int()?, reply.int()?, reply.bytes()?);
+        let (version, of, there) = (reply.bytes()?, reply.int()?, reply.bytes()?);
+        if version == DESTROYING.as_bytes() {
+            let message = format!("topic {} is being destroyed{DESTROYING_ADVICE}", at.topic);
+            return Err(Error::new(ErrorKind::Destroying, message));
+        }
+        let version = number(&version).ok_or_else(|| reply.unexpected())?;
         if version != u64::from(WIRE_VERSION) {
             let (than, advice) = if version < u64::from(WIRE_VERSION) {
                 ("older", "stop what speaks it and remove its names, or give this program another namespace")
@@ -83,15 +92,7 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Partitions, message));
         }
-        if there != kind.as_bytes() {
-            let message = if at.attached {
-                "is managed by keylapse in Redis, and cannot be attached to; give one of the two another name"
-            } else {
-                "is attached in Redis: other programs write its keys, and a timer is armed by writing one"
-            };
-            return Err(Error::new(ErrorKind::Conflict, format!("topic {} {message}", at.topic)));
-        }
-        Ok(())
+        at.check_kind(&there)
     }
 
     /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
@@ -145,6 +146,7 @@ impl Call<'_> {
         let Some(at) = self.at else { return answer };
         if code_of(&answer) == Some("NOMETA") {
             self.store.agree(at).await?;
+            self.store.list_anew(at).await;
             answer = self.run_on(node).await;
         }
         self.store.named(at, answer).await
@@ -152,7 +154,12 @@ impl Call<'_> {
 
     /// The same, where the answer begins with the server's time.
     pub(super) async fn reply(&self) -> Result<Reply> {
-        Reply::new(self.script.name, self.run().await?)?.stamped()
+        self.plain_reply().await?.stamped()
+    }
+
+    /// The same, where it does not.
+    pub(super) async fn plain_reply(&self) -> Result<Reply> {
+        Reply::new(self.script.name, self.run().await?)
     }
 
     /// Runs the script on this connection, loading it first where the server does not have it.

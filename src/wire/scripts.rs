@@ -65,6 +65,10 @@ scripts! {
     REPAIR = "repair";
     /// Create a partition's meta.
     INIT = "init";
+    /// Close a partition for its topic's end, or open it again.
+    CLOSE = "close";
+    /// Remove what a closed partition holds.
+    DESTROY = "destroy";
     /// Set trigger keys.
     TRIGGER = "trigger";
     /// Delete a trigger key of an ended arming.

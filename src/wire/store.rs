@@ -4,6 +4,7 @@
 //! repeats, and gets the answer of the first execution, or of this one if there was none. First tries pay
 //! nothing for that.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
 use crate::wire::settings::Settings;
-use crate::wire::{PartitionNames, Reply};
+use crate::wire::{PartitionNames, Reply, TopicEntry};
 
 /// The longest a call may take to be answered, unless set otherwise. `redis`' own
 /// default of 0.5 s would give up on calls that the server still executes.
@@ -33,11 +34,13 @@ pub(super) struct Inner {
     pub(super) waiting: Node,
     /// Whether it was said lately that listeners cannot be told.
     pub(super) untold: LogThrottle,
+    /// The topics that were registered, to list them anew when they were destroyed.
+    pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
     /// The server's settings, as they were seen last.
     pub(super) settings: Mutex<Option<Settings>>,
     /// The scripts, made to read the time from a key: for tests on a real server.
     #[cfg(feature = "testing")]
-    pub(super) clocked: std::collections::HashMap<&'static str, crate::wire::scripts::Script>,
+    pub(super) clocked: HashMap<&'static str, crate::wire::scripts::Script>,
 }
 
 impl Inner {
@@ -46,9 +49,10 @@ impl Inner {
             node: Node::new(address.clone(), answer_within),
             waiting: Node::new(address.clone(), answer_within),
             untold: LogThrottle::default(),
+            registered: Mutex::default(),
             settings: Mutex::default(),
             #[cfg(feature = "testing")]
-            clocked: std::collections::HashMap::new(),
+            clocked: HashMap::new(),
         }
     }
 }

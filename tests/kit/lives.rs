@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylapse::testing::{End, TestBed};
-use keylapse::{Backoff, Cancelled, DeadReason, Done, Failure, Handler, Lapse, Outcome};
+use keylapse::{Backoff, Cancelled, DeadReason, Done, ErrorKind, Failure, Handler, Lapse, Outcome};
 use tokio::sync::Semaphore;
 
 use crate::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
@@ -124,4 +124,20 @@ async fn two_listeners_share_the_work() {
     bed.pass(secs(11)).await;
     assert_eq!(bed.all_runs().len(), 100);
     assert!(bed.all_runs().iter().all(|run| run.lateness < secs(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_is_destroyed_forgets_its_timers_and_its_listener_goes_on() {
+    let bed = bed_with_one(succeed, secs(30)).await;
+    bed.pass(secs(1)).await;
+    let refused = bed.schedule().destroy(&reminders()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InUse);
+    assert!(refused.to_string().contains("topic reminder is served by listener "), "{refused}");
+    let destroyed = bed.schedule().destroy(&reminders()).forced().await.unwrap();
+    assert_eq!((destroyed.timers, destroyed.trigger_keys), (1, 1));
+    bed.pass(DAY).await;
+    assert_eq!(bed.all_runs(), []);
+    arm(&bed, "b", secs(10)).await;
+    bed.pass(secs(10)).await;
+    assert_eq!(bed.all_runs()[0].began, DAY + secs(11));
 }

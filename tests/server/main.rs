@@ -5,6 +5,7 @@
 mod attached_scripts;
 mod capture;
 mod demoted;
+mod destroying;
 mod holding;
 mod hostile;
 mod life;

@@ -3,6 +3,7 @@
 pub mod arm;
 pub mod attached;
 pub mod claim;
+pub mod destroy;
 pub mod fleet;
 pub mod letters;
 pub mod partition;
@@ -12,7 +13,8 @@ pub mod timer;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, fleet::*, letters::*, partition::*, settle::*, timer::*, triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, settle::*, timer::*,
+    triggers::*,
 };
 
 /// The most timers that one call may name.

@@ -5,7 +5,8 @@ use redis::{Value, cmd};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::SlotId;
-use crate::log::warn;
+use crate::lock::lock;
+use crate::log::{debug, warn};
 use crate::time::ServerTime;
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
@@ -130,7 +131,16 @@ impl Store {
             let made: Vec<_> = some.iter().map(|at| self.init(at)).collect();
             try_join_all(made).await?;
         }
+        lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
         self.list(&names::registry(&first.namespace), topic).await
+    }
+
+    /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
+    pub(in crate::wire) async fn list_anew(&self, at: &PartitionNames) {
+        let Some(topic) = lock(&self.0.registered).get(&at.topic).cloned() else { return };
+        if let Err(error) = self.list(&names::registry(&at.namespace), &topic).await {
+            debug!(topic = %at.topic, %error, "the topic is not listed");
+        }
     }
 
     /// Lists a topic for others to find. Nothing is written where it stands

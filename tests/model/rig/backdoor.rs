@@ -25,6 +25,11 @@ impl Rig {
         self.ask(cmd("HLEN").arg(self.at.key(hash))).await
     }
 
+    /// Whether there is such a key.
+    pub(crate) async fn exists(&self, key: &str) -> bool {
+        self.ask(cmd("EXISTS").arg(key)).await
+    }
+
     /// Loses the index entry of a timer.
     pub(crate) async fn unindex(&self, key: &[u8]) {
         for index in ["due", "quarantine"] {

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 pub(crate) use events::Events;
 pub(crate) use ids::Ids;
 pub(crate) use verbs::{
-    ArmCode, ArmReply, LEASE, LETTERS, Taken, dead, keys, letter_name, ms, retry, snooze, system_time,
+    ArmCode, ArmReply, LEASE, LETTERS, Taken, ask, dead, keys, letter_name, ms, retry, snooze, system_time,
     unix_ms,
 };
 

@@ -24,6 +24,7 @@ mod broken;
 mod canaries;
 mod cancelling;
 mod claiming;
+mod destroying;
 mod enrolling;
 mod events;
 mod late_repeats;

@@ -6,6 +6,7 @@
 //! - [`attach`] asks of keys that others write which expiry is which, and
 //!   whether it happened at all: lost hints, late listeners, several lives.
 //! - [`damping`] does the same for the question of who claims among several.
+//! - [`destroying`] does so for a topic that is destroyed while others arm.
 //! - [`simulation`] lets one to eight listeners claim through a virtual
 //!   network, and shows how late they are and how often they come in vain.
 //!
@@ -16,6 +17,7 @@
 
 pub mod attach;
 pub mod damping;
+pub mod destroying;
 #[path = "../../../src/runtime/leadership.rs"]
 mod leadership;
 pub mod model;

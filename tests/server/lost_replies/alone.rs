@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::internals::{End, Scan, WireWhen, scripts};
+use keylapse::internals::{Close, DestroyId, End, Scan, WireWhen, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
@@ -191,7 +191,37 @@ fn others() -> Vec<Row> {
     ]
     .into_iter()
     .chain(repairs())
+    .chain(destroyings())
     .collect()
+}
+
+fn destroyings() -> Vec<Row> {
+    let id = DestroyId::from_bytes(b"destroys").expect("an id has eight bytes");
+    let close = |how| Step::Close(how);
+    let forced = || close(Close::ByForce(id));
+    let empty = || [arm("a", 1), cancel("a", 1)];
+    let closed = |by| [&waiting()[..], &[arm("b", 2), close(by)]].concat();
+    let destroy = |gone: &[&'static str], most| Step::Destroy(gone.to_vec(), most);
+    vec![
+        Row::of("ask before a topic is destroyed", waiting(), close(Close::Ask)),
+        Row::of("close what is empty", empty(), close(Close::Empty)),
+        Row::of("close what never was", [], close(Close::Empty)),
+        Row::of("close what is armed", waiting(), close(Close::Empty)),
+        Row::of("close by force", waiting(), forced()),
+        Row::of("open again", [&empty()[..], &[close(Close::Empty)]].concat(), close(Close::Open(None))),
+        Row::of("open what was closed by force", closed(Close::ByForce(id)), close(Close::Open(None))),
+        Row::of(
+            "open what a call that is over has left",
+            closed(Close::ByForce(id)),
+            close(Close::Open(Some(id))),
+        ),
+        Row::of("name what is to be removed", closed(Close::ByForce(id)), destroy(&[], 1)),
+        Row::of("remove some, and name others", closed(Close::ByForce(id)), destroy(&["a"], 5)),
+        Row::of("remove from what is open", waiting(), destroy(&["a"], 5)),
+        // Where it had been lost, it may as well have been made anew.
+        Row::of("end a partition", closed(Close::ByForce(id)), destroy(&[], 0)).repeat_says("Gone"),
+        Row::of("end what is not there", [], destroy(&[], 0)),
+    ]
 }
 
 const FIRST_CANARY: &str = "keylapse:{canary/0}:4000000000000:0";

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Index, LetterBounds,
-    NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry, Trigger,
-    WireWhen, scripts,
+    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Holdings, Index,
+    LetterBounds, NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry,
+    Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled};
 use keylapse_support::connect;
@@ -50,6 +50,12 @@ fn token(number: u8) -> Token {
 
 pub(super) fn key(name: &str) -> Bytes {
     format!("app:t:{name}").into()
+}
+
+fn holdings(found: Holdings) -> String {
+    let Holdings { closed, forced, timers, enrolled, letters } = found;
+    let forced = if forced.is_some() { " by force" } else { "" };
+    format!("closed: {closed}{forced}, {timers} timers, {enrolled} enrolled, {letters} letters")
 }
 
 /// What a trigger key is told from another by.
@@ -104,6 +110,11 @@ impl Caller {
                 format!("{:?}", store.close_slot(at, slot).await?)
             }
             Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
+            Step::Close(how) => holdings(store.close(at, *how).await?),
+            Step::Destroy(gone, most) => {
+                let gone: Vec<_> = gone.iter().map(|name| key(name)).collect();
+                format!("{:?}", store.destroy(at, &gone, *most).await?)
+            }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);
                 let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };

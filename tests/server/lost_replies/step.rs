@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::attached::Deed;
-use keylapse::internals::{End, Index, Scan, WireWhen};
+use keylapse::internals::{Close, End, Index, Scan, WireWhen};
 
 use super::call::id;
 
@@ -32,6 +32,9 @@ pub(super) enum Step {
     /// More is due than can be run; or the slot of this claim ends.
     Left(Option<u8>),
     Pause(Option<&'static str>),
+    Close(Close),
+    /// A step of taking a closed partition apart: what goes, and how many are named at most.
+    Destroy(Vec<&'static str>, usize),
     /// The arming that died and when, in ms from the beginning (none: its first letter); the number of
     /// the replay; and that of a new arming.
     Replay {
@@ -156,6 +159,8 @@ impl Step {
             Self::Renew(..) => "renew",
             Self::Left(_) => "left",
             Self::Pause(_) => "pause",
+            Self::Close(_) => "close",
+            Self::Destroy(..) => "destroy",
             Self::Replay { .. } => "replay",
             Self::Repair(_) => "repair",
             Self::Init => "init",

@@ -8,12 +8,14 @@ use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice.
-const DRAIN: [&str; 17] = [
+const DRAIN: [&str; 19] = [
     "ack",
     "canary",
     "cancel",
     "checks",
     "claim",
+    "close",
+    "destroy",
     "init",
     "judge",
     "note",

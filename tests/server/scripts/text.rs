@@ -11,7 +11,7 @@ const TEXT: [&str; 16] = [
     "copy", "dump", "letter", "slot",
 ];
 /// Tables of text.
-const TABLES: [&str; 3] = ["KEYS", "ARGV", "meta"];
+const TABLES: [&str; 4] = ["KEYS", "ARGV", "meta", "found"];
 /// Functions that answer text, or write numbers to the last digit; `table.concat` does neither, and is
 /// for tables of packed text alone.
 const FUNCTIONS: [&str; 6] = ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack", "table.concat"];

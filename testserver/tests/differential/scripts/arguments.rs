@@ -226,6 +226,16 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
         "canary" => words(["4000000000000"]),
         "peek" => Words::new(),
         "init" => words(["1", "2", *random.one(&["managed", "attached", "", "managed"])]),
+        "close" => {
+            let how = *random.one(&["ask", "close", "close", "open", "open", "open", "force", "first"]);
+            let kind = *random.one(&["managed", "attached"]);
+            words(["1", *random.one(&["2", "2", "2", "1"]), how, kind, *random.one(&["", "", "id000001"])])
+        }
+        "destroy" => {
+            let mut all = words(["wake", *random.one(&["0", "1", "500"])]);
+            all.extend(several(random, |random| vec![key(random)]));
+            all
+        }
         "touch" => words([*random.one(&["0", "4", "1000"]), "0"]),
         "trigger" => (0..3)
             .flat_map(|_| {

@@ -1,0 +1,291 @@
+//! The end of a topic.
+//!
+//! All partitions are closed, 0 first; then each is emptied; then each is ended, 0 last. So the `meta` of partition 0
+//! says from the first moment to the last that the topic is being destroyed, and under which id by force; and whoever
+//! finds a partition missing asks it first. A producer that has asked before may make one late: what it arms there is
+//! whole, and belongs to the topic that comes next. A call that is made after one that has died does the same once
+//! more. The order was tried out in `tests/protocol/src/destroying.rs`, with everybody dying everywhere.
+
+use std::future::IntoFuture;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt, iter};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::DestroyId;
+use crate::lock::lock;
+use crate::log::{info, warn};
+use crate::schedule::Schedule;
+use crate::topic::{Topic, TopicConfig};
+use crate::wire::{Close, DestroyStep, Holdings, PartitionNames, listeners};
+
+/// Timers that a call removes; it names as many.
+const PAGE: usize = 500;
+/// Trigger keys that are deleted at the same time.
+const AT_A_TIME: usize = 100;
+
+/// The end of a topic, about to come: set options, then `.await` it.
+#[derive(Debug)]
+#[must_use = "nothing is destroyed until the request is awaited"]
+pub struct DestroyRequest<'a> {
+    schedule: &'a Schedule,
+    config: &'a TopicConfig,
+    forced: bool,
+}
+
+/// What was removed with a topic: what it held when it was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Destroyed {
+    /// Timers, without those that were kept for after a running attempt of the same key.
+    pub timers: u64,
+    /// Keys that other programs write, which were enrolled. The keys themselves are left alone.
+    pub enrolled: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+    /// Trigger keys that this call has deleted.
+    pub trigger_keys: u64,
+}
+
+impl Schedule {
+    /// Removes a topic with all that it holds: timers and their trigger keys, dead letters, and what is remembered of
+    /// keys that other programs write, which themselves are never touched. Whoever uses the topic afterwards makes it
+    /// anew.
+    ///
+    /// Refused with [`InUse`](ErrorKind::InUse) while a listener serves the topic or anything is armed or enrolled,
+    /// unless [`forced`](DestroyRequest::forced). Dead letters are no reason to refuse; the answer says how many there
+    /// were.
+    ///
+    /// From its beginning to its end nobody can do anything with the topic. An arm is either refused with
+    /// [`Destroying`](ErrorKind::Destroying), which it waits out for as long as the client's
+    /// [`patience`](crate::Client::patience) allows, or it was before, and then it keeps the topic from being
+    /// destroyed or goes with it. It is never half there.
+    ///
+    /// The work is done in steps of at most 1,000 timers, between which the server serves others. Where it is
+    /// interrupted, the topic stays closed, and another call goes on; what was begun by force goes on by force. The
+    /// number of partitions must be that of the topic.
+    ///
+    /// ```no_run
+    /// # async fn destroy(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// let orders = keylapse::Topic::<u64>::new("order:unpaid:{id}")?;
+    /// let gone = schedule.destroy(&orders).await?;
+    /// println!("{} dead letters are gone", gone.dead_letters);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the topic is in use, is of another kind or has another number of partitions, or when the server cannot be
+    /// reached or refuses. After an error of kind [`Unknown`](ErrorKind::Unknown), or one in the middle, call it again.
+    pub fn destroy<'a, T>(&'a self, topic: &'a Topic<T>) -> DestroyRequest<'a> {
+        DestroyRequest { schedule: self, config: &topic.config, forced: false }
+    }
+}
+
+impl DestroyRequest<'_> {
+    /// Whoever listens, and whatever is armed. Attempts that run are told to stop, and settle nothing; a listener that
+    /// stays waits, and makes the topic anew when it is gone.
+    pub fn forced(mut self) -> Self {
+        self.forced = true;
+        self
+    }
+
+    async fn send(self) -> Result<Destroyed> {
+        let Self { schedule, config, forced } = self;
+        config.check(&schedule.client.namespace)?;
+        let partitions = config.all_partitions(&schedule.client.namespace);
+        lock(&schedule.known).remove(&config.name);
+        let forced = forced.then(DestroyId::random);
+        Destroyer { schedule, config, partitions, forced }.run().await
+    }
+}
+
+impl<'a> IntoFuture for DestroyRequest<'a> {
+    type Output = Result<Destroyed>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.send().boxed()
+    }
+}
+
+/// One call on its way.
+struct Destroyer<'a> {
+    schedule: &'a Schedule,
+    config: &'a TopicConfig,
+    partitions: Vec<PartitionNames>,
+    /// Under which id it goes by force: its own, or that of a call before it.
+    forced: Option<DestroyId>,
+}
+
+impl Destroyer<'_> {
+    async fn run(mut self) -> Result<Destroyed> {
+        let (store, at) = (&self.schedule.client.store, &self.partitions[0]);
+        self.schedule.persist(|_| store.may_unlink(at)).await?;
+        let closed = self.close_all().await;
+        if closed.is_err() && self.forced.is_none() {
+            self.open_all().await;
+        }
+        let mut all = closed?;
+        for at in &self.partitions {
+            all.trigger_keys += self.empty(at).await?;
+        }
+        self.schedule.persist(|_| store.unlist(&self.partitions[0])).await?;
+        for at in self.partitions.iter().rev() {
+            self.end(at).await?;
+        }
+        info!(topic = %self.config.name, ?all, "the topic is destroyed");
+        Ok(all)
+    }
+
+    /// Whether it may be destroyed, before anything is done about it.
+    async fn look(&mut self) -> Result<()> {
+        let (mut timers, mut enrolled, mut closed) = (0, 0, Vec::new());
+        // Partition 0 comes last. Its `forced` stands there before that of the others, and goes after it: what
+        // another has by now is of a call that is over, and nobody else's.
+        let mut first = None;
+        for at in self.partitions.iter().rev() {
+            let found = self.close(at, Close::Ask).await?;
+            (timers, enrolled, first) = (timers + found.timers, enrolled + found.enrolled, found.forced);
+            closed.extend(found.forced.map(|id| (at, id)));
+        }
+        for (at, id) in closed.into_iter().filter(|(_, id)| Some(*id) != first) {
+            self.close(at, Close::Open(Some(id))).await?;
+        }
+        self.forced = first.or(self.forced);
+        if self.forced.is_none() {
+            self.refuse_if_served().await?;
+            self.refuse_if_armed(timers, enrolled)?;
+        }
+        Ok(())
+    }
+
+    async fn refuse_if_served(&self) -> Result<()> {
+        let (store, name) = (&self.schedule.client.store, &self.config.name);
+        let hash = listeners(&self.schedule.client.namespace);
+        let all = self.schedule.persist(|_| store.listeners(&hash)).await?;
+        let Some(one) = all.iter().find(|listener| listener.serves(name)) else { return Ok(()) };
+        Err(Error::new(
+            ErrorKind::InUse,
+            format!(
+                "topic {name} is served by listener {} on {} (process {}): stop it, or destroy the topic forced(); \
+                 one that was killed counts for 15 s",
+                one.id, one.host, one.pid
+            ),
+        ))
+    }
+
+    fn refuse_if_armed(&self, timers: u64, enrolled: u64) -> Result<()> {
+        if timers + enrolled == 0 {
+            return Ok(());
+        }
+        let name = &self.config.name;
+        let held = match (timers, enrolled) {
+            (timers, 0) => format!("{timers} timers"),
+            (0, enrolled) => format!("{enrolled} enrolled keys"),
+            (timers, enrolled) => format!("{timers} timers and {enrolled} enrolled keys"),
+        };
+        let message =
+            format!("topic {name} holds {held}: let them end or cancel them, or destroy the topic forced()");
+        Err(Error::new(ErrorKind::InUse, message))
+    }
+
+    async fn close(&self, at: &PartitionNames, how: Close) -> Result<Holdings> {
+        self.schedule.persist(|_| self.schedule.client.store.close(at, how)).await
+    }
+
+    /// Closes all partitions, 0 first.
+    async fn close_all(&mut self) -> Result<Destroyed> {
+        self.look().await?;
+        let mut all = Destroyed::default();
+        for at in &self.partitions {
+            let found = self.close(at, self.forced.map_or(Close::Empty, Close::ByForce)).await?;
+            if !found.closed {
+                self.refuse_if_armed(found.timers, found.enrolled)?;
+            }
+            if at.index == 0 {
+                self.forced = found.forced;
+            }
+            all.timers += found.timers;
+            all.enrolled += found.enrolled;
+            all.dead_letters += found.letters;
+        }
+        Ok(all)
+    }
+
+    /// What was closed without force is opened again, also what a call has left that has died.
+    async fn open_all(&self) {
+        for at in &self.partitions {
+            if let Err(error) = self.close(at, Close::Open(None)).await {
+                warn!(topic = %self.config.name, partition = at.index, %error, "the partition may have stayed closed");
+            }
+        }
+    }
+
+    /// Removes the timers of a partition, page by page, each after its trigger key. How many of these went.
+    async fn empty(&self, at: &PartitionNames) -> Result<u64> {
+        let (mut page, mut triggers) = (Vec::new(), 0);
+        loop {
+            let step = self.schedule.persist(|_| self.schedule.client.store.destroy(at, &page, PAGE)).await?;
+            match step {
+                DestroyStep::Closed(next) if !next.is_empty() => {
+                    triggers += self.delete_triggers(&next).await?;
+                    page = next.into_iter().map(|(key, _)| key).collect();
+                }
+                DestroyStep::Closed(_) | DestroyStep::Gone => return Ok(triggers),
+                DestroyStep::Open => return self.was_opened().await.map(|()| triggers),
+            }
+        }
+    }
+
+    /// Deletes the trigger keys of timers that wait, where they are ours. One that stays behind expires for nothing.
+    async fn delete_triggers(&self, timers: &[(Bytes, Option<u64>)]) -> Result<u64> {
+        if !self.config.triggers {
+            return Ok(0);
+        }
+        let delete = async |(key, deadline): (Bytes, Option<u64>)| match deadline {
+            None => Ok(false),
+            Some(at) => self.schedule.persist(|_| self.schedule.client.store.drop_trigger(&key, at)).await,
+        };
+        let mut deleted = iter(timers.iter().cloned().map(delete)).buffer_unordered(AT_A_TIME);
+        let (mut count, mut refused) = (0, None);
+        while let Some(answer) = deleted.next().await {
+            match answer {
+                Ok(was_there) => count += u64::from(was_there),
+                Err(error) if error.is_transient() || error.is_unknown() => return Err(error),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if let Some(error) = refused {
+            warn!(topic = %self.config.name, %error, "trigger keys stay until they expire");
+        }
+        Ok(count)
+    }
+
+    /// Ends an emptied partition.
+    async fn end(&self, at: &PartitionNames) -> Result<()> {
+        let store = &self.schedule.client.store;
+        let end = |repeat| async move { Ok((store.end(at).await?, repeat)) };
+        match self.schedule.persist(end).await? {
+            (DestroyStep::Open, false) => self.was_opened().await,
+            // Ended before, by this call or another, and made anew.
+            _ => Ok(()),
+        }
+    }
+
+    /// A partition is open that was closed. What goes by force is opened by nobody: another call has ended it, and
+    /// somebody has made it anew.
+    async fn was_opened(&self) -> Result<()> {
+        if self.forced.is_some() {
+            return Ok(());
+        }
+        self.open_all().await;
+        let message = format!(
+            "topic {} was opened again while it was being destroyed: another call has ended it, or was refused",
+            self.config.name
+        );
+        Err(Error::new(ErrorKind::InUse, message))
+    }
+}

@@ -1,0 +1,45 @@
+-- close.lua: close a partition for its topic's end, or open it again.
+--
+-- Purpose: a topic that is destroyed is closed first, one partition after the other: from then on all other scripts
+--   refuse, those of older programs too, as its wire version is none.
+-- Parts: (none)
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 dead, 6 watch
+-- ARGV 1 wire version, 2 number of partitions, 3 'ask' to change nothing, 'close' to close it if nothing is armed,
+--   'force' to do so whatever it holds, 'first' the same but under the id that stands there, if one does, 'open' to
+--   open it again, 4 'attached' where other programs write the keys; else
+--   'managed', 5 the id of whoever uses force (8 bytes); to open: under which it is closed; '' without force
+-- Returns: 1 if it is closed now, else 0; under which id by force (or ''); kind; how many timers, enrolled keys and dead
+--   letters it holds
+-- Errors: WIREVERSION, PARTITIONS (nothing was written)
+-- Invariants: what was closed without force is empty, and stays so.
+
+local meta, due, quarantine, rec, dead, watch = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local how, id = ARGV[3], ARGV[5]
+local found = redis.call('HMGET', meta, 'v', 'p', 'kind', 'forced')
+local closed, forced = found[1] == 'destroying', found[4] or ''
+if found[1] and not closed and found[1] ~= ARGV[1] then
+  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. found[1] .. ', the caller ' .. ARGV[1])
+end
+if found[2] and found[2] ~= ARGV[2] then
+  return redis.error_reply('PARTITIONS ' .. KEYS[1] .. ' says ' .. found[2] .. ', the caller ' .. ARGV[2])
+end
+
+-- Where index and records disagree, whatever there is more of counts.
+local waiting = redis.call('ZCARD', due) + redis.call('ZCARD', quarantine)
+local timers = math.max(redis.call('HLEN', rec), waiting)
+local enrolled, letters = redis.call('HLEN', watch), redis.call('ZCARD', dead)
+
+local force = how == 'force' or how == 'first'
+if how == 'open' and closed and forced == id then
+  redis.call('HDEL', meta, 'forced')
+  redis.call('HSET', meta, 'v', ARGV[1])
+  closed, forced = false, ''
+elseif force or how == 'close' and (closed or timers + enrolled == 0) then
+  if not found[1] and ARGV[4] == 'attached' then redis.call('HSET', meta, 'kind', ARGV[4]) end
+  if how == 'force' or how == 'first' and forced == '' then forced = id end
+  redis.call('HSET', meta, 'v', 'destroying', 'p', ARGV[2], 'forced', forced)
+  closed = true
+end
+local kind = found[3] or found[1] and 'managed' or ARGV[4]
+return { closed and 1 or 0, forced, kind, timers, enrolled, letters }

@@ -1,0 +1,54 @@
+-- destroy.lua: remove what a closed partition holds.
+--
+-- Purpose: take timers away in pages, as their trigger keys have to be deleted by name, and the rest at once; at most
+--   1,000 timers go in a call.
+-- Parts: (none)
+-- Flags: allow-oom
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters, 10 slots, 11 watch,
+--   12 checks, 13 history, 14 history_old, 15 scanner
+-- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 to end the partition,
+--   then the keys that go: those that the last call has named
+-- Returns: code, then per timer: key, deadline in ms ('' while an attempt of it runs)
+--   codes: 0 there is no partition, 1 it is closed, 2 it is open (in these two nothing was changed)
+-- Invariants: nothing is removed but from a closed partition, where nothing is added. Its end removes all names at
+--   once, and nobody waits for the memory. A running attempt is told by 'f' token key on the channel.
+
+local meta, due, quarantine, rec, run, nxt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local tombstones, dead, letters, slots, watch = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local checks, history, history_old, scanner = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+
+local byte, sub = string.byte, string.sub
+local version = redis.call('HGET', meta, 'v')
+if version ~= 'destroying' then return { version and 2 or 0 } end
+local most = tonumber(ARGV[2])
+if most == 0 then
+  redis.call('UNLINK', meta, due, quarantine, rec, run, nxt, tombstones, dead, letters, slots, watch, checks,
+    history, history_old, scanner)
+  return { 1 }
+end
+
+-- The index goes last: should an earlier command be refused, a repeat finds them there.
+local gone = { unpack(ARGV, 3) }
+if #gone > 0 then
+  redis.call('HDEL', nxt, unpack(gone))
+  redis.call('HDEL', run, unpack(gone))
+  redis.call('HDEL', rec, unpack(gone))
+  redis.call('ZREM', quarantine, unpack(gone))
+  redis.call('ZREM', due, unpack(gone))
+end
+
+local page = redis.call('ZRANGE', due, 0, most - 1, 'WITHSCORES')
+if #page == 0 then page = redis.call('ZRANGE', quarantine, 0, most - 1, 'WITHSCORES') end
+local keys, out, fences = {}, { 1 }, {}
+for i = 1, #page, 2 do keys[#keys + 1] = page[i] end
+local states = #keys > 0 and redis.call('HMGET', run, unpack(keys)) or {}
+for i, key in ipairs(keys) do
+  local state = states[i]
+  local running = state and byte(state, 2) == 1
+  out[2 * i] = key
+  out[2 * i + 1] = running and '' or string.format('%.0f', math.floor(tonumber(page[2 * i])))
+  if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
+end
+-- Under pcall: who may not publish has done the rest all the same.
+for _, fence in ipairs(fences) do redis.pcall('SPUBLISH', ARGV[1], fence) end
+return out
