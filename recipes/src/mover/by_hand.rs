@@ -12,7 +12,8 @@ use crate::stage::World;
 
 /// Where delayed jobs wait.
 pub const DELAYED: &str = "hand:delayed";
-const READY: &str = "hand:ready";
+/// Where workers find what is due.
+pub const READY: &str = "hand:ready";
 
 /// How far back the mover looks, so that it need not read all that ever was.
 pub const WINDOW: Duration = Duration::from_secs(5);
@@ -27,7 +28,7 @@ pub async fn move_in_three_calls(url: String, window: Duration) -> anyhow::Resul
     let mut redis = Client::open(url)?.get_multiplexed_async_connection().await?;
     loop {
         let now = next_second().await?;
-        let since = now.saturating_sub(millis(UNIX_EPOCH + window)?);
+        let since = now.saturating_sub(u64::try_from(window.as_millis())?);
         let due: Vec<String> = redis.zrangebyscore(DELAYED, since, now).await?;
         let mut removed = 0;
         for job in &due {
@@ -51,7 +52,7 @@ pub async fn move_in_lua(url: String, window: Duration) -> anyhow::Result<()> {
     );
     loop {
         let now = next_second().await?;
-        let since = now.saturating_sub(millis(UNIX_EPOCH + window)?);
+        let since = now.saturating_sub(u64::try_from(window.as_millis())?);
         script.key(DELAYED).key(READY).arg(since).arg(now).invoke_async::<()>(&mut redis).await?;
     }
 }

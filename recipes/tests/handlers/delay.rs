@@ -23,6 +23,21 @@ async fn a_message_is_handled_when_it_is_due_and_not_before() -> keylapse::Resul
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_message_of_the_past_is_due_at_once_and_one_of_next_year_waits() -> keylapse::Result<()> {
+    let (bed, notes, topic) = (TestBed::new(), Notes::new(), messages()?);
+    let (world, year) = (notes.world(&[]), 365 * 86_400 * SECOND);
+    send(&bed.schedule(), "far", bed.now() + year, "hello").await?;
+    bed.pass(year - 2 * SECOND).await; // nobody listens, or this test would take a minute
+    send(&bed.schedule(), "late", bed.now() - year, "hello").await?;
+    bed.listen(|listener| listener.state(world).on(topic, handle)).await?;
+    bed.pass(SECOND).await;
+    assert_eq!(notes.jobs(Event::Began), ["late"]);
+    bed.pass(SECOND).await;
+    assert_eq!(notes.jobs(Event::Done), ["late", "far"]);
+    Ok(())
+}
+
 /// As [`handle`], but message 2 has a handler that panics the first time.
 async fn panics_once(message: Lapse<String>, world: World) -> anyhow::Result<Done> {
     assert!(message.capture("id") != Some("2") || message.attempt() > 1, "a bug");
