@@ -44,6 +44,11 @@ pub async fn learn(redis: &mut MultiplexedConnection, name: &str, interval: Dura
     offer(redis, &Card { name: name.to_owned(), round: 1, interval_ms, attempt: 1 }, interval_ms).await
 }
 
+/// Throws all cards away. One that a client has taken comes back when it is offered again.
+pub async fn destroy(redis: &mut MultiplexedConnection) -> anyhow::Result<()> {
+    Ok(redis.del(&[OFFERED, READY]).await?)
+}
+
 async fn offer(redis: &mut MultiplexedConnection, card: &Card, after_ms: u64) -> anyhow::Result<()> {
     let due = now_ms()? + after_ms;
     let mut both = redis::pipe();

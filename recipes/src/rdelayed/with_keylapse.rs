@@ -46,6 +46,11 @@ pub async fn forget(schedule: &Schedule, card: &str) -> keylapse::Result<()> {
     schedule.cancel(&cards()?, card).await.map(drop)
 }
 
+/// All cards are thrown away, also those that are about to be asked. Without `forced`, only a topic that holds none goes.
+pub async fn destroy(schedule: &Schedule) -> keylapse::Result<u64> {
+    Ok(schedule.destroy(&cards()?).forced().await?.timers)
+}
+
 /// Runs when a card is due, and arms its own key once more. That takes effect when this run has ended
 /// well: if the process dies before, this round runs again, under the same id, and no round is lost.
 pub async fn ask(lapse: Lapse<Card>, app: App) -> anyhow::Result<Done> {

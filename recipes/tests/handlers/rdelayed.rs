@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keylapse::testing::TestBed;
 use keylapse::{DeadReason, ErrorKind};
-use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, forget, learn};
+use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
 use recipes::stage::ledger::Event;
 
 use crate::support::Notes;
@@ -94,5 +94,20 @@ async fn a_year_is_waited_for_and_more_than_ten_are_refused() -> keylapse::Resul
     assert!(notes.jobs(Event::Done).is_empty(), "not early");
     bed.pass(MOMENT).await;
     assert_eq!(notes.jobs(Event::Done), ["next-year.1"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn cards_that_are_thrown_away_are_not_asked_and_others_can_be_learned() -> keylapse::Result<()> {
+    let (bed, notes) = listening(&[]).await?;
+    for card in ["rust", "lua"] {
+        learn(&bed.schedule(), card, FIRST).await?;
+    }
+    assert_eq!(destroy(&bed.schedule()).await?, 2);
+    learn(&bed.schedule(), "redis", FIRST).await?;
+    bed.pass(FIRST * 2).await;
+    assert_eq!(notes.jobs(Event::Done), ["redis.1"]);
+    assert_eq!(destroy(&bed.schedule()).await?, 1, "its next round");
+    assert_eq!(destroy(&bed.schedule()).await?, 0);
     Ok(())
 }
