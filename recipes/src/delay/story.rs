@@ -117,8 +117,12 @@ async fn interrupted_at_work(stage: &Stage) -> Result<Told> {
     let (lost, again) = (told.by_hand.lost, told.with_keylapse.doubled);
     Ok(told
         .saying(
-            format!("what the threads had taken was gone with them: {lost} of {MESSAGES} were never handled."),
-            format!("{again} had not ended within the grace time of 200 ms, and were handed back: the other listener ran them, under the same ids, {} after the signal.", in_words(resumed(&scene.with_keylapse, asked)?)),
+            format!("what the threads had taken was gone with them. Never handled: {lost} of {MESSAGES}."),
+            format!(
+                "what had not ended within the grace time of 200 ms, {again} in all, was handed back: the other listener \
+                 ran it, under the same id, {} after the signal.",
+                in_words(resumed(&scene.with_keylapse, asked)?)
+            ),
         )
         .claiming("an interrupt drops what was taken", lost > 0))
 }
