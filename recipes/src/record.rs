@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::stage::{Account, Tale, in_words};
+use crate::stage::{Account, Tale, late_in_words};
 use crate::{RECIPES, Recipe};
 
 /// How it was made: the first line of the file.
@@ -123,5 +123,5 @@ fn sum(account: &Account) -> String {
     if *given == 0 {
         return String::new();
     }
-    format!(" *Of {given}: {lost} lost, {doubled} twice, late {}.*", in_words(account.late(0.99)))
+    format!(" *Of {given}: {lost} lost, {doubled} twice, late {}.*", late_in_words(account, 0.99))
 }

@@ -10,7 +10,7 @@ mod world;
 pub use account::Account;
 pub use actor::Actor;
 pub use scene::{Jobs, Scene, Side};
-pub use tale::{Claim, Tale, Told, in_words};
+pub use tale::{Claim, Tale, Told, in_words, late_in_words};
 pub use world::World;
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -123,11 +123,17 @@ struct Row<'a>(&'a Account);
 impl fmt::Display for Row<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Account { given, lost, doubled, early, .. } = self.0;
-        // What still waits is later than that.
-        let sign = if self.0.overdue > 0 { "≥ " } else { "" };
-        let [p99, latest] =
-            [self.0.late(0.99), self.0.latest()].map(|late| format!("{sign}{}", in_words(late)));
+        let [p99, latest] = [0.99, 1.0].map(|share| late_in_words(self.0, share));
         write!(f, "{given:7} {lost:5} {doubled:6} {early:6} {p99:>9} {latest:>9}")
+    }
+}
+
+/// Within which time so much of the jobs began; a bound, if some still wait, and a dash, if none began.
+pub fn late_in_words(account: &Account, share: f64) -> String {
+    match account {
+        Account { late_us, .. } if late_us.is_empty() => "–".to_owned(),
+        Account { overdue: 0, .. } => in_words(account.late(share)),
+        _ => format!("≥ {}", in_words(account.late(share))),
     }
 }
 
