@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use keylapse::testing::{End, Run, TestBed};
 use keylapse::{DeadReason, Outcome, Topic};
+use keylapse_support::eventually;
 use recipes::lock::with_keylapse::{App, ask, handle, statements};
 use recipes::stage::ledger::Event;
 use redis::AsyncCommands;
@@ -95,9 +96,8 @@ async fn a_holder_whose_lock_was_taken_by_another_cannot_write() -> anyhow::Resu
     let mut bank = Bank::new(&[]).await?;
     bank.app.world = bank.notes.world_where_jobs_take(Duration::from_millis(300));
     bank.listen(statements()?.max_attempts(1)).await?;
-    while bank.notes.jobs(Event::Began).is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let has_begun = async || !bank.notes.jobs(Event::Began).is_empty();
+    eventually(Duration::from_secs(20), "the job to begin", has_begun).await;
     bank.redis.set::<_, _, ()>("lock:gold", "another").await?;
     bank.redis.incr::<_, _, ()>("lock:gold:fence", 1).await?;
     bank.bed.until_finished().await;
