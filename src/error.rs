@@ -163,8 +163,9 @@ impl Error {
 
     /// Whether the call may have been executed although it failed.
     ///
-    /// Repeating an arm, cancel or reschedule after such an error is safe, but
-    /// may replace or withdraw what somebody else has armed in the meantime.
+    /// Repeating an arm, cancel or reschedule after such an error may replace or
+    /// withdraw what somebody else has armed in the meantime. If the first arm has
+    /// fired already, a second runs the handler once more, under another id.
     pub fn is_unknown(&self) -> bool {
         self.kind() == ErrorKind::Unknown
     }
