@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak demo demo-attach recipes recipes-record mutants package bench bench-quick book lint clean-server
+.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak random-writers demo demo-attach recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # a server of their own and several measure time, so more at once would be slower and less exact.
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
-	$(with_server) && cargo test --test attached -- --test-threads=12
+	$(with_server) && cargo test --test attached -- --test-threads=16
 	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
 	$(with_server) && cargo test --workspace --doc
 
@@ -58,6 +58,12 @@ kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose n
 soak: ## Break everything for MINUTES=30; memory and descriptors must not grow
 	$(with_faults) soak --minutes $(MINUTES)
 
+# With each number of listeners; for each server version it takes some minutes.
+EXPIRIES = 100000
+
+random-writers: ## EXPIRIES=100000 random expiries of attached topics on each server version: each is handled once
+	KEYLAPSE_EXPIRIES=$(EXPIRIES) scripts/test-servers.sh --test attached random_writers
+
 # Of the build nothing is shown but this line, and errors.
 show = @echo "Building the demo, which takes some minutes the first time." && \
 	$(with_server) && cargo run --release --quiet --example
@@ -88,6 +94,10 @@ bench: ## Measure keylapse and all other systems that can run here, side by side
 
 bench-quick: ## The most important of it in under three minutes; the last line is the sum of it
 	$(with_bench) --quick $(BENCH)
+
+# BENCH says how large and how long (BENCH=--help lists it), or which scenes: BENCH="--scenes hot --minutes 1".
+bench-attach: ## Attached topics: sessions that are extended, hot keys, and a flood; a line for each; half an hour
+	$(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-attach -- $(BENCH)
 
 # MUTANTS says which: MUTANTS="--only lua --minutes 15 --jobs 2", say; MUTANTS=--help lists it.
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all

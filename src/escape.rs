@@ -1,5 +1,6 @@
 //! Bytes from outside, made fit for a log line.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// How many bytes of a key a log line or message shows.
@@ -27,6 +28,25 @@ pub(crate) fn glob(text: &str) -> String {
     text.chars()
         .flat_map(|c| matches!(c, '*' | '?' | '[' | ']' | '\\').then_some('\\').into_iter().chain([c]))
         .collect()
+}
+
+/// A pattern for whatever begins with one of these texts, and for as little else as one pattern can say: it compares
+/// byte by byte, with whatever one of them has there, to the end of the shortest.
+pub(crate) fn glob_of_any(prefixes: &[&str]) -> Vec<u8> {
+    let shortest = prefixes.iter().map(|prefix| prefix.len()).min().unwrap_or(0);
+    let mut pattern = Vec::new();
+    for at in 0..shortest {
+        let bytes: BTreeSet<_> = prefixes.iter().map(|prefix| prefix.as_bytes()[at]).collect();
+        let several = bytes.len() > 1;
+        pattern.extend(several.then_some(b'['));
+        for byte in bytes {
+            pattern.extend(b"*?[]\\^-".contains(&byte).then_some(b'\\'));
+            pattern.push(byte);
+        }
+        pattern.extend(several.then_some(b']'));
+    }
+    pattern.push(b'*');
+    pattern
 }
 
 /// How many bytes of an error a log line shows.
@@ -89,6 +109,19 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_pattern_is_for_all_that_begins_with_one_of_several_texts() {
+        for (prefixes, pattern) in [
+            (&["a:b:"][..], &b"a:b:*"[..]),
+            (&["a:b:", "a:c:d:"], b"a:[bc]:*"),
+            (&["a*]^-", "a[-^]"], br"a[\*\[][\-\]]\^[\-\]]*"),
+            (&["a:", ""], b"*"),
+            (&[], b"*"),
+        ] {
+            assert_eq!(glob_of_any(prefixes).escape_ascii().to_string(), pattern.escape_ascii().to_string());
+        }
+    }
 
     #[test]
     fn control_bytes_and_quotes_cannot_break_a_log_line() {

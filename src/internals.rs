@@ -3,7 +3,7 @@
 
 pub use crate::events::event;
 pub use crate::id::{CancelId, DestroyId, ReplayId, SlotId, Token};
-pub use crate::policy::{Capture, Policy};
+pub use crate::policy::{Capture, Fields, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
@@ -11,8 +11,8 @@ pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
     AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End,
     Followed, Group, Heads, Held, Holdings, Index, LetterBounds, LetterPosition, Look, MAX_BATCH, NewTimer,
-    QUARANTINE_AT, RawLetter, RepairStep, Repaired, Replay, Scan, Settle, SettleReply, Store, TopicEntry,
-    Trigger, names, record, scripts,
+    QUARANTINE_AT, RawLetter, RepairStep, Repaired, Replay, Scan, Settle, SettleReply, StandingPolicy, Store,
+    TopicEntry, TopicPolicy, Trigger, names, record, scripts,
 };
 
 use tokio::sync::mpsc;

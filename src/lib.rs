@@ -74,6 +74,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attached;
+mod backlog;
 mod backoff;
 mod boottime;
 mod client;
@@ -142,12 +143,12 @@ pub use limits::{MAX_KEY, MAX_PAYLOAD};
 pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
-pub use policy::{Unenrolled, Vanished, WriteBack};
+pub use policy::{Recovered, Unenrolled, Vanished, WriteBack};
 pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
-    ArmManyRequest, ArmRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed, Key, KeyArgs, NewArm,
-    Schedule, Timer, TimerPhase, Undecoded,
+    ArmManyRequest, ArmRequest, AttachPlan, AttachedCounts, DeadLetter, DeadLetters, DestroyRequest,
+    Destroyed, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase, Undecoded,
 };
 pub use signal::shutdown_signal;
 pub use source::LapseSource;

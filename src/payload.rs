@@ -1,15 +1,22 @@
 //! How a topic's payload becomes bytes and back.
 
+mod fields;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A pair of functions: chosen once, when the topic is made.
+/// Reads the names and values of a hash.
+type FromFields<T> = fn(&[(Bytes, Bytes)]) -> Result<T>;
+
+/// Functions: chosen once, when the topic is made.
 pub(crate) struct Codec<T> {
     pub(crate) encode: fn(&T) -> Result<Bytes>,
     pub(crate) decode: fn(Bytes) -> Result<T>,
+    /// From the fields of a hash, where the payload can be more than bytes.
+    pub(crate) fields: Option<FromFields<T>>,
 }
 
 impl<T> Clone for Codec<T> {
@@ -21,11 +28,12 @@ impl<T> Clone for Codec<T> {
 impl<T> Copy for Codec<T> {}
 
 impl<T: Serialize + DeserializeOwned> Codec<T> {
-    pub(crate) const JSON: Self = Self { encode: to_json, decode: from_json };
+    pub(crate) const JSON: Self =
+        Self { encode: to_json, decode: from_json, fields: Some(fields::from_fields) };
 }
 
 impl Codec<Bytes> {
-    pub(crate) const RAW: Self = Self { encode: |raw| Ok(raw.clone()), decode: Ok };
+    pub(crate) const RAW: Self = Self { encode: |raw| Ok(raw.clone()), decode: Ok, fields: None };
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<Bytes> {

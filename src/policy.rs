@@ -1,22 +1,76 @@
 //! How keys that other programs write are treated: a choice of their topic.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::limits::MAX_PAYLOAD;
+use crate::limits::{MAX_PAYLOAD, fit};
 use crate::pattern::Pattern;
 use crate::time::ms_ceil;
 
 /// How long before its deadline a key whose value is kept is read again.
 const REREAD: Duration = Duration::from_millis(250);
 
+/// Keys in one touch, at most, and about so many bytes of their values.
+const TOUCH_KEYS: usize = 500;
+const TOUCH_BYTES: usize = 1 << 20;
+/// Fields of hashes that it asks about, so that no script takes long: each takes a call.
+const TOUCH_FIELDS: usize = 1000;
+
 /// What of a value is copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     /// Up to how many bytes; 0: nothing.
     pub cap: usize,
     /// Whether values that are not strings are copied, as DUMP writes them.
     pub dumps: bool,
+    /// Which fields of hashes are copied one by one.
+    pub fields: Fields,
+}
+
+impl Capture {
+    /// How many keys are touched at once.
+    pub(crate) fn keys_in_touch(&self) -> usize {
+        let keys = fit(TOUCH_FIELDS, TOUCH_KEYS, Some(self.fields.count()));
+        fit(TOUCH_BYTES, keys, Some(self.cap))
+    }
+}
+
+/// Fields of a hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fields {
+    /// None: a hash is no more than any other type.
+    #[default]
+    None,
+    /// All that there are.
+    All,
+    /// These, in order.
+    Named(Arc<[String]>),
+}
+
+/// A call that reads keys names these, too.
+pub(crate) const MOST_FIELDS: usize = 1000;
+
+impl Fields {
+    /// These, whatever their order.
+    pub(crate) fn named(names: impl Iterator<Item = String>) -> Self {
+        Self::Named(names.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// How many a hash has of them, about: of all, as many as hashes mostly have.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::All => 20,
+            Self::Named(names) => names.len(),
+        }
+    }
+
+    /// Whether there are some, and not too many.
+    pub(crate) fn can_be(&self) -> bool {
+        !matches!(self, Self::Named(names) if !(1..=MOST_FIELDS).contains(&names.len()))
+    }
 }
 
 /// What an expiry leads to whose deadline had not been read before.
@@ -41,34 +95,64 @@ pub enum Vanished {
     Fire,
 }
 
+/// What follows when a key is gone at its deadline and something may have been missed, so that nobody knows
+/// whether it expired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovered {
+    /// Its handler runs, as [`Expiry::Recovered`](crate::Expiry::Recovered): also for keys that were deleted or
+    /// renamed while nobody listened.
+    #[default]
+    Fire,
+    /// It is forgotten: what expired while nobody listened is lost. Should another listener have heard it, and say so
+    /// later, its handler runs without the value; together with [`Unenrolled::Ignore`] it does not run. A listener
+    /// that hears nothing at all ([`EventMode::Blind`](crate::EventMode::Blind)) then fires nothing.
+    Ignore,
+}
+
 /// How a key is written back for its retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteBack {
-    /// The field of a JSON object that counts attempts.
-    pub(crate) field: Option<String>,
+pub struct WriteBack(pub(crate) Counting);
+
+/// Where the number of the attempt to come stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    Nowhere,
+    /// In this field of a JSON object.
+    In(String),
+    /// It is the value.
+    Alone,
 }
 
 impl WriteBack {
     /// The value as it was.
     pub fn unchanged() -> Self {
-        Self { field: None }
+        Self(Counting::Nowhere)
     }
 
     /// The value as it was, but for this field of it: where the value is a JSON object, the number of the
     /// attempt to come stands there, as consumers that retry by hand expect it.
     pub fn counting_in(field: impl Into<String>) -> Self {
-        Self { field: Some(field.into()) }
+        Self(Counting::In(field.into()))
+    }
+
+    /// The number of the attempt to come, and nothing else: for keys whose value is such a count, as in
+    /// `SET notice:42 1 EX 15`. It needs no [`keep_values`](crate::Attached::keep_values).
+    pub fn counting() -> Self {
+        Self(Counting::Alone)
     }
 }
 
 /// How an attached topic's keys are treated; [`Attached`](crate::Attached) sets it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // as there
 pub struct Policy {
+    pub revision: u32,
     pub capture: Capture,
     pub unenrolled: Unenrolled,
     pub vanished: Vanished,
+    pub recovered: Recovered,
     pub write_back: Option<WriteBack>,
+    pub only_extended: bool,
     pub cap: usize,
     pub scan_rate: u32,
     pub scan_every: Duration,
@@ -78,10 +162,13 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            revision: 1,
             capture: Capture::default(),
             unenrolled: Unenrolled::default(),
             vanished: Vanished::default(),
+            recovered: Recovered::default(),
             write_back: None,
+            only_extended: false,
             cap: 1_000_000,
             scan_rate: 50_000,
             scan_every: Duration::from_secs(300),
@@ -90,7 +177,21 @@ impl Default for Policy {
     }
 }
 
+/// Keys that a step of a scan looks at, at most.
+const SCAN_STEP: u32 = 500;
+
+/// At so many keys a second: how many a step of a scan looks at, and how long after the last the next begins.
+pub(crate) fn scan_pace(rate: u32) -> (u32, Duration) {
+    let step = (rate / 20).clamp(1, SCAN_STEP);
+    (step, Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate)))
+}
+
 impl Policy {
+    /// Whether what is written back for a retry is made of the value that the key had.
+    fn restores_values(&self) -> bool {
+        self.write_back.as_ref().is_some_and(|how| how.0 != Counting::Alone)
+    }
+
     /// Whether keys are written back for their retries.
     pub fn restores(&self) -> bool {
         self.write_back.is_some()
@@ -118,7 +219,17 @@ impl Policy {
         let rules = [
             (self.capture.cap <= MAX_PAYLOAD, "keep_values must be at most 8 MiB"),
             (keeps_values || !self.capture.dumps, "keep_dumps needs a cap: say keep_values, too"),
-            (keeps_values || !self.restores(), "write_back needs the value: say keep_values, too"),
+            (
+                keeps_values || self.capture.fields == Fields::None,
+                "keep_fields needs a cap: say keep_values, too",
+            ),
+            (self.capture.fields.can_be(), "keep_fields takes 1 to 1,000 names; keep_all_fields takes all"),
+            (
+                self.capture.fields == Fields::None || !self.restores(),
+                "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
+            ),
+            (keeps_values || !self.restores_values(), "write_back needs the value: say keep_values, too"),
+            (self.revision > 0, "revision must be at least 1"),
             (self.cap > 0, "cap must be at least 1"),
             (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
             (!self.scan_every.is_zero(), "scan_every must be more than zero"),

@@ -174,6 +174,9 @@ counters! {
         ambiguous,
         /// Expiries heard before the first canary, as if it had not listened yet.
         deaf,
+        /// Expiries that were announced and found no room in a queue of 64 MiB: more came than could be written down. Where
+        /// the key was enrolled it fires all the same, as recovered; else it is lost.
+        lost_unenrolled,
         /// Expiries of keys that were written back for a retry.
         returned,
         /// Keys enrolled.
@@ -192,12 +195,22 @@ counters! {
         vanished,
         /// Checks that found a key gone after a gap: fired as recovered.
         recovered,
+        /// Checks that found a key gone after a gap, which the topic ignores.
+        not_recovered,
         /// Keys written back for a retry.
         restored,
+        /// Keys that the server refused to have read: a right is missing.
+        refused_reads,
+        /// Steps of scans that it refused.
+        refused_scans,
+        /// Times that it refused to tell of changes of the topic's keys: once a connection, and every ten seconds.
+        refused_subscriptions,
         /// Scans finished.
         scans,
         /// Steps of scans, each of at most 500 keys.
         scan_steps,
+        /// Keys of more than 4 KiB that scans have found: they are not enrolled. Counted by each scan.
+        too_long,
     }
 }
 
@@ -212,6 +225,12 @@ counters! {
         gaps,
         /// Times a canary proved that expired events flow, after it was not known.
         anchored,
+        /// Messages that found no room between the connection and the listener.
+        dropped_events,
+        /// Canaries heard that could not be the server's next: forged, or its clock or data were set back.
+        refused_canaries,
+        /// Changes of attached keys that found no room: a scan follows.
+        prompts_dropped,
         /// Sweeps made.
         sweeps,
         /// Sweeps that failed.

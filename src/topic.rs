@@ -16,7 +16,7 @@ use crate::payload::Codec;
 use crate::policy::Policy;
 use crate::priority::Priority;
 use crate::time::{MAX_DELAY, ms_ceil};
-use crate::wire::copy::value_of;
+use crate::wire::copy::{fields_of, value_of};
 use crate::wire::{
     LetterBounds, MAX_PARTITIONS, PartitionNames, TopicEntry, check_name, is_own, partition_of,
 };
@@ -229,6 +229,16 @@ impl<T> Topic<T> {
         self.with(|all| all.letters.pause_when_full = true)
     }
 
+    /// Reads a record's payload; of an attached topic the copy of the key's value.
+    pub(crate) fn decode(&self, payload: &Bytes) -> Result<T> {
+        if let (Some(_), Some(read), Some(fields)) =
+            (&self.config.attach, self.codec.fields, fields_of(payload))
+        {
+            return read(&fields);
+        }
+        (self.codec.decode)(self.config.own_payload(payload.clone()))
+    }
+
     /// The topic's name.
     pub fn name(&self) -> &str {
         &self.config.name
@@ -264,11 +274,6 @@ impl TopicConfig {
         if self.attach.is_some() { value_of(&payload) } else { payload }
     }
 
-    /// Whether its keys are written back for their retries.
-    pub(crate) fn restores(&self) -> bool {
-        self.attach.as_ref().is_some_and(Policy::restores)
-    }
-
     fn new(pattern: &str, name: Option<&str>) -> Result<Self> {
         let pattern = Pattern::new(pattern)?;
         let name = match name {
@@ -299,6 +304,16 @@ impl TopicConfig {
             payload_limit: 64 << 10,
             letters: LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
             attach: None,
+        })
+    }
+
+    /// How its keys are treated, for a call that is about keys of other programs.
+    pub(crate) fn policy_for(&self, call: &str) -> Result<&Policy> {
+        self.attach.as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "topic {}: {call} is for topics whose keys other programs write; give it Attached::topic()",
+                self.name
+            ))
         })
     }
 

@@ -165,3 +165,46 @@ async fn a_worker_is_killed_with_all_that_it_has_started() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!mark.exists(), "what it had started went on");
 }
+
+/// Each scene for a few seconds: its line is whole, and nothing is lost, early or fires twice.
+#[test]
+#[ignore = "half a minute: cargo test -p keylapse-bench --test smoke -- --ignored plays it"]
+fn each_scene_of_attached_topics_ends_with_its_line() {
+    let Some(_home) = home() else { return };
+    let sessions = ["--sessions", "500x200@1000", "--seconds", "4", "--alone", "1", "--ttl", "2"];
+    let hot = ["--hot-keys", "100", "--minutes", "0.05"];
+    let flood = ["--flood-keys", "2000", "--unenrolled", "500", "--managed", "1000", "--lead", "4"];
+    let output = Command::new(env!("CARGO_BIN_EXE_keylapse-bench-attach"))
+        .args(["--flags", "KExg$", "--patience", "20"])
+        .args(sessions.iter().chain(&hot).chain(&flood))
+        .output()
+        .expect("the scenes are played");
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
+    let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("scene=")).collect();
+    for (line, expected, whole) in [
+        (
+            lines[0],
+            "scene flags keys value_bytes refreshes_per_s rss_mb leavers_p50_ms leavers_p99_ms values_missing \
+             server_core flags_core server_mb_extra lost early",
+            "lost=0 early=0",
+        ),
+        (
+            lines[1],
+            "scene keys minutes us_per_expiry_first us_per_expiry_last longest_script_ms bytes_per_key lost twice",
+            "lost=0 twice=0",
+        ),
+        (
+            lines[2],
+            "scene flags keys unenrolled handled started_per_s managed_per_s ratio rss_mb lost_enrolled \
+             lost_unenrolled twice early",
+            "lost_enrolled=0 lost_unenrolled=0 twice=0 early=0",
+        ),
+    ] {
+        let names: Vec<_> = line.split(' ').map(|word| word.split('=').next().unwrap()).collect();
+        assert_eq!(names.join(" "), expected);
+        assert!(line.ends_with(whole), "{printed}");
+    }
+    assert!(lines[0].contains(" values_missing=0 ") && !lines[0].contains("none"), "{printed}");
+    assert!(lines[2].contains(" handled=2000 "), "{printed}");
+}

@@ -10,7 +10,7 @@
 //! | gone | deletion heard | [`Deleted`](Verdict::Deleted): forget it |
 //! | gone | nothing, and proven so | [`Vanished`](Verdict::Vanished): by policy |
 //! | gone | nothing, not yet proven | [`Unproven`](Verdict::Unproven): wait for a canary |
-//! | gone | nothing, but it is broken | [`Recovered`](Verdict::Recovered): fire, and say so |
+//! | gone | nothing, but it is broken | [`Recovered`](Verdict::Recovered): by policy; if it fires, it says so |
 //!
 //! Pure, and of no types but its own, so that the listener and the model of it
 //! can share one table.
@@ -66,7 +66,7 @@ pub enum Verdict {
     Vanished,
     /// Too early to say: have a canary made, and judge when it is heard.
     Unproven,
-    /// It may have expired while nobody listened: fire, marked as recovered.
+    /// It may have expired while nobody listened: fire, marked as recovered, unless the topic's policy is to forget.
     Recovered,
 }
 

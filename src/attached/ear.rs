@@ -6,24 +6,26 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::events::{Canary, Change, Touched};
+use crate::backlog::{self, Item, Receiver, backlog};
+use crate::events::{Canary, Touched};
 use crate::log::warn;
 use crate::runtime::Runtime;
 
-/// What may wait for the reader, as many as may wait for the event loop. A drop is a gap.
-const WAITING: usize = 65_536;
+/// Bytes that may wait for the reader: some two million short keys. A drop is a gap.
+const WAITING: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// What the reader is told.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A key of this partition has expired.
     Expired(usize, Bytes),
-    /// A key of this partition has changed.
-    Changed(usize, Bytes, Change),
+    /// A key was deleted or renamed.
+    Gone(Bytes),
     Canary(Canary),
+    /// A canary of this number that is not believed.
+    Hearsay(u64),
     Touched(Touched),
     /// From here on, events are missing.
     Lost,
@@ -35,24 +37,46 @@ pub(crate) enum Heard {
     Dropped,
 }
 
+/// The tag of a key that is gone; that of one that has expired is its partition.
+const GONE: u32 = u32::MAX;
+
+impl Item for Heard {
+    fn split(self) -> Result<(u32, Bytes), Self> {
+        match self {
+            Self::Gone(key) => Ok((GONE, key)),
+            Self::Expired(partition, key) => Ok((u32::try_from(partition).unwrap_or(GONE), key)),
+            other => Err(other),
+        }
+    }
+
+    fn join(tag: u32, key: Bytes) -> Self {
+        if tag == GONE { Self::Gone(key) } else { Self::Expired(tag as usize, key) }
+    }
+
+    fn size(&self) -> usize {
+        let more = if let Self::Touched(touched) = self { touched.size() } else { 0 };
+        size_of::<Self>() + more
+    }
+}
+
 /// The end of the queue at which the event loop speaks.
 pub(crate) struct Ear {
     runtime: Arc<Runtime>,
-    heard: mpsc::Sender<Heard>,
+    heard: backlog::Sender<Heard>,
     /// How many events found no room, and since when; that is not said yet.
     dropped: Option<(u64, Instant)>,
 }
 
 impl Ear {
-    pub(super) fn new(runtime: Arc<Runtime>) -> (Self, mpsc::Receiver<Heard>) {
-        let (sender, heard) = mpsc::channel(WAITING);
+    pub(super) fn new(runtime: Arc<Runtime>) -> (Self, Receiver<Heard>) {
+        let (sender, heard) = backlog(WAITING);
         (Self { runtime, heard: sender, dropped: None }, heard)
     }
 
     /// Never waits. That something found no room is said before anything else is let in.
     pub(crate) fn hear(&mut self, heard: Heard) {
         if let Some((count, since)) = self.dropped
-            && self.heard.try_send(Heard::Dropped).is_ok()
+            && self.heard.push_again(Heard::Dropped)
         {
             let for_ms = since.elapsed().as_millis() as u64;
             warn!(
@@ -61,14 +85,20 @@ impl Ear {
             );
             self.dropped = None;
         }
-        match &mut self.dropped {
-            Some((count, _)) => *count += 1,
-            None if self.heard.try_send(heard).is_err() => {
-                self.runtime.stats.gaps.add(1);
-                warn!("attached keys expire faster than that can be written down: events are dropped");
-                self.dropped = Some((1, Instant::now()));
+        let expired = if let Heard::Expired(partition, _) = heard { Some(partition) } else { None };
+        if self.dropped.is_none() {
+            if self.heard.push(heard) {
+                return;
             }
-            None => {}
+            self.runtime.stats.gaps.add(1);
+            warn!("attached keys expire faster than that can be written down: events are dropped");
+            self.dropped = Some((0, Instant::now()));
+        }
+        if let Some((count, _)) = &mut self.dropped {
+            *count += 1;
+        }
+        if let Some(partition) = expired {
+            self.runtime.partitions[partition].topic.attached.lost_unenrolled.add(1);
         }
     }
 }

@@ -9,17 +9,24 @@
 //!   ▲         │ touches      decision (the table) │ notes, enrolments, verdicts
 //! session ◄───┘                                   ▼
 //! watcher (deadlines) ─► reader                writer ─► store ─► `due`: an ordinary lapse
-//! scanner (scans)     ─► reader
+//! scanner (scans)     ─► reader      duties: who scans, and who enrols
+//! prompter (changes)  ─► reader
 //! ```
 
+pub(crate) mod agreement;
 #[allow(unreachable_pub, reason = "the model in tests/protocol compiles the same file")]
 pub(crate) mod decision;
+mod duties;
 mod ear;
+mod known;
+mod prompter;
 mod reader;
 mod request;
+mod room;
 mod scanner;
 pub(crate) mod stream;
 pub(crate) mod topic;
+mod turn;
 pub(crate) mod value;
 pub(crate) mod watcher;
 pub(crate) mod write_back;
@@ -35,12 +42,17 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::attached::agreement::Agreement;
+use crate::attached::duties::Duties;
+use crate::attached::known::KnownDeadlines;
+use crate::attached::prompter::Prompter;
 use crate::attached::reader::StreamReader;
 use crate::attached::request::Context;
+use crate::attached::room::Room;
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
-use crate::events::Touch;
+use crate::events::{Prompts, Touch};
 use crate::id::SlotId;
 use crate::runtime::{Partition, Runtime};
 
@@ -51,37 +63,46 @@ const REQUESTS: usize = 1024;
 pub(crate) struct AttachedRoles {
     /// Passes on to the reader what is heard.
     pub(crate) ear: Ear,
-    /// The partitions for whose topics this listener may be scanning, and as whom.
+    /// The partitions for whose topics this listener may have duties, and as whom.
     pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
 impl AttachedRoles {
-    /// Starts the reader, writers, watchers and scanners, for as long as attempts run or claims are made.
+    /// Starts the reader, writers, watchers and the scanner, for as long as attempts run or claims are made.
     pub(crate) fn start(
         runtime: &Arc<Runtime>,
         touches: mpsc::Sender<Touch>,
+        prompts: &Arc<Prompts>,
         roles: &mut JoinSet<()>,
         writing: &mut JoinSet<()>,
     ) -> Self {
         let (asking, requests) = mpsc::channel(REQUESTS);
-        let (mut writers, mut scanners) = (HashMap::new(), Vec::new());
+        let (deadlines, room) = (Arc::new(KnownDeadlines::new()), Room::new());
+        let (mut writers, mut scanners, slot) = (HashMap::new(), Vec::new(), SlotId::random());
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
                 let index = topic.partition(number);
                 let (partition, known) = (partition.clone(), runtime.stream_state.subscribe());
-                let context = Context { index, partition, known, requests: asking.clone() };
-                let (write, writes) = mpsc::channel(writer::WAITING);
-                writers.insert(index, write);
-                writing.spawn(Writer::new(context.clone(), writes).run());
+                let (requests, prompts) = (asking.clone(), prompts.clone());
+                let (deadlines, room) = (deadlines.clone(), room.clone());
+                let context = Context { index, partition, known, requests, prompts, deadlines, room };
+                let (writer, writes, waiting) = Writer::new(context.clone());
+                writers.insert(index, writes);
+                writing.spawn(writer.run(waiting));
                 roles.spawn(Watcher::new(context).run());
             }
-            let slot = SlotId::random();
-            scanners.push((runtime.partitions_of(topic)[0].clone(), slot));
-            let (runtime, topic, requests) = (runtime.clone(), topic.clone(), asking.clone());
-            roles.spawn(Scanner { runtime, topic, requests, slot }.run());
+            let first = runtime.partitions_of(topic)[0].clone();
+            scanners.push((first.clone(), slot));
+            roles.spawn(Agreement { runtime: runtime.clone(), partition: first }.run());
         }
+        let duties = Duties::new(runtime.clone(), slot);
+        roles.spawn(Scanner::new(runtime.clone(), asking.clone(), duties.scans()).run());
+        roles.spawn(duties.run());
         let (ear, heard) = Ear::new(runtime.clone());
-        roles.spawn(StreamReader::new(runtime.clone(), touches, writers).run(heard, requests));
+        let prompter = Prompter::new(runtime.clone(), prompts.clone(), deadlines.clone(), asking, room);
+        roles.spawn(prompter.run());
+        let reader = StreamReader::new(runtime.clone(), touches, prompts.clone(), deadlines, writers);
+        roles.spawn(reader.run(heard, requests));
         Self { ear, scanners }
     }
 }

@@ -4,11 +4,10 @@
 //! reader waits for it, and nobody but attached topics for the reader.
 
 mod judging;
+mod unsure;
 
-use std::collections::{HashMap, HashSet};
-use std::mem;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,27 +15,26 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::attached::ear::Heard;
-use crate::attached::request::{Read, Request};
+use crate::attached::known::KnownDeadlines;
+use crate::attached::reader::unsure::Unsure;
+use crate::attached::request::{Look, Read, Request};
+use crate::attached::room::Taken;
 use crate::attached::stream::Stream;
-use crate::attached::writer::Write;
-use crate::events::{Canary, Change, Touch, Touched};
+use crate::attached::writer::{Write, Writes};
+use crate::backlog::Receiver;
+use crate::escape::Escaped;
+use crate::events::{Canary, Prompt, Prompts, Touch, Touched};
 use crate::id::ArmingId;
-use crate::limits::fit;
 use crate::log::warn;
 use crate::policy::Capture;
-use crate::runtime::{EventMode, RunningTopic, Runtime};
+use crate::runtime::{Asked, EventMode, RunningTopic, Runtime};
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, MAX_BATCH, Note, Position, Watch, fnv1a};
+use crate::wire::{Enrolment, Identity, Note, Position, Watch, fnv1a};
 
 /// After so long without a canary nothing will be proven by the next, if there was one before.
 const SILENT: Duration = Duration::from_secs(5);
-/// Keys that were heard in a gap, and are kept until it is over.
-const AMBIGUOUS: usize = 100_000;
-/// Keys that were heard to be written, and are kept until they can be read.
-const PROMPTED: usize = 100_000;
-/// Keys in one touch, at most, and about so many bytes of their values.
-const TOUCH_KEYS: usize = 500;
-const TOUCH_BYTES: usize = 4 << 20;
+/// Keys that were heard to be deleted, and are forgotten with the next canary.
+const DELETED: usize = 100_000;
 
 /// A check of a key that is gone, and of which nothing is proven yet.
 struct Unproven {
@@ -45,6 +43,7 @@ struct Unproven {
     /// When it was touched, and behind which canary.
     stamp: ServerTime,
     touched: u64,
+    room: Taken,
 }
 
 /// Reads the stream for all attached topics of a listener.
@@ -58,21 +57,22 @@ pub(crate) struct StreamReader {
     unproven: Vec<Unproven>,
     /// Keys that were heard to be deleted, and are gone: to be forgotten, by partition.
     deleted: Vec<(usize, Enrolment)>,
-    /// Heard to expire in a gap, and how often.
-    ambiguous: HashMap<Bytes, u32>,
+    /// Heard to expire in the last gap; and in those before, which is fired at once.
+    unsure: Unsure,
+    torn: Vec<Unsure>,
     silent_since: Option<Instant>,
-    /// Keys that were heard to be written, by partition.
-    prompted: HashMap<usize, HashSet<Bytes>>,
-    /// Touches on behalf of events that are on their way.
-    prompting: usize,
-    writers: HashMap<usize, mpsc::Sender<Write>>,
+    prompts: Arc<Prompts>,
+    deadlines: Arc<KnownDeadlines>,
+    writers: HashMap<usize, Writes>,
 }
 
 impl StreamReader {
     pub(crate) fn new(
         runtime: Arc<Runtime>,
         touches: mpsc::Sender<Touch>,
-        writers: HashMap<usize, mpsc::Sender<Write>>,
+        prompts: Arc<Prompts>,
+        deadlines: Arc<KnownDeadlines>,
+        writers: HashMap<usize, Writes>,
     ) -> Self {
         Self {
             runtime,
@@ -82,20 +82,17 @@ impl StreamReader {
             next_touch: 0,
             unproven: Vec::new(),
             deleted: Vec::new(),
-            ambiguous: HashMap::new(),
+            unsure: Unsure::default(),
+            torn: Vec::new(),
             silent_since: None,
-            prompted: HashMap::new(),
-            prompting: 0,
+            prompts,
+            deadlines,
             writers,
         }
     }
 
     /// Until nobody hears anything any more.
-    pub(super) async fn run(
-        mut self,
-        mut heard: mpsc::Receiver<Heard>,
-        mut requests: mpsc::Receiver<Request>,
-    ) {
+    pub(super) async fn run(mut self, mut heard: Receiver<Heard>, mut requests: mpsc::Receiver<Request>) {
         loop {
             tokio::select! {
                 heard = heard.recv() => match heard {
@@ -104,17 +101,18 @@ impl StreamReader {
                 },
                 Some(request) = requests.recv() => self.asked(request),
             }
-            self.read_prompted();
+            self.fire_torn().await;
         }
     }
 
     async fn heard(&mut self, heard: Heard) {
         match heard {
             Heard::Expired(partition, key) => self.expired(partition, key).await,
-            Heard::Changed(partition, key, change) => self.changed(partition, key, change),
+            Heard::Gone(key) => self.gone(key),
             Heard::Canary(canary) => self.canary(canary).await,
             Heard::Touched(touched) => self.touched(touched).await,
-            Heard::Lost => self.lost(),
+            Heard::Hearsay(number) => self.name_by_hearsay(number),
+            Heard::Lost => self.missed(),
             Heard::Disconnected => self.disconnected(),
             Heard::Silent => self.silent(),
             Heard::Dropped => self.dropped(),
@@ -124,15 +122,21 @@ impl StreamReader {
     /// A canary was heard.
     async fn canary(&mut self, canary: Canary) {
         let unbroken = self.stream.canary(canary);
+        if !unbroken {
+            self.tear_unsure(false);
+        }
         self.silent_since = None;
+        let hidden = self.runtime.attached_topics().any(|topic| topic.refusals.hide_keys());
+        let heard = EventMode::of(canary.writes, canary.expires);
+        let mode = if hidden { EventMode::Unreadable } else { heard };
         self.runtime.stream_state.update(|known| {
-            known.mode = EventMode::of(canary.writes, canary.expires);
+            known.can_enrol = true;
+            known.mode = mode;
             known.gaps += u64::from(!unbroken);
         });
         if !unbroken {
             self.unproven.clear();
-            self.asked(Request::Anchor);
-            self.fire_ambiguous().await;
+            self.name_unsure(canary.number);
         }
         self.runtime.stream_state.update(|known| known.anchored = true);
         self.judge_unproven().await;
@@ -142,8 +146,19 @@ impl StreamReader {
     /// From here on something may be missing.
     fn lost(&mut self) {
         self.stream.lose();
+        self.tear_unsure(false);
         self.unproven.clear();
-        self.runtime.stream_state.update(|known| known.anchored = false);
+        self.deadlines.doubt();
+        self.runtime.stream_state.update(|known| {
+            known.anchored = false;
+            known.can_enrol = known.mode == EventMode::Blind;
+        });
+    }
+
+    /// Something is missing: so what was heard in a gap before cannot be counted to its end.
+    fn missed(&mut self) {
+        self.tear_unsure(true);
+        self.lost();
     }
 
     /// The subscription is gone, and with it what was asked on its connection.
@@ -154,9 +169,8 @@ impl StreamReader {
 
     /// Events are missing, and maybe answers to touches: who has asked asks again.
     fn dropped(&mut self) {
-        self.lost();
+        self.missed();
         self.pending.clear();
-        self.prompting = 0;
     }
 
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
@@ -170,53 +184,33 @@ impl StreamReader {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || !self.stream.began() {
             self.lost();
-            self.runtime.stream_state.update(|known| known.mode = EventMode::Blind);
+            self.runtime.stream_state.update(|known| {
+                known.mode = EventMode::Blind;
+                known.can_enrol = true;
+            });
         }
     }
 
     /// A key of an attached topic has expired.
     async fn expired(&mut self, partition: usize, key: Bytes) {
+        self.deadlines.forget(&key);
         match self.stream.expired(&key) {
             Some(at) => {
-                let arming = identity(&key, at);
-                self.write(partition, Write::Note(Note { key, at: Some(at), arming })).await;
+                let arming = identity(&key, at, false);
+                let identity = Identity::Anchored { at, since: self.stream.since() };
+                let note = Note { key, identity, arming };
+                self.write(partition, Write::Note(note), Taken::default()).await;
             }
-            None if self.stream.began() && self.ambiguous.len() < AMBIGUOUS => {
-                *self.ambiguous.entry(key).or_default() += 1;
-            }
+            None if self.stream.began() => self.hear_unsure(partition, key),
             None => self.topic(partition).attached.deaf.add(1),
         }
     }
 
-    /// A key that was watched or is to be has changed.
-    fn changed(&mut self, partition: usize, key: Bytes, change: Change) {
-        if change == Change::Gone {
-            self.stream.gone(&key);
-        }
-        if !self.topic(partition).scanning.load(Ordering::Relaxed) {
-            return;
-        }
-        let keys = self.prompted.entry(partition).or_default();
-        if keys.len() < PROMPTED {
-            keys.insert(key);
-        }
-    }
-
-    /// Reads keys that were heard to be written: a few at a time, so that what is written again and again
-    /// is read once.
-    fn read_prompted(&mut self) {
-        if self.prompting >= 2 || self.prompted.is_empty() || !self.can_enrol() {
-            return;
-        }
-        let mut prompted = mem::take(&mut self.prompted);
-        for (partition, waiting) in &mut prompted {
-            let capture = self.topic(*partition).policy().capture;
-            let keys = waiting.extract_if(|_| true).take(keys_in_touch(capture)).collect();
-            let read = Read { prompted: true, ..Read::of(*partition, keys, capture) };
-            self.prompting += usize::from(self.send(Request::Read(read)));
-        }
-        prompted.retain(|_, waiting| !waiting.is_empty());
-        self.prompted = prompted;
+    /// A key was deleted or renamed: what was known of it is not any more.
+    fn gone(&mut self, key: Bytes) {
+        self.stream.gone(&key);
+        self.deadlines.forget(&key);
+        self.prompts.add(key, Prompt::Changed);
     }
 
     /// What is read in a gap has no position, unless nothing has.
@@ -227,22 +221,26 @@ impl StreamReader {
     /// Somebody asks.
     fn asked(&mut self, request: Request) {
         match request {
-            Request::Look { partition, watches, capture } => {
-                for watches in watches.chunks(keys_in_touch(capture)) {
-                    self.send(Request::Look { partition, watches: watches.to_vec(), capture });
-                }
-            }
+            Request::Look(look) => _ = self.send(Request::Look(look)),
             // In a gap nothing can be enrolled: whoever asks, asks again.
             Request::Read(_) if !self.can_enrol() => {}
             Request::Read(mut read) => {
-                let most = keys_in_touch(read.capture);
+                let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {
                     let rest = read.keys.split_off(read.keys.len() - most);
-                    self.send(Request::Read(Read::of(read.partition, rest, read.capture)));
+                    self.send(Request::Read(Read::of(read.partition, rest, read.capture.clone())));
                 }
                 self.send(Request::Read(read));
             }
-            Request::Anchor => _ = self.send(Request::Anchor),
+            Request::Anchor(mut keys) => {
+                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
+                if !self.send(Request::Anchor(keys)) {
+                    return self.tear_unsure(false);
+                }
+                if !rest.is_empty() {
+                    self.asked(Request::Anchor(rest));
+                }
+            }
             Request::Late => self.lost(),
         }
     }
@@ -250,16 +248,17 @@ impl StreamReader {
     /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
     /// and events are followed by scans.
     fn send(&mut self, request: Request) -> bool {
-        let (keys, capture) = match &request {
-            Request::Look { watches, capture, .. } => {
-                (watches.iter().map(|watch| watch.key.clone()).collect(), *capture)
+        let (keys, capture, horizon) = match &request {
+            Request::Look(Look { watches, capture, horizon, .. }) => {
+                (watches.iter().map(|watch| watch.key.clone()).collect(), capture.clone(), Some(*horizon))
             }
-            Request::Read(read) => (read.keys.clone(), read.capture),
-            Request::Anchor | Request::Late => (Vec::new(), Capture::default()),
+            Request::Read(read) => (read.keys.clone(), read.capture.clone(), None),
+            Request::Anchor(keys) => (keys.clone(), Capture::default(), None),
+            Request::Late => (Vec::new(), Capture::default(), None),
         };
         self.next_touch += 1;
         let id = self.next_touch;
-        let sent = self.touches.try_send(Touch { id, keys, capture }).is_ok();
+        let sent = self.touches.try_send(Touch { id, keys, capture, horizon }).is_ok();
         if sent {
             self.pending.insert(id, (request, self.stream.heard));
         }
@@ -269,56 +268,46 @@ impl StreamReader {
     /// A touch was answered. Everything that was published before it has been read.
     async fn touched(&mut self, touched: Touched) {
         let Some((request, sent)) = self.pending.remove(&touched.id) else { return };
-        if matches!(request, Request::Read(Read { prompted: true, .. })) {
-            self.prompting -= 1;
+        if let Request::Anchor(keys) = request {
+            if let Some((time, _)) = &touched.answer {
+                self.stream.anchored_at(*time);
+            }
+            self.note_unsure(keys, touched.answer).await;
+            return self.judge_unproven().await;
         }
+        self.refused(&request, &touched);
         let Some(answer) = touched.answer else { return };
         match request {
-            Request::Anchor => {
-                self.stream.anchored_at(answer.0);
-                self.judge_unproven().await;
-            }
-            Request::Look { partition, watches, .. } => self.look(partition, watches, answer, sent).await,
+            Request::Look(look) => self.look(look, answer, sent).await,
             Request::Read(read) => self.enrol(read, answer, sent).await,
-            Request::Late => {}
+            Request::Anchor(_) | Request::Late => {}
         }
     }
 
-    /// What was heard in a gap may have been noted by others or not: rather twice than never.
-    async fn fire_ambiguous(&mut self) {
-        let ambiguous = mem::take(&mut self.ambiguous);
-        if !ambiguous.is_empty() {
-            warn!(
-                count = ambiguous.len(),
-                "keys were heard to expire in a gap: their handlers may run twice"
-            );
-        }
-        for (key, times) in ambiguous {
-            let Some(partition) = self.runtime.route(&key) else { continue };
-            for _ in 0..times {
-                self.note_ambiguous(partition, key.clone()).await;
+    /// Whether the server refuses to have these keys read. That is said once, until it does not.
+    fn refused(&self, request: &Request, touched: &Touched) {
+        let (partition, key, count) = match request {
+            Request::Look(Look { partition, watches, .. }) => {
+                (*partition, watches.first().map(|one| &one.key), watches.len())
             }
+            Request::Read(read) => (read.partition, read.keys.first(), read.keys.len()),
+            Request::Anchor(_) | Request::Late => return,
+        };
+        let (topic, Some(key)) = (self.topic(partition), key) else { return };
+        if touched.answer.is_some() {
+            topic.refusals.end(Asked::Read);
+        }
+        let Some(error) = &touched.refused else { return };
+        topic.attached.refused_reads.add(count);
+        let (key, rule) = (Escaped(key), format!("~{}*", topic.config.pattern.literal_prefix()));
+        if topic.refusals.begin(Asked::Read, &format!("{key}: {error}; the rule is {rule}")) {
+            warn!(topic = %topic.config.name, %key, %rule, %error, "attached keys cannot be read: a right is missing");
         }
     }
 
-    async fn note_ambiguous(&self, partition: usize, key: Bytes) {
-        self.topic(partition).attached.ambiguous.add(1);
-        self.write(partition, Write::Note(Note { key, at: None, arming: ArmingId::random() })).await;
-    }
-
-    /// Whether it was heard to expire in this gap, once for each time.
-    fn take_ambiguous(&mut self, key: &Bytes) -> bool {
-        let Some(times) = self.ambiguous.get_mut(key) else { return false };
-        *times -= 1;
-        if *times == 0 {
-            self.ambiguous.remove(key);
-        }
-        true
-    }
-
-    async fn write(&self, partition: usize, write: Write) {
+    async fn write(&self, partition: usize, write: Write, room: Taken) {
         if let Some(writer) = self.writers.get(&partition) {
-            let _ = writer.send(write).await;
+            writer.send(write, room).await;
         }
     }
 
@@ -327,16 +316,10 @@ impl StreamReader {
     }
 }
 
-fn keys_in_touch(capture: Capture) -> usize {
-    fit(TOUCH_BYTES, TOUCH_KEYS, Some(capture.cap))
-}
-
 /// The arming of a lapse, which is the same for whoever has heard it: FNV-1a of what names it, mixed.
-fn identity(key: &[u8], at: Position) -> ArmingId {
+fn identity(key: &[u8], at: Position, in_gap: bool) -> ArmingId {
     let bytes = key.iter().copied().chain(at.canary.to_be_bytes()).chain(at.count.to_be_bytes());
-    let hash = fnv1a(bytes);
+    let hash = fnv1a(bytes.chain(in_gap.then_some(1)));
     let mixed = (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ArmingId((mixed ^ (mixed >> 29)).to_be_bytes())
 }
-
-const _: () = assert!(TOUCH_KEYS <= MAX_BATCH);

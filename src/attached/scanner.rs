@@ -1,157 +1,198 @@
-//! Finds keys by scanning. One listener of a topic does it, and enrols what it hears written.
+//! Finds keys by scanning: one scan for all the topics that this listener scans for.
 //!
 //! A scan looks at so many keys a second, of everybody. There is one at the start, after each gap, and a
 //! while after the last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::attached::request::{Read, Request};
+use crate::attached::turn::{Signs, Turn};
 use crate::connection::RetryDelays;
-use crate::error::Result;
-use crate::id::SlotId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::glob_of_any;
 use crate::limits::MAX_KEY;
-use crate::log::{debug, info};
-use crate::policy::Capture;
-use crate::runtime::{EventMode, Known, RunningTopic, Runtime};
-use crate::time::ms_ceil;
+use crate::log::{debug, info, warn};
+use crate::policy::{Capture, scan_pace};
+use crate::runtime::{Asked, EventMode, Known, RunningTopic, Runtime};
 
-/// For how long a scanner is one, without saying so again.
-const HOLD: Duration = Duration::from_secs(6);
-/// How often it says so, and others ask.
-const RENEW: Duration = Duration::from_secs(2);
-/// Keys that a step of a scan looks at, at most.
-const STEP: u32 = 500;
 /// Whether events flow is known within this time after the start, mostly.
 const KNOWN: Duration = Duration::from_secs(1);
-/// How long the answer to a read may take before the page is read again.
-const READ_WITHIN: Duration = Duration::from_secs(10);
+/// How long the answer to a read may take. After that the scan goes on for other topics.
+const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// The scanner of one topic, or one who waits to be.
+/// Scans for the topics of a listener.
 pub(crate) struct Scanner {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) topic: Arc<RunningTopic>,
-    pub(crate) requests: mpsc::Sender<Request>,
-    pub(crate) slot: SlotId,
+    runtime: Arc<Runtime>,
+    requests: mpsc::Sender<Request>,
+    /// The indices of the topics that it is to scan for.
+    ours: watch::Receiver<BTreeSet<usize>>,
+    turns: Vec<(Arc<RunningTopic>, Turn)>,
 }
 
 impl Scanner {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        requests: mpsc::Sender<Request>,
+        ours: watch::Receiver<BTreeSet<usize>>,
+    ) -> Self {
+        let turn = |topic: &Arc<RunningTopic>| (topic.clone(), Turn::new(topic.policy().scan_every));
+        let turns = runtime.attached_topics().map(turn).collect();
+        Self { runtime, requests, ours, turns }
+    }
+
     /// Until it is dropped.
-    pub(crate) async fn run(self) {
-        loop {
-            // Whoever hears nothing leaves it to others, if there are any.
-            let patient = !self.runtime.stream_state.known().anchored;
-            if self.hold(patient).await.unwrap_or(false) {
-                self.topic.scanning.store(true, Ordering::Relaxed);
-                debug!(topic = %self.topic.config.name, "this listener scans for keys now");
-                tokio::select! {
-                    () = self.renew() => {}
-                    () = self.scan_over_and_over() => {}
-                }
-                self.topic.scanning.store(false, Ordering::Relaxed);
-            }
-            tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.75..1.0))).await;
-        }
-    }
-
-    /// Becomes the scanner or stays it, if that is possible.
-    async fn hold(&self, patient: bool) -> Result<bool> {
-        let first = &self.runtime.partitions_of(&self.topic)[0];
-        first.store.hold_scanner(&first.names, self.slot, ms_ceil(HOLD), patient).await
-    }
-
-    /// Until it is somebody else's.
-    async fn renew(&self) {
-        let mut since = Instant::now();
-        while since.elapsed() < HOLD {
-            tokio::time::sleep(RENEW).await;
-            let asked = Instant::now();
-            match self.hold(false).await {
-                Ok(true) => since = asked,
-                Ok(false) => return,
-                Err(error) => debug!(%error, "cannot renew that this listener scans for keys"),
-            }
-        }
-    }
-
-    async fn scan_over_and_over(&self) {
+    pub(crate) async fn run(mut self) {
         let mut known = self.runtime.stream_state.subscribe();
         // What is scanned before the first canary was heard would have to be scanned again, unless that is
         // missing.
         let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
         let _ = timeout(KNOWN, known.wait_for(is_known)).await;
-        let mut waits = RetryDelays::default();
         loop {
-            let gaps = known.borrow().gaps;
-            let pause = match self.scan().await {
-                Ok(()) => self.topic.policy().scan_every,
-                Err(error) => {
-                    debug!(topic = %self.topic.config.name, %error, "scan not finished");
-                    waits.next()
+            let now = *known.borrow_and_update();
+            let served = self.due(now);
+            if served.is_empty() {
+                let next = self.turns.iter().filter_map(|(_, turn)| turn.next()).min();
+                tokio::select! {
+                    Ok(()) = self.ours.changed() => {}
+                    Ok(()) = known.changed() => {}
+                    () = async { if let Some(next) = next { sleep_until(next).await } else { pending().await } } => {}
                 }
-            };
-            let _ = timeout(pause, known.wait_for(|known| known.gaps != gaps)).await;
+            } else {
+                self.scan_for(served).await;
+            }
         }
     }
 
-    /// Looks at each key of the database once.
-    async fn scan(&self) -> Result<()> {
-        let (rate, began) = (self.topic.policy().scan_rate, Instant::now());
-        let step = (rate / 20).clamp(1, STEP);
-        let every = Duration::from_secs(1).mul_f64(f64::from(step) / f64::from(rate));
-        let (stats, prefix) = (&self.topic.attached, self.topic.config.pattern.literal_prefix());
-        let (mut cursor, mut found, mut steps) = (0, 0, 0_u64);
+    /// The topics that the next scan serves, if it is to begin now.
+    fn due(&mut self, known: Known) -> BTreeSet<usize> {
+        let ours = self.ours.borrow_and_update().clone();
+        let mut due = BTreeSet::new();
+        for (topic, turn) in &mut self.turns {
+            turn.is_ours(ours.contains(&topic.index));
+            if turn.is_due(known, Signs::of(&topic.attached)) {
+                due.insert(topic.index);
+            }
+        }
+        let joins = |(topic, turn): &(Arc<RunningTopic>, Turn)| turn.joins().then_some(topic.index);
+        if !due.is_empty() {
+            due.extend(self.turns.iter().filter_map(joins));
+        }
+        due
+    }
+
+    /// Scans for these topics, and sees to their next turns.
+    async fn scan_for(&mut self, served: BTreeSet<usize>) {
+        let known = self.runtime.stream_state.known();
+        let turns = self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index));
+        turns.for_each(|(topic, turn)| turn.begins(known, Signs::of(&topic.attached)));
+        let scanned = self.scan(served.clone()).await;
+        let known = self.runtime.stream_state.known();
+        for (topic, turn) in self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index)) {
+            match &scanned {
+                Ok(to_the_end) if to_the_end.contains(&topic.index) => {
+                    topic.attached.scans.add(1);
+                    turn.ends(known, Signs::of(&topic.attached));
+                }
+                Ok(_) => turn.is_stuck(),
+                Err(error) => {
+                    refused(topic, error);
+                    debug!(topic = %topic.config.name, %error, "scan not finished");
+                    turn.breaks_off();
+                }
+            }
+        }
+    }
+
+    /// Looks at each key of the database once. The topics that it has served to the end.
+    async fn scan(&self, mut served: BTreeSet<usize>) -> Result<BTreeSet<usize>> {
+        let topics: Vec<_> = served.iter().map(|index| self.runtime.topics[*index].clone()).collect();
+        let prefixes: Vec<_> = topics.iter().map(|topic| topic.config.pattern.literal_prefix()).collect();
+        let pattern = glob_of_any(&prefixes);
+        let rate = topics.iter().map(|topic| topic.policy().scan_rate).min().unwrap_or(1);
+        let (step, every) = scan_pace(rate);
+        let (mut cursor, mut found, mut steps, began) = (0, 0, 0_u64, Instant::now());
         loop {
             let due = Instant::now() + every;
-            let (next, keys) = self.runtime.client.store.scan(cursor, prefix, step as usize).await?;
-            stats.scan_steps.add(1);
+            let (next, keys) = self.runtime.client.store.scan(cursor, &pattern, step as usize).await?;
+            for topic in &topics {
+                topic.attached.scan_steps.add(1);
+                topic.refusals.end(Asked::Scan);
+            }
             steps += 1;
-            found += keys.len();
-            self.read(keys).await;
-            if next == 0 {
+            found += self.read(keys, &mut served).await;
+            served.retain(|index| self.ours.borrow().contains(index));
+            if next == 0 || served.is_empty() {
                 break;
             }
             cursor = next;
-            tokio::time::sleep_until(due).await;
+            sleep_until(due).await;
         }
-        stats.scans.add(1);
-        info!(
-            topic = %self.topic.config.name, keys = found, steps, took_ms = began.elapsed().as_millis() as u64,
-            "scanned for keys"
-        );
-        Ok(())
+        let took_ms = began.elapsed().as_millis() as u64;
+        info!(?topics, keys = found, steps, took_ms, "scanned for keys");
+        Ok(served)
     }
 
-    /// Has the keys read that match the topic, and waits for it: so a scan is never ahead of the server, and
-    /// goes on where it was when there is a connection again.
-    async fn read(&self, keys: Vec<Bytes>) {
-        let mut by_partition: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
-        // The expiry of a longer key is not heard: it could be enrolled, and not be handled.
-        for key in keys.into_iter().filter(|key| key.len() <= MAX_KEY) {
-            // Another topic may have a better claim to it.
-            let ours = |at: &usize| self.runtime.partitions[*at].topic.index == self.topic.index;
-            if let Some(at) = self.runtime.route(&key).filter(ours) {
-                by_partition.entry(at).or_default().push(key);
+    /// Has the keys read that match the topics, and waits for it: so a scan is never ahead of the server, and goes on
+    /// where it was when there is a connection again. How many these were.
+    async fn read(&self, keys: Vec<Bytes>, served: &mut BTreeSet<usize>) -> usize {
+        let (mut by_partition, mut found) = (BTreeMap::<_, Vec<_>>::new(), 0);
+        for key in keys {
+            // A topic that is not served may have a better claim to it.
+            let Some(at) = self.runtime.route(&key).filter(|at| served.contains(&self.topic_of(*at).index))
+            else {
+                continue;
+            };
+            // The expiry of a longer key is not heard: it could be enrolled, and not be handled.
+            if key.len() > MAX_KEY {
+                self.topic_of(at).attached.too_long.add(1);
+                continue;
             }
+            found += 1;
+            by_partition.entry(at).or_default().push(key);
         }
         for (at, keys) in by_partition {
-            let mut waits = RetryDelays::default();
-            while !self.read_page(at, keys.clone()).await {
-                tokio::time::sleep(waits.next()).await;
+            let topic = self.topic_of(at).index;
+            if served.contains(&topic) && !self.read_page(at, keys).await {
+                served.remove(&topic);
+            }
+        }
+        found
+    }
+
+    fn topic_of(&self, partition: usize) -> &RunningTopic {
+        &self.runtime.partitions[partition].topic
+    }
+
+    /// Whether it was read and written down in time. In a gap nothing is, and the time has not begun.
+    async fn read_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
+        let mut waits = RetryDelays::default();
+        loop {
+            let (done, read) = oneshot::channel();
+            let page = Read { done: Some(done), ..Read::of(partition, keys.clone(), Capture::default()) };
+            let _ = self.requests.send(Request::Read(page)).await;
+            match timeout(READ_WITHIN, read).await {
+                Ok(Ok(())) => return true,
+                Ok(Err(_)) => tokio::time::sleep(waits.next()).await,
+                Err(_) => return false,
             }
         }
     }
+}
 
-    async fn read_page(&self, partition: usize, keys: Vec<Bytes>) -> bool {
-        let (done, read) = oneshot::channel();
-        let page = Read { done: Some(done), ..Read::of(partition, keys, Capture::default()) };
-        let _ = self.requests.send(Request::Read(page)).await;
-        matches!(timeout(READ_WITHIN, read).await, Ok(Ok(())))
+/// A scan has failed: a right may be missing. That is said once, until it is not.
+fn refused(topic: &RunningTopic, error: &Error) {
+    if error.kind() != ErrorKind::Permission {
+        return;
+    }
+    topic.attached.refused_scans.add(1);
+    if topic.refusals.begin(Asked::Scan, &format!("{error}; the rule is +scan")) {
+        warn!(topic = %topic.config.name, rule = "+scan", %error, "the database cannot be scanned for attached keys: a right is missing");
     }
 }

@@ -56,6 +56,10 @@ impl Stream {
         let unbroken = self.anchor.is_some() && canary.before == self.number;
         if !unbroken {
             self.lose();
+            // The clock or the data were set back: what was heard before is not earlier than what comes.
+            if canary.number <= self.number {
+                self.keys.clear();
+            }
             self.anchor = Some(Anchor { number: canary.number, time: None });
         }
         self.number = canary.number;
@@ -112,6 +116,11 @@ impl Stream {
         self.number > 0
     }
 
+    /// The canary since which everything was heard; 0 without an anchor.
+    pub(crate) fn since(&self) -> u64 {
+        self.anchor.map_or(0, |anchor| anchor.number)
+    }
+
     pub(crate) fn is_anchored(&self) -> bool {
         self.anchor.is_some()
     }
@@ -138,6 +147,10 @@ impl Stream {
     /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
     pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
         let Some(anchor) = self.anchor else { return Said::Broken };
+        // Nobody is ahead by so much: numbers have been set back since it was read.
+        if watch.at.canary > self.number + MEMORY {
+            return Said::Broken;
+        }
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
         if heard.expired > watch.at {
             return Said::Expired;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::policy::{Policy, Unenrolled, Vanished, WriteBack};
+use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished, WriteBack};
 use crate::topic::Topic;
 
 /// A topic whose keys other programs write, and how they are treated.
@@ -55,6 +55,20 @@ impl<T> Attached<T> {
         self.with(|all| all.capture.cap = cap)
     }
 
+    /// Also keeps these fields of hashes, as far as there are such, if they fit into the cap: each counts as its name,
+    /// its value and 8 bytes. [`Expired::value`](crate::Expired::value) is then read from them: the names are a struct's
+    /// or the keys of a map, and the values text, numbers in digits, bytes, or JSON where the type has a sequence, a map
+    /// or a struct. A topic of bytes gets [`KeptValue::Fields`](crate::KeptValue::Fields). Default: a hash is not copied.
+    pub fn keep_fields(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.with(|all| all.capture.fields = Fields::named(names.into_iter().map(Into::into)))
+    }
+
+    /// The same with all fields that a hash has. Of one that does not fit, nothing is kept. The names are read to find
+    /// out, and the lengths of the values.
+    pub fn keep_all_fields(self) -> Self {
+        self.with(|all| all.capture.fields = Fields::All)
+    }
+
     /// Also keeps copies of hashes, lists, sets and streams, as the server's DUMP writes them, if they
     /// are no larger than the cap. Making a dump costs the server time in proportion to the value.
     pub fn keep_dumps(self) -> Self {
@@ -71,14 +85,40 @@ impl<T> Attached<T> {
         self.with(|all| all.vanished = policy)
     }
 
-    /// Writes the key back when its handler fails, with the time to live of the retry, if the name is
-    /// free. Default: retries live in keylapse's index alone.
+    /// What becomes of keys that are gone when something may have been missed: after a gap, or when all listeners
+    /// were down. Nobody knows whether they expired or were deleted. Default: they fire.
+    pub fn recovered(self, policy: Recovered) -> Self {
+        self.with(|all| all.recovered = policy)
+    }
+
+    /// Writes the key back when its handler fails, with the time to live of the retry and, as [`WriteBack`] says, the
+    /// next attempt number, if the name is free. Default: retries live in keylapse's index alone.
     ///
     /// **A key that is written back exists again**: a session is valid again, a lock is held again, an
     /// unpaid order can be paid again. A key that its writer has created meanwhile is never touched; then
-    /// the retry gives way to it. Needs [`keep_values`](Self::keep_values).
+    /// the retry gives way to it. Needs [`keep_values`](Self::keep_values), but for [`WriteBack::counting`].
     pub fn write_back(self, how: WriteBack) -> Self {
         self.with(|all| all.write_back = Some(how))
+    }
+
+    /// Which revision of the topic's policy this is. All listeners of a topic treat its keys alike: by what the highest
+    /// revision says of [`unenrolled`](Self::unenrolled), [`vanished`](Self::vanished), [`recovered`](Self::recovered),
+    /// [`keep_values`](Self::keep_values), [`keep_dumps`](Self::keep_dumps), [`keep_fields`](Self::keep_fields) and
+    /// [`write_back`](Self::write_back). Raise it with each change of these: listeners of a lower one follow within
+    /// seconds, and one of the same that says something else does not start. Default: 1.
+    pub fn revision(self, number: u32) -> Self {
+        self.with(|all| all.revision = number)
+    }
+
+    /// Says that no deadline is ever brought forward: each change of a key's deadline makes it live longer, as
+    /// requests do with a session. Then a key that is enrolled is not read when it is heard to be written, until
+    /// shortly before the deadline that is known, which saves the server most of what `KExg$` costs where keys are
+    /// extended all the time. Default: each change is read.
+    ///
+    /// Where it is not true, a deadline that was brought forward is not known: the key fires when the server
+    /// happens to announce its expiry, at the latest at the deadline that was known before.
+    pub fn deadlines_only_grow(self) -> Self {
+        self.with(|all| all.only_extended = true)
     }
 
     /// How many keys are remembered at most. Beyond, keys are not enrolled, which is logged and counted;
@@ -87,13 +127,15 @@ impl<T> Attached<T> {
         self.with(|all| all.cap = keys)
     }
 
-    /// How many keys of the database a scan looks at in a second, ours or not. Default: 50,000.
+    /// How many keys of the database a scan looks at in a second, ours or not. Default: 50,000. A scan that serves
+    /// several topics of a listener goes by the smallest.
     pub fn scan_rate(self, keys_per_second: u32) -> Self {
         self.with(|all| all.scan_rate = keys_per_second)
     }
 
     /// How long after a scan has ended the next begins; there is also one at the start and after each
-    /// gap. Default: 5 min.
+    /// gap. Default: 5 min. Where all that is written is heard (`KExg$`), and scans find nothing new, it becomes up to
+    /// 16 times as long.
     pub fn scan_every(self, pause: Duration) -> Self {
         self.with(|all| all.scan_every = pause)
     }

@@ -1,11 +1,14 @@
 //! What a handler of an attached topic gets: the value of the expired key, and what is known of its end.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::payload::Codec;
+use crate::time::system_time;
 use crate::wire::copy;
 
 /// What made an attached key lapse.
@@ -33,8 +36,10 @@ pub enum KeptValue<T> {
     NotCaptured,
     /// It is larger than the topic keeps: so many bytes, where that is known.
     TooLarge(Option<u64>),
-    /// A string, decoded.
+    /// A string, or the fields of a hash, decoded.
     Captured(T),
+    /// The fields of a hash, of a topic of bytes.
+    Fields(BTreeMap<Bytes, Bytes>),
     /// A hash, list, set or stream, as the server's DUMP writes it.
     Dumped(Bytes),
 }
@@ -45,6 +50,7 @@ pub struct Expired<T> {
     value: KeptValue<T>,
     expiry: Expiry,
     deadline_known: bool,
+    value_read_at: Option<SystemTime>,
 }
 
 /// In the first byte of a lapse's payload: the lapse's deadline is that of the key.
@@ -65,7 +71,8 @@ impl Expiry {
 }
 
 impl<T> Expired<T> {
-    /// The value that the key had when it was last read, if that was a string within the topic's cap.
+    /// The value that the key had when it was last read, if that was a string within the topic's cap; or a hash of which
+    /// it keeps fields, read from these.
     pub fn value(&self) -> Option<&T> {
         let KeptValue::Captured(value) = &self.value else { return None };
         Some(value)
@@ -82,32 +89,62 @@ impl<T> Expired<T> {
         &self.value
     }
 
+    /// When the value was read, by the server's clock. What was written to the key after that, and not heard, is
+    /// not in it; a lapse's deadline minus this is how old the value was when the key expired.
+    pub fn value_read_at(&self) -> Option<SystemTime> {
+        self.value_read_at
+    }
+
     /// What made it lapse.
     pub fn expiry(&self) -> Expiry {
         self.expiry
     }
 
-    /// Whether the lapse's deadline is that of the key. Otherwise the key was never read before, and the
-    /// deadline is when its expiry was heard.
+    /// Whether nobody heard it, so that the key may have been deleted instead: see [`Expiry::Recovered`].
+    pub fn recovered(&self) -> bool {
+        self.expiry == Expiry::Recovered
+    }
+
+    /// Whether the lapse's deadline is that of the key: the last that was read, and it had passed. Otherwise the key
+    /// was never read before, or ended before the deadline that was read, and the lapse's deadline is when its
+    /// expiry was noted.
     pub fn deadline_known(&self) -> bool {
         self.deadline_known
     }
 
     pub(crate) fn decode(mut payload: Bytes, codec: Codec<T>) -> Result<Self> {
-        if payload.len() < 2 {
-            return Err(Error::new(ErrorKind::Payload, "what was kept of the expired key is cut short"));
-        }
-        let (flags, kind) = (payload.get_u8(), payload.get_u8());
+        let whole = payload.clone();
+        let (flags, read_at) = copy::take_head(&mut payload).ok_or_else(cut_short)?;
+        let kind = payload.try_get_u8().map_err(|_| cut_short())?;
         let value = match kind {
             copy::TOO_LARGE => {
                 KeptValue::TooLarge(std::str::from_utf8(&payload).ok().and_then(|size| size.parse().ok()))
             }
             copy::STRING => KeptValue::Captured((codec.decode)(payload)?),
             copy::DUMP => KeptValue::Dumped(payload),
+            copy::FIELDS => kept_fields(&whole, codec)?,
             _ => KeptValue::NotCaptured,
         };
-        Ok(Self { value, expiry: Expiry::of(flags), deadline_known: flags & DEADLINE_KNOWN != 0 })
+        Ok(Self {
+            value,
+            expiry: Expiry::of(flags),
+            deadline_known: flags & DEADLINE_KNOWN != 0,
+            value_read_at: read_at.map(system_time),
+        })
     }
+}
+
+fn kept_fields<T>(payload: &Bytes, codec: Codec<T>) -> Result<KeptValue<T>> {
+    let fields = copy::fields_of(payload)
+        .ok_or_else(|| Error::new(ErrorKind::Payload, "what was kept of the hash is cut short"))?;
+    Ok(match codec.fields {
+        Some(read) => KeptValue::Captured(read(&fields)?),
+        None => KeptValue::Fields(fields.into_iter().collect()),
+    })
+}
+
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Payload, "what was kept of the expired key is cut short")
 }
 
 impl<T> fmt::Debug for KeptValue<T> {
@@ -117,6 +154,7 @@ impl<T> fmt::Debug for KeptValue<T> {
             Self::NotCaptured => f.write_str("NotCaptured"),
             Self::TooLarge(size) => f.debug_tuple("TooLarge").field(size).finish(),
             Self::Captured(_) => f.write_str("Captured(..)"),
+            Self::Fields(_) => f.write_str("Fields(..)"),
             Self::Dumped(_) => f.write_str("Dumped(..)"),
         }
     }
@@ -153,10 +191,37 @@ mod tests {
     }
 
     #[test]
+    fn fields_become_the_topics_type_and_bytes_stay_a_map() {
+        let copy = Bytes::from_static(b"\x02\x05\0\0\0\x01a\0\0\0\x0242\0\0\0\0\0\0\0\x017");
+        let typed: Expired<BTreeMap<String, u64>> = Expired::decode(copy.clone(), Codec::JSON).unwrap();
+        assert_eq!(typed.value(), Some(&BTreeMap::from([("a".to_owned(), 42), (String::new(), 7)])));
+        let raw = Expired::decode(copy.clone(), Codec::RAW).unwrap();
+        let pair = |name, value| (Bytes::from_static(name), Bytes::from_static(value));
+        assert_eq!(*raw.captured(), KeptValue::Fields(BTreeMap::from([pair(b"a", b"42"), pair(b"", b"7")])));
+        for cut in 2..copy.len() {
+            // None at all, or the first alone.
+            let is_whole = [2, 13].contains(&cut);
+            assert_eq!(Expired::decode(copy.slice(..cut), Codec::RAW).is_ok(), is_whole, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_handler_can_tell_when_the_value_was_read() {
+        let read = decoded(b"\x12\x00\x00\x01\x8b\xcf\xe5\xa2\x98\x0242");
+        assert_eq!(read.value(), Some(&42));
+        assert_eq!(read.value_read_at(), Some(system_time(1_700_000_015_000)));
+        assert_eq!(decoded(b"\x02\x0242").value_read_at(), None);
+        for cut in [&b"\x12\x00\x00\x01\x8b\xcf\xe5\xa2"[..], b"\x12\x00\x00\x01\x8b\xcf\xe5\xa2\x98"] {
+            assert!(Expired::<u64>::decode(Bytes::from_static(cut), Codec::JSON).is_err());
+        }
+    }
+
+    #[test]
     fn a_handler_can_tell_what_is_known_of_the_end() {
         for expiry in [Expiry::Heard, Expiry::Ambiguous, Expiry::Recovered, Expiry::Vanished] {
             assert_eq!(Expiry::of(expiry.flags()), expiry);
         }
+        assert!(decoded(b"\x03\x00").recovered() && !decoded(b"\x0a\x00").recovered());
         assert!(decoded(b"\x02\x00").deadline_known() && !decoded(b"\x00\x00").deadline_known());
     }
 }

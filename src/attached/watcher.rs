@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::attached::request::{Context, Request};
+use crate::attached::request::{Context, Look, Request};
 use crate::id::SlotId;
 use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
@@ -10,7 +10,7 @@ use crate::policy::Capture;
 use crate::runtime::{DeadlineTimer, Partition, Seen};
 use crate::source::LapseSource;
 use crate::time::{Reading, ms_ceil};
-use crate::wire::TakeChecks;
+use crate::wire::{TakeChecks, Watch};
 
 /// Keys in one check.
 const BATCH: usize = 500;
@@ -76,12 +76,24 @@ impl Watcher {
             standby: false,
         };
         self.timer.learn(seen, source);
-        if !due.watches.is_empty() {
-            // Before the deadline the value is wanted, afterwards only whether the key is gone.
-            let early = due.watches.iter().any(|watch| watch.deadline > due.stamp.ms());
-            let capture = if early { topic.policy().capture } else { Capture::default() };
-            let look = Request::Look { partition: self.context.index, watches: due.watches, capture };
-            let _ = self.context.requests.send(look).await;
+        // Before the deadline the value is wanted, afterwards only whether the key is gone, and that at once.
+        let (early, late): (Vec<_>, Vec<_>) =
+            due.watches.into_iter().partition(|watch| watch.deadline > due.stamp.ms());
+        self.look(late, &Capture::default()).await;
+        self.look(early, &topic.policy().capture).await;
+    }
+
+    /// Has keys looked at. It waits until there is room for them: so no more are taken than can be looked at.
+    async fn look(&self, watches: Vec<Watch>, capture: &Capture) {
+        let Context { index, room, requests, .. } = &self.context;
+        for watches in watches.chunks(capture.keys_in_touch()) {
+            let bytes = watches.iter().map(|watch| watch.key.len() + watch.head.len()).sum();
+            let room = room.take(watches.len(), bytes, capture).await;
+            // A key that lives longer than was known is read again before that deadline.
+            let horizon = watches.iter().map(|watch| watch.deadline).max().unwrap_or_default();
+            let (watches, capture) = (watches.to_vec(), capture.clone());
+            let look = Look { partition: *index, watches, capture, horizon, room };
+            let _ = requests.send(Request::Look(look)).await;
         }
     }
 }

@@ -1,5 +1,17 @@
-//! Keys that are written back for their retries, where a topic asks for that: the value, the writing, and
-//! finding out at the retry whether the key is still ours.
+//! Keys that are written back for their retries, with the number of the attempt to come: off unless a topic asks
+//! for it.
+//!
+//! The retry lives in the index, as any other; the key is a copy of it for others to see. So:
+//!
+//! 1. once the retry is settled, the key is written if its name is free, with the retry's deadline;
+//! 2. when the retry is claimed, the key is read: if its writer has created it again, the retry gives way;
+//! 3. otherwise it is said that the key was ours (returned.lua), so that its announcement is no lapse (note.lua);
+//!    and what is heard or read of a key that was written back is compared with its deadline (history.lua).
+//!
+//! What follows from that stands in docs/attach.md, beside the setting: a key that is written back exists again, for
+//! whoever looks. A crash between the settlement and 1 costs the key, never the retry. A key that is deleted
+//! before its retry cannot be told from one that has expired, and is retried. The value is as it was last read. Where
+//! none is known, or fields of a hash were kept, none is written, and the retry runs all the same.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,21 +23,37 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::escape::Escaped;
 use crate::log::{debug, warn};
-use crate::policy::{Capture, WriteBack};
-use crate::runtime::Partition;
-use crate::topic::TopicConfig;
-use crate::wire::copy::{DUMP, STRING};
-use crate::wire::{Life, Trigger, TriggerKey};
+use crate::policy::{Capture, Counting, WriteBack};
+use crate::runtime::{Partition, RunningTopic};
+use crate::wire::copy::{DUMP, STRING, take_head};
+use crate::wire::{End, Life, State, Trigger, TriggerKey};
 
 /// How long a key may outlive its deadline: while clients are paused, it does.
 const OUTLIVES: Duration = Duration::from_secs(1);
 /// In its deadline's own millisecond a key is still there.
 const SOON: Duration = Duration::from_millis(2);
 
-/// The value to be written back for an attempt, with the byte that says what it is; none if there is none, or
-/// the topic does not ask for it.
-pub(crate) fn value(payload: &Bytes, config: &TopicConfig, attempt: u32) -> Option<Bytes> {
-    counted(payload, config.attach.as_ref()?.write_back.as_ref()?, attempt)
+/// The value to be written back where an attempt ends so, with the byte that says what it is. None but for a retry
+/// with the next attempt number: what could not be decoded is put off, and comes again as the same attempt.
+pub(crate) fn value(
+    topic: &RunningTopic,
+    payload: &Bytes,
+    state: &State,
+    end: Option<&End>,
+) -> Option<Bytes> {
+    match end {
+        Some(End::Retry { attempt, .. }) if *attempt > state.attempt => {
+            counted(payload, topic.policy().write_back.as_ref()?, *attempt)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the key may have been written back for this attempt, so that its writer may have been first. Of one that
+/// cannot have been no announcement is to come.
+pub(crate) fn may_be_back(topic: &RunningTopic, payload: &Bytes, state: &State) -> bool {
+    let written = |how: &WriteBack| counted(payload, how, state.attempt).is_some();
+    state.attempt > 1 && topic.policy().write_back.as_ref().is_some_and(written)
 }
 
 /// Writes keys back until their retries. One that is not written is retried all the same.
@@ -68,7 +96,7 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
 async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
     let patience = Instant::now() + OUTLIVES;
     loop {
-        let (_, found) = partition.store.read(std::slice::from_ref(key), Capture::default()).await?;
+        let (_, found) = partition.store.read(std::slice::from_ref(key), &Capture::default()).await?;
         match found.first().map(|found| found.life) {
             None | Some(Life::Gone) => return Ok(false),
             Some(Life::Until(until)) if until == deadline && Instant::now() < patience => {
@@ -82,12 +110,12 @@ async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<
 
 /// The copy in a lapse's payload, with the attempt counted in it where that is asked for.
 fn counted(payload: &Bytes, how: &WriteBack, attempt: u32) -> Option<Bytes> {
-    let copy = payload.slice(payload.len().min(1)..);
-    match *copy.first()? {
-        DUMP => Some(copy),
-        STRING => {
-            Some(how.field.as_ref().and_then(|field| in_json(&copy[1..], field, attempt)).unwrap_or(copy))
-        }
+    let mut copy = payload.clone();
+    let kind = take_head(&mut copy).and_then(|_| copy.first());
+    match (&how.0, kind) {
+        (Counting::Alone, _) => Some([&[STRING][..], attempt.to_string().as_bytes()].concat().into()),
+        (Counting::In(field), Some(&STRING)) => Some(in_json(&copy[1..], field, attempt).unwrap_or(copy)),
+        (_, Some(&(STRING | DUMP))) => Some(copy),
         _ => None,
     }
 }
@@ -106,7 +134,7 @@ mod tests {
     use super::*;
 
     fn written(payload: &'static [u8], field: Option<&str>) -> Option<Bytes> {
-        let how = WriteBack { field: field.map(str::to_owned) };
+        let how = field.map_or_else(WriteBack::unchanged, WriteBack::counting_in);
         counted(&Bytes::from_static(payload), &how, 3)
     }
 
@@ -121,10 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn a_count_needs_no_copy() {
+        for payload in [&b"\x00\x022"[..], b"\x00\x00", b"\x00\x03dump", b""] {
+            let value = counted(&Bytes::from_static(payload), &WriteBack::counting(), 3);
+            assert_eq!(value.as_deref(), Some(&b"\x023"[..]));
+        }
+    }
+
+    #[test]
     fn without_a_copy_nothing_is_written() {
-        for none in [&b"\x00\x00"[..], b"\x00\x0199", b"\x00", b""] {
-            assert_eq!(written(none, None), None);
+        for none in [&b"\x00\x00"[..], b"\x00\x0199", b"\x00\x05\0\0\0\0\0\0\0\0", b"\x00", b""] {
+            assert_eq!((written(none, None), written(none, Some("a"))), (None, None));
         }
         assert_eq!(written(b"\x00\x03dump", Some("a")).unwrap(), &b"\x03dump"[..]);
+        // The time of its reading stands before it.
+        assert_eq!(written(b"\x10\x00\x00\x01\x8b\xcf\xe5\xa2\x98\x02x", None).unwrap(), &b"\x02x"[..]);
+        assert_eq!(written(b"\x10\x00\x00\x01", None), None);
     }
 }

@@ -1,74 +1,173 @@
-//! Writes down what the reader has found: notes, enrolments and verdicts of one partition, in order.
+//! Writes down what the reader has found: notes, enrolments and verdicts of one partition.
 
-use std::mem::{self, discriminant};
+mod order;
+
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 
-use crate::attached::request::{Context, Read, Request};
+use crate::attached::known::Pending;
+use crate::attached::request::{Context, Request};
+use crate::attached::room::Taken;
+use crate::attached::writer::order::Waiting;
 use crate::connection::retry;
 use crate::error::Error;
-use crate::limits::fit;
+use crate::events::Prompt;
 use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, Partition};
 use crate::source::LapseSource;
-use crate::wire::{Deed, Enrolled, Enrolment, Judged, MAX_BATCH, Note, Noted};
+use crate::wire::{Deed, Enrolled, Enrolment, Judged, Note, Noted};
 
-/// Writes that may wait. Beyond, the reader waits, and what is heard meanwhile has its own bound: a drop is a gap.
-pub(crate) const WAITING: usize = 65_536;
-/// Deadlines are remembered in one call up to about so many bytes of values: what a touch brings.
-const ENROL_BYTES: usize = 4 << 20;
-/// After so long keys are read again that could not be enrolled since no canary is heard.
+/// Notes that wait take so many bytes at most, of each partition; and so many whatever else waits. Beyond, the reader
+/// waits, and what is heard meanwhile has its own bound: a drop is a gap.
+const NOTES: usize = 8 << 20;
+const OTHERS: usize = 4 << 20;
+/// About what one takes beside its key. Values are counted where they are read: see `attached/room`.
+const EACH: usize = 160;
+/// A partition that takes no note for so long is parked.
+const PARKED: Duration = Duration::from_secs(5);
+/// After so long keys are read again that could not be enrolled since no canary is heard; so many bytes of them wait.
 const BLIND: Duration = Duration::from_secs(3);
+const BLIND_BYTES: usize = 4 << 20;
 
 /// Something to be written down.
 #[derive(Debug)]
 pub(crate) enum Write {
     /// An expiry was heard.
     Note(Note),
-    /// A deadline was read.
-    Enrol(Enrolment),
+    /// A deadline was read, and is known once it is written.
+    Enrol(Enrolment, Option<Pending>),
     /// A look has led to a verdict.
     Judge(Judged),
     /// Somebody waits until all of that was written.
     Done(oneshot::Sender<()>),
 }
 
+impl Write {
+    fn key(&self) -> Option<&Bytes> {
+        match self {
+            Self::Note(note) => Some(&note.key),
+            Self::Enrol(one, _) => Some(&one.key),
+            Self::Judge(one) => Some(&one.watch.key),
+            Self::Done(_) => None,
+        }
+    }
+
+    /// What a call carries of it.
+    fn bytes(&self) -> usize {
+        let copy = if let Self::Enrol(one, _) = self { one.copy.len() } else { 0 };
+        self.key().map_or(0, |key| key.len() + EACH + copy)
+    }
+}
+
+/// One of them, and what is free again once it is written.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    what: Write,
+    _waits: Option<OwnedSemaphorePermit>,
+    _read: Taken,
+}
+
+/// The end of a writer's queue at which the reader stands.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    sender: mpsc::UnboundedSender<Writing>,
+    notes: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
+
+impl Writes {
+    /// Waits until there is room.
+    pub(super) async fn send(&self, what: Write, read: Taken) {
+        let copy = if let Write::Enrol(one, _) = &what { one.copy.len() } else { 0 };
+        let bytes = u32::try_from(what.bytes() - copy).unwrap_or(u32::MAX);
+        let room = if matches!(what, Write::Note(_)) { &self.notes } else { &self.others };
+        // It is never closed.
+        let waits = room.clone().acquire_many_owned(bytes).await.ok();
+        let _ = self.sender.send(Writing { what, _waits: waits, _read: read });
+    }
+}
+
 /// The writer of one partition.
 pub(crate) struct Writer {
     context: Context,
-    writes: mpsc::Receiver<Write>,
     full: bool,
     trouble: LogThrottle,
+    /// For keys that are read again after a while.
+    blind: Arc<Semaphore>,
 }
 
 impl Writer {
-    pub(crate) fn new(context: Context, writes: mpsc::Receiver<Write>) -> Self {
-        Self { context, writes, full: false, trouble: LogThrottle::default() }
+    pub(crate) fn new(context: Context) -> (Self, Writes, mpsc::UnboundedReceiver<Writing>) {
+        let (sender, writes) = mpsc::unbounded_channel();
+        let room = |bytes| Arc::new(Semaphore::new(bytes));
+        let writer = Self { context, full: false, trouble: LogThrottle::default(), blind: room(BLIND_BYTES) };
+        (writer, Writes { sender, notes: room(NOTES), others: room(OTHERS) }, writes)
     }
 
-    /// Until nobody has writes any more. What is of one kind, and in a row, takes one call.
-    pub(crate) async fn run(mut self) {
-        let mut batch = Vec::new();
-        while self.writes.recv_many(&mut batch, MAX_BATCH).await > 0 {
-            let (mut notes, mut read, mut judged) = (Vec::new(), Vec::new(), Vec::new());
-            let mut writes = batch.drain(..).peekable();
-            while let Some(write) = writes.next() {
-                let more = writes.peek().is_some_and(|next| discriminant(next) == discriminant(&write));
-                match write {
-                    Write::Note(note) => notes.push(note),
-                    Write::Enrol(one) => read.push(one),
-                    Write::Judge(one) => judged.push(one),
-                    Write::Done(done) => _ = done.send(()),
+    /// Until nobody has writes any more.
+    pub(crate) async fn run(mut self, mut writes: mpsc::UnboundedReceiver<Writing>) {
+        let mut waiting = Waiting::default();
+        while let Some(first) = writes.recv().await {
+            waiting.push(first);
+            loop {
+                while let Ok(more) = writes.try_recv() {
+                    waiting.push(more);
                 }
-                if !more {
-                    self.note(mem::take(&mut notes)).await;
-                    self.enrol(mem::take(&mut read)).await;
-                    self.judge(mem::take(&mut judged)).await;
+                let call = waiting.next();
+                if call.is_empty() {
+                    break;
                 }
+                self.write(call, &mut waiting, &mut writes).await;
+            }
+        }
+    }
+
+    /// Makes one call.
+    async fn write(
+        &mut self,
+        call: Vec<Writing>,
+        waiting: &mut Waiting,
+        writes: &mut mpsc::UnboundedReceiver<Writing>,
+    ) {
+        let (mut notes, mut read, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+        let mut room = Vec::with_capacity(call.len());
+        for Writing { what, _waits: waits, _read: taken } in call {
+            room.push((waits, taken));
+            match what {
+                Write::Note(note) => notes.push(note),
+                Write::Enrol(one, pending) => read.push((one, pending)),
+                Write::Judge(one) => judged.push(one),
+                Write::Done(done) => _ = done.send(()),
+            }
+        }
+        self.insist(notes, waiting, writes).await;
+        self.enrol(read).await;
+        self.judge(judged).await;
+    }
+
+    /// Notes what was heard. While that is not possible, nothing else is kept for this partition: enrolments are found
+    /// by the next scan, verdicts come back, and others need the room.
+    async fn insist(
+        &self,
+        notes: Vec<Note>,
+        waiting: &mut Waiting,
+        writes: &mut mpsc::UnboundedReceiver<Writing>,
+    ) {
+        let mut noting = pin!(self.note(notes));
+        if timeout(PARKED, &mut noting).await.is_ok() {
+            return;
+        }
+        loop {
+            waiting.keep_notes();
+            tokio::select! {
+                () = &mut noting => return,
+                Some(more) = writes.recv() => waiting.push(more),
             }
         }
     }
@@ -86,7 +185,8 @@ impl Writer {
             }
             true
         };
-        let note = |_| store.note(names, topic.policy(), &notes);
+        let policy = topic.policy();
+        let note = |_| store.note(names, &policy, &notes);
         if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
             self.noted(&replies);
         }
@@ -114,17 +214,28 @@ impl Writer {
         }
     }
 
-    async fn enrol(&mut self, read: Vec<Enrolment>) {
-        let largest = read.iter().map(|one| one.copy.len()).max();
-        for chunk in read.chunks(fit(ENROL_BYTES, MAX_BATCH, largest)) {
-            let Partition { store, names, topic, .. } = &*self.context.partition;
-            match store.enrol(names, topic.policy(), chunk).await {
-                Ok((next, replies)) => {
-                    self.trouble = LogThrottle::default();
-                    self.look_at(next);
-                    self.enrolled(chunk, &replies);
+    async fn enrol(&mut self, read: Vec<(Enrolment, Option<Pending>)>) {
+        if read.is_empty() {
+            return;
+        }
+        let (read, pending): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+        let Partition { store, names, topic, .. } = &*self.context.partition;
+        let deadlines = &self.context.deadlines;
+        match store.enrol(names, &topic.policy(), &read).await {
+            Ok((next, replies)) => {
+                for (reply, pending) in replies.iter().zip(pending) {
+                    use Enrolled::{Known, New, Wanted};
+                    let Some(pending) = pending else { continue };
+                    let stands = matches!(reply, New | Known | Wanted);
+                    if stands { deadlines.confirm(pending) } else { deadlines.refuse(pending) }
                 }
-                Err(reason) => self.not_written(&reason, "keys not enrolled: the next scan finds them"),
+                self.trouble = LogThrottle::default();
+                self.look_at(next);
+                self.enrolled(&read, &replies);
+            }
+            Err(reason) => {
+                pending.into_iter().flatten().for_each(|pending| deadlines.refuse(pending));
+                self.not_written(&reason, "keys not enrolled: the next scan finds them");
             }
         }
     }
@@ -152,21 +263,20 @@ impl Writer {
                 _ => {}
             }
         }
-        self.read_again(soon, Duration::ZERO);
-        self.read_again(later, BLIND);
+        soon.into_iter().for_each(|key| self.context.prompts.add(key, Prompt::Wanted));
+        self.read_later(later);
     }
 
     /// Has keys read after a while. What finds no room is found by the next scan.
-    fn read_again(&self, keys: Vec<Bytes>, after: Duration) {
-        if keys.is_empty() {
-            return;
-        }
-        let Context { index, partition, requests, .. } = &self.context;
-        let read = Request::Read(Read::of(*index, keys, partition.topic.policy().capture));
-        let requests = requests.downgrade();
+    fn read_later(&self, keys: Vec<Bytes>) {
+        let bytes = keys.iter().map(|key| key.len() + EACH).sum::<usize>();
+        let room = self.blind.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let (Ok(room), false) = (room, keys.is_empty()) else { return };
+        let prompts = self.context.prompts.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            requests.upgrade().map(|requests| requests.try_send(read))
+            tokio::time::sleep(BLIND).await;
+            keys.into_iter().for_each(|key| prompts.add(key, Prompt::Wanted));
+            drop(room);
         });
     }
 
@@ -175,7 +285,7 @@ impl Writer {
             return;
         }
         let Partition { store, names, topic, .. } = &*self.context.partition;
-        match store.judge(names, topic.policy(), &judged).await {
+        match store.judge(names, &topic.policy(), &judged).await {
             Ok((next, _)) => {
                 self.look_at(next);
                 if judged.iter().any(|one| matches!(one.deed, Deed::Fire { .. })) {
@@ -209,3 +319,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

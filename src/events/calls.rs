@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
-use tokio::sync::mpsc;
 
+use crate::backlog::Sender;
 use crate::connection::classify;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Event, Touch, Touched};
 use crate::log::debug;
@@ -29,17 +29,21 @@ const TOUCH_AFTER: Duration = Duration::from_millis(3);
 /// How often to read it before leaving it to the server.
 const TOUCHES: u32 = 5;
 
-/// Makes a canary, unless one is alive, and reads it once it is due. The event
-/// then precedes the answer on this connection.
-pub(super) async fn release_canary(counter: String, connection: MultiplexedConnection) -> Result<()> {
-    let doing = "making a canary";
+const MAKING: &str = "making a canary";
+
+/// Makes a canary, unless one is alive: what its name says, behind that of the counter. On a connection the answer
+/// precedes the canary's event.
+pub(super) async fn make_canary(counter: String, connection: MultiplexedConnection) -> Result<String> {
     let mut call = script_call(&CANARY, &[&counter]);
-    let made = run(&connection, doing, &CANARY, call.arg(TTL_MS)).await?;
-    let last = Reply::new("canary", made)?.maybe_text()?.unwrap_or_default();
-    let name = format!("{counter}:{last}");
+    let made = run(&connection, MAKING, &CANARY, call.arg(TTL_MS)).await?;
+    Ok(Reply::new("canary", made)?.maybe_text()?.unwrap_or_default())
+}
+
+/// Reads a canary once it is due. Its event then precedes the answer on this connection.
+pub(super) async fn release_canary(name: String, connection: MultiplexedConnection) -> Result<()> {
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
-        if send(&connection, doing, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
+        if send(&connection, MAKING, cmd("EXISTS").arg(&name)).await? == Value::Int(0) {
             break;
         }
     }
@@ -47,13 +51,16 @@ pub(super) async fn release_canary(counter: String, connection: MultiplexedConne
 }
 
 /// Reads the keys; the answer finds its place in the stream by itself.
-pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue: mpsc::Sender<Decoded>) {
-    let call = touch_command(&asked.keys, asked.capture);
+pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue: Sender<Decoded>) {
+    let call = touch_command(&asked.keys, &asked.capture, asked.horizon);
     let answer = run(&connection, "reading keys", &TOUCH, &call).await;
-    let answer = answer.and_then(|answer| read_touched(answer, asked.keys.len()));
-    let answer = answer.inspect_err(|error| debug!(%error, "keys were not read")).ok();
-    let touched = Event::Touched(Touched { id: asked.id, answer });
-    let _ = queue.send(Decoded::Event(touched)).await;
+    let answer = answer.and_then(|answer| read_touched(answer, asked.keys.len(), &asked.capture));
+    let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
+    let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
+    let refused = refused.map(ToString::to_string);
+    let touched = Event::Touched(Touched { id: asked.id, answer: answer.ok(), refused });
+    // There are as many as touches may wait, and no more.
+    queue.push_always(Decoded::Event(touched));
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.

@@ -5,6 +5,7 @@ use std::mem;
 use bytes::Bytes;
 use redis::{PushInfo, PushKind, Value};
 
+use crate::backlog::Item;
 use crate::escape::glob;
 use crate::events::event::{Change, Event};
 use crate::id::Token;
@@ -26,6 +27,34 @@ pub(crate) enum Decoded {
     Event(Event),
     /// The server has closed the connection.
     Disconnected,
+}
+
+impl Item for Decoded {
+    fn split(self) -> Result<(u32, Bytes), Self> {
+        match self {
+            Self::Event(Event::Expired(key)) => Ok((0, key)),
+            Self::Event(Event::Changed(key, Change::Written)) => Ok((1, key)),
+            Self::Event(Event::Changed(key, Change::Gone)) => Ok((2, key)),
+            other => Err(other),
+        }
+    }
+
+    fn join(tag: u32, key: Bytes) -> Self {
+        Self::Event(match tag {
+            0 => Event::Expired(key),
+            1 => Event::Changed(key, Change::Written),
+            _ => Event::Changed(key, Change::Gone),
+        })
+    }
+
+    fn size(&self) -> usize {
+        let more = match self {
+            Self::Event(Event::Touched(touched)) => touched.size(),
+            Self::Event(Event::Fence { held, .. }) => held.key.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + more
+    }
 }
 
 /// What to listen for.
@@ -113,10 +142,14 @@ impl Decoder {
     }
 
     fn canary_number(&self, key: &[u8]) -> Option<(u64, u64)> {
-        let numbers = std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?;
-        let (number, before) = numbers.split_once(':')?;
-        Some((number.parse().ok()?, before.parse().ok()?))
+        numbers_of(std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?)
     }
+}
+
+/// A canary's number and that of the one before, by its name.
+pub(super) fn numbers_of(name: &str) -> Option<(u64, u64)> {
+    let (number, before) = name.split_once(':')?;
+    Some((number.parse().ok()?, before.parse().ok()?))
 }
 
 /// `w`, `q` or `l` and a time in ms, or `f`, a token and a key.

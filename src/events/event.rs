@@ -41,12 +41,19 @@ pub enum Event {
     Anchored,
     /// A canary, where touches are answered in the stream.
     Canary(Canary),
-    /// From here on, events are missing.
-    Lost,
+    /// A canary was heard that cannot be the server's next, and is not believed.
+    Refused,
+    /// A canary of this number that is not believed. All hear it, so what was heard in a gap has a name by it.
+    Hearsay(u64),
+    /// From here on, events are missing; so many, as far as they were counted.
+    Lost(u64),
     /// A key of an attached topic has changed.
     Changed(Bytes, Change),
     /// A touch was answered, or will not be.
     Touched(Touched),
+    /// Changes of attached topics' keys were subscribed to: for each topic, in the order of their prefixes, why that is
+    /// refused, if it is.
+    Subscribed(Vec<Option<String>>),
 }
 
 /// A canary, heard.
@@ -106,6 +113,8 @@ pub struct Touch {
     pub keys: Vec<Bytes>,
     /// What of their values is wanted.
     pub capture: Capture,
+    /// Whose values are: of the keys whose deadline is at most this, in ms; none: of all.
+    pub horizon: Option<u64>,
 }
 
 /// The answer to a touch, in the stream behind everything that was published before it.
@@ -115,7 +124,16 @@ pub struct Touched {
     pub id: u64,
     /// In the order in which the keys were asked for; none where there was no answer.
     pub answer: Option<Answer>,
+    /// Why the server refuses, where a right is missing.
+    pub refused: Option<String>,
 }
 
 /// The server's time, and what was found of each key.
 pub type Answer = (ServerTime, Vec<Found>);
+
+impl Touched {
+    /// How many bytes the copies of values are.
+    pub(crate) fn size(&self) -> usize {
+        self.answer.iter().flat_map(|(_, found)| found).map(|one| size_of::<Found>() + one.copy.len()).sum()
+    }
+}

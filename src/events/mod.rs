@@ -7,20 +7,25 @@
 //! and gives up after six tries.
 
 mod calls;
+mod chain;
 pub(crate) mod decoder;
 pub mod event;
 mod open;
+mod prompts;
 mod session;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
 pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Touch, Touched};
+pub(crate) use self::prompts::{Prompt, Prompts};
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::unconstrained;
 
 use crate::connection::Address;
 use crate::error::{Error, Result};
@@ -30,9 +35,8 @@ use crate::log_throttle::LogThrottle;
 use crate::rounds::Rounds;
 use crate::wire::PartitionNames;
 
-/// Events that may wait for the listener. Those beyond are dropped, counted,
-/// and made good by a sweep.
-const QUEUE: usize = 65_536;
+/// Events that may wait for the listener. Beyond, the session waits.
+const QUEUE: usize = 4096;
 /// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -53,6 +57,8 @@ pub(crate) struct EventStream {
     pub(crate) events: mpsc::Receiver<Event>,
     /// Where touches are asked for; those that find no connection are answered with nothing.
     pub(crate) touches: mpsc::Sender<Touch>,
+    /// Keys of attached topics that were heard to be written.
+    pub(crate) prompts: Arc<Prompts>,
 }
 
 /// The stream of events about these partitions, and about the keys of attached topics, which begin
@@ -67,14 +73,17 @@ pub(crate) fn open(
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
     let decoder = Decoder::new(namespace, address.db, partitions, attached);
-    let supervisor = Supervisor { address: address.clone(), decoder, events, rounds };
-    (EventStream { events: receiver, touches }, supervisor.run(asked))
+    let prompts = Arc::<Prompts>::default();
+    let supervisor =
+        Supervisor { address: address.clone(), decoder, events, prompts: prompts.clone(), rounds };
+    (EventStream { events: receiver, touches, prompts }, supervisor.run(asked))
 }
 
 struct Supervisor {
     address: Address,
     decoder: Decoder,
     events: mpsc::Sender<Event>,
+    prompts: Arc<Prompts>,
     rounds: Rounds,
 }
 
@@ -121,7 +130,10 @@ impl Supervisor {
     /// One session, to its end; whether it ever was anchored.
     async fn session(&self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
         let opening = Session::open(self);
-        self.without_touches(touches, opening).await?.run(touches).await
+        let session = self.without_touches(touches, opening).await?;
+        // In a flood it takes what there is, up to what the listener has room for; else the connection, which takes
+        // what comes by thousands, would be ahead of it without end.
+        unconstrained(session.run(touches)).await
     }
 
     /// Waits for something while there is no connection, and answers each touch by that.
@@ -136,7 +148,7 @@ impl Supervisor {
                 biased;
                 done = &mut until => return done,
                 Some(asked) = touches.recv() => {
-                    self.pass(Event::Touched(Touched { id: asked.id, answer: None })).await;
+                    self.pass(Event::Touched(Touched { id: asked.id, answer: None, refused: None })).await;
                 }
             }
         }

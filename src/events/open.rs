@@ -11,16 +11,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd,
 };
-use tokio::sync::mpsc;
 
+use crate::backlog::{self, Receiver, backlog};
 use crate::connection::{Address, classify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::{Decoded, Decoder};
+use crate::events::event::{Change, Event};
+use crate::events::prompts::Prompts;
 use crate::log::{info, warn};
 
-/// Messages that may wait between the socket and the session. The closure that
+/// Bytes of messages that may wait between the socket and the session. The closure that
 /// fills the queue runs in the connection's driver and must not block.
-const PUSHED: usize = 65_536;
+const PUSHED: usize = 64 << 20;
 /// Everything before the first canary has to be done within this.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
@@ -28,9 +30,11 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Opened {
     /// For canaries: where it can be, the very connection that is subscribed.
     pub(super) connection: MultiplexedConnection,
-    pub(super) pushed: mpsc::Receiver<Decoded>,
+    pub(super) pushed: Receiver<Decoded>,
     /// The other end of `pushed`.
-    pub(super) queue: mpsc::Sender<Decoded>,
+    pub(super) queue: backlog::Sender<Decoded>,
+    /// For each attached topic why its changes are not heard, if they are refused.
+    pub(super) unheard: Vec<Option<String>>,
     /// Whether wake-ups and fences are heard, too.
     pub(super) wake_ups: bool,
     /// Whether an answer on the connection follows what was published before it.
@@ -38,23 +42,29 @@ pub(super) struct Opened {
 }
 
 /// Connects and subscribes, within a deadline.
-pub(super) async fn open(address: &Address, decoder: &Decoder) -> Result<Opened> {
+pub(super) async fn open(address: &Address, decoder: &Decoder, prompts: &Arc<Prompts>) -> Result<Opened> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    let opened = tokio::time::timeout(OPEN_WITHIN, subscribe(address, decoder)).await.map_err(late)?;
+    let opened =
+        tokio::time::timeout(OPEN_WITHIN, subscribe(address, decoder, prompts)).await.map_err(late)?;
     opened.map_err(|error| classify("subscribing", &error))
 }
 
-async fn subscribe(address: &Address, decoder: &Decoder) -> RedisResult<Opened> {
-    let (queue, pushed) = mpsc::channel(PUSHED);
-    let sender = Sender { decoder: Arc::new(decoder.clone()), queue: queue.clone(), dropped: Arc::default() };
-    let (connection, wake_ups, ordered) = match in_resp3(address, sender.clone()).await {
+async fn subscribe(address: &Address, decoder: &Decoder, prompts: &Arc<Prompts>) -> RedisResult<Opened> {
+    let (queue, pushed) = backlog(PUSHED);
+    let sender = Sender {
+        decoder: Arc::new(decoder.clone()),
+        queue: queue.clone(),
+        prompts: prompts.clone(),
+        dropped: Arc::default(),
+    };
+    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, sender.clone()).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
-            (in_resp2(address, sender).await?, false, false)
+            (in_resp2(address, sender).await?, Vec::new(), false, false)
         }
-        opened => opened.map(|(connection, wake_ups)| (connection, wake_ups, true))?,
+        opened => opened.map(|(connection, unheard, wake_ups)| (connection, unheard, wake_ups, true))?,
     };
-    Ok(Opened { connection, pushed, queue, wake_ups, ordered })
+    Ok(Opened { connection, pushed, queue, unheard, wake_ups, ordered })
 }
 
 fn lacks_resp3(error: &redis::RedisError) -> bool {
@@ -64,7 +74,10 @@ fn lacks_resp3(error: &redis::RedisError) -> bool {
         || detail.contains("unknown command") && detail.contains("HELLO")
 }
 
-async fn in_resp3(address: &Address, sender: Sender) -> RedisResult<(MultiplexedConnection, bool)> {
+async fn in_resp3(
+    address: &Address,
+    sender: Sender,
+) -> RedisResult<(MultiplexedConnection, Vec<Option<String>>, bool)> {
     let decoder = sender.decoder.clone();
     let config = config().set_push_sender(move |push| {
         sender.hear(push);
@@ -72,31 +85,35 @@ async fn in_resp3(address: &Address, sender: Sender) -> RedisResult<(Multiplexed
     });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
-    hear_changes(&mut connection, &decoder).await?;
+    let unheard = hear_changes(&mut connection, &decoder).await?;
     let answer = cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await;
     let refused = refusal("SSUBSCRIBE", answer)?;
     if let Some(error) = &refused {
         // Better without wake-ups than without anything.
         warn!(%error, "no wake-ups: new timers are found by sweeps");
     }
-    Ok((connection, refused.is_none()))
+    Ok((connection, unheard, refused.is_none()))
 }
 
 /// Changes of attached keys, where the operator and the ACL grant them. Canaries prove it only where all
-/// are granted: they are heard last, or not at all.
-async fn hear_changes(connection: &mut MultiplexedConnection, decoder: &Decoder) -> RedisResult<()> {
-    let Some((canaries, topics)) = decoder.patterns.split_last() else { return Ok(()) };
-    let mut all = true;
+/// are granted: they are heard last, or not at all. For each topic, why it is refused. Asked again, what is granted
+/// already stays.
+pub(super) async fn hear_changes(
+    connection: &mut MultiplexedConnection,
+    decoder: &Decoder,
+) -> RedisResult<Vec<Option<String>>> {
+    let Some((canaries, topics)) = decoder.patterns.split_last() else { return Ok(Vec::new()) };
+    let mut refused = Vec::new();
     for pattern in topics {
-        if let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(pattern).await)? {
-            info!(%error, %pattern, "changes of these keys are not heard: they are found by scanning");
-            all = false;
-        }
+        let error = refusal("PSUBSCRIBE", connection.psubscribe(pattern).await)?;
+        refused.push(error.map(|error| format!("{error}; the rule is &{pattern}")));
     }
-    if all && let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(canaries).await)? {
+    if refused.iter().all(Option::is_none)
+        && let Some(error) = refusal("PSUBSCRIBE", connection.psubscribe(canaries).await)?
+    {
         info!(%error, pattern = %canaries, "cannot tell whether changes of attached keys are heard");
     }
-    Ok(())
+    Ok(refused)
 }
 
 /// Why the server refuses, if it does. Any other error is one of the connection.
@@ -121,7 +138,7 @@ async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedC
             let data = data.map(|bytes| Value::BulkString(bytes.to_vec())).into();
             sender.hear(PushInfo { kind: PushKind::Message, data });
         }
-        let _ = sender.queue.send(Decoded::Disconnected).await;
+        sender.queue.push_always(Decoded::Disconnected);
     });
     Ok(connection)
 }
@@ -136,7 +153,9 @@ fn config() -> AsyncConnectionConfig {
 #[derive(Clone)]
 struct Sender {
     decoder: Arc<Decoder>,
-    queue: mpsc::Sender<Decoded>,
+    queue: backlog::Sender<Decoded>,
+    /// What has no place in the queue.
+    prompts: Arc<Prompts>,
     /// Since the queue last took anything.
     dropped: Arc<AtomicU64>,
 }
@@ -145,12 +164,15 @@ impl Sender {
     /// That something found no room is said before anything else is let in.
     fn hear(&self, push: PushInfo) {
         let Some(heard) = self.decoder.hear(push) else { return };
+        if let Decoded::Event(Event::Changed(key, Change::Written)) = heard {
+            return self.prompts.hear(key);
+        }
         let dropped = self.dropped.load(Ordering::Relaxed);
-        if dropped > 0 && self.queue.try_send(Decoded::Dropped(dropped)).is_ok() {
+        if dropped > 0 && self.queue.push_again(Decoded::Dropped(dropped)) {
             self.dropped.fetch_sub(dropped, Ordering::Relaxed);
         }
         let missing = self.dropped.load(Ordering::Relaxed) > 0;
-        if missing || self.queue.try_send(heard).is_err() {
+        if missing || !self.queue.push(heard) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -159,31 +181,31 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::event::Event;
 
     #[tokio::test]
     async fn what_a_full_queue_drops_is_counted_and_told_before_what_follows() {
-        let (queue, mut pushed) = mpsc::channel(2);
+        let (queue, mut pushed) = backlog(40_000);
         let decoder = Arc::new(Decoder::new("keylapse", 0, &[], &[]));
-        let sender = Sender { decoder, queue, dropped: Arc::default() };
+        let sender = Sender { decoder, queue, prompts: Arc::default(), dropped: Arc::default() };
+        let key = |key: u8| vec![key; 4000];
         let hear = |keys: std::ops::Range<u8>| {
-            for key in keys {
-                let data = [b"__keyevent@0__:expired".to_vec(), vec![key]].map(Value::BulkString).into();
+            for one in keys {
+                let data = [b"__keyevent@0__:expired".to_vec(), key(one)].map(Value::BulkString).into();
                 sender.hear(PushInfo { kind: PushKind::Message, data });
             }
         };
-        let key = |key: u8| Decoded::Event(Event::Expired(vec![key].into()));
-        hear(0..5);
-        for heard in [key(0), key(1)] {
-            assert_eq!(pushed.recv().await, Some(heard));
+        let expired = |one: u8| Some(Decoded::Event(Event::Expired(key(one).into())));
+        hear(0..12);
+        // Not before half of it is free: else each key that is taken would end one gap and begin the next.
+        for one in 0..9 {
+            assert_eq!(pushed.recv().await, expired(one));
+            if one == 2 {
+                hear(12..13);
+            }
         }
-        hear(5..8);
-        for heard in [Decoded::Dropped(3), key(5)] {
-            assert_eq!(pushed.recv().await, Some(heard));
-        }
-        hear(8..9);
-        for heard in [Decoded::Dropped(2), key(8)] {
-            assert_eq!(pushed.recv().await, Some(heard));
-        }
+        assert!(pushed.is_empty(), "all others were dropped");
+        hear(20..22);
+        assert_eq!(pushed.recv().await, Some(Decoded::Dropped(4)));
+        assert_eq!(pushed.recv().await, expired(20));
     }
 }

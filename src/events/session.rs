@@ -3,16 +3,21 @@
 use std::mem;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::backlog::Receiver;
+use crate::connection::classify;
 use crate::error::{Error, Result};
 use crate::events::Supervisor;
-use crate::events::calls::{release_canary, touch};
-use crate::events::decoder::Decoded;
+use crate::events::calls::{make_canary, release_canary, touch};
+use crate::events::chain::{Chain, Link, Numbers};
+use crate::events::decoder::{Decoded, numbers_of};
 use crate::events::event::{Canary, Event, Gap, Touch};
-use crate::events::open::{Opened, open};
+use crate::events::open::{Opened, hear_changes, open};
 use crate::log::{debug, info, warn};
 use crate::rounds::Rounds;
 use crate::stats::meter;
@@ -25,11 +30,20 @@ const CANARY_JITTER: Duration = Duration::from_millis(100);
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
 /// The first may be late: its script is loaded, and the program is busy with its start.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
+/// The server is asked for its own word on canaries again after this long, whoever makes them ...
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// ... and after this long where one was heard that cannot be believed.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// So many in a row are worth a line in the log: one may be late, at a busy start above all.
 const MISSED: usize = 2;
+/// A subscription that was refused is tried again after this long.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 /// Dropped events are reported once in this time: in a flood there is no end of
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// For each attached topic, why its changes are not heard.
+type Resubscribed = redis::RedisResult<Vec<Option<String>>>;
 
 pub(super) struct Session<'a> {
     supervisor: &'a Supervisor,
@@ -42,7 +56,19 @@ pub(super) struct Session<'a> {
     /// Why the last canary was not made.
     refused: Option<Error>,
     anchor: Anchor,
+    /// Which canaries are believed.
+    chain: Chain,
+    /// Whether it was said that some are not.
+    said: bool,
+    /// The call that makes the next canary, and when it was made.
+    making: Option<(Instant, BoxFuture<'static, Result<String>>)>,
+    /// When the server was asked last.
+    asked: Option<Instant>,
+    /// When it is asked before that is due by itself.
+    ask_at: Option<Instant>,
     next_canary: Instant,
+    /// A canary that was asked for is missing from then on.
+    missing_at: Option<Instant>,
     /// Canaries missed since the last that was heard.
     missed: usize,
     /// When the one was made that is not heard yet.
@@ -64,13 +90,19 @@ impl<'a> Session<'a> {
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
         Ok(Self {
             supervisor,
-            opened: open(&supervisor.address, &supervisor.decoder).await?,
+            opened: open(&supervisor.address, &supervisor.decoder, &supervisor.prompts).await?,
             dropped: 0,
             reported: None,
             canary: Canary::default(),
             refused: None,
             anchor: Anchor::Never,
+            chain: Chain::default(),
+            said: false,
+            making: None,
+            asked: None,
+            ask_at: None,
             next_canary: Instant::now(),
+            missing_at: None,
             missed: 0,
             made: None,
         })
@@ -83,24 +115,28 @@ impl<'a> Session<'a> {
             // Answers have no place among what is heard, so attached topics hear nothing.
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
-        let (mut touching, mut releasing) = (JoinSet::new(), JoinSet::new());
+        let (mut touching, mut releasing, mut subscribing) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let unheard = mem::take(&mut self.opened.unheard);
+        self.subscribed(unheard, &mut subscribing).await;
         let mut rounds = self.supervisor.rounds.clone();
-        let mut missing_at: Option<Instant> = None;
         loop {
+            let urgent_at = self.urgent_at();
             tokio::select! {
-                heard = self.opened.pushed.recv() => match heard {
-                    Some(Decoded::Canary(number, before)) => {
-                        missing_at = None;
-                        self.heard_canary(number, before).await;
+                heard = next(&mut self.making, &mut self.opened.pushed) => match heard {
+                    Heard::Made(asked, made) => self.made(asked, made, &mut releasing)?,
+                    Heard::Pushed(Some(Decoded::Canary(number, before))) => {
+                        self.heard_canary(Numbers { number, before }).await;
                     }
-                    Some(Decoded::Writes) => self.canary.writes = true,
-                    Some(Decoded::Expires) => self.canary.expires = true,
-                    Some(Decoded::Dropped(count)) => {
+                    Heard::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
+                    Heard::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
+                    Heard::Pushed(Some(Decoded::Dropped(count))) => {
                         self.dropped += count;
-                        self.supervisor.pass(Event::Lost).await;
+                        self.lose(count).await;
                     }
-                    Some(Decoded::Event(event)) => self.supervisor.pass(event).await,
-                    Some(Decoded::Disconnected) | None => return Ok(self.anchor != Anchor::Never),
+                    Heard::Pushed(Some(Decoded::Event(event))) => self.supervisor.pass(event).await,
+                    Heard::Pushed(Some(Decoded::Disconnected) | None) => {
+                        return Ok(self.anchor != Anchor::Never);
+                    }
                 },
                 Some(asked) = touches.recv() => {
                     let Opened { connection, queue, .. } = &self.opened;
@@ -109,38 +145,134 @@ impl<'a> Session<'a> {
                 // Nobody ends these but the session: a panic in them is one here.
                 Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
                 Some(done) = releasing.join_next() => self.released(done.expect("a canary that ends"))?,
-                () = wake(missing_at, self.next_canary, &rounds) => match missing_at.take() {
-                    Some(_) => self.missed_canary(releasing.is_empty()).await,
-                    None => {
+                Some(subscribed) = subscribing.join_next() => {
+                    let subscribed = subscribed.expect("a subscription that ends");
+                    self.subscribed(subscribed.map_err(|error| classify("subscribing", &error))?, &mut subscribing).await;
+                }
+                () = wake(urgent_at, self.next_canary, &rounds) => {
+                    let idle = self.making.is_none() && releasing.is_empty();
+                    if self.missing_at.is_some_and(|at| at <= Instant::now()) {
+                        self.missing_at = None;
+                        self.missed_canary(idle).await;
+                    } else {
                         rounds.begin();
-                        self.plan_canary();
-                        let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
-                        missing_at = Some(Instant::now() + within);
-                        if releasing.is_empty() {
-                            let counter = self.supervisor.decoder.canaries.clone();
-                            self.made = Some(Instant::now());
-                            releasing.spawn(release_canary(counter, self.opened.connection.clone()));
-                        }
+                        self.make_canary(idle);
                     }
-                },
+                }
             }
             self.report_dropped().await;
         }
     }
 
-    fn plan_canary(&mut self) {
-        self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
+    /// Changes of attached keys were subscribed to; what is refused is tried again after a while.
+    async fn subscribed(&mut self, refused: Vec<Option<String>>, subscribing: &mut JoinSet<Resubscribed>) {
+        if refused.is_empty() {
+            return;
+        }
+        if refused.iter().any(Option::is_some) {
+            let (decoder, mut connection) = (self.supervisor.decoder.clone(), self.opened.connection.clone());
+            subscribing.spawn(async move {
+                tokio::time::sleep(SUBSCRIBE_AGAIN).await;
+                hear_changes(&mut connection, &decoder).await
+            });
+        }
+        self.supervisor.pass(Event::Subscribed(refused)).await;
     }
 
-    async fn heard_canary(&mut self, number: u64, before: u64) {
+    /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
+    fn plan_canary(&mut self) {
+        self.ask_at = None;
+        self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
+        if let Some(asked) = self.asked.filter(|_| self.has_positions()) {
+            self.next_canary = self.next_canary.min(asked + ASK_EVERY);
+        }
+    }
+
+    /// The server says what is right, and that mends it.
+    fn ask_soon(&mut self) {
+        let now = Instant::now();
+        self.ask_at = Some(self.asked.map_or(now, |asked| now.max(asked + ASK_AGAIN)));
+    }
+
+    /// What does not wait until the next canary is due.
+    fn urgent_at(&self) -> Option<Instant> {
+        [self.missing_at, self.ask_at].into_iter().flatten().min()
+    }
+
+    /// Has the next canary made, unless that is being done.
+    fn make_canary(&mut self, idle: bool) {
+        let (now, counter) = (Instant::now(), &self.supervisor.decoder.canaries);
+        self.asked = Some(now);
         self.plan_canary();
+        let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
+        self.missing_at.get_or_insert(now + within);
+        if idle {
+            self.made = Some(now);
+            self.making = Some((now, make_canary(counter.clone(), self.opened.connection.clone()).boxed()));
+        }
+    }
+
+    /// A canary was made, or is alive, and the server itself has said how it is called.
+    fn made(
+        &mut self,
+        asked: Instant,
+        made: Result<String>,
+        releasing: &mut JoinSet<Result<()>>,
+    ) -> Result<()> {
+        let name = match made {
+            Ok(name) => name,
+            Err(error) => return self.released(Err(error)),
+        };
+        if let Some((number, before)) = numbers_of(&name) {
+            self.chain.name(Numbers { number, before }, asked);
+        }
+        let name = format!("{}:{name}", self.supervisor.decoder.canaries);
+        releasing.spawn(release_canary(name, self.opened.connection.clone()));
+        Ok(())
+    }
+
+    /// From here on something is missing.
+    async fn lose(&mut self, count: u64) {
+        self.chain.lose();
+        self.supervisor.pass(Event::Lost(count)).await;
+    }
+
+    async fn heard_canary(&mut self, heard: Numbers) {
+        let was_whole = self.chain.is_whole();
+        // Without attached topics it says that events flow, and that is all.
+        let link = if self.has_positions() { self.chain.hear(heard, Instant::now()) } else { Link::Believed };
+        match link {
+            Link::Believed => {
+                let Numbers { number, before } = heard;
+                let canary = Canary { number, before, ..mem::take(&mut self.canary) };
+                if self.opened.ordered {
+                    self.supervisor.pass(Event::Canary(canary)).await;
+                }
+                self.events_flow().await;
+            }
+            Link::Broken => {
+                if was_whole {
+                    self.lose(0).await;
+                }
+                self.supervisor.pass(Event::Hearsay(heard.number)).await;
+                self.ask_soon();
+            }
+            Link::Refused => self.refused_canary(heard).await,
+        }
+    }
+
+    /// Whether canaries number what is heard.
+    fn has_positions(&self) -> bool {
+        self.opened.ordered && !self.supervisor.decoder.patterns.is_empty()
+    }
+
+    /// A canary was heard.
+    async fn events_flow(&mut self) {
+        self.missing_at = None;
         self.missed = 0;
+        self.plan_canary();
         if let Some(made) = self.made.take() {
             meter::canary(&self.supervisor.address.to_string(), made.elapsed());
-        }
-        let canary = Canary { number, before, ..mem::take(&mut self.canary) };
-        if self.opened.ordered {
-            self.supervisor.pass(Event::Canary(canary)).await;
         }
         if self.anchor != Anchor::Holds {
             info!(server = %self.supervisor.address, "expired events flow");
@@ -150,6 +282,20 @@ impl<'a> Session<'a> {
                 self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
             }
         }
+    }
+
+    /// Forged, or the server's clock or data were set anew: the server knows.
+    async fn refused_canary(&mut self, heard: Numbers) {
+        if !mem::replace(&mut self.said, true) {
+            let (server, Numbers { number, before }) = (&self.supervisor.address, heard);
+            warn!(
+                %server, number, before,
+                "a canary was heard that cannot be the server's next, and is not believed: who publishes to its \
+                 channel of expired keys? Or were its clock or its data set back?"
+            );
+        }
+        self.supervisor.pass(Event::Refused).await;
+        self.ask_soon();
     }
 
     /// What is said of it depends on whether the server has answered the call that made it.
@@ -199,16 +345,43 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Waits until a canary is missing, or the next one is due.
-async fn wake(missing_at: Option<Instant>, next_canary: Instant, rounds: &Rounds) {
-    match missing_at {
-        Some(at) => tokio::time::sleep_until(at).await,
+/// What comes next: an answer before what was published after it.
+enum Heard {
+    /// The call that makes a canary, made then, is answered.
+    Made(Instant, Result<String>),
+    Pushed(Option<Decoded>),
+}
+
+async fn next(
+    making: &mut Option<(Instant, BoxFuture<'static, Result<String>>)>,
+    pushed: &mut Receiver<Decoded>,
+) -> Heard {
+    let made = async {
+        let Some((asked, call)) = making else { return std::future::pending().await };
+        (*asked, call.await)
+    };
+    tokio::select! {
+        biased;
+        (asked, made) = made => {
+            *making = None;
+            Heard::Made(asked, made)
+        }
+        pushed = pushed.recv() => Heard::Pushed(pushed),
+    }
+}
+
+/// Waits for what is urgent, or until the next canary is due.
+async fn wake(urgent_at: Option<Instant>, next_canary: Instant, rounds: &Rounds) {
+    match urgent_at {
+        Some(at) => tokio::time::sleep_until(at.min(next_canary)).await,
         None => rounds.next(next_canary, CANARY_EVERY).await,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::events::Decoder;
     use crate::testing::TestBed;
@@ -218,7 +391,8 @@ mod tests {
         let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
         let address = bed.client().store.address().clone();
         let decoder = Decoder::new("keylapse", 0, &[], &[]);
-        let supervisor = Supervisor { address, decoder, events, rounds: Rounds::default() };
+        let supervisor =
+            Supervisor { address, decoder, events, prompts: Arc::default(), rounds: Rounds::default() };
         let mut session = Session::open(&supervisor).await.expect("a subscription");
         for (after, dropped, reported) in
             [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]

@@ -45,4 +45,4 @@ macro_rules! replayed {
     };
 }
 
-replayed! { event_route matcher pattern_parse record reply router topic_config url }
+replayed! { canaries event_route matcher pattern_parse record reply router topic_config url }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -19,7 +19,9 @@ use crate::id::SlotId;
 use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
-use crate::runtime::{Hearing, LastError, Listening, Partition, Permits, RunningTopic, Runtime, StreamState};
+use crate::runtime::{
+    Hearing, LastError, Listening, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState,
+};
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
@@ -227,6 +229,7 @@ impl<S> ListenerBuilder<S> {
                 index,
                 first_partition: partitions.len(),
                 meter: Meter::new(&config.name, &stats),
+                policy: Mutex::new(Arc::new(config.attach.clone().unwrap_or_default())),
                 config,
                 handler,
                 stats,
@@ -234,6 +237,7 @@ impl<S> ListenerBuilder<S> {
                 last_error: LastError::default(),
                 last_failure: LastError::default(),
                 attached: AttachCounters::default(),
+                refusals: Refusals::default(),
                 scanning: AtomicBool::default(),
             });
             let partition = |at| Arc::new(Partition::new(at, topic.clone(), &client, &permits, &outage));

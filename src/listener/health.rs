@@ -44,6 +44,9 @@ pub struct TopicHealth {
     /// The numbers of its partitions of which nothing can be claimed until one of their names is repaired; the log
     /// says which.
     pub parked: Vec<u32>,
+    /// Of an attached topic: what the server refuses to let it learn of its keys at present, and why. A right is
+    /// missing.
+    pub refused: Vec<String>,
     /// The last error of a claim or a settlement, and when that was by this machine's clock. It may be long over.
     pub last_error: Option<(SystemTime, String)>,
     /// The error of the last attempt that has failed.
@@ -98,6 +101,7 @@ impl Health {
             places: places(self.0.permits.usage_of(topic.index)),
             oldest_overdue: Duration::from_millis(oldest_overdue_ms(partitions)),
             parked: parked.map(|partition| partition.names.index).collect(),
+            refused: topic.refusals.all(),
             last_error: LastError::get(&topic.last_error),
             last_failure: LastError::get(&topic.last_failure),
         }

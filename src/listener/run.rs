@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, Ear};
+use crate::attached::{AttachedRoles, Ear, agreement};
 use crate::connection::retry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
@@ -117,6 +117,7 @@ fn without_handlers() -> Error {
 /// Agrees with Redis on every topic, and looks at its settings.
 async fn prepare(runtime: &Runtime, manage_notifications: bool) -> Result<()> {
     register(runtime).await?;
+    agreement::agree(runtime).await?;
     if let Err(error) = runtime.client.store.check_settings(manage_notifications).await {
         warn!(%error, "the server's settings were not checked");
     }
@@ -172,7 +173,7 @@ struct Roles {
     /// Write down what was heard of attached keys.
     writers: JoinSet<()>,
     slots: Vec<(Arc<Partition>, SlotId)>,
-    /// Those who may be scanning for an attached topic.
+    /// The partitions for whose topics this listener may scan or enrol.
     scanners: Vec<(Arc<Partition>, SlotId)>,
     /// Dropped to ask the claimers to stop.
     stop: watch::Sender<()>,
@@ -217,11 +218,11 @@ impl Roles {
         self.keeping.spawn(supervisor);
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
-        let EventStream { events, touches } = stream;
+        let EventStream { events, touches, prompts } = stream;
         if prefixes.is_empty() {
             return (events, None);
         }
-        let attached = AttachedRoles::start(runtime, touches, &mut self.keeping, &mut self.writers);
+        let attached = AttachedRoles::start(runtime, touches, &prompts, &mut self.keeping, &mut self.writers);
         self.scanners = attached.scanners;
         (events, Some(attached.ear))
     }

@@ -104,11 +104,6 @@ impl Job {
         self.lease.state.enter(Phase::Started, Some(self.partition.topic.config.timeout));
     }
 
-    /// Whether the key was written back for this attempt, so that its writer may have been first.
-    pub(crate) fn is_restored(&self) -> bool {
-        self.state.attempt > 1 && self.partition.topic.config.restores()
-    }
-
     /// It, unless the key's writer came first: then the retry has given way.
     pub(crate) async fn unless_superseded(self) -> Option<Self> {
         if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
@@ -188,13 +183,7 @@ impl Job {
         if let Some(error) = undecodable {
             undecodable_payload(topic, &self.lease.held, &self.state, &error, end.as_ref());
         }
-        let restore = match &end {
-            // Not for the same attempt once more, whose payload could not be decoded.
-            Some(End::Retry { attempt, .. }) if *attempt > self.state.attempt => {
-                write_back::value(&self.record.payload, &topic.config, *attempt)
-            }
-            _ => None,
-        };
+        let restore = write_back::value(topic, &self.record.payload, &self.state, end.as_ref());
         self.partition.outbox.put(Settlement { lease: self.lease, end, restore });
         // Said last: nothing depends on who reads the log.
         if let Some(failed) = failed {

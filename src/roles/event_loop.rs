@@ -7,9 +7,12 @@ use tokio::sync::mpsc;
 
 use crate::attached::{Ear, Heard};
 use crate::escape::Escaped;
-use crate::events::{Event, Gap};
-use crate::log::{debug, trace};
-use crate::runtime::Runtime;
+use crate::events::{Change, Event, Gap};
+use crate::log::{debug, trace, warn};
+use crate::runtime::{Asked, Runtime};
+
+/// Events that are taken together, before others get their turn.
+const AT_ONCE: usize = 4096;
 
 /// Passes events on, until the stream ends. It waits for nobody: wake-ups and fences come in the same stream.
 pub(crate) struct EventLoop {
@@ -21,8 +24,9 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     pub(crate) async fn run(mut self) {
-        while let Some(event) = self.events.recv().await {
-            self.heard(event);
+        let mut events = Vec::new();
+        while self.events.recv_many(&mut events, AT_ONCE).await > 0 {
+            events.drain(..).for_each(|event| self.heard(event));
         }
     }
 
@@ -61,14 +65,22 @@ impl EventLoop {
                 runtime.stats.anchored.add(1);
                 runtime.calm.send_replace(true);
             }
-            Event::Changed(key, change) => {
-                if let Some(partition) = runtime.route(&key) {
-                    self.tell(Heard::Changed(partition, key, change));
+            // Of those that were written the subscription has told the prompter.
+            Event::Changed(_, Change::Written) => {}
+            Event::Changed(key, Change::Gone) => {
+                if runtime.route(&key).is_some() {
+                    self.tell(Heard::Gone(key));
                 }
             }
             Event::Canary(canary) => self.tell(Heard::Canary(canary)),
+            Event::Refused => runtime.stats.refused_canaries.add(1),
+            Event::Subscribed(refused) => self.subscribed(&refused),
             Event::Touched(touched) => self.tell(Heard::Touched(touched)),
-            Event::Lost => self.tell(Heard::Lost),
+            Event::Hearsay(number) => self.tell(Heard::Hearsay(number)),
+            Event::Lost(count) => {
+                runtime.stats.dropped_events.add_u64(count);
+                self.tell(Heard::Lost);
+            }
         }
     }
 
@@ -76,6 +88,20 @@ impl EventLoop {
     fn tell(&mut self, heard: Heard) {
         if let Some(attached) = &mut self.attached {
             attached.hear(heard);
+        }
+    }
+
+    /// Whether changes of attached keys may be heard. A refusal is said once, until they are.
+    fn subscribed(&self, refused: &[Option<String>]) {
+        for (topic, refused) in self.runtime.attached_topics().zip(refused) {
+            let Some(error) = refused else {
+                topic.refusals.end(Asked::Changes);
+                continue;
+            };
+            topic.attached.refused_subscriptions.add(1);
+            if topic.refusals.begin(Asked::Changes, error) {
+                warn!(topic = %topic.config.name, %error, "changes of attached keys are not heard: they are found by scanning");
+            }
         }
     }
 
@@ -102,7 +128,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::attached::{Attached, AttachedRoles, writer};
+    use crate::attached::{Attached, AttachedRoles};
     use crate::error::ErrorKind;
     use crate::events::Canary;
     use crate::id::Token;
@@ -127,13 +153,14 @@ mod tests {
         let runtime = listener.runtime.clone();
         let (mut roles, mut writers) = (JoinSet::new(), JoinSet::new());
         let (touches, _touched) = mpsc::channel(1);
-        let attached = AttachedRoles::start(&runtime, touches, &mut roles, &mut writers);
+        let attached = AttachedRoles::start(&runtime, touches, &Arc::default(), &mut roles, &mut writers);
         let (heard, events) = mpsc::channel(1);
         roles.spawn(EventLoop { runtime: runtime.clone(), events, attached: Some(attached.ear) }.run());
 
         heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {
-            for number in 0..4 * writer::WAITING {
+            // More than the writer and the reader have room for.
+            for number in 0..400_000 {
                 heard.send(Event::Expired(format!("b:{number}").into())).await.unwrap();
             }
             heard.send(Event::Wake { partition: 0, index: Index::Due, at: 7 }).await.unwrap();

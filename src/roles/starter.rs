@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::attached::write_back;
 use crate::lock::lock;
 use crate::roles::attempt::Job;
 
@@ -129,7 +130,7 @@ impl Inner {
     fn start(&self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             job.begin();
-            if job.is_restored() {
+            if write_back::may_be_back(&job.partition.topic, &job.record.payload, &job.state) {
                 self.roles.spawn(start_unless_superseded(job, self.handlers.clone()));
             } else {
                 self.handlers.spawn(job.run());

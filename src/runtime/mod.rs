@@ -10,6 +10,7 @@ pub(crate) mod leases;
 pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
+pub(crate) mod refusals;
 pub(crate) mod stream_state;
 pub(crate) mod wakeup;
 
@@ -21,16 +22,18 @@ pub(crate) use self::leases::Lease;
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
+pub(crate) use self::refusals::{Asked, Refusals};
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::handler::AnyHandler;
+use crate::lock::lock;
 use crate::pattern::Router;
 use crate::policy::Policy;
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
@@ -95,9 +98,13 @@ pub(crate) struct RunningTopic {
     pub(crate) last_error: LastError,
     /// Why an attempt has failed.
     pub(crate) last_failure: LastError,
+    /// How its keys are treated at present, by agreement with other listeners.
+    pub(crate) policy: Mutex<Arc<Policy>>,
     /// Of an attached topic.
     pub(crate) attached: AttachCounters,
-    /// Whether this listener scans for it, and enrols what it hears written.
+    /// What the server refuses to tell of its keys.
+    pub(crate) refusals: Refusals,
+    /// Whether this listener enrols what it hears written.
     pub(crate) scanning: AtomicBool,
     /// The index of its first partition.
     pub(crate) first_partition: usize,
@@ -114,9 +121,24 @@ impl RunningTopic {
         self.partition(self.config.partition_of(key))
     }
 
-    /// How its keys are treated. Only asked of attached topics.
-    pub(crate) fn policy(&self) -> &Policy {
+    /// How its keys are treated, which may change while it is served.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        lock(&self.policy).clone()
+    }
+
+    /// How this program asks for its keys to be treated. Only asked of attached topics.
+    pub(crate) fn own_policy(&self) -> &Policy {
         self.config.attach.as_ref().expect("the topic is attached")
+    }
+
+    /// Treats its keys so from now on; whether that is not as before.
+    pub(crate) fn follow(&self, policy: Policy) -> bool {
+        let mut present = lock(&self.policy);
+        let is_news = **present != policy;
+        if is_news {
+            *present = Arc::new(policy);
+        }
+        is_news
     }
 }
 

@@ -30,6 +30,10 @@ pub enum EventMode {
     Changes,
     /// Expiries and some of the changes are heard (`KExg` or `KEx$`): scans find the rest.
     SomeChanges,
+    /// Expiries are heard, but the server refuses to have keys of a topic read or found: the user lacks a right,
+    /// which the log and [`TopicHealth::refused`](crate::TopicHealth::refused) name. What is announced fires without
+    /// its value, and nothing is looked at when it is due.
+    Unreadable,
 }
 
 impl EventMode {
@@ -49,6 +53,7 @@ impl EventMode {
             Self::Expired => "expired",
             Self::Changes => "changes",
             Self::SomeChanges => "some_changes",
+            Self::Unreadable => "unreadable",
         }
     }
 
@@ -72,6 +77,11 @@ impl EventMode {
                 "attached keys: expiries and some changes are heard. Scans find the rest; \
                  notify-keyspace-events KExg$ would tell of all"
             ),
+            Self::Unreadable => warn!(
+                mode,
+                "attached keys: the server refuses to have keys read or found. What it announces by itself, late, fires \
+                 without its value: grant the right that is missing"
+            ),
         }
     }
 }
@@ -90,6 +100,8 @@ pub(crate) struct StreamState(watch::Sender<Known>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) anchored: bool,
+    /// Whether what is read now has a place in the stream, or none needs one as nothing is heard.
+    pub(crate) can_enrol: bool,
     pub(crate) mode: EventMode,
     /// How often something may have been missed, and that was over.
     pub(crate) gaps: u64,

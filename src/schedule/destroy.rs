@@ -49,6 +49,14 @@ pub struct Destroyed {
     pub trigger_keys: u64,
 }
 
+impl Destroyed {
+    fn add(&mut self, found: &Holdings) {
+        self.timers += found.timers;
+        self.enrolled += found.enrolled;
+        self.dead_letters += found.letters;
+    }
+}
+
 impl Schedule {
     /// Removes a topic with all that it holds: timers and their trigger keys, dead letters, and what is remembered of
     /// keys that other programs write, which themselves are never touched. Whoever uses the topic afterwards makes it
@@ -82,6 +90,32 @@ impl Schedule {
     pub fn destroy<'a, T>(&'a self, topic: &'a Topic<T>) -> DestroyRequest<'a> {
         DestroyRequest { schedule: self, config: &topic.config, forced: false }
     }
+
+    /// Forgets an attached topic, so that its name is free: for a managed topic, or for none. What is remembered of its
+    /// keys goes, and their expiries are nobody's any more; the keys themselves are left alone. Attaching to them anew
+    /// begins anew.
+    ///
+    /// Refused with [`InUse`](ErrorKind::InUse) while a listener serves the topic, while lapses wait or run, and while
+    /// there are dead letters: [`destroy`](Self::destroy) takes these along. However many keys are remembered, the server
+    /// is not held up. Where it is interrupted, the topic stays closed, and another call goes on.
+    ///
+    /// ```no_run
+    /// # async fn detach(schedule: keylapse::Schedule) -> keylapse::Result<()> {
+    /// let orders = keylapse::Attached::new(keylapse::Topic::<u64>::new("order:unpaid:{id}")?);
+    /// let gone = schedule.detach(orders.topic()).await?;
+    /// println!("{} keys are forgotten", gone.enrolled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`destroy`](Self::destroy). [`Invalid`](ErrorKind::Invalid) if the topic is not an attached one: see
+    /// [`Attached::topic`](crate::Attached::topic).
+    pub async fn detach<T>(&self, topic: &Topic<T>) -> Result<Destroyed> {
+        topic.config.policy_for("detach")?;
+        let request = DestroyRequest { schedule: self, config: &topic.config, forced: false };
+        request.close_as(Close::Detached).await
+    }
 }
 
 impl DestroyRequest<'_> {
@@ -93,12 +127,17 @@ impl DestroyRequest<'_> {
     }
 
     async fn send(self) -> Result<Destroyed> {
+        self.close_as(Close::Empty).await
+    }
+
+    /// Goes on if nothing is there but what this lets go.
+    async fn close_as(self, empty: Close) -> Result<Destroyed> {
         let Self { schedule, config, forced } = self;
         config.check(&schedule.client.namespace)?;
         let partitions = config.all_partitions(&schedule.client.namespace);
         lock(&schedule.known).remove(&config.name);
         let forced = forced.then(DestroyId::random);
-        Destroyer { schedule, config, partitions, forced }.run().await
+        Destroyer { schedule, config, partitions, empty, forced }.run().await
     }
 }
 
@@ -116,6 +155,8 @@ struct Destroyer<'a> {
     schedule: &'a Schedule,
     config: &'a TopicConfig,
     partitions: Vec<PartitionNames>,
+    /// How a partition is closed without force.
+    empty: Close,
     /// Under which id it goes by force: its own, or that of a call before it.
     forced: Option<DestroyId>,
 }
@@ -142,13 +183,13 @@ impl Destroyer<'_> {
 
     /// Whether it may be destroyed, before anything is done about it.
     async fn look(&mut self) -> Result<()> {
-        let (mut timers, mut enrolled, mut closed) = (0, 0, Vec::new());
+        let (mut all, mut first, mut closed) = (Destroyed::default(), None, Vec::new());
         // Partition 0 comes last. Its `forced` stands there before that of the others, and goes after it: what
         // another has by now is of a call that is over, and nobody else's.
-        let mut first = None;
         for at in self.partitions.iter().rev() {
             let found = self.close(at, Close::Ask).await?;
-            (timers, enrolled, first) = (timers + found.timers, enrolled + found.enrolled, found.forced);
+            all.add(&found);
+            first = found.forced;
             closed.extend(found.forced.map(|id| (at, id)));
         }
         for (at, id) in closed.into_iter().filter(|(_, id)| Some(*id) != first) {
@@ -157,7 +198,7 @@ impl Destroyer<'_> {
         self.forced = first.or(self.forced);
         if self.forced.is_none() {
             self.refuse_if_served().await?;
-            self.refuse_if_armed(timers, enrolled)?;
+            self.refuse_if_armed(&all)?;
         }
         Ok(())
     }
@@ -177,18 +218,21 @@ impl Destroyer<'_> {
         ))
     }
 
-    fn refuse_if_armed(&self, timers: u64, enrolled: u64) -> Result<()> {
-        if timers + enrolled == 0 {
+    fn refuse_if_armed(&self, held: &Destroyed) -> Result<()> {
+        let detaches = self.empty == Close::Detached;
+        let more =
+            if detaches { (held.dead_letters, "dead letters") } else { (held.enrolled, "enrolled keys") };
+        let there: Vec<_> =
+            [(held.timers, "timers"), more].into_iter().filter(|(count, _)| *count > 0).collect();
+        if there.is_empty() {
             return Ok(());
         }
         let name = &self.config.name;
-        let held = match (timers, enrolled) {
-            (timers, 0) => format!("{timers} timers"),
-            (0, enrolled) => format!("{enrolled} enrolled keys"),
-            (timers, enrolled) => format!("{timers} timers and {enrolled} enrolled keys"),
-        };
+        let held =
+            there.iter().map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(" and ");
+        let instead = if detaches { "replay or drop letters" } else { "cancel them" };
         let message =
-            format!("topic {name} holds {held}: let them end or cancel them, or destroy the topic forced()");
+            format!("topic {name} holds {held}: let them end or {instead}, or destroy the topic forced()");
         Err(Error::new(ErrorKind::InUse, message))
     }
 
@@ -201,16 +245,14 @@ impl Destroyer<'_> {
         self.look().await?;
         let mut all = Destroyed::default();
         for at in &self.partitions {
-            let found = self.close(at, self.forced.map_or(Close::Empty, Close::ByForce)).await?;
+            let found = self.close(at, self.forced.map_or(self.empty, Close::ByForce)).await?;
+            all.add(&found);
             if !found.closed {
-                self.refuse_if_armed(found.timers, found.enrolled)?;
+                self.refuse_if_armed(&all)?;
             }
             if at.index == 0 {
                 self.forced = found.forced;
             }
-            all.timers += found.timers;
-            all.enrolled += found.enrolled;
-            all.dead_letters += found.letters;
         }
         Ok(all)
     }

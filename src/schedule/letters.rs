@@ -92,9 +92,10 @@ impl<T> DeadLetter<T> {
         let letter = letter.unwrap_or_else(|_| Letter::unreadable(raw.letter));
         let state = State::decode(letter.state).unwrap_or_default();
         let deadline = record.as_ref().ok().map(|record| system_time(record.deadline));
-        let bytes = record.map(|record| topic.config.own_payload(record.payload));
-        let payload = match bytes {
-            Ok(bytes) => (topic.codec.decode)(bytes.clone()).map_err(|error| Undecoded { bytes, error }),
+        let payload = match record {
+            Ok(record) => topic
+                .decode(&record.payload)
+                .map_err(|error| Undecoded { bytes: topic.config.own_payload(record.payload), error }),
             Err(_) => {
                 let error = Error::new(ErrorKind::Payload, "the record itself cannot be read");
                 Err(Undecoded { bytes: letter.record, error })

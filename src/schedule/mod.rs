@@ -1,6 +1,7 @@
 //! The producers' door: arm, cancel, look, pause, destroy, and the dead letters.
 
 mod arm;
+mod attached;
 mod bulk;
 mod destroy;
 mod fleet;
@@ -9,6 +10,7 @@ mod letters;
 mod timer;
 
 pub use self::arm::ArmRequest;
+pub use self::attached::{AttachPlan, AttachedCounts};
 pub use self::bulk::{ArmManyRequest, NewArm};
 pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::key::{Key, KeyArgs};

@@ -125,7 +125,7 @@ fn read<T>(topic: &Topic<T>, look: Look) -> Result<Timer<T>> {
         arming: record.arming,
         phase,
         attempt: state.attempt,
-        payload: (topic.codec.decode)(topic.config.own_payload(record.payload))?,
+        payload: topic.decode(&record.payload)?,
         history: History::decode(&state.history).0,
         quarantined: look.quarantined,
         next: next.map(|next| system_time(next.deadline)),

@@ -17,7 +17,7 @@ local out, heads = {}, {}
 if #keys > 0 then
   local scores = {}
   for i, bytes in ipairs(redis.call('HMGET', watch, unpack(keys))) do
-    if bytes and #bytes > SIZE then
+    if bytes and #bytes >= SIZE then
       local n = #out + 1
       out[n], heads[n] = keys[i], sub(bytes, 1, SIZE)
       scores[2 * n - 1], scores[2 * n] = now + tonumber(ARGV[5]), keys[i]

@@ -6,13 +6,13 @@
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 dead, 6 watch
 -- ARGV 1 wire version, 2 number of partitions, 3 'ask' to change nothing, 'close' to close it if nothing is armed,
---   'force' to do so whatever it holds, 'first' the same but under the id that stands there, if one does, 'open' to
---   open it again, 4 'attached' where other programs write the keys; else
+--   'detach' to do so if nothing is armed and no dead letter is kept, whatever is enrolled, 'force' to do so whatever it
+--   holds, 'first' the same but under the id that stands there, if one does, 'open' to open it again, 4 'attached' where other programs write the keys; else
 --   'managed', 5 the id of whoever uses force (8 bytes); to open: under which it is closed; '' without force
 -- Returns: 1 if it is closed now, else 0; under which id by force (or ''); kind; how many timers, enrolled keys and dead
 --   letters it holds
 -- Errors: WIREVERSION, PARTITIONS (nothing was written)
--- Invariants: what was closed without force is empty, and stays so.
+-- Invariants: what was closed without force is empty, but for enrolled keys after 'detach', and stays so.
 
 local meta, due, quarantine, rec, dead, watch = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local how, id = ARGV[3], ARGV[5]
@@ -31,11 +31,12 @@ local timers = math.max(redis.call('HLEN', rec), waiting)
 local enrolled, letters = redis.call('HLEN', watch), redis.call('ZCARD', dead)
 
 local force = how == 'force' or how == 'first'
+local empty = how == 'close' and timers + enrolled == 0 or how == 'detach' and timers + letters == 0
 if how == 'open' and closed and forced == id then
   redis.call('HDEL', meta, 'forced')
   redis.call('HSET', meta, 'v', ARGV[1])
   closed, forced = false, ''
-elseif force or how == 'close' and (closed or timers + enrolled == 0) then
+elseif force or empty or closed and (how == 'close' or how == 'detach') then
   if not found[1] and ARGV[4] == 'attached' then redis.call('HSET', meta, 'kind', ARGV[4]) end
   if how == 'force' or how == 'first' and forced == '' then forced = id end
   redis.call('HSET', meta, 'v', 'destroying', 'p', ARGV[2], 'forced', forced)

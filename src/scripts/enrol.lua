@@ -3,17 +3,19 @@
 -- Purpose: remember the deadlines of keys that other programs write; at most 1,000 a call.
 -- Parts: prelude, succession, history
 -- Flags: (none: refused when the server is out of memory; the next scan makes it good)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
+--   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   6 how many keys may be enrolled, 7 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
 --   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for)
 -- Returns: secs, micros, the first check (score, or ''), then per key: 0 stale, 1 enrolled,
---   2 known already, 3 no room, 4 enrolled, and it has no copy yet, 5 it was written back by us,
---   6 not remembered any more
+--   2 known already, 3 no room, 4 enrolled, and a copy is wanted: there is none, or none will be read before
+--   the deadline; 5 it was written back by us, 6 not remembered any more
 -- Invariants: what was done at a later position stands; of two readings at one position the later holds.
---   Where no canary is heard, so does the later of any two, ten seconds after one was heard.
+--   Where no canary is heard, so does the later of any two, ten seconds after one was heard. A copy stays
+--   until there is another, whatever deadline the key is given.
 
 local cap, again = tonumber(ARGV[6]), tonumber(ARGV[7])
 local BASE, WIDTH = 7, 6
@@ -24,6 +26,12 @@ local function check_at(deadline)
   local early = deadline - again
   if again > 0 and early > now then return early end
   return deadline + TOUCH_AFTER
+end
+
+-- Keeps a copy in the place of one that was read before; when it was read, as the watch says it.
+local function keep(key, stamp, copy, before)
+  if before == '' or redis.call('HGET', values, key) ~= copy then redis.call('HSET', values, key, copy) end
+  return struct.pack('>I8', math.floor(stamp / 1000))
 end
 
 local function enrol(key, deadline, n, c, stamp, copy)
@@ -41,18 +49,21 @@ local function enrol(key, deadline, n, c, stamp, copy)
     if old then forget_as_of(key, n, c, stamp) end
     return 6
   end
+  local kept = old and old.value_read or ''
   if old and old.deadline == deadline and copy == '' then
     redis.call('ZADD', checks, 'NX', check_at(deadline), key)
-    return old.copy == '\0' and again > 0 and 4 or 2
+    return kept == '' and again > 0 and 4 or 2
   end
   local back, waits = written_back(key)
   if back == deadline then return 5 end
   if waits then supersede(key) end
   if not old and redis.call('HLEN', watch) >= cap then return 3 end
-  local body = copy == '' and '\0' or copy
-  redis.call('HSET', watch, key, struct.pack('>I8I8I4I8', deadline, n, c, stamp) .. body)
-  redis.call('ZADD', checks, check_at(deadline), key)
-  if copy == '' and again > 0 then return 4 end
+  local at = check_at(deadline)
+  local wanted = copy == '' and again > 0 and (kept == '' or at > deadline)
+  if copy ~= '' then kept = keep(key, stamp, copy, kept) end
+  redis.call('HSET', watch, key, struct.pack('>I8I8I4I8', deadline, n, c, stamp) .. kept)
+  redis.call('ZADD', checks, at, key)
+  if wanted then return 4 end
   return old and 2 or 1
 end
 

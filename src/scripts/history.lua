@@ -2,27 +2,34 @@
 --
 -- Purpose: say of an expiry, by its position in its server's stream, whether it was noted before. A
 --   position is the number of the last canary heard and how many expiries of the key since.
--- KEYS 8 history, 9 history_old, 10 checks, 11 watch
+-- KEYS 8 history, 9 history_old, 10 checks, 11 watch, 12 values
 -- ARGV 5 '1' where keys are written back for their retries
 -- Invariants: what was done at a position is never undone by what was read before it. All that is
 --   forgotten lies at or below the floor, and what lies there is refused as stale.
 
 -- Whether keys are written back for their retries.
 local restores = ARGV[5] == '1'
-local history, history_old, checks, watch = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local history, history_old, checks, watch, values = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 
 -- Two hashes take turns: the older one goes as a whole. Numbers of canaries are milliseconds.
 -- A listener that is late may fill the page: so it turns at the highest number of all calls.
 local SPAN, MOST, LEAST = 300000, 500000, 3000
 local floor = 0
 
+-- Neither do pages turn at a number that the clock has not reached, or it would refuse all that comes after; and
+-- what was turned by a clock that was set back since begins anew.
 -- newest: the highest number of a canary in this call
 local function turn_pages(newest)
   local turned = redis.call('HMGET', KEYS[1], 'turned', 'floor', 'newest')
   local last, known = tonumber(turned[1]), tonumber(turned[3]) or 0
   floor = tonumber(turned[2]) or 0
+  newest = math.min(newest, now)
+  if last and last > now then
+    last, known, floor = now, 0, 0
+    redis.call('HSET', KEYS[1], 'turned', now, 'floor', 0)
+  end
   if newest > known then redis.call('HSET', KEYS[1], 'newest', newest) end
-  newest = math.max(newest, known)
+  newest = math.max(newest, math.min(known, now))
   if not last then return newest > 0 and redis.call('HSET', KEYS[1], 'turned', newest) end
   local age = newest - last
   if age < LEAST or age < SPAN and redis.call('HLEN', history) < MOST then return end
@@ -37,43 +44,64 @@ local function before(n, c, than_n, than_c)
 end
 
 -- The history of a key: latest position, and the time of what was read there; traces of recoveries, each a
--- reach of positions of which one was meant; and for each canary the count up to which expiries were noted:
--- whoever notes has counted from one.
+-- reach of positions of which one was meant; gaps, each by the canary after it, and how many of the expiries
+-- before that were fired for those who heard them in the gap; and ranges of what was noted, in order and
+-- apart, each from a canary on up to an expiry.
 local function recall(key)
-  local kept = redis.call('HGET', history, key) or redis.call('HGET', history_old, key)
-  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, noted = {} }
+  local kept, old = redis.call('HGET', history, key), nil
+  if not kept then
+    old = redis.call('HGET', history_old, key)
+    kept = old
+  end
+  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, gaps = {}, noted = {},
+    old = old }
   if not kept then return past end
-  local traces, at
-  past.n, past.c, past.stamp, past.back, past.returned, past.owed, traces, at =
-    struct.unpack('>I8I4I8I8I8BB', kept)
+  local traces, gaps, at
+  past.n, past.c, past.stamp, past.back, past.returned, past.owed, traces, gaps, at =
+    struct.unpack('>I8I4I8I8I8BBB', kept)
   for i = 1, traces do
     local an, ac, un, uc
     an, ac, un, uc, at = struct.unpack('>I8I4I8I4', kept, at)
     past.traces[i] = { an, ac, un, uc }
   end
+  for i = 1, gaps do
+    local canary, fired
+    canary, fired, at = struct.unpack('>I8I4', kept, at)
+    past.gaps[i] = { canary, fired }
+  end
   while at <= #kept do
-    local n, c
-    n, c, at = struct.unpack('>I8I4', kept, at)
-    past.noted[#past.noted + 1] = { n, c }
+    local from, n, c
+    from, n, c, at = struct.unpack('>I8I8I4', kept, at)
+    past.noted[#past.noted + 1] = { from, n, c }
   end
   return past
 end
 
--- More recoveries of one key than these, with no note between them, and the oldest is forgotten.
-local TRACES = 16
+-- More recoveries of one key than these, with no note between them, and the oldest is forgotten; and so of
+-- gaps. More ranges than these, and the two oldest become one, as if all between them had been noted.
+local TRACES, GAPS, RANGES = 16, 8, 8
 
 local function remember(key, past)
-  local traces, noted = {}, {}
+  local traces, gaps, noted = {}, {}, {}
   for _, trace in ipairs(past.traces) do
     if trace[3] > floor then traces[#traces + 1] = struct.pack('>I8I4I8I4', unpack(trace)) end
   end
   while #traces > TRACES do table.remove(traces, 1) end
-  for _, one in ipairs(past.noted) do
-    if one[1] > floor then noted[#noted + 1] = struct.pack('>I8I4', unpack(one)) end
+  for _, gap in ipairs(past.gaps) do
+    if gap[1] > floor then gaps[#gaps + 1] = struct.pack('>I8I4', unpack(gap)) end
   end
-  redis.call('HSET', history, key, struct.pack('>I8I4I8I8I8BB', past.n, past.c, past.stamp,
-    past.back, past.returned, past.owed, #traces)
-    .. table.concat(traces) .. table.concat(noted))
+  while #gaps > GAPS do table.remove(gaps, 1) end
+  while #past.noted > RANGES do
+    local oldest = table.remove(past.noted, 1)
+    past.noted[1][1] = oldest[1]
+  end
+  for _, range in ipairs(past.noted) do
+    if range[2] > floor then noted[#noted + 1] = struct.pack('>I8I8I4', unpack(range)) end
+  end
+  if past.old then redis.call('HDEL', history_old, key) end
+  redis.call('HSET', history, key, struct.pack('>I8I4I8I8I8BBB', past.n, past.c, past.stamp,
+    past.back, past.returned, past.owed, #traces, #gaps)
+    .. table.concat(traces) .. table.concat(gaps) .. table.concat(noted))
 end
 
 -- Whether what was read at one position and time came before what was read at another.
@@ -85,16 +113,23 @@ local function advance(past, n, c, stamp)
   if not earlier(n, c, stamp, past) then past.n, past.c, past.stamp = n, c, stamp end
 end
 
--- The watch of a key: its deadline, position and time of the reading, and the copy of its value, which
--- begins with one byte that says what it is.
+-- The watch of a key: its deadline, position and time of the reading; where a copy of its value is kept,
+-- when that was read, as 8 bytes of ms. The copy begins with one byte that says what it is.
 local HEAD = 28
 local function read_watch(bytes)
   local deadline, n, c, stamp = struct.unpack('>I8I8I4I8', bytes)
-  return { deadline = deadline, n = n, c = c, stamp = stamp, copy = sub(bytes, HEAD + 1) }
+  return { deadline = deadline, n = n, c = c, stamp = stamp, value_read = sub(bytes, HEAD + 1) }
+end
+
+-- What a lapse carries of a watched key's value: when it was read, and the copy; '' where there is none.
+local function value_of(key, old)
+  local copy = old.value_read ~= '' and redis.call('HGET', values, key)
+  return copy and old.value_read .. copy or ''
 end
 
 local function forget(key)
   redis.call('HDEL', watch, key)
+  redis.call('HDEL', values, key)
   redis.call('ZREM', checks, key)
 end
 
@@ -109,10 +144,15 @@ local function forget_as_of(key, n, c, stamp, trace)
   remember(key, past)
 end
 
--- Begins a lapse, or keeps it behind the one that there is.
--- flags: 1 recovered, 2 its deadline was known, 4 heard without an anchor, 8 by policy
-local function lapse(key, id, deadline, flags, copy)
-  local record = '\1' .. id .. struct.pack('>I8', math.min(deadline, now)) .. char(flags) .. copy
+-- Begins a lapse, or keeps it behind the one that there is. What ends before the deadline that was read had
+-- another by then, or was forged: then its deadline is not known.
+-- flags: 1 recovered, 2 its deadline was known, 4 heard without an anchor, 8 by policy; 16 is added where
+--   it carries a value
+local KNOWN, AMBIGUOUS = 2, 4
+local function lapse(key, id, deadline, flags, value)
+  if deadline > now then deadline, flags = now, flags - bit.band(flags, KNOWN) end
+  local carried = value == '' and char(flags) .. '\0' or char(flags + 16) .. value
+  local record = '\1' .. id .. struct.pack('>I8', deadline) .. carried
   local present = redis.call('HGET', rec, key)
   if not present then
     redis.call('HDEL', run, key)
@@ -121,6 +161,9 @@ local function lapse(key, id, deadline, flags, copy)
   local count, latest = kept_record(redis.call('HGET', nxt, key) or '')
   -- A repeat of an unanswered call.
   if sub(present, 2, 9) == id or sub(latest, 2, 9) == id then return end
+  -- The record of the latest stands for all that wait: of which one is in doubt is not known any more.
+  local doubt = #latest >= 18 and bit.band(byte(latest, 18), AMBIGUOUS) or 0
+  if doubt > 0 then record = sub(record, 1, 17) .. char(bit.bor(byte(record, 18), doubt)) .. sub(record, 19) end
   redis.call('HSET', nxt, key, 'L' .. struct.pack('>I4', count + 1) .. record)
 end
 

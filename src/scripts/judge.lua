@@ -3,7 +3,8 @@
 -- Purpose: forget, fire or check again; at most 1,000 keys a call.
 -- Parts: prelude, succession, history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
+--   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   then per key: 'forget', 'fire' or 'again', key, head of the watch that was checked, number of the
@@ -27,10 +28,11 @@ function verdicts.forget(key, old, n, c, stamp)
 end
 
 function verdicts.fire(key, old, n, c, stamp, id, flags)
+  local value = value_of(key, old)
   forget_as_of(key, n, c, stamp, { old.n, old.c, n, c })
   local _, waits = written_back(key)
   if waits then supersede(key) end
-  lapse(key, id, old.deadline, flags, old.copy)
+  lapse(key, id, old.deadline, flags, value)
 end
 
 for base = BASE, #ARGV - 1, WIDTH do

@@ -3,19 +3,23 @@
 -- Purpose: make a lapse of each expiry that nobody has noted before; at most 1,000 a call.
 -- Parts: prelude, succession, history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
+--   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   6 'fire' or 'ignore': what becomes of keys whose deadline was not known,
---   then per expiry: key, number of the last canary, count since (0 and 0: heard without an anchor),
---   arming id
+--   then per expiry: key, number of the last canary, count since, number of the canary since which its
+--   listener has heard everything; for one that was heard in a gap: number of the canary after it (0: there
+--   is none), count back from there, 0; where and when the key was found gone behind that canary, as 20 bytes
+--   of a watch's head ('': it was not), arming id
 -- Returns: secs, micros, then per expiry: 0 known, 1 a lapse, 2 it was recovered before, 3 ignored,
 --   4 stale (older than the history), 5 it ends a retry whose key was written back, 6 a lapse, in
 --   place of such a retry
--- Invariants: an identity makes one lapse, whoever notes it, and however often.
+-- Invariants: an identity makes one lapse, whoever notes it, and however often. Heard in a gap, an expiry makes
+--   one more at most, however many have heard it so.
 
 local fires = ARGV[6] == 'fire'
-local BASE, WIDTH = 6, 4
+local BASE, WIDTH = 6, 6
 
 -- Whether one of the recoveries was this expiry; each is one expiry only.
 local function was_recovered(past, n, c)
@@ -27,15 +31,24 @@ local function was_recovered(past, n, c)
   end
 end
 
-local function is_new(past, n, c)
-  for _, one in ipairs(past.noted) do
-    if one[1] == n then
-      if c <= one[2] then return false end
-      one[2] = c
-      return true
+-- Whoever notes has noted all that it heard since its anchor, in order: so a note is one of a range, which
+-- becomes one with those that it meets.
+local function is_new(past, since, n, c)
+  local from, earlier, later = since, {}, {}
+  for _, range in ipairs(past.noted) do
+    if range[1] > n then
+      later[#later + 1] = range
+    elseif not before(range[2], range[3], n, c) then
+      return false
+    elseif range[2] < since then
+      earlier[#earlier + 1] = range
+    else
+      from = math.min(from, range[1])
     end
   end
-  past.noted[#past.noted + 1] = { n, c }
+  earlier[#earlier + 1] = { from, n, c }
+  for _, range in ipairs(later) do earlier[#earlier + 1] = range end
+  past.noted = earlier
   return true
 end
 
@@ -48,12 +61,13 @@ local function begin(key, id, seen, flags)
     code = 6
   end
   if seen then
+    local value = value_of(key, seen)
     forget(key)
-    lapse(key, id, seen.deadline, flags + 2, seen.copy)
+    lapse(key, id, seen.deadline, flags + KNOWN, value)
     return code
   end
   if not fires then return 3 end
-  lapse(key, id, now, flags, '\0')
+  lapse(key, id, now, flags, '')
   return code
 end
 
@@ -72,21 +86,55 @@ local function is_return(key, past)
   end
 end
 
-local function note(key, n, c, id)
+local function watch_of(key)
   local bytes = redis.call('HGET', watch, key)
-  local seen = bytes and read_watch(bytes)
-  local past = recall(key)
-  if n == 0 then
-    if seen and seen.deadline > now then seen = nil end
-    if not seen and is_return(key, past) then
-      remember(key, past)
-      return 5
+  return bytes and read_watch(bytes)
+end
+
+-- All who heard an expiry in a gap hear the same canary next, and have heard the same since: so they agree on how
+-- many of the key's expiries come from there back to it, and whoever names one has named those after it.
+local function is_first(past, canary, back)
+  local place = #past.gaps + 1
+  for i, gap in ipairs(past.gaps) do
+    if gap[1] == canary then
+      local first = back > gap[2]
+      if first then gap[2] = back end
+      return first
     end
-    return begin(key, id, seen, 4)
+    if gap[1] > canary and place > i then place = i end
   end
+  table.insert(past.gaps, place, { canary, back })
+  return true
+end
+
+-- What was read of a key before it was found gone was of a life that has ended.
+local function note_of_gap(key, past, canary, back, gone, id)
+  if canary > floor and not is_first(past, canary, back) then return 0 end
+  local seen, code = nil, nil
+  if gone ~= '' then
+    local at = { n = 0, c = 0, stamp = 0 }
+    at.n, at.c, at.stamp = struct.unpack('>I8I4I8', gone)
+    seen = watch_of(key)
+    if seen and not earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
+    advance(past, at.n, at.c, at.stamp)
+  end
+  if seen and not fires and seen.deadline > now then
+    code = 3
+  elseif not seen and is_return(key, past) then
+    code = 5
+  else
+    code = begin(key, id, seen, 4)
+  end
+  if canary > 0 or code == 5 then remember(key, past) end
+  return code
+end
+
+local function note(key, n, c, since, gone, id)
+  local past = recall(key)
+  if since == 0 then return note_of_gap(key, past, n, c, gone, id) end
   if n <= floor then return 4 end
-  if not is_new(past, n, c) then return 0 end
-  local recovered = was_recovered(past, n, c)
+  if not is_new(past, since, n, c) then return 0 end
+  local recovered, seen = was_recovered(past, n, c), watch_of(key)
   advance(past, n, c, 0)
   -- A reading that came after this expiry is of the key's next cycle. Where only what was read is to
   -- fire, a key that should still be there may have been announced by anybody.
@@ -108,7 +156,8 @@ end
 turn_pages(tonumber(ARGV[4]))
 local out = { secs, micros }
 for base = BASE, #ARGV - 1, WIDTH do
-  out[#out + 1] = note(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]), ARGV[base + 4])
+  out[#out + 1] = note(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]),
+    tonumber(ARGV[base + 4]), ARGV[base + 5], ARGV[base + 6])
 end
 wake()
 return out

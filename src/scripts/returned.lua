@@ -3,7 +3,8 @@
 -- Purpose: say so before its retry runs, so that its announcement, heard by then or later, is no lapse.
 -- Parts: prelude, succession, history
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
+--   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 0 (no canary is named), 5 '1' where keys are written back for their retries, 6 key, 7 the deadline that it
 --   was given, in ms

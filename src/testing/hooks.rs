@@ -23,7 +23,10 @@ impl Hooks {
     /// Puts what breaks notifications between the subscription and the listener.
     pub(crate) fn between(&self, stream: EventStream) -> EventStream {
         match &self.notifications {
-            Some(notifications) => EventStream { events: notifications.connect(stream.events), ..stream },
+            Some(notifications) => {
+                let _ = stream.prompts.line.set(notifications.clone());
+                EventStream { events: notifications.connect(stream.events), ..stream }
+            }
             None => stream,
         }
     }

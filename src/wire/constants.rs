@@ -1,6 +1,6 @@
 //! Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
 
-use super::copy::{DUMP, STRING, TOO_LARGE};
+use super::copy::{DUMP, FIELDS, STRING, TOO_LARGE};
 use super::record::{CYCLES, OWN};
 use super::scripts;
 use crate::time::MAX_DEADLINE_MS;
@@ -37,6 +37,7 @@ fn copies_begin_with_the_same_bytes() {
         (TOO_LARGE, "if size > cap then return '\\1'"),
         (STRING, "return '\\2' .. body"),
         (DUMP, "return '\\3' .. dump"),
+        (FIELDS, "return '\\5' .. body"),
     ] {
         assert!(line.contains(&format!("'\\{kind}'")));
         assert!(scripts::TOUCH.text.contains(line), "touch.lua has no {line:?}");

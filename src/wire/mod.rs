@@ -14,8 +14,9 @@ mod run;
 pub mod scripts;
 mod settings;
 pub mod store;
+mod topic_policy;
 
-pub use self::{calls::*, names::*, record::*, store::*};
+pub use self::{calls::*, names::*, record::*, store::*, topic_policy::*};
 
 pub(crate) use self::reply::Reply;
 pub(crate) use self::run::script_call;

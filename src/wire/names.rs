@@ -22,7 +22,7 @@ pub const MAX_PARTITIONS: u32 = 1024;
 
 /// A partition's names and the types of what they hold, in the order of docs/wire.md. Scripts' headers call
 /// their KEYS by these names.
-pub const NAMES: [(&str, &str); 15] = [
+pub const NAMES: [(&str, &str); 16] = [
     ("meta", "hash"),
     ("due", "zset"),
     ("quarantine", "zset"),
@@ -34,6 +34,7 @@ pub const NAMES: [(&str, &str); 15] = [
     ("letters", "hash"),
     ("slots", "hash"),
     ("watch", "hash"),
+    ("values", "hash"),
     ("checks", "zset"),
     ("history", "hash"),
     ("history_old", "hash"),

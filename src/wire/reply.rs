@@ -101,6 +101,21 @@ impl Reply {
         self.next(|value| Self::new(script, value).ok())
     }
 
+    /// The score of the first member, where there is one: RESP3 says it as a pair with a float, RESP2 as two texts.
+    pub(super) fn first_score(&mut self) -> Result<Option<u64>> {
+        let mut members = self.list()?.rest;
+        let score = match members.next() {
+            None => return Ok(None),
+            Some(Value::Array(pair)) => pair.into_iter().nth(1),
+            Some(_) => members.next(),
+        };
+        match score {
+            Some(Value::Double(score)) => Ok(number(score.to_string().as_bytes())),
+            Some(Value::BulkString(score)) => Ok(number(&score)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
     pub(super) fn unexpected(&self) -> Error {
         unexpected(self.script)
     }

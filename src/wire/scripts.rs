@@ -85,6 +85,8 @@ scripts! {
     CHECKS = "checks";
     /// Attached keys: what checks have found.
     JUDGE = "judge";
+    /// Attached keys: how they are treated.
+    POLICY = "policy";
     /// Attached keys: who scans.
     SCANNER = "scanner";
     /// Attached keys: read them.

@@ -26,9 +26,9 @@ async fn a_set_key_is_heard() {
 }
 
 #[tokio::test]
-async fn an_extended_key_is_heard() {
+async fn a_key_with_an_earlier_deadline_is_heard() {
     let harness = hearing().await;
-    let deadline = harness.enrol("1", "a sofa", MINUTE).await + MINUTE;
+    let deadline = harness.enrol("1", "a sofa", MINUTE).await - MINUTE / 2;
     harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
     harness.until_watched("1", deadline).await;
     harness.listener.stop().await;

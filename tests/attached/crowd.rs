@@ -2,7 +2,7 @@
 //!
 //! Without faults each expiry that the server counts is handled once: no more and no fewer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,13 +38,13 @@ async fn write_on(mut line: MultiplexedConnection, key: String, ttl: u64, stop: 
 }
 
 /// What a plain subscriber hears, by key.
-struct Truth {
+pub(crate) struct Truth {
     heard: tokio::task::JoinHandle<HashMap<String, u64>>,
     count: Arc<AtomicU64>,
 }
 
 impl Truth {
-    async fn of(server: &Server) -> Self {
+    pub(crate) async fn of(server: &Server) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let (mut sink, mut messages) = client.get_async_pubsub().await.unwrap().split();
         sink.subscribe("__keyevent@0__:expired").await.unwrap();
@@ -68,7 +68,7 @@ impl Truth {
         Self { heard, count }
     }
 
-    fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 }
@@ -99,23 +99,39 @@ async fn play(flags: &str, seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await; // for so long it is played
     stop.store(true, Ordering::Relaxed);
     join_all(writers).await;
-    eventually(PATIENCE, "all to be handled", async || notes.count() as u64 >= truth.count()).await;
-    // Whatever the late one would add, it has added once it has heard this.
+    judge(flags, &server, truth, &notes, listeners).await;
+}
+
+/// Once the writers have ended: each expiry that a plain subscriber heard was handled once.
+pub(crate) async fn judge(
+    flags: &str,
+    server: &Server,
+    truth: Truth,
+    notes: &Notes,
+    listeners: Vec<Running>,
+) {
+    server.cmd(&["PUBLISH", "__keyevent@0__:expired", "end"]).await;
+    let heard = truth.heard.await.unwrap();
+    let expiries = heard.values().sum::<u64>();
+    eventually(PATIENCE, "all to be handled", async || notes.count() as u64 >= expiries).await;
+    // Whatever the latest would add, it has added once it has heard this.
     let known = |listeners: &[Running]| -> u64 {
         listeners.iter().map(|one| one.attached().known + one.attached().noted).sum()
     };
-    let all = truth.count() * LISTENERS as u64;
+    let all = expiries * listeners.len() as u64;
     eventually(PATIENCE, "everybody to have noted all", async || known(&listeners) >= all).await;
-    server.cmd(&["PUBLISH", "__keyevent@0__:expired", "end"]).await;
-    let heard = truth.heard.await.unwrap();
     let mut handled: HashMap<String, u64> = HashMap::new();
     notes.runs().iter().for_each(|run| *handled.entry(run.key.clone()).or_default() += 1);
     let sums: Vec<_> = listeners.iter().map(Running::attached).collect();
     for sum in &sums {
         assert_eq!((sum.ambiguous, sum.stale, sum.recovered), (0, 0, 0), "{sum:?}");
     }
-    assert_eq!(handled, heard, "handled, and really expired: {sums:?}");
-    println!("{flags}: {} expiries of {} keys, each handled once", heard.values().sum::<u64>(), heard.len());
+    let differ = |key: &&String| handled.get(*key) != heard.get(*key);
+    let wrong: HashSet<_> = handled.keys().chain(heard.keys()).filter(differ).collect();
+    let wrong: Vec<_> = wrong.into_iter().map(|key| (key, handled.get(key), heard.get(key))).collect();
+    assert!(wrong.is_empty(), "key, times handled, times expired: {wrong:?}; {sums:?}");
+    let (version, by, keys) = (server.version(), listeners.len(), heard.len());
+    println!("{version}, {flags}: {expiries} expiries of {keys} keys, each handled once by one of {by}");
     for listener in listeners {
         listener.stop().await;
     }

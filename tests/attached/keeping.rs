@@ -1,23 +1,38 @@
-//! Who scans: it is handed over at once, and left to those who hear.
+//! Who scans, and who enrols: two listeners do, of which one may die; it is handed over at once, and left to those who
+//! hear.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keylapse_support::eventually;
+use keylapse::{EventMode, Unenrolled};
+use keylapse_support::{Server, eventually};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, orders_with_values, server};
 
 const SCANNER: &str = "keylapse:{orders/0}:scanner";
-/// How long scanning is a listener's, without its saying so again.
+/// How long a duty is a listener's, without its saying so again.
 const HOLD: u64 = 6000;
+/// How often others ask for it.
+const ASKS: u64 = 2000;
+
+async fn has_duty(server: &Server, field: &str) -> bool {
+    server.cmd(&["HEXISTS", SCANNER, field]).await == redis::Value::Int(1)
+}
 
 #[tokio::test]
 async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
     let harness = Harness::hearing(ALL_FLAGS).await;
-    let held = async || harness.server.cmd(&["HEXISTS", SCANNER, "slot"]).await == redis::Value::Int(1);
-    assert!(held().await);
-    let Harness { server, listener, .. } = harness;
+    assert!(has_duty(&harness.server, "slot").await);
+    let Harness { server, listener, notes, .. } = harness;
+    let second = Running::start(&server, |builder| builder.attach(orders_with_values(), notes.handler()));
+    eventually(PATIENCE, "a second", async || has_duty(&server, "second").await).await;
     listener.stop().await;
-    assert_eq!(server.cmd(&["HEXISTS", SCANNER, "slot"]).await, redis::Value::Int(0));
+    assert!(!has_duty(&server, "slot").await);
+    let stopped = now();
+    eventually(PATIENCE, "the second to scan", async || second.attached().scans > 0).await;
+    assert!(now() < stopped + HOLD, "it had not to wait for the end of the first one's time");
+    second.stop().await;
+    assert!(!has_duty(&server, "slot").await && !has_duty(&server, "second").await);
 }
 
 /// After the death of one that scans those who hear have as long again to take over.
@@ -25,10 +40,71 @@ async fn a_listener_that_stops_leaves_the_scanning_to_whoever_comes() {
 async fn a_listener_that_hears_nothing_leaves_the_scanning_to_others_first() {
     let server = server("").await;
     let over = now() + 500;
-    server.cmd(&["HSET", SCANNER, "slot", "the dead", "until", &over.to_string()]).await;
+    let until = over.to_string();
+    let held = ["slot", "the dead", "until", &until, "second", "too", "second_until", &until];
+    server.cmd(&[&["HSET", SCANNER], &held[..]].concat()).await;
     let topic = orders_with_values().scan_every(Duration::from_millis(100));
     let listener = Running::start(&server, |builder| builder.attach(topic, Notes::default().handler()));
     eventually(PATIENCE, "a scan", async || listener.attached().scans > 0).await;
     assert!(now() >= over + HOLD, "{} ms too early", over + HOLD - now());
     listener.stop().await;
+}
+
+/// Keys that live for half a second to three seconds, a hundred a second.
+async fn write(server: &Server, keys: std::ops::Range<u64>) {
+    let mut line = server.conn().await;
+    let mut ticks = tokio::time::interval(Duration::from_millis(10));
+    for number in keys {
+        ticks.tick().await;
+        let (key, ttl) = (format!("app:order:{number}"), 500 + number * 7919 % 2500);
+        redis::cmd("SET").arg(key).arg(number).arg("PX").arg(ttl).exec_async(&mut line).await.unwrap();
+    }
+}
+
+/// What is not enrolled is ignored, so that it would be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_enrols_may_die_and_nothing_is_lost_nor_any_value() {
+    const KEYS: u64 = 1500;
+    let server = server(ALL_FLAGS).await;
+    let notes = Notes::default();
+    let attached = || orders_with_values().unenrolled(Unenrolled::Ignore);
+    let mut listeners = Vec::new();
+    for duty in ["slot", "second", "slot"] {
+        let listener = Running::start(&server, |builder| builder.attach(attached(), notes.handler()));
+        eventually(PATIENCE, "its duty", async || has_duty(&server, duty).await).await;
+        listener.until_mode(EventMode::Changes).await;
+        listeners.push(listener);
+    }
+    let deaths = async {
+        let second = listeners.remove(1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        listeners.remove(0).kill();
+        // The second is the first by then, and the third the second.
+        tokio::time::sleep(Duration::from_millis(HOLD + ASKS)).await;
+        eventually(PATIENCE, "a successor", async || two_have_duties(&server).await).await;
+        second.kill();
+    };
+    tokio::join!(write(&server, 0..KEYS), deaths);
+    let all = async || notes.count() as u64 >= KEYS;
+    let _ = tokio::time::timeout(Duration::from_secs(10), eventually(PATIENCE, "all to fire", all)).await;
+    let mut runs: BTreeMap<String, u64> = BTreeMap::new();
+    for run in notes.runs().iter() {
+        *runs.entry(run.key.clone()).or_default() += 1;
+        let number = run.key.trim_start_matches("app:order:");
+        assert_eq!(run.text(), Some(number), "{run:?}");
+        assert!(run.deadline_known && run.at >= run.deadline, "{run:?}");
+    }
+    assert_eq!(runs.len() as u64, KEYS, "{} were lost", KEYS - runs.len() as u64);
+    // The same attempt runs again when its listener dies: once for each death, at most what it was running.
+    assert!(runs.values().filter(|runs| **runs > 1).count() <= 2, "{runs:?}");
+    listeners.remove(0).stop().await;
+}
+
+/// Whether two listeners that live have both duties: what the dead had has ended.
+async fn two_have_duties(server: &Server) -> bool {
+    let until = async |field| {
+        let ends: Option<u64> = redis::from_redis_value(server.cmd(&["HGET", SCANNER, field]).await).unwrap();
+        ends.is_some_and(|ends| ends > now())
+    };
+    until("until").await && until("second_until").await
 }

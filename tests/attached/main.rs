@@ -2,14 +2,24 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod agreed;
 mod changes;
 mod crowd;
+mod deadlines;
+mod fields;
+mod flood;
+mod forged;
 mod gaps;
+mod hash_fields;
 mod keeping;
+mod planning;
 mod policies;
+mod random;
 mod recovery;
+mod refreshing;
 mod refusals;
 mod rows;
+mod scanning;
 mod scene;
 mod slice;
 mod trouble;

@@ -350,6 +350,25 @@ async fn a_key_is_written_back_until_its_retry_on_demand() {
     harness.listener.stop().await;
 }
 
+/// As programs count whose key holds nothing but the count.
+#[tokio::test]
+async fn a_key_that_is_a_count_comes_back_with_the_next() {
+    let topic = Attached::new(orders().retry(Backoff::fixed(Duration::from_millis(1500))));
+    let harness =
+        Harness::with(ALL_FLAGS, topic.write_back(WriteBack::counting()), |notes| notes.failing(2)).await;
+    harness.enrol("1", "1", 1500).await;
+    for attempt in ["2", "3"] {
+        eventually(PATIENCE, "the count", async || text(&harness, "1").await.as_deref() == Some(attempt))
+            .await;
+        assert!(deadline_of(&harness, "1").await > 0, "it expires");
+    }
+    eventually(PATIENCE, "the last retry", async || harness.of("1").len() == 3).await;
+    harness.pass(now()).await;
+    let attempts: Vec<_> = harness.of("1").iter().map(|run| run.attempt).collect();
+    assert_eq!((attempts, deadline_of(&harness, "1").await), (vec![1, 2, 3], -2));
+    harness.listener.stop().await;
+}
+
 /// What was written back expires just when its retry begins, and is heard before, during or after it.
 #[tokio::test]
 async fn each_retry_that_is_written_back_runs_once() {
@@ -371,6 +390,21 @@ async fn each_retry_that_is_written_back_runs_once() {
         assert_eq!(attempts, [1, 2, 3, 4, 5, 6], "{:?}", harness.of(id));
     }
     assert_eq!(harness.listener.stats.topic("orders").unwrap().superseded, 0);
+    harness.listener.stop().await;
+}
+
+/// Its announcement would be waited for in vain, and the next expiry of the key taken for it.
+#[tokio::test]
+async fn what_could_not_be_written_back_takes_no_later_expiry_for_its_own() {
+    let topic = Attached::new(orders().retry(Backoff::fixed(Duration::from_millis(500)))).keep_values(4);
+    let topic = topic.write_back(WriteBack::unchanged());
+    let harness = Harness::with("Ex", topic, |notes| notes.failing(1)).await;
+    harness.write("1", "a sofa, too large", 50).await;
+    eventually(PATIENCE, "the retry", async || harness.of("1").len() == 2).await;
+    assert_eq!((harness.of("1")[1].attempt, harness.listener.attached().restored), (2, 0));
+    harness.write("1", "a lamp", 50).await;
+    eventually(PATIENCE, "its next life", async || harness.of("1").len() >= 3).await;
+    assert_eq!((harness.of("1")[2].attempt, harness.listener.attached().returned), (1, 0));
     harness.listener.stop().await;
 }
 

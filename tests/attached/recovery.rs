@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{EventMode, Expiry};
+use keylapse::{EventMode, Expiry, Recovered};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
@@ -93,6 +93,34 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
     }
     assert_eq!(notes.count(), all + 1);
     assert_eq!(listener.attached().recovered, KEYS - 500);
+    listener.stop().await;
+}
+
+/// As locks want it: of what nobody heard, nobody knows whether it was released.
+#[tokio::test]
+async fn on_demand_nothing_fires_that_nobody_heard() {
+    let topic = || orders_with_values().recovered(Recovered::Ignore);
+    let harness = Harness::with(ALL_FLAGS, topic(), Notes::handler).await;
+    let deadline = harness.enrol("expires", "a sofa", 3000).await;
+    harness.enrol("is deleted", "a lamp", 3000).await;
+    let heard = harness.enrol("is heard", "a desk", 9000).await;
+    let Harness { server, notes, listener, .. } = harness;
+    listener.stop().await;
+    server.cmd(&["DEL", &order("is deleted")]).await;
+    until_time(deadline + 5).await;
+    // Announced now, to nobody.
+    server.cmd(&["EXISTS", &order("expires")]).await;
+    assert_eq!(notes.count(), 0, "{:?}", notes.runs());
+
+    let listener = Running::start(&server, |builder| builder.attach(topic(), notes.handler()));
+    eventually(PATIENCE, "both to be forgotten", async || enrolled(&server).await == 1).await;
+    assert_eq!(listener.attached().not_recovered, 2);
+    notes.until(1).await;
+    until_later_key(&server, &notes).await;
+    assert_eq!(notes.count(), 2, "{:?}", notes.runs());
+    let run = notes.of(&order("is heard"))[0].clone();
+    assert_eq!((run.text(), run.deadline, run.expiry), (Some("a desk"), heard, Expiry::Heard));
+    assert_eq!(listener.attached().recovered, 0);
     listener.stop().await;
 }
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use keylapse::{
-    Attached, Done, Error, ErrorKind, Failure, KeptValue, Lapse, Listener, ListenerBuilder, Result, Schedule,
-    Topic, WriteBack,
+    Attached, Done, Error, ErrorKind, EventMode, Failure, KeptValue, Lapse, Listener, ListenerBuilder,
+    Result, Schedule, Topic, WriteBack,
 };
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
-    ALL_FLAGS, Harness, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values, server,
-    until_later_key, watched,
+    ALL_FLAGS, Harness, Log, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values,
+    server, until_later_key, watched,
 };
 
 const NOWHERE: &str = "redis://127.0.0.1:1/";
@@ -66,6 +66,14 @@ fn settings_that_cannot_work_are_refused() {
     for (topic, words) in [
         (plain().keep_dumps(), ["keep_dumps", "keep_values"]),
         (plain().write_back(WriteBack::unchanged()), ["write_back", "keep_values"]),
+        (plain().keep_fields(["a"]), ["keep_fields", "keep_values"]),
+        (plain().keep_values(9).keep_fields([""; 0]), ["keep_fields", "keep_all_fields"]),
+        (plain().keep_values(9).keep_fields((0..1001).map(|n| n.to_string())), ["keep_fields", "1,000"]),
+        (
+            plain().keep_values(9).keep_all_fields().write_back(WriteBack::unchanged()),
+            ["write_back", "keep_dumps"],
+        ),
+        (plain().revision(0), ["revision", "at least 1"]),
         (plain().keep_values(9 << 20), ["keep_values", "8 MiB"]),
         (plain().cap(0), ["cap", "at least 1"]),
         (plain().scan_rate(0), ["scan_rate", "at least 1"]),
@@ -273,4 +281,84 @@ async fn with_any_prefix_our_own_keys_are_left_alone() {
         assert_eq!(listener.attached().enrolled, 1, "{flags}: canaries come and go");
         listener.stop().await;
     }
+}
+
+/// The user of redis.conf, who may do this no more: until it may again, listening goes on with what there is.
+async fn without(rules: &[&str], flags: &str) -> Harness {
+    let server = server(flags).await;
+    acl(&server, rules).await;
+    let topic = orders_with_values().scan_every(Duration::from_millis(100));
+    let harness = Harness::begin(server, topic, Notes::handler);
+    eventually(PATIENCE, "an anchor", async || harness.listener.hears()).await;
+    harness
+}
+
+async fn acl(server: &Server, rules: &[&str]) {
+    server.cmd(&[&["ACL", "SETUSER", keylapse_support::APP_USER], rules].concat()).await;
+}
+
+impl Harness {
+    /// What the server refuses to tell of the only topic.
+    fn refusals(&self) -> Vec<String> {
+        self.listener.stats.health().topics().remove(0).refused
+    }
+
+    /// Waits until this is refused, and that is said in health and in one line of the log.
+    async fn until_refused(&self, log: &Log, line: &str, words: &[&str]) {
+        let says = |text: &String| words.iter().all(|word| text.contains(word));
+        eventually(PATIENCE, "a refusal", async || self.refusals().iter().any(says)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await; // more of them
+        assert_eq!(log.lines_with(&[&["WARN", line, "orders"], words].concat()), 1, "{:?}", self.refusals());
+    }
+
+    async fn until_granted(&self, mode: EventMode) {
+        eventually(PATIENCE, "no refusal", async || self.refusals().is_empty()).await;
+        self.listener.until_mode(mode).await;
+        let deadline = self.enrol("granted", "a sofa", 2000).await;
+        self.fires_once("granted", "a sofa", deadline).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_that_may_not_be_read_are_said_counted_and_shown_until_they_may() {
+    for flags in ["Ex", ALL_FLAGS] {
+        let (log, _guard) = Log::keep();
+        let harness = without(&["resetkeys", "~keylapse:*"], flags).await;
+        harness.write("1", "a sofa", 60_000).await;
+        let words = ["app:order:1", "~app:order:*", "NOPERM"];
+        harness.until_refused(&log, "attached keys cannot be read", &words).await;
+        harness.listener.until_mode(EventMode::Unreadable).await;
+        assert!(harness.listener.attached().refused_reads > 0, "{flags}");
+        acl(&harness.server, &["~app:*"]).await;
+        harness.until_granted(if flags == "Ex" { EventMode::Expired } else { EventMode::Changes }).await;
+        harness.listener.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_may_not_be_scanned_is_said_counted_and_shown_until_it_may() {
+    let (log, _guard) = Log::keep();
+    let harness = without(&["-scan"], "Ex").await;
+    let line = "the database cannot be scanned for attached keys";
+    harness.until_refused(&log, line, &["+scan", "NOPERM"]).await;
+    harness.listener.until_mode(EventMode::Unreadable).await;
+    assert!(harness.listener.attached().refused_scans > 0);
+    acl(&harness.server, &["+scan"]).await;
+    harness.until_granted(EventMode::Expired).await;
+    harness.listener.stop().await;
+}
+
+#[tokio::test]
+async fn changes_that_may_not_be_heard_are_said_counted_and_shown_until_they_may() {
+    let (log, _guard) = Log::keep();
+    let pattern = "&__keyspace@0__:app:order:*";
+    let channels = ["&keylapse:*", "&__keyevent@0__:expired", "&__keyspace@0__:keylapse:{canary/0}:*"];
+    let harness = without(&[&["resetchannels"], &channels[..]].concat(), ALL_FLAGS).await;
+    let line = "changes of attached keys are not heard";
+    harness.until_refused(&log, line, &[pattern, "NOPERM"]).await;
+    harness.listener.until_mode(EventMode::Expired).await;
+    assert!(harness.listener.attached().refused_subscriptions > 0);
+    acl(&harness.server, &[pattern]).await;
+    harness.until_granted(EventMode::Changes).await;
+    harness.listener.stop().await;
 }

@@ -41,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) bytes: Bytes,
     pub(crate) attempt: u32,
     pub(crate) value: KeptValue<Bytes>,
+    /// When the value was read, in ms.
+    pub(crate) value_read: Option<u64>,
     pub(crate) expiry: Expiry,
     pub(crate) deadline_known: bool,
     pub(crate) deadline: u64,
@@ -54,15 +56,16 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn of(lapse: &Lapse<Expired<Bytes>>) -> Self {
         let expired = lapse.payload();
-        let deadline = lapse.deadline().duration_since(UNIX_EPOCH).unwrap();
+        let ms = |at: SystemTime| u64::try_from(at.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
         Self {
             key: String::from_utf8_lossy(lapse.key()).into_owned(),
             bytes: Bytes::copy_from_slice(lapse.key()),
             attempt: lapse.attempt(),
             value: expired.captured().clone(),
+            value_read: expired.value_read_at().map(ms),
             expiry: expired.expiry(),
             deadline_known: expired.deadline_known(),
-            deadline: u64::try_from(deadline.as_millis()).unwrap(),
+            deadline: ms(lapse.deadline()),
             started: now(),
             late: lapse.lateness(),
             id: lapse.id(),
@@ -378,13 +381,13 @@ struct Watch {
     has_copy: bool,
 }
 
-/// In the topic's only partition: deadline, position and time of the reading; then a copy of the value, or a zero.
+/// In the topic's only partition: deadline, position and time of the reading; then when the value was read that is kept.
 async fn watch(server: &Server, key: &str) -> Option<Watch> {
     let kept = server.cmd(&["HGET", "keylapse:{orders/0}:watch", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
     let bytes = bytes?;
     let deadline = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-    Some(Watch { deadline, has_copy: bytes[28] != 0 })
+    Some(Watch { deadline, has_copy: bytes.len() > 28 })
 }
 
 /// The deadline that is remembered of a key.

@@ -1,18 +1,22 @@
 //! What the scripts of attached topics promise, each by itself against a server.
 
+mod gaps;
 mod limits;
+mod ranges;
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Found, Judged, Life, Note, Noted, Position, TakeChecks, Watch,
+    Deed, DueChecks, Duty, Enrolled, Enrolment, Found, Identity, Judged, Life, Note, Noted, Position,
+    TakeChecks, Watch,
 };
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
+use keylapse::internals::scripts;
 use keylapse::internals::{
-    AckReply, Capture, Claim, Claimed, End, Group, Held, Index, LetterBounds, Policy, ServerTime, Settle,
-    SettleReply, SlotId, Store, Token, TopicEntry,
+    AckReply, Capture, Claim, Claimed, End, Fields, Group, Held, Index, LetterBounds, Policy, ServerTime,
+    Settle, SettleReply, SlotId, Store, Token, TopicEntry,
 };
 use keylapse::{ArmingId, ErrorKind, TriggerKey, Unenrolled, WriteBack};
 use keylapse_support::Server;
@@ -31,6 +35,11 @@ const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, paus
 /// Number of the last canary, and count since.
 pub(crate) fn place((canary, count): (u64, u32)) -> Position {
     Position { canary, count }
+}
+
+/// An expiry at this place, for who hears everything since this canary.
+pub(crate) fn since(since: u64, at: (u64, u32)) -> Identity {
+    Identity::Anchored { at: place(at), since }
 }
 
 /// A server whose scripts go by a clock that the test sets, and an attached topic.
@@ -80,21 +89,23 @@ impl Scene {
     }
 
     pub(crate) fn note_of(&self, key: &str) -> Note {
-        Note { key: Bytes::copy_from_slice(key.as_bytes()), at: None, arming: ArmingId::random() }
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        Note { key, identity: Identity::Unknown, arming: ArmingId::random() }
     }
 
     pub(crate) async fn notes(&self, how: &Policy, notes: &[Note]) -> Vec<Noted> {
         self.store.note(&self.at, how, notes).await.expect("an answer")
     }
 
-    /// What becomes of an expiry at this place, given from the first canary on.
+    /// What becomes of an expiry at this place, given from the first canary on, that is heard by who was
+    /// anchored by the canary before it.
     async fn note(&self, key: &str, canary: u64, count: u32) -> Noted {
         self.note_as(&on(), key, canary, count).await
     }
 
     async fn note_as(&self, how: &Policy, key: &str, canary: u64, count: u32) -> Noted {
-        let at = Some(place((FIRST + canary, count)));
-        self.notes(how, &[Note { at, ..self.note_of(key) }]).await[0]
+        let identity = since(FIRST + canary, (FIRST + canary, count));
+        self.notes(how, &[Note { identity, ..self.note_of(key) }]).await[0]
     }
 
     pub(crate) async fn enrol(
@@ -146,7 +157,7 @@ impl Scene {
         self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").1[0]
     }
 
-    async fn hold(&self, slot: &[u8; 8], patient: bool) -> bool {
+    async fn hold(&self, slot: &[u8; 8], patient: bool) -> Duty {
         let slot = SlotId::from_bytes(slot).expect("a slot");
         self.store.hold_scanner(&self.at, slot, 1000, patient).await.expect("an answer")
     }
@@ -323,6 +334,7 @@ const SPAN: u64 = 300_000;
 #[tokio::test]
 async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
     let mut scene = Scene::start().await;
+    scene.clock(FIRST + 3 * SPAN).await;
     let table = [
         (1, Noted::Lapse),
         // The first page turns: there are two.
@@ -358,6 +370,7 @@ async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
 #[tokio::test]
 async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
     let mut scene = Scene::start().await;
+    scene.clock(FIRST + 3 * SPAN).await;
     assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
     let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
@@ -369,6 +382,30 @@ async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
     assert_eq!(scene.note("b", 100_000 + SPAN, 1).await, Noted::Lapse);
     assert_eq!(scene.note("a", 100_000, 1).await, Noted::Stale);
+}
+
+#[tokio::test]
+async fn pages_turn_by_the_clock_and_not_by_numbers_that_it_has_not_reached() {
+    let mut scene = Scene::start().await;
+    let day = 86_400_000;
+    assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
+    // Numbers of tomorrow turn no page; and those of today are none too late after them.
+    assert_eq!(scene.note("a", day, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", day + SPAN, 1).await, Noted::Lapse);
+    for (field, expected) in [("turned", 0), ("newest", 0)] {
+        assert_eq!(scene.get("meta", field).await, (FIRST + expected).to_string(), "{field}");
+    }
+    for page in 1..=3 {
+        scene.clock(FIRST + page * SPAN).await;
+        assert_eq!(scene.note("a", day + SPAN, 1 + u32::try_from(page).expect("few")).await, Noted::Lapse);
+        assert_eq!(scene.get("meta", "turned").await, (FIRST + page * SPAN).to_string());
+    }
+    assert_eq!(scene.note("a", 3 * SPAN, 1).await, Noted::Lapse);
+    // The clock goes back by more than a page holds.
+    scene.clock(FIRST).await;
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Known);
+    assert_eq!(scene.get("meta", "turned").await, FIRST.to_string());
 }
 
 #[tokio::test]
@@ -416,16 +453,51 @@ async fn a_topic_may_ignore_keys_that_were_never_read() {
     assert_eq!((scene.length("watch").await, scene.length("rec").await), (0, 1));
 }
 
+/// Brought forward unheard, or forged: what was read says nothing of this end. And whoever judges by a clock that is
+/// set back then does not know either.
+#[tokio::test]
+async fn a_deadline_is_known_only_if_it_has_passed() {
+    let mut scene = Scene::start().await;
+    for (key, noted, flags, deadline) in
+        [("early", 999, 0, 999), ("on time", 1000, 2, 1000), ("late", 1500, 2, 1000)]
+    {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.read(key, 0, 0, 0).await, Enrolled::New);
+        scene.clock(FIRST + noted).await;
+        assert_eq!(scene.note(key, 0, 1).await, Noted::Lapse);
+        let record = Record::decode(scene.get("rec", key).await).expect("a record");
+        assert_eq!((record.payload[0], record.deadline), (flags, FIRST + deadline), "{key}");
+    }
+    for (key, judged, flags, deadline) in [("set back", 999, 1, 999), ("as it was", 1000, 3, 1000)] {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.read(key, 0, 0, 0).await, Enrolled::New);
+        scene.clock(FIRST + 1500).await;
+        let watch = scene.watch(key).await;
+        scene.clock(FIRST + judged).await;
+        assert!(scene.judge(&watch, (FIRST + 1000, 0), stamp(1_500_000), fire()).await);
+        let record = Record::decode(scene.get("rec", key).await).expect("a record");
+        assert_eq!((record.payload[0], record.deadline), (flags, FIRST + deadline), "{key}");
+    }
+    // What was read behind an expiry is of the next cycle.
+    scene.clock(FIRST).await;
+    assert_eq!(scene.read("next", 2000, 0, 0).await, Enrolled::New);
+    scene.clock(FIRST + 3000).await;
+    assert_eq!(scene.note("next", 1000, 1).await, Noted::Lapse);
+    let record = Record::decode(scene.get("rec", "next").await).expect("a record");
+    assert_eq!((record.payload[0], record.deadline), (0, FIRST + 3000));
+}
+
+/// Nothing is known of which life it ends.
 #[tokio::test]
 async fn an_unanchored_note_fires_each_time() {
     let mut scene = Scene::start().await;
     assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
-    assert_eq!(scene.notes(&on(), &[scene.note_of("a")]).await, [Noted::Lapse]);
-    assert_eq!(scene.length("watch").await, 1, "it is not the life that was read");
-    assert_eq!(payload(&scene.get("rec", "a").await), &b"\x04\0"[..]);
-    scene.clock(FIRST + 1000).await;
-    assert_eq!(scene.notes(&on(), &[scene.note_of("a")]).await, [Noted::Lapse]);
-    assert_eq!((scene.length("watch").await, scene.length("next").await), (0, 1));
+    for (time, waiting) in [(0, 0), (1000, 1)] {
+        scene.clock(FIRST + time).await;
+        assert_eq!(scene.notes(&on(), &[scene.note_of("a")]).await, [Noted::Lapse]);
+        assert_eq!((scene.length("watch").await, scene.length("next").await), (1, waiting));
+        assert_eq!(payload(&scene.get("rec", "a").await), &b"\x04\0"[..]);
+    }
 }
 
 #[tokio::test]
@@ -450,7 +522,7 @@ async fn no_more_keys_are_enrolled_than_allowed() {
 #[tokio::test]
 async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     let mut scene = Scene::start().await;
-    let how = Policy { capture: Capture { cap: 100, dumps: false }, ..on() };
+    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
     let deadline = FIRST + 1000;
     let enrol = async |micros, copy: &[u8]| {
         scene.enrol_as(&how, "a", deadline, (FIRST, 0), stamp(micros), copy).await
@@ -459,7 +531,8 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     assert_eq!(enrol(1, b"").await, Enrolled::Wanted);
     assert_eq!(enrol(2, b"\x02value").await, Enrolled::Known);
     assert_eq!(enrol(3, b"").await, Enrolled::Known);
-    assert_eq!(scene.get("watch", "a").await.slice(28..), &b"\x02value"[..]);
+    assert_eq!(scene.get("values", "a").await, &b"\x02value"[..]);
+    assert_eq!(scene.get("watch", "a").await.slice(28..), FIRST.to_be_bytes()[..], "when it was read");
     // It is read once more before its deadline, and not due before that.
     scene.clock(FIRST + 749).await;
     assert!(scene.looks(10, 5000).await.watches.is_empty());
@@ -468,6 +541,39 @@ async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     assert_eq!(scene.enrol_as(&how, "b", deadline, (FIRST, 0), stamp(9), b"").await, Enrolled::Wanted);
     let looks = scene.looks(10, 5000).await;
     assert_eq!((looks.watches.len(), looks.next), (1, Some(deadline + 2)));
+}
+
+/// A session is extended: its head alone is written.
+#[tokio::test]
+async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_deadline() {
+    let mut scene = Scene::start().await;
+    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    type Said<'a> = (u64, u64, &'a [u8], Enrolled, u64, &'a [u8]);
+    let said: &[Said<'_>] = &[
+        (1000, 0, b"\x02value", Enrolled::New, 0, b"\x02value"),
+        (2000, 5000, b"\x02value", Enrolled::Known, 5, b"\x02value"),
+        (3000, 6000, b"", Enrolled::Known, 5, b"\x02value"),
+        (3000, 7000, b"\x02other", Enrolled::Known, 7, b"\x02other"),
+        // So soon that nobody will read it once more.
+        (200, 8000, b"", Enrolled::Wanted, 7, b"\x02other"),
+    ];
+    for (life, micros, copy, expected, read_at, kept) in said {
+        scene.say(&["CONFIG", "RESETSTAT"]).await.expect("it is forgotten");
+        let enrolled = scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(*micros), copy).await;
+        assert_eq!(enrolled, *expected, "{life}");
+        assert_eq!(&scene.get("values", "a").await[..], *kept, "{life}");
+        assert_eq!(scene.get("watch", "a").await[28..], (FIRST + read_at).to_be_bytes(), "{life}");
+        let stats = scene.say(&["INFO", "commandstats"]).await.expect("an answer");
+        let stats: String = redis::from_redis_value(stats).expect("a text");
+        let written = if *micros == 5000 || copy.is_empty() { "1" } else { "2" };
+        // The first canary is written down, too.
+        let written = if *micros == 0 { "4" } else { written };
+        assert!(stats.contains(&format!("cmdstat_hset:calls={written},")), "{life}: {stats}");
+    }
+    scene.clock(FIRST + 300).await;
+    let watch = scene.watch("a").await;
+    assert!(scene.judge(&watch, (FIRST, 0), stamp(300_000), Deed::Forget).await);
+    assert_eq!((scene.length("watch").await, scene.length("values").await), (0, 0));
 }
 
 #[tokio::test]
@@ -503,27 +609,51 @@ async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
 }
 
 #[tokio::test]
-async fn one_listener_is_the_keeper() {
+async fn one_listener_scans_and_a_second_one_enrols() {
+    use Duty::{Enrol, None, Scan};
     let mut scene = Scene::start().await;
-    let (a, b) = (b"slot---a", b"slot---b");
-    assert!(scene.hold(a, false).await && scene.hold(a, false).await);
-    assert!(!scene.hold(b, false).await);
+    let [a, b, c] = [b"slot---a", b"slot---b", b"slot---c"];
+    for (slot, duty) in [(a, Scan), (b, Enrol), (c, None), (a, Scan), (b, Enrol)] {
+        assert_eq!(scene.hold(slot, false).await, duty);
+    }
+    // Each says so again in its own time; whoever comes first takes what is free.
     scene.clock(FIRST + 500).await;
-    assert!(scene.hold(a, true).await, "patience is for others");
-    scene.clock(FIRST + 1499).await;
-    assert!(!scene.hold(b, false).await);
-    scene.clock(FIRST + 1500).await;
-    assert!(!scene.hold(b, true).await);
-    assert!(scene.hold(b, false).await && !scene.hold(a, false).await);
-    scene.clock(FIRST + 3499).await;
-    assert!(!scene.hold(a, true).await);
-    scene.clock(FIRST + 3500).await;
-    assert!(scene.hold(a, true).await);
-    // Only the scanner can leave, and then anybody may follow at once.
-    for (slot, follows) in [(b, false), (a, true)] {
+    assert_eq!(scene.hold(b, false).await, Enrol);
+    scene.clock(FIRST + 999).await;
+    assert_eq!(scene.hold(c, false).await, None);
+    scene.clock(FIRST + 1000).await;
+    assert_eq!(scene.hold(c, true).await, None, "patience");
+    assert_eq!((scene.hold(b, false).await, scene.hold(c, false).await), (Scan, Enrol));
+    assert_eq!(scene.hold(a, false).await, None);
+    // As long again, and those who are patient may come, too.
+    scene.clock(FIRST + 2999).await;
+    assert_eq!(scene.hold(a, true).await, None);
+    scene.clock(FIRST + 3000).await;
+    assert_eq!((scene.hold(a, true).await, scene.hold(c, true).await), (Scan, Enrol));
+}
+
+#[tokio::test]
+async fn whoever_hears_nothing_keeps_a_duty_for_those_who_do() {
+    use Duty::{Enrol, None, Scan};
+    let scene = Scene::start().await;
+    let [deaf, patient, b, c] = [b"slot---a", b"slot---p", b"slot---b", b"slot---c"];
+    assert_eq!((scene.hold(deaf, true).await, scene.hold(b, false).await), (Scan, Enrol));
+    // It stays, but against others who hear nothing either.
+    for (slot, duty) in [(deaf, Scan), (patient, None), (deaf, Scan), (c, Scan), (deaf, None), (b, Enrol)] {
+        assert_eq!(scene.hold(slot, slot == deaf || slot == patient).await, duty);
+    }
+}
+
+#[tokio::test]
+async fn only_whoever_has_a_duty_can_give_it_up_and_then_anybody_may_follow() {
+    use Duty::{Enrol, None, Scan};
+    let scene = Scene::start().await;
+    let [a, b, c] = [b"slot---a", b"slot---b", b"slot---c"];
+    assert_eq!((scene.hold(a, false).await, scene.hold(b, false).await), (Scan, Enrol));
+    for (slot, follows) in [(c, None), (b, Enrol), (a, Scan)] {
         let slot = SlotId::from_bytes(slot).expect("a slot");
-        scene.store.hold_scanner(&scene.at, slot, 0, false).await.expect("an answer");
-        assert_eq!(scene.hold(b, true).await, follows);
+        assert_eq!(scene.store.hold_scanner(&scene.at, slot, 0, false).await.expect("an answer"), None);
+        assert_eq!(scene.hold(c, true).await, follows);
     }
 }
 
@@ -545,7 +675,8 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     let names = ["gone", "lasting", "text", "empty", "hash", "list"];
     let keys: Vec<_> = names.iter().map(|name| Bytes::from(format!("app:{name}"))).collect();
     let read = async |cap, dumps| {
-        let (_, found) = scene.store.read(&keys, Capture { cap, dumps }).await.expect("an answer");
+        let (_, found) =
+            scene.store.read(&keys, &Capture { cap, dumps, ..Capture::default() }).await.expect("an answer");
         assert_eq!((found[0].life, found[1].life), (Life::Gone, Life::Lasting));
         assert!(found[..2].iter().all(|found| found.copy.is_empty()), "{found:?}");
         assert!(found[2..].iter().all(|found| found.life == Life::Until(FIRST)), "{found:?}");
@@ -564,6 +695,64 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     assert_eq!(read(large[2].len() - 1, true).await[2], large[2], "it just fits");
 }
 
+/// How often a command was executed.
+async fn calls(line: &mut MultiplexedConnection, command: &str) -> u64 {
+    let all: String = cmd("INFO").arg("commandstats").query_async(line).await.expect("INFO");
+    let counted = all.lines().find_map(|one| one.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    counted.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or_default()
+}
+
+/// A hash of which more is asked for than fits is not read: its size is.
+#[tokio::test]
+async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
+    let mut scene = Scene::start().await;
+    let many: Vec<_> = (0..10_000).map(|n| format!("f{n}")).collect();
+    let mut wide = vec!["HSET", "app:wide"];
+    wide.extend(many.iter().flat_map(|name| [&**name, "v"]));
+    let huge = "x".repeat(1 << 20);
+    for words in [&wide[..], &["HSET", "app:heavy", "a", "1", "b", &huge]] {
+        scene.say(words).await.expect("it is written");
+        scene.say(&["PEXPIREAT", words[1], &FIRST.to_string()]).await.expect("it has a deadline");
+    }
+    scene.say(&["CONFIG", "RESETSTAT"]).await.expect("it counts anew");
+    let mut line = scene.line.clone();
+    let keys = ["app:wide", "app:heavy"].map(Bytes::from);
+    let named = |names: &[&str]| Fields::Named(names.iter().map(|name| (*name).to_owned()).collect());
+    let read = async |cap, fields| {
+        let capture = Capture { cap, dumps: true, fields };
+        let (_, found) = scene.store.read(&keys, &capture).await.expect("an answer");
+        [0, 1].map(|at: usize| found[at].copy.clone())
+    };
+    assert_eq!(read(79_999, Fields::All).await, [&b"\x01"[..], b"\x01"]);
+    assert_eq!(read(1000, named(&["a", "b"])).await, [&b"\x05"[..], b"\x01"]);
+    assert_eq!(calls(&mut line, "hmget").await, 1, "but for the fields that are not there");
+    assert_eq!(calls(&mut line, "hkeys").await, 1, "not of ten thousand");
+    for unbounded in ["hgetall", "hvals", "dump", "hscan"] {
+        assert_eq!(calls(&mut line, unbounded).await, 0, "{unbounded}");
+    }
+    assert_eq!(read(10, named(&["a"])).await, [&b"\x05"[..], b"\x05\0\0\0\x01a\0\0\0\x011"]);
+    assert_eq!(read(9, named(&["a"])).await[1], &b"\x0110"[..], "a field counts with its lengths");
+    let all = read(1 << 20, Fields::All).await;
+    assert_eq!((all[0].len(), &all[1][..]), (1 + 10_000 * 9 + many.concat().len(), &b"\x01"[..]));
+}
+
+/// A session that lives longer than was known costs no value.
+#[tokio::test]
+async fn a_touch_copies_no_value_of_a_key_whose_deadline_is_beyond_the_horizon() {
+    let mut scene = Scene::start().await;
+    let keys = ["near", "far"].map(|name| Bytes::from(format!("app:{name}")));
+    for (key, deadline) in keys.iter().zip([FIRST, FIRST + 1]) {
+        let name = std::str::from_utf8(key).expect("a name");
+        scene.say(&["SET", name, "x", "PXAT", &deadline.to_string()]).await.expect("it is written");
+    }
+    let touch = ["EVAL", &scripts::TOUCH.text, "2", "app:near", "app:far", "10", "0"];
+    for (horizon, far) in [("0", "\x02x"), (&(FIRST + 1).to_string(), "\x02x"), (&FIRST.to_string(), "")] {
+        let answer = scene.say(&[&touch[..], &[horizon, "none"]].concat()).await.expect("an answer");
+        let found: Vec<String> = redis::from_redis_value(answer).expect("texts");
+        assert_eq!(found[2..], [&FIRST.to_string(), "\x02x", &(FIRST + 1).to_string(), far], "{horizon}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_is_written_back_if_its_name_is_free() {
     let mut scene = Scene::start().await;
@@ -571,7 +760,7 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     scene.say(&["PEXPIREAT", "app:hash", &FIRST.to_string()]).await.expect("it has a deadline");
     let hash = [Bytes::from("app:hash")];
     let read = async |scene: &Scene| {
-        let read = scene.store.read(&hash, Capture { cap: 1000, dumps: true }).await;
+        let read = scene.store.read(&hash, &Capture { cap: 1000, dumps: true, ..Capture::default() }).await;
         read.expect("an answer").1.remove(0)
     };
     let before = read(&scene).await;
@@ -588,7 +777,7 @@ async fn a_key_is_written_back_if_its_name_is_free() {
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Set);
     scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
     assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Taken);
-    let found = scene.store.read(&["app:text".into()], Capture { cap: 99, dumps: false }).await;
+    let found = scene.store.read(&["app:text".into()], &Capture { cap: 99, ..Capture::default() }).await;
     assert_eq!(found.expect("it is read").1[0].life, Life::Lasting, "it was left alone");
 }
 
@@ -632,14 +821,15 @@ async fn a_key_that_was_written_back_is_told_from_its_writers() {
 #[tokio::test]
 async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic() {
     let mut scene = Scene::start().await;
-    for what in ["watch", "checks", "history", "history_old", "scanner"] {
+    for what in ["watch", "values", "checks", "history", "history_old", "scanner"] {
         let name = scene.at.key(what).to_owned();
         scene.say(&["DEL", &name]).await.expect("it is free");
         scene.say(&["RPUSH", &name, "not yours"]).await.expect("it is spoilt");
         let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
-        let note = Note { at: Some(place((FIRST, 1))), ..scene.note_of("a") };
+        let note = Note { identity: since(FIRST, (FIRST, 1)), ..scene.note_of("a") };
         let (at_first, deadline) = (place((FIRST, 0)), FIRST + 1000);
-        let read = Enrolment { key: "b".into(), deadline, at: at_first, stamp: stamp(0), copy: Bytes::new() };
+        let read =
+            Enrolment { key: "b".into(), deadline, at: at_first, stamp: stamp(0), copy: "\x02value".into() };
         let errors = [
             store.note(at, &on(), &[note]).await.err(),
             store.enrol(at, &on(), &[read]).await.err(),

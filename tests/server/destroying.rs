@@ -163,6 +163,58 @@ async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
     assert_eq!(keys(&server, "app:*").await, [String::from("app:order:1")].into());
 }
 
+/// However many keys are enrolled, and whoever died on the way.
+#[tokio::test]
+async fn a_topic_that_is_detached_can_become_managed() {
+    const KEYS: usize = 20_000;
+    let (server, schedule) = server_and_schedule().await;
+    let attached = || Attached::new(orders()).keep_values(100);
+    let failing = |lapse: Lapse<Expired<u32>>| {
+        let dead = lapse.capture("id") == Some("dead");
+        std::future::ready(if dead { Err(Failure::dead("no")) } else { Ok(Done) })
+    };
+    let mut writes = redis::pipe();
+    for id in 0..KEYS {
+        writes.cmd("SET").arg(format!("app:order:{id}")).arg(id).arg("PX").arg(3_600_000).ignore();
+    }
+    writes.exec_async(&mut server.conn().await).await.unwrap();
+    server.cmd(&["SET", "app:order:dead", "1", "PX", "5000"]).await;
+    let running = Running::start(listener(&server).attach(attached(), failing));
+    let stats = || running.stats.attached("order").unwrap();
+    eventually(PATIENCE, "all keys to be enrolled", async || stats().enrolled >= KEYS as u64).await;
+    until_dead(&schedule, attached().topic(), 1).await;
+
+    let in_use = async |why: &str| {
+        let refused = schedule.detach(attached().topic()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InUse, "{refused}");
+        assert!(refused.to_string().contains(why), "{refused}");
+    };
+    in_use("is served by").await;
+    running.stop().await.unwrap();
+    in_use("topic order holds 1 dead letters").await;
+    let letters = schedule.dead_letters(attached().topic()).page(10).await.unwrap();
+    schedule.drop_dead_letter(&letters[0]).await.unwrap();
+    let refused = schedule.detach(&orders()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+
+    // One who died has closed the first partition.
+    let store = store_of(&Client::new(&server.app_url()).unwrap());
+    let first = PartitionNames::new(DEFAULT_NAMESPACE, "order", 0, 4, true);
+    assert!(store.close(&first, Close::Detached).await.unwrap().closed);
+    server.cmd(&["CONFIG", "RESETSTAT"]).await;
+    let gone_with_it = schedule.detach(attached().topic()).await.unwrap();
+    let Destroyed { timers, enrolled, dead_letters, .. } = gone_with_it;
+    assert_eq!((timers, enrolled, dead_letters), (0, KEYS as u64, 0));
+    assert_eq!(left(&server).await, gone());
+    assert_eq!(keys(&server, "app:*").await.len(), KEYS);
+    let info: String = from_redis_value(server.cmd(&["INFO", "commandstats"]).await).unwrap();
+    let scripts = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    let calls: u32 = scripts.split(['=', ',']).nth(1).unwrap().parse().unwrap();
+    assert!(calls <= 4 * 4 + 2, "four for each partition, and for two scripts that were not known: {calls}");
+
+    assert!(schedule.arm(&orders(), 1, LONG, &7).await.unwrap().is_armed());
+}
+
 /// How long a script takes depends on the machine, how many timers it takes apart does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_timers_go_in_steps_that_hold_nobody_up() {

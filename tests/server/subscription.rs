@@ -88,7 +88,7 @@ async fn missing_flags_are_added_only_when_asked_for() {
 /// after that is heard again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_ends_with_a_gap_and_goes_on_when_it_is_read() {
-    const SENT: usize = 400_000;
+    const SENT: usize = 1_200_000;
     let server = Server::start().await;
     let at = PartitionNames::new("keylapse", "full", 0, 1, false);
     let mut events = events(&Store::at(&server.url()).unwrap(), std::slice::from_ref(&at));

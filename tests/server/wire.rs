@@ -15,7 +15,7 @@ use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
 
-use crate::attached_scripts::{Scene, on, place};
+use crate::attached_scripts::{Scene, on, since};
 use crate::scripts::source::Source;
 use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
@@ -78,7 +78,7 @@ fn keys_have_the_partitions_of_the_table() {
 
 /// The bytes of the page's examples, by what they are.
 fn examples() -> BTreeMap<String, Vec<Bytes>> {
-    let example = Regex::new(r"(?m)^(record|state|letter|watch|history|cycles) +((?:[0-9a-f]+\s+)+)")
+    let example = Regex::new(r"(?m)^(record|state|letter|watch|values|history|cycles) +((?:[0-9a-f]+\s+)+)")
         .expect("a pattern");
     let mut examples = BTreeMap::<_, Vec<_>>::new();
     for found in example.captures_iter(PAGE) {
@@ -120,16 +120,17 @@ async fn the_examples_of_attached_topics_are_what_is_written() {
     scene.clock(begin + 500).await;
     scene.enrol("a", deadline, (begin, 0), ServerTime::from_ms(begin + 500), copy).await;
     assert_eq!(scene.get("watch", "a").await, examples["watch"][0]);
+    assert_eq!(scene.get("values", "a").await, examples["values"][0]);
 
     scene.clock(deadline + 1).await;
-    let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
+    let note = |at, arming| Note { identity: since(begin, at), arming, ..scene.note_of("a") };
     let notes = [note((deadline - 1000, 1), id(&recorded[1..9]))];
     scene.notes(&on(), &notes).await;
     assert_eq!(scene.get("rec", "a").await, recorded);
     assert_eq!(scene.get("history", "a").await, examples["history"][0]);
 
     scene.clock(end).await;
-    let note = |at, arming| Note { at: Some(place(at)), arming, ..scene.note_of("a") };
+    let note = |at, arming| Note { identity: since(begin, at), arming, ..scene.note_of("a") };
     let cycles = &examples["cycles"][0];
     let notes = [note((end - 1000, 1), ArmingId::random()), note((end - 1000, 2), id(&cycles[6..14]))];
     scene.notes(&on(), &notes).await;

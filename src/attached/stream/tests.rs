@@ -151,3 +151,13 @@ fn of_more_than_half_a_million_keys_all_are_forgotten() {
     next(&mut stream, 1002);
     assert_eq!(stream.keys.len(), 0);
 }
+
+#[test]
+fn where_numbers_were_set_back_nothing_that_was_heard_before_counts() {
+    let mut stream = having_heard(&KEY);
+    let ahead = watch(1500, at(100_000, 0));
+    stream.canary(canary(100_000, 1000));
+    assert_eq!(stream.says(&ahead, 0), Said::Nothing);
+    assert!(!stream.canary(canary(10_000, 9000)));
+    assert_eq!((stream.keys.len(), stream.says(&ahead, 0)), (0, Said::Broken));
+}

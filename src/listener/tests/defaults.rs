@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::policy::{Policy, Unenrolled, Vanished};
+use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished};
 use crate::{Attached, Backoff, Client, Durably, Listener, Priority, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
@@ -71,18 +71,31 @@ fn client() -> [Row; 4] {
     ]
 }
 
-fn attached() -> [Row; 7] {
+fn attached() -> [Row; 11] {
     let topic = Attached::new(Topic::<u32>::new("a:{id}").expect("a pattern")).into_topic();
-    let Some(Policy { capture, unenrolled, vanished, write_back, cap, scan_rate, scan_every, .. }) =
-        topic.config.attach
-    else {
-        panic!("it is attached")
-    };
+    let Some(policy) = topic.config.attach else { panic!("it is attached") };
+    let Policy {
+        revision,
+        capture,
+        unenrolled,
+        vanished,
+        recovered,
+        write_back,
+        only_extended,
+        cap,
+        scan_rate,
+        scan_every,
+        ..
+    } = policy;
     [
         ("keep_values", "no copies", capture.cap == 0),
+        ("keep_fields", "a hash is not copied", capture.fields == Fields::None),
         ("unenrolled", "they fire", unenrolled == Unenrolled::Fire),
         ("vanished", "they are forgotten", vanished == Vanished::Ignore),
+        ("recovered", "they fire", recovered == Recovered::Fire),
         ("write_back", "retries live in keylapse's index alone", write_back.is_none()),
+        ("revision", "1", revision == 1),
+        ("deadlines_only_grow", "each change is read", !only_extended),
         ("cap", "1,000,000", cap == 1_000_000),
         ("scan_rate", "50,000", scan_rate == 50_000),
         ("scan_every", "5 min", scan_every == secs(300)),

@@ -150,6 +150,11 @@ impl Notifications {
         heard
     }
 
+    /// Whether nothing is lost at the moment.
+    pub(crate) fn carries_all(&self) -> bool {
+        self.0.faults().flow == Flow::Everything
+    }
+
     fn change(&self, change: impl FnOnce(&mut Faults)) -> &Self {
         change(&mut self.0.faults());
         self.0.changed.notify_waiters();

@@ -1,12 +1,11 @@
 //! What attached topics ask of a server: keys that other programs write.
 
 use bytes::{Buf, Bytes};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value, cmd, pipe};
 
 use crate::error::Result;
-use crate::escape::glob;
 use crate::id::{ArmingId, SlotId};
-use crate::policy::{Capture, Policy, Unenrolled};
+use crate::policy::{Capture, Fields, Policy, Unenrolled};
 use crate::time::ServerTime;
 use crate::wire::run::{Call, script_call};
 use crate::wire::scripts::{self, Script};
@@ -27,10 +26,56 @@ pub struct Position {
 pub struct Note {
     /// Of which key.
     pub key: Bytes,
-    /// Its identity; none where it was heard without an anchor.
-    pub at: Option<Position>,
+    /// Which of the key's expiries it is.
+    pub identity: Identity,
     /// The arming of the lapse to be.
     pub arming: ArmingId,
+}
+
+/// What tells an expiry of a key from its others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Its position, for who hears everything since a canary.
+    Anchored {
+        /// Where it was heard.
+        at: Position,
+        /// The number of that canary.
+        since: u64,
+    },
+    /// It was heard in a gap, and all who heard it so agree on this.
+    Gap {
+        /// The number of the canary after it.
+        canary: u64,
+        /// How many expiries of the key come from there back to it, itself among them.
+        back: u32,
+        /// Where and when the key was found gone behind that canary, if it was.
+        gone: Option<(Position, ServerTime)>,
+    },
+    /// It was heard in a gap that no canary has ended, or that another followed.
+    Unknown,
+}
+
+impl Identity {
+    /// The number of the canary that it names.
+    fn canary(&self) -> Option<u64> {
+        match self {
+            Self::Anchored { at, .. } => Some(at.canary),
+            Self::Gap { canary, .. } => Some(*canary),
+            Self::Unknown => None,
+        }
+    }
+
+    fn add_to(&self, call: &mut Call<'_>) {
+        let (canary, count, since, gone) = match *self {
+            Self::Anchored { at, since } => (at.canary, at.count, since, None),
+            Self::Gap { canary, back, gone } => (canary, back, 0, gone),
+            Self::Unknown => (0, 0, 0, None),
+        };
+        let gone = gone.map_or_else(Vec::new, |(at, stamp)| {
+            [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes()].concat()
+        });
+        call.arg(canary).arg(count).arg(since).arg(gone);
+    }
 }
 
 /// The result of a note.
@@ -97,6 +142,31 @@ pub struct Watch {
     pub deadline: u64,
     /// Where in the stream it was read.
     pub at: Position,
+}
+
+/// What a listener does for a topic's keys, beside hearing them expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Duty {
+    /// Others do.
+    #[default]
+    None,
+    /// It enrols what it hears written.
+    Enrol,
+    /// It scans, too.
+    Scan,
+}
+
+/// What a partition holds of the keys of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttachedHoldings {
+    /// Keys that are enrolled.
+    pub enrolled: u64,
+    /// When the next is looked at, in ms since 1970.
+    pub next_check: Option<u64>,
+    /// Keys whose expiries are remembered, on both pages.
+    pub histories: u64,
+    /// Lapses that have not ended.
+    pub lapses: u64,
 }
 
 /// Keys that are to be looked at.
@@ -181,12 +251,13 @@ impl Store {
     /// Makes lapses of expiries that were heard.
     pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
         use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
-        let heard = notes.iter().filter_map(|note| note.at);
+        let heard = notes.iter().filter_map(|note| note.identity.canary());
         let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores());
         call.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
         for note in notes {
-            let at = note.at.unwrap_or_default();
-            call.arg(&note.key[..]).arg(at.canary).arg(at.count).arg(note.arming.as_bytes());
+            call.arg(&note.key[..]);
+            note.identity.add_to(&mut call);
+            call.arg(note.arming.as_bytes());
         }
         let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
         call.reply().await?.codes(notes.len(), &codes)
@@ -200,7 +271,7 @@ impl Store {
         read: &[Enrolment],
     ) -> Result<(Option<u64>, Vec<Enrolled>)> {
         use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
-        let heard = read.iter().map(|one| one.at);
+        let heard = read.iter().map(|one| one.at.canary);
         let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores());
         call.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
         for one in read {
@@ -231,26 +302,26 @@ impl Store {
         policy: &Policy,
         all: &[Judged],
     ) -> Result<(Option<u64>, Vec<bool>)> {
-        let heard = all.iter().map(|one| one.at);
+        let heard = all.iter().map(|one| one.at.canary);
         let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores());
         all.iter().for_each(|one| add_judged(&mut call, one));
         let mut reply = call.reply().await?;
         Ok((reply.maybe_int()?, reply.codes(all.len(), &[false, true])?))
     }
 
-    /// Becomes or stays the topic's scanner for so long; `patient`: only if there was none for as long.
-    /// For no time: is not the scanner any more.
+    /// Takes or keeps a duty for so long; `patient`: only if that was nobody's for as long, and until somebody comes
+    /// who hears. For no time: gives it up.
     pub async fn hold_scanner(
         &self,
         at: &PartitionNames,
         slot: SlotId,
         hold_ms: u64,
         patient: bool,
-    ) -> Result<bool> {
+    ) -> Result<Duty> {
         let what = if hold_ms > 0 { "hold" } else { "release" };
         let mut call = self.call(&scripts::SCANNER, at);
         call.arg(slot.as_bytes()).arg(what).arg(hold_ms).arg(i32::from(patient));
-        Ok(call.reply().await?.int()? == 1)
+        call.reply().await?.one_of(&[Duty::None, Duty::Enrol, Duty::Scan])
     }
 
     /// A key was written back until this deadline, and has expired: its announcement is no lapse. Whether
@@ -261,18 +332,31 @@ impl Store {
     }
 
     /// Reads keys, anywhere.
-    pub async fn read(&self, keys: &[Bytes], capture: Capture) -> Result<(ServerTime, Vec<Found>)> {
-        let call = self.call_of(&scripts::TOUCH, touch_command(keys, capture));
-        read_touched(call.run().await?, keys.len())
+    pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
+        let call = self.call_of(&scripts::TOUCH, touch_command(keys, capture, None));
+        read_touched(call.run().await?, keys.len(), capture)
     }
 
-    /// One step through all keys of the database: where to go on (0: the end), and those that begin with
-    /// the prefix.
-    pub async fn scan(&self, cursor: u64, prefix: &str, count: usize) -> Result<(u64, Vec<Bytes>)> {
+    /// One step through all keys of the database: where to go on (0: the end), and those that the pattern
+    /// matches.
+    pub async fn scan(&self, cursor: u64, pattern: &[u8], count: usize) -> Result<(u64, Vec<Bytes>)> {
         let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("{}*", glob(prefix))).arg("COUNT").arg(count);
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
         let mut reply = Reply::new("scan", self.0.node.call("scanning for keys", &scan).await?)?;
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
+    }
+
+    /// What a partition holds of the keys of others. Nothing is written.
+    pub async fn attached_holdings(&self, at: &PartitionNames) -> Result<AttachedHoldings> {
+        let mut counts = pipe();
+        for hash in ["watch", "rec", "history", "history_old"] {
+            counts.cmd("HLEN").arg(at.key(hash));
+        }
+        counts.cmd("ZRANGE").arg(at.key("checks")).arg(0).arg(0).arg("WITHSCORES");
+        let mut reply = self.ask(at, "counting what is enrolled", &counts).await?;
+        let (enrolled, lapses) = (reply.int()?, reply.int()?);
+        let histories = reply.int()? + reply.int()?;
+        Ok(AttachedHoldings { enrolled, lapses, histories, next_check: reply.first_score()? })
     }
 
     /// A script with the history of a key's expiries, and what each of these takes.
@@ -280,10 +364,10 @@ impl Store {
         &'a self,
         script: &'static Script,
         at: &'a PartitionNames,
-        heard: impl Iterator<Item = Position>,
+        heard: impl Iterator<Item = u64>,
         restores: bool,
     ) -> Call<'a> {
-        let newest = heard.map(|at| at.canary).max().unwrap_or_default();
+        let newest = heard.max().unwrap_or_default();
         let mut call = self.call(script, at);
         call.arg(newest).arg(i32::from(restores));
         call
@@ -300,22 +384,32 @@ fn add_judged(call: &mut Call<'_>, one: &Judged) {
     call.arg(one.stamp.0).arg(arming).arg(number);
 }
 
-/// The touch of keys, as it is sent on the connection of the subscription, too.
-pub(crate) fn touch_command(keys: &[Bytes], capture: Capture) -> Cmd {
+/// The touch of keys, as it is sent on the connection of the subscription, too; copies of those alone whose
+/// deadlines are not beyond the horizon, in ms.
+pub(crate) fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) -> Cmd {
     let mut command = script_call(&scripts::TOUCH, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
-    command.arg(capture.cap).arg(i32::from(capture.dumps));
+    command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
+    match &capture.fields {
+        Fields::None => command.arg("none"),
+        Fields::All => command.arg("all"),
+        Fields::Named(names) => command.arg("named").arg(&names[..]),
+    };
     command
 }
 
-/// What touch.lua answers.
-pub(crate) fn read_touched(answer: Value, count: usize) -> Result<(ServerTime, Vec<Found>)> {
+/// What touch.lua answers: without copies where none were asked for.
+pub(crate) fn read_touched(
+    answer: Value,
+    count: usize,
+    capture: &Capture,
+) -> Result<(ServerTime, Vec<Found>)> {
     let mut reply = Reply::new("touch", answer)?.stamped()?;
     let found = reply.each(|reply| {
         let life = match reply.signed()? {
             -2 => Life::Gone,
             deadline => u64::try_from(deadline).map_or(Life::Lasting, Life::Until),
         };
-        Ok(Found { life, copy: reply.bytes()? })
+        Ok(Found { life, copy: if capture.cap > 0 { reply.bytes()? } else { Bytes::new() } })
     })?;
     if found.len() == count { Ok((reply.stamp, found)) } else { Err(reply.unexpected()) }
 }

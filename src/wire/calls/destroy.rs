@@ -15,6 +15,8 @@ pub enum Close {
     Ask,
     /// It is closed, if nothing is armed.
     Empty,
+    /// It is closed, if nothing is armed and no dead letter kept. Keys of others may be enrolled.
+    Detached,
     /// It is closed whatever it holds, under this id; or of partition 0 under the one that stands there.
     ByForce(DestroyId),
     /// It is opened again, if it is closed under this id; or none.
@@ -53,6 +55,7 @@ impl Store {
         let (how, id) = match how {
             Close::Ask => ("ask", None),
             Close::Empty => ("close", None),
+            Close::Detached => ("detach", None),
             Close::ByForce(id) => (if at.index == 0 { "first" } else { "force" }, Some(id)),
             Close::Open(id) => ("open", id),
         };

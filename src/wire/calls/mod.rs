@@ -7,14 +7,15 @@ pub mod destroy;
 pub mod fleet;
 pub mod letters;
 pub mod partition;
+pub mod policy;
 mod registry;
 pub mod settle;
 pub mod timer;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, settle::*, timer::*,
-    triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, settle::*,
+    timer::*, triggers::*,
 };
 
 /// The most timers that one call may name.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::{Backoff, Topic};
+use bytes::Bytes;
+use keylapse::{Attached, Backoff, Topic};
 use serde::{Deserialize, Serialize};
 
 /// Attempts that a job has.
@@ -89,4 +90,22 @@ impl Kind {
             Self::Quiet => 1,
         }
     }
+}
+
+/// The attached topic of a run, and the first segment of its keys.
+pub const ATTACHED: &str = "foreign";
+
+/// The topic of keys that other programs write, in as many partitions as the loud one. A scan is never far.
+pub fn attached(lease: Duration) -> Attached<Bytes> {
+    let topic = Topic::raw_named(ATTACHED, &format!("{ATTACHED}:{{id}}")).expect("a topic");
+    let topic =
+        topic.partitions(PARTITIONS).max_attempts(ATTEMPTS).retry(Backoff::fixed(RETRY_AFTER)).lease(lease);
+    Attached::new(topic).keep_values(256).scan_every(Duration::from_millis(300))
+}
+
+/// The partitions of all topics, by the names that docs/wire.md gives them.
+pub fn partitions() -> impl Iterator<Item = String> {
+    let managed = Kind::ALL.into_iter().map(|kind| (kind.name(), kind.partitions()));
+    let all = managed.chain([(ATTACHED, PARTITIONS)]);
+    all.flat_map(|(name, count)| (0..count).map(move |place| format!("keylapse:{{{name}/{place}}}")))
 }

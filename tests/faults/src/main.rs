@@ -10,6 +10,7 @@ use keylapse_faults::fault::{Plan, catalogue};
 use keylapse_faults::harness::Cast;
 use keylapse_faults::run::{durable_server, run};
 use keylapse_faults::verdict::Report;
+use keylapse_support::Builder;
 
 /// Breaks keylapse for real, and prints what became of every timer.
 #[derive(Debug, Parser)]
@@ -96,9 +97,13 @@ fn child(result: keylapse::Result<()>) -> ExitCode {
 async fn seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
     let mut all_valid = true;
     for seed in seeds {
-        let cast = Cast { seed, ..cast(Duration::from_secs(2)) };
+        let cast = Cast { seed, keys_per_second: 40, ..cast(Duration::from_secs(2)) };
         let plan = Plan::everything(seed, cast.lease);
-        all_valid &= one(&format!("seed={seed}"), &cast, plan, Some(Duration::from_secs(seconds))).await;
+        // Every second seed hears changes of keys, too.
+        let flags = if seed.is_multiple_of(2) { "KExg$" } else { "Ex" };
+        let server = durable_server().config("notify-keyspace-events", flags);
+        all_valid &=
+            one(&format!("seed={seed}"), &cast, plan, Some(Duration::from_secs(seconds)), server).await;
     }
     exit(all_valid)
 }
@@ -124,19 +129,20 @@ async fn soak(minutes: u64, seed: u64) -> ExitCode {
     // A pill would take the elder along.
     let cast = Cast { seed, elder: true, pills_per_thousand: 0, ..cast(Duration::from_secs(2)) };
     let plan = Plan::everything(seed, cast.lease);
-    exit(one(&format!("soak_minutes={minutes}"), &cast, plan, Some(Duration::from_secs(minutes * 60))).await)
+    let time = Some(Duration::from_secs(minutes * 60));
+    exit(one(&format!("soak_minutes={minutes}"), &cast, plan, time, durable_server()).await)
 }
 
 async fn kill_listeners(times: usize) -> ExitCode {
     let cast = Cast { listeners: 4, per_second: 60, pills_per_thousand: 0, ..cast(Duration::from_secs(1)) };
     let plan = Plan::killed_listeners(1, times, 150..450);
-    exit(one(&format!("listener_kills={times}"), &cast, plan, None).await)
+    exit(one(&format!("listener_kills={times}"), &cast, plan, None, durable_server()).await)
 }
 
 async fn kill_servers(times: usize) -> ExitCode {
     let cast = Cast { pills_per_thousand: 0, ..cast(Duration::from_secs(2)) };
     let plan = Plan::killed_servers(1, times, 100..900);
-    exit(one(&format!("server_kills={times}"), &cast, plan, None).await)
+    exit(one(&format!("server_kills={times}"), &cast, plan, None, durable_server()).await)
 }
 
 fn cast(lease: Duration) -> Cast {
@@ -146,6 +152,7 @@ fn cast(lease: Duration) -> Cast {
         elder: false,
         producers: 2,
         per_second: 50,
+        keys_per_second: 0,
         pills_per_thousand: 2,
         lease,
         seed: 1,
@@ -153,9 +160,9 @@ fn cast(lease: Duration) -> Cast {
 }
 
 /// Runs once and prints the line; keeps the ledgers and tells the stories if something is wrong.
-async fn one(name: &str, cast: &Cast, plan: Plan, time: Option<Duration>) -> bool {
+async fn one(name: &str, cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder) -> bool {
     let folder = tempfile::tempdir().expect("a folder for the ledgers");
-    let report = run(cast, plan, time, durable_server(), folder.path()).await;
+    let report = run(cast, plan, time, server, folder.path()).await;
     println!("{name} {report}");
     if report.handled == 0 {
         eprintln!("nothing was handled, so nothing is proved");

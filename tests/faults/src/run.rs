@@ -1,6 +1,7 @@
 //! One run, from the curtain to the verdict.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylapse::{DeadReason, Schedule};
@@ -10,8 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::clock::{micros, micros_since_1970};
 use crate::fault::{Plan, Planned};
 use crate::harness::{Cast, Harness, Slope};
-use crate::job::{Job, Kind};
-use crate::ledger::read_all;
+use crate::job::{Job, Kind, attached};
+use crate::ledger::{Entry, Ledger, read_all};
 use crate::verdict::{Letter, Report, judge};
 
 /// How long everything that is left may take when all faults are over.
@@ -30,13 +31,18 @@ pub fn durable_server() -> Builder {
 pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builder, folder: &Path) -> Report {
     let harness = Harness::open(cast, server, folder).await;
     let url = harness.server().await.url();
-    let mut readings = Vec::new();
+    let (mut readings, stop) = (Vec::new(), AtomicBool::new(false));
     let all = async {
         tokio::select! {
             () = play_all(plan, time, &harness) => {}
             () = harness.watch_elder(&mut readings) => {}
         }
+        stop.store(true, Ordering::Relaxed);
         harness.retire_producers().await;
+    };
+    // Keys live on for a while, and end.
+    let all = async {
+        tokio::join!(all, harness.foreign(cast, &url, &stop));
         harness.drain(TO_DRAIN).await
     };
     let left = tokio::select! {
@@ -44,6 +50,7 @@ pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builde
         () = harness.probe(&url) => unreachable!("it goes on for ever"),
     };
     let letters = letters(&url, cast.lease).await;
+    bury(&url, cast.lease, folder).await;
     harness.close().await;
     let lines = read_all(folder).expect("ledgers that can be read");
     Report { slope: Slope::of(&readings), ..judge(&lines, &letters, micros(cast.lease), left) }
@@ -71,6 +78,17 @@ async fn play<F>(lane: Vec<Planned<F>>, until: Option<Instant>, mut strike: impl
     }
     if let Some(until) = until {
         sleep_until(until).await;
+    }
+}
+
+/// Writes down which keys of other programs ended as dead letters.
+async fn bury(url: &str, lease: Duration, folder: &Path) {
+    let schedule = Schedule::connect(url).await.expect("the server is back");
+    let letters =
+        schedule.dead_letters(attached(lease).topic()).page(usize::MAX).await.expect("dead letters");
+    let ledger = Ledger::open(folder).expect("a ledger");
+    for letter in letters {
+        ledger.write(Entry::Buried { key: String::from_utf8_lossy(&letter.key).into_owned() });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Judged, Note, Noted, Position, TakeChecks, Watch,
+    Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime};
@@ -44,7 +44,9 @@ impl Rig {
 
     /// A note whose lapse would have this id.
     pub(crate) async fn note_as(&self, at: Option<Position>, arming: ArmingId) -> Noted {
-        let note = Note { key: Bytes::from_static(b"a"), at, arming };
+        // Who has heard it was anchored by the canary before it.
+        let identity = at.map_or(Identity::Unknown, |at| Identity::Anchored { at, since: at.canary });
+        let note = Note { key: Bytes::from_static(b"a"), identity, arming };
         self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
     }
 

@@ -1,6 +1,7 @@
 //! A topic is destroyed: it is closed, taken apart, and nothing that comes later finds half of it.
 
 use bytes::Bytes;
+use keylapse::internals::attached::Noted;
 use keylapse::internals::event::Event;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
 use keylapse::internals::{
@@ -19,6 +20,7 @@ on_each_server! {
     timers_go_page_by_page_and_the_rest_at_the_end,
     whoever_runs_is_told_and_settles_nothing_afterwards,
     an_arm_after_the_end_is_a_new_beginning,
+    what_is_detached_may_have_enrolled_keys_but_no_timer_and_no_letter,
     nothing_is_taken_from_what_is_open,
     a_partition_that_never_was_is_closed_and_ended,
     another_number_of_partitions_or_kind_is_refused,
@@ -181,6 +183,30 @@ async fn an_arm_after_the_end_is_a_new_beginning(rig: &mut Rig) {
     assert_ne!(before.arming, after.arming);
     rig.pass(ms(1)).await;
     assert_eq!(rig.claim().await.keys(), ["a"]);
+}
+
+async fn what_is_detached_may_have_enrolled_keys_but_no_timer_and_no_letter(rig: &mut Rig) {
+    rig.attach();
+    let canary = rig.now();
+    rig.read(canary + 1000, canary, 0).await;
+    assert!(!close(rig, Close::Empty).await.closed);
+    assert_eq!(rig.note(canary, 1).await, Noted::Lapse);
+    let refused = close(rig, Close::Detached).await;
+    assert_eq!((refused.closed, refused.timers), (false, 1));
+    let held = rig.claim().await.held().remove(0);
+    rig.end(&held, dead()).await;
+    let refused = close(rig, Close::Detached).await;
+    assert_eq!((refused.closed, refused.letters), (false, 1));
+    let id = rig.letters().await.remove(0).id;
+    assert!(rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped"));
+    rig.read(canary + 2000, canary, 1).await;
+    let closed = close(rig, Close::Detached).await;
+    assert_eq!((closed.closed, closed.forced, closed.enrolled), (true, None, 1));
+    assert!(close(rig, Close::Detached).await.closed, "another goes on with it");
+    assert!(!close(rig, Close::Open(None)).await.closed, "and it can be opened again");
+    close(rig, Close::Detached).await;
+    destroy(rig, &[], 0).await;
+    assert!(names(rig).await.is_empty());
 }
 
 async fn nothing_is_taken_from_what_is_open(rig: &mut Rig) {

@@ -40,12 +40,14 @@ explored! {
     ];
     a_key_has_three_lives: "three lives", lives, 120_000, [LateListener, TwiceInAnInterval];
     three_listeners: "three listeners", crowd, 35_000, [LateListener, RecoveredBefore];
+    two_of_three_agree: "agreed", gathered, 100_000, [AgreedBefore, LateListener];
     what_vanished_fires_by_policy: "what vanished", vanishing, 60_000, [Row(Vanished)];
     deletions_are_heard: "all flags", granted, 400_000, [Row(Deleted), Row(Recovered)];
     what_was_deleted_is_written_again: "written again", rewritten, 200_000, [Row(Deleted)];
     deletions_are_heard_no_more: "revoked flags", revoked, 50_000, [Row(Deleted), StaleRefused];
     a_replica_speaks_too: "a replica", replicated, 120_000, [ReplicaIgnored];
     connections_break: "broken connections", broken, 250_000, [Row(Recovered), RecoveredBefore, UnsureFired];
+    what_was_heard_in_a_gap_is_followed_by_another: "torn", torn, 300_000, [UnsureFired, AgreedBefore];
     flags_are_cleared: "cleared flags", muted, 60_000, [JumpNoticed, Row(Recovered)];
     hints_are_dropped: "dropped hints", crowded, 50_000, [UnsureFired];
     listeners_die: "deaths", mortal, 50_000, [RunAgain, KeptBeside, Deaf];
@@ -58,6 +60,13 @@ explored! {
 #[test]
 fn a_deadline_that_was_brought_forward_can_be_lost_in_a_gap() {
     loses(Scope::shortened());
+}
+
+/// What the merging of ranges costs: an expiry that only a listener heard that is late by as many gaps of
+/// all the others as ranges are kept.
+#[test]
+fn who_is_late_by_as_many_gaps_as_ranges_are_kept_can_lose() {
+    loses(Scope::merged());
 }
 
 /// Whoever mends a subscription in silence makes its listener count wrongly

@@ -8,7 +8,7 @@ use keylapse_protocol::attach::{Attached, Deed, Rule, Rules, Scope, Step};
 use stateright::Model;
 
 const LOST: &str = "no expiry is lost";
-const DOUBLE: &str = "none fires twice, but what was heard without an anchor";
+const DOUBLE: &str = "none fires twice, and once more at most what was heard without an anchor";
 const EARLY: &str = "nothing fires early, or for a deadline that was changed";
 
 /// Explores until the promise named breaks.
@@ -32,10 +32,14 @@ fn breaks_on(path: &[Step], rule: Rule, scope: Scope, promise: &'static str) {
 
 each_is_missed! {
     counted: Counted, calm, LOST;
-    each_identity: EachIdentity, broken, LOST;
+    since_anchor: SinceAnchor, broken, LOST;
     anchored: Anchored, broken, LOST;
     unsure_fires: UnsureFires, broken, LOST;
     unsure_leaves_no_trace: UnsureLeavesNoTrace, broken, LOST;
+    agreed: Agreed, gathered, DOUBLE;
+    counted_back: CountedBack, broken, LOST;
+    torn: Torn, torn, LOST;
+    found_gone: FoundGone, torn, LOST;
     jump_is_gap: JumpIsGap, muted, LOST;
     drop_is_gap: DropIsGap, crowded, LOST;
     fenced: Fenced, broken, LOST;

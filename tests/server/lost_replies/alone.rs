@@ -207,6 +207,7 @@ fn destroyings() -> Vec<Row> {
         Row::of("close what is empty", empty(), close(Close::Empty)),
         Row::of("close what never was", [], close(Close::Empty)),
         Row::of("close what is armed", waiting(), close(Close::Empty)),
+        Row::of("close what is to be detached", empty(), close(Close::Detached)),
         Row::of("close by force", waiting(), forced()),
         Row::of("open again", [&empty()[..], &[close(Close::Empty)]].concat(), close(Close::Open(None))),
         Row::of("open what was closed by force", closed(Close::ByForce(id)), close(Close::Open(None))),

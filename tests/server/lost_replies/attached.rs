@@ -1,8 +1,8 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::Bytes;
-use keylapse::internals::attached::{Deed, Enrolment, Judged, Note, Position, TakeChecks, Watch};
-use keylapse::internals::{Capture, ServerTime, SlotId};
+use keylapse::internals::attached::{Deed, Enrolment, Identity, Judged, Note, Position, TakeChecks, Watch};
+use keylapse::internals::{Capture, Fields, ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
@@ -10,9 +10,11 @@ use crate::attached_scripts::on;
 
 use super::step::{Spot, Step, fire, note};
 
-const CAPTURE: Capture = Capture { cap: 100, dumps: true };
+const CAPTURE: Capture = Capture { cap: 100, dumps: true, fields: Fields::None };
 /// When enrolled keys are to expire.
 const DEADLINE: u64 = START + 100;
+/// No canary has a number that the clock has not reached.
+const FIRST_CANARY: u64 = START - 1000;
 
 /// When something was read: later, the later its place.
 fn stamp(at: Position) -> ServerTime {
@@ -24,7 +26,12 @@ fn micros(at: Position) -> u64 {
 }
 
 fn place(at: Spot) -> Option<Position> {
-    at.map(|(canary, count)| Position { canary: START + canary, count })
+    at.map(|(canary, count)| Position { canary: FIRST_CANARY + canary, count })
+}
+
+/// By the canary before it.
+fn anchored(at: Position) -> Identity {
+    Identity::Anchored { at, since: at.canary }
 }
 
 fn watch(name: &str, at: Position) -> Watch {
@@ -40,7 +47,7 @@ impl Caller {
             Step::Note(all) => {
                 let note = |(name, at, arming): &(&str, Spot, u8)| Note {
                     key: key(name),
-                    at: place(*at),
+                    identity: place(*at).map_or(Identity::Unknown, anchored),
                     arming: id(*arming),
                 };
                 let notes: Vec<_> = all.iter().map(note).collect();
@@ -61,15 +68,18 @@ impl Caller {
             }
             Step::Judge(name, at, deed) => {
                 // What was looked at was enrolled at the first canary.
-                let watch = watch(name, Position { canary: START, count: 0 });
+                let watch = watch(name, Position { canary: FIRST_CANARY, count: 0 });
                 let at = place(*at).unwrap_or_default();
                 let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
                 format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.1)
             }
-            Step::Scanner(slot, ms) => {
-                format!("{}", store.hold_scanner(watched, self::slot(*slot), *ms, false).await?)
+            Step::Policy(revision) => {
+                format!("{:?}", store.agree_on_policy(watched, *revision, &format!("of {revision}")).await?)
             }
-            Step::Touch(name) => format!("{:?}", store.read(&[key(name)], CAPTURE).await?.1),
+            Step::Scanner(slot, ms) => {
+                format!("{:?}", store.hold_scanner(watched, self::slot(*slot), *ms, false).await?)
+            }
+            Step::Touch(name) => format!("{:?}", store.read(&[key(name)], &CAPTURE).await?.1),
             Step::Returned(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
             Step::WriteBack(name) => {
                 // By the server's own clock, decades from now.
@@ -85,7 +95,7 @@ fn slot(number: u8) -> SlotId {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [notes(), enrolments(), looks_and_verdicts(), scanners(), keys()].concat()
+    [notes(), enrolments(), looks_and_verdicts(), policies(), scanners(), keys()].concat()
 }
 
 const FIRST: Spot = Some((0, 0));
@@ -122,7 +132,12 @@ fn notes() -> Vec<Row> {
         Row::of("note without an anchor behind a lapse", [note("a", first, 1)], note("a", None, 2)),
         Row::of(
             "note what is older than the memory",
-            [note("a", first, 1), note("b", Some((300_000, 1)), 2), note("b", Some((600_000, 1)), 3)],
+            [
+                Step::Wait(600_000),
+                note("a", first, 1),
+                note("b", Some((300_000, 1)), 2),
+                note("b", Some((600_000, 1)), 3),
+            ],
             note("a", Some((1000, 1)), 4),
         ),
     ]
@@ -155,6 +170,15 @@ fn looks_and_verdicts() -> Vec<Row> {
     ]
 }
 
+fn policies() -> Vec<Row> {
+    let policy = Step::Policy;
+    vec![
+        Row::of("the first policy", [], policy(1)),
+        Row::of("a policy of a higher revision", [policy(1)], policy(2)),
+        Row::of("a policy of a lower revision", [policy(2)], policy(1)),
+    ]
+}
+
 fn hold_scanner(slot: u8) -> Step {
     Step::Scanner(slot, 1000)
 }
@@ -164,7 +188,8 @@ fn scanners() -> Vec<Row> {
         // It holds from the repeat on.
         Row::of("become the scanner", [], hold_scanner(1)).repeat_acts_as(hold_scanner(1)),
         Row::of("stay the scanner", [hold_scanner(1)], hold_scanner(1)).repeat_acts_as(hold_scanner(1)),
-        Row::of("another is the scanner", [hold_scanner(2)], hold_scanner(1)),
+        Row::of("become the second", [hold_scanner(2)], hold_scanner(1)).repeat_acts_as(hold_scanner(1)),
+        Row::of("others are both", [hold_scanner(2), hold_scanner(3)], hold_scanner(1)),
         Row::of("leave", [hold_scanner(1)], Step::Scanner(1, 0)),
     ]
 }

@@ -58,6 +58,8 @@ pub(super) enum Step {
     Enrol(&'static str, Spot),
     DueChecks,
     Judge(&'static str, Spot, Deed),
+    /// A listener says its policy, of this revision.
+    Policy(u32),
     /// For so many ms.
     Scanner(u8, u64),
     Touch(&'static str),
@@ -172,6 +174,7 @@ impl Step {
             Self::Enrol(..) => "enrol",
             Self::DueChecks => "checks",
             Self::Judge(..) => "judge",
+            Self::Policy(_) => "policy",
             Self::Scanner(..) => "scanner",
             Self::Touch(_) => "touch",
             Self::Returned(_) => "returned",

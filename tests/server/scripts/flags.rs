@@ -8,7 +8,7 @@ use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice.
-const DRAIN: [&str; 19] = [
+const DRAIN: [&str; 20] = [
     "ack",
     "canary",
     "cancel",
@@ -21,6 +21,7 @@ const DRAIN: [&str; 19] = [
     "note",
     "left",
     "pause",
+    "policy",
     "renew",
     "repair",
     "report",

@@ -6,9 +6,27 @@ use regex::Regex;
 use super::source::Source;
 
 /// Variables that hold text.
-const TEXT: [&str; 16] = [
-    "NO_TOKEN", "token", "id", "key", "arming", "state", "record", "body", "first", "packed", "last", "name",
-    "copy", "dump", "letter", "slot",
+const TEXT: [&str; 20] = [
+    "NO_TOKEN",
+    "token",
+    "id",
+    "key",
+    "arming",
+    "state",
+    "record",
+    "body",
+    "first",
+    "packed",
+    "last",
+    "name",
+    "copy",
+    "dump",
+    "letter",
+    "slot",
+    "kept",
+    "value",
+    "old.value_read",
+    "carried",
 ];
 /// Tables of text.
 const TABLES: [&str; 4] = ["KEYS", "ARGV", "meta", "found"];

@@ -1,12 +1,21 @@
-//! Lua's `bit`: exclusive or of the lower 32 bits, with a signed result.
+//! Lua's `bit`: logic of the lower 32 bits, with a signed result. Of `bit`'s functions, those that scripts here need.
 
 use mlua::{Lua, Table, Variadic};
 
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    let bxor = |_: &Lua, words: Variadic<f64>| Ok(words.iter().fold(0, |all, word| all ^ bits(*word)));
-    library.raw_set("bxor", lua.create_function(bxor)?)?;
+    add(lua, &library, "bxor", |all, word| all ^ word)?;
+    add(lua, &library, "band", |all, word| all & word)?;
+    add(lua, &library, "bor", |all, word| all | word)?;
     Ok(library)
+}
+
+/// A function of one word or more, from left to right.
+fn add(lua: &Lua, library: &Table, name: &str, join: fn(i32, i32) -> i32) -> mlua::Result<()> {
+    let function = move |_: &Lua, words: Variadic<f64>| {
+        Ok(words.iter().map(|word| bits(*word)).reduce(join).unwrap_or_default())
+    };
+    library.raw_set(name, lua.create_function(function)?)
 }
 
 /// The lower 32 bits of the nearest whole number.

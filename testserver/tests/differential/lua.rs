@@ -61,6 +61,7 @@ const BODIES: &[&str] = &[
     "return {tonumber('0x10'), tonumber(' 5 '), tonumber('1e3'), tostring(tonumber('')), tostring(tonumber('+12'))}",
     "return {string.format('%.0f', 1712345678901), string.format('%d', 3.7), math.floor(-1.5), math.ceil(1.2), -5 % 3}",
     "return {tostring(bit.bxor(4294967295, 1)), bit.bxor(1.5, 2.5), tostring(bit.bxor(2^32 + 5, -1))}",
+    "return {bit.band(7, 10, 2^32 + 3), tostring(bit.bor(2^31, 1)), bit.bor(5), bit.band(1.5, -1)}",
     "redis.call('ZADD', 'z', 0.1, 'a') return {redis.call('ZSCORE', 'z', 'a'), redis.call('ZRANGE', 'z', 0, -1, 'WITHSCORES')}",
     "return {struct.unpack('>I8', '\\255\\255\\255\\255\\255\\255\\255\\255')}",
     "return {struct.unpack('>B', '\\255'), struct.unpack('>I4', '\\255\\255\\255\\254'), struct.unpack('>I', '\\0\\0\\1\\2')}",

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use keylapse::{Done, Failure, Lapse, Listener, ListenerBuilder};
+use bytes::Bytes;
+use keylapse::{Done, Expired, Failure, Lapse, Listener, ListenerBuilder};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Orders, watch_over};
 use crate::clock::{micros_since_1970, now};
-use crate::job::{Job, Kind, Work};
+use crate::job::{Job, Kind, Work, attached};
 use crate::ledger::{End, Entry, Ledger};
 
 /// Attempts at a time. Few, so that a queue forms and faults find something to hit.
@@ -32,6 +33,8 @@ pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
             let ledger = ledger.clone();
             builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
         };
+        let notes = ledger.clone();
+        let builder = builder.attach(attached(orders.lease()), move |lapse| fire(lapse, notes.clone()));
         let listener = Kind::ALL.into_iter().fold(builder, on).build()?;
         tokio::select! {
             ended = listener.run_until(end.recv()) => return ended,
@@ -78,6 +81,24 @@ impl tracing::Subscriber for Unread {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
+/// Of a hundred keys one fails once, and ten take as long as faults do.
+async fn fire(lapse: Lapse<Expired<Bytes>>, ledger: Ledger) -> Result<Done, Failure> {
+    let at = now();
+    let (key, id, attempt) = (String::from_utf8_lossy(lapse.key()).into_owned(), lapse.id(), lapse.attempt());
+    let (fails, lasts) = (attempt == 1 && key.ends_with("14"), key.ends_with('7'));
+    let expiry = format!("{:?}", lapse.payload().expiry());
+    let deadline = micros_since_1970(lapse.deadline());
+    ledger.write_at(at, Entry::Fired { key: key.clone(), id: id.clone(), attempt, deadline, expiry });
+    let ended = move |end| Entry::FiredEnded { key: key.clone(), id: id.clone(), attempt, end };
+    let run = Run { ended: Box::new(ended), ledger, has_ended: false };
+    tokio::time::sleep(Duration::from_millis(if lasts { 500 } else { 5 })).await;
+    if fails {
+        return run.fails();
+    }
+    run.end(End::Done);
+    Ok(Done)
+}
+
 async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
     let at = now(); // before anything else: whether it is early is judged by this
     let Job { work, millis, .. } = *lapse.payload();
@@ -104,8 +125,7 @@ async fn handle(lapse: Lapse<Job>, ledger: Ledger) -> Result<Done, Failure> {
 /// An attempt in the ledger. Dropped without an end, it was dropped.
 struct Run {
     ledger: Ledger,
-    n: u64,
-    attempt: u32,
+    ended: Box<dyn Fn(End) -> Entry + Send + Sync>,
     has_ended: bool,
 }
 
@@ -120,12 +140,12 @@ impl Run {
             source: lapse.source().as_str().to_owned(),
         };
         ledger.write_at(at, started);
-        Self { ledger, n, attempt, has_ended: false }
+        Self { ledger, ended: Box::new(move |end| Entry::Ended { n, attempt, end }), has_ended: false }
     }
 
     fn end(mut self, end: End) {
         self.has_ended = true;
-        self.ledger.write(Entry::Ended { n: self.n, attempt: self.attempt, end });
+        self.ledger.write((self.ended)(end));
     }
 
     fn fails(self) -> Result<Done, Failure> {
@@ -137,7 +157,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.ledger.write(Entry::Ended { n: self.n, attempt: self.attempt, end: End::Dropped });
+            self.ledger.write((self.ended)(End::Dropped));
         }
     }
 }

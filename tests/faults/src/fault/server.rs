@@ -107,7 +107,10 @@ impl ServerFault {
             Self::ReadOnly(ms) => between(server, "REPLICAOF 127.0.0.1 1", ms, "REPLICAOF NO ONE").await,
             Self::NoReplicas(ms) => set(server, "min-replicas-to-write", ["1", "0"], ms).await,
             Self::Full(ms) => set(server, "maxmemory", ["1", "0"], ms).await,
-            Self::Mute(ms) => set(server, "notify-keyspace-events", ["", "Ex"], ms).await,
+            Self::Mute(ms) => {
+                let flags = flags(server).await;
+                set(server, "notify-keyspace-events", ["", &flags], ms).await;
+            }
             Self::Lazy(ms) => {
                 between(server, "DEBUG SET-ACTIVE-EXPIRE 0", ms, "DEBUG SET-ACTIVE-EXPIRE 1").await;
             }
@@ -147,6 +150,13 @@ async fn set(server: &Server, setting: &str, [fault, normal]: [&str; 2], ms: u64
     server.cmd(&["CONFIG", "SET", setting, fault]).await;
     lasting(ms).await;
     server.cmd(&["CONFIG", "SET", setting, normal]).await;
+}
+
+/// What the server tells of.
+async fn flags(server: &Server) -> String {
+    let answer = server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await;
+    let [_, flags]: [String; 2] = redis::from_redis_value(answer).expect("a name and a value");
+    flags
 }
 
 async fn pause(server: &Server, ms: u64, what: &str) {

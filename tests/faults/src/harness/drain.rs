@@ -6,12 +6,12 @@ use keylapse_support::Deadline;
 use redis::aio::MultiplexedConnection;
 
 use super::Harness;
-use crate::job::Kind;
+use crate::job::partitions;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Harness {
-    /// Waits until no timer is left; how many are after this long.
+    /// Waits until no timer is left, and no key is expected; how many are after this long.
     pub async fn drain(&self, limit: Duration) -> u64 {
         let deadline = Deadline::after(limit);
         let mut connection = self.server().await.conn().await;
@@ -25,14 +25,12 @@ impl Harness {
     }
 }
 
-/// Records and armings kept behind running attempts, over all partitions: docs/wire.md names them.
+/// Records, what is kept behind running attempts, and keys that are expected, over all partitions: docs/wire.md names them.
 async fn timers(connection: &mut MultiplexedConnection) -> u64 {
     let mut pipe = redis::pipe();
-    for kind in Kind::ALL {
-        for partition in 0..kind.partitions() {
-            for hash in ["rec", "next"] {
-                pipe.hlen(format!("keylapse:{{{}/{partition}}}:{hash}", kind.name()));
-            }
+    for partition in partitions() {
+        for hash in ["rec", "next", "watch"] {
+            pipe.hlen(format!("{partition}:{hash}"));
         }
     }
     let lengths: Vec<u64> =

@@ -1,6 +1,7 @@
 //! Everything that takes part in a run: the server, the processes and the lines between them.
 
 mod actor;
+mod attached;
 mod drain;
 mod probe;
 mod vitals;
@@ -8,6 +9,7 @@ mod vitals;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub struct Cast {
     pub producers: usize,
     /// Keys that each producer begins with in a second.
     pub per_second: u64,
+    /// Keys of the attached topic that are begun with in a second, by writers that know nothing of keylapse.
+    pub keys_per_second: u32,
     /// Of a thousand timers, how many take their listener's process down.
     pub pills_per_thousand: u64,
     /// The topics' lease.
@@ -102,6 +106,14 @@ impl Harness {
         match &self.elder {
             Some(elder) => vitals::watch(elder.pid().await, readings).await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// Writes keys of the attached topic, and listens to what becomes of them, for as long as it is awaited;
+    /// once it is told to stop, nothing new is begun, and it ends with the last key's life.
+    pub async fn foreign(&self, cast: &Cast, url: &str, stop: &AtomicBool) {
+        if cast.keys_per_second > 0 {
+            attached::play(cast, url, &self.ledger, stop).await;
         }
     }
 

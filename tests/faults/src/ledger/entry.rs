@@ -53,6 +53,61 @@ pub enum Entry {
         /// What it said.
         told: Told,
     },
+    /// A writer that knows nothing of keylapse is about to write a key.
+    WriteAsked {
+        /// The key.
+        key: String,
+        /// The command.
+        how: String,
+        /// What the key is then.
+        life: Life,
+    },
+    /// The command was answered.
+    WriteTold {
+        /// The key.
+        key: String,
+        /// How.
+        wrote: Wrote,
+    },
+    /// A plain subscriber heard that a key has expired.
+    Heard {
+        /// The key.
+        key: String,
+    },
+    /// A key was seen to be expected.
+    Enrolled {
+        /// The key.
+        key: String,
+    },
+    /// A handler of the attached topic began.
+    Fired {
+        /// The key.
+        key: String,
+        /// The lapse's id.
+        id: String,
+        /// The attempt.
+        attempt: u32,
+        /// The deadline that the handler is told.
+        deadline: Micros,
+        /// What made it lapse.
+        expiry: String,
+    },
+    /// A key was found among the dead letters.
+    Buried {
+        /// The key.
+        key: String,
+    },
+    /// It ended.
+    FiredEnded {
+        /// The key.
+        key: String,
+        /// The lapse's id.
+        id: String,
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        end: End,
+    },
     /// A handler began.
     Started {
         /// The arming's number, from the payload.
@@ -148,4 +203,30 @@ pub enum End {
     Failed,
     /// It was dropped before its end: the lease was lost, or the listener stopped.
     Dropped,
+}
+
+/// How a key lives on after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// Until then.
+    Until(Micros),
+    /// For so many milliseconds.
+    For(u64),
+    /// Without a deadline.
+    Endless,
+    /// Not at all.
+    Gone,
+}
+
+/// How a command of a writer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrote {
+    /// It was done.
+    Done,
+    /// There was no such key, or it was refused: nothing was done.
+    Nothing,
+    /// Nobody knows.
+    Unknown,
 }

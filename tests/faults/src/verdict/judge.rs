@@ -45,6 +45,7 @@ pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Re
         Case { n: *n, arm, runs, letters, next: oracle.call_after(*n), oracle: &oracle }.judge(&mut report);
     }
     report.tell_stories(lines, &oracle);
+    oracle.keys.judge(lines, &oracle.troubles, &mut report);
     report
 }
 

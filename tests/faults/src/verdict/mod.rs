@@ -1,8 +1,10 @@
 //! Judging a run by its ledgers: what went in must come out, on time and once, or with an excuse.
 //!
+//! `attached` is about keys that other programs write; of timers
 //! `oracle` puts the lines together, `judge` compares what ran with what was promised, `excuse` says
 //! which faults on record allow an attempt to run again, and `report` is what is printed.
 
+mod attached;
 mod excuse;
 mod judge;
 mod oracle;

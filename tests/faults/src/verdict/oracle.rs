@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::attached::Keys;
 use super::excuse::Troubles;
 use crate::clock::Micros;
 use crate::job::Work;
@@ -15,6 +16,7 @@ pub(super) struct Oracle {
     pub(super) calls: HashMap<String, Vec<Call>>,
     pub(super) runs: HashMap<u64, Vec<Run>>,
     pub(super) troubles: Troubles,
+    pub(super) keys: Keys,
 }
 
 /// One arming.
@@ -66,6 +68,9 @@ impl Oracle {
 
     fn enter(&mut self, line: &Line) {
         let (at, pid) = (line.at, line.pid);
+        if self.keys.enter(at, pid, &line.entry) {
+            return;
+        }
         match &line.entry {
             Entry::ArmAsked { n, key, work, delay_ms } => {
                 let (key, work, delay_ms) = (key.clone(), *work, *delay_ms);

@@ -8,16 +8,18 @@ use crate::harness::Slope;
 /// The verdict of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Arms that were asked for.
+    /// Arms that were asked for, and keys of other programs.
     pub armed: usize,
-    /// Arms that were acknowledged.
+    /// Arms that were acknowledged, and keys whose last deadline is certain.
     pub acknowledged: usize,
-    /// Armings of which an attempt succeeded.
+    /// Armings and keys of which an attempt succeeded.
     pub handled: usize,
     /// Attempts that began again.
     pub duplicated: usize,
     /// Those of them that a fault on record explains.
     pub explained: usize,
+    /// Keys of other programs that expired, as far as is known, when that could not be: docs/attach.md says when.
+    pub unknowable: usize,
     /// Dead letters.
     pub dead: usize,
     /// Timers that were left when waiting was given up.
@@ -96,6 +98,7 @@ impl fmt::Display for Report {
             self.explained
         )?;
         write!(f, "early={} unexpected={} ", self.count(Wrong::Early), self.count(Wrong::Unexpected))?;
+        write!(f, "unknowable={} ", self.unknowable)?;
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| self.late_ms(share));
         write!(f, "late_p50_ms={p50:.1} late_p99_ms={p99:.1} late_max_ms={max:.1} dead={}", self.dead)?;
         if let Some(Slope { before, after }) = self.slope {
@@ -109,7 +112,7 @@ impl fmt::Display for Report {
 /// With its story, over several lines.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: arming {}: {}", self.wrong, self.n, self.what)?;
+        write!(f, "{:?}: number {}: {}", self.wrong, self.n, self.what)?;
         self.story.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn cast() -> Cast {
         elder: false,
         producers: 1,
         per_second: 50,
+        keys_per_second: 0,
         pills_per_thousand: 0,
         lease: LEASE,
         seed: 1,

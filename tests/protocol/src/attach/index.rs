@@ -8,6 +8,17 @@ use super::world::{Moment, Place, Watch};
 const WAITING: usize = 6;
 /// Canaries' numbers, from zero.
 const CANARIES: usize = 8;
+/// Ranges of one key that there may be.
+const RANGES: usize = 4;
+
+/// A reach of the stream all of whose expiries were noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Range {
+    /// The canary with which it begins: the anchor of who has noted.
+    from: u8,
+    /// Its last expiry.
+    upto: Place,
+}
 
 /// A firing without an identity: one of the identities in this reach was it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,12 +36,14 @@ pub struct Index {
     pub lapses: [Option<u8>; WAITING],
     /// Who runs the first.
     pub running: Option<usize>,
-    /// How many expiries were noted of each canary's window: who is anchored
-    /// hears, and notes, them all in their order.
-    noted: [u8; CANARIES],
+    /// What was noted, in order and apart: who is anchored hears, and notes,
+    /// all in its order.
+    noted: [Option<Range>; RANGES],
     /// The latest moment from which anything was done: what was read before is stale.
     pub(super) latest: Moment,
     traces: [Option<Trace>; 3],
+    /// How many of the expiries before each canary were fired for who had no anchor.
+    agreed: [u8; CANARIES],
 }
 
 /// What became of a note.
@@ -45,23 +58,30 @@ pub(super) enum Noted {
 }
 
 impl Index {
-    /// Notes an expiry by its identity.
-    pub(super) fn note(&mut self, rules: Rules, id: Place, life: u8) -> Noted {
+    /// Notes an expiry by its identity. `since`: the anchor of who has heard it;
+    /// `kept`: how many ranges are.
+    pub(super) fn note(&mut self, rules: Rules, since: u8, id: Place, life: u8, kept: usize) -> Noted {
         if self.watch.is_some_and(|watch| watch.read.at < id || !rules.has(Rule::Stamped)) {
             self.watch = None;
         }
         self.latest = self.latest.max(Moment { at: id, stamp: 0 });
-        let canary = usize::from(id.canary);
-        let higher = self.noted[canary + 1..].iter().any(|count| *count > 0);
-        if id.count <= self.noted[canary] || (higher && !rules.has(Rule::EachIdentity)) {
+        if self.noted.iter().flatten().any(|range| range.from <= id.canary && id <= range.upto) {
             return Noted::Known;
         }
-        self.noted[canary] = id.count;
+        self.extend(if rules.has(Rule::SinceAnchor) { since } else { 0 }, id, kept);
         if self.takes_up(rules, id) {
             return Noted::Recovered;
         }
         self.push(rules, life);
         Noted::Lapse
+    }
+
+    /// Whether this is the first to be heard of an expiry without an anchor: the `back`th before a canary.
+    pub(super) fn agree(&mut self, canary: u8, back: u8) -> bool {
+        let fired = &mut self.agreed[usize::from(canary)];
+        let first = back > *fired;
+        *fired = back.max(*fired);
+        first
     }
 
     /// Fires without an identity, and remembers where it may have been.
@@ -99,6 +119,22 @@ impl Index {
         self.lapses.rotate_left(1);
         self.lapses[WAITING - 1] = None;
         self.running = None;
+    }
+
+    /// All from a canary up to this expiry was noted. Ranges that meet are one;
+    /// if there are too many, the two oldest, with what lies between.
+    fn extend(&mut self, since: u8, upto: Place, kept: usize) {
+        let mut all: Vec<Range> = self.noted.into_iter().flatten().collect();
+        let met = |range: &Range| since <= range.upto.canary && range.from <= upto.canary;
+        let from = all.iter().filter(|range| met(range)).map(|range| range.from).min();
+        all.retain(|range| !met(range));
+        all.push(Range { from: from.map_or(since, |from| from.min(since)), upto });
+        all.sort_unstable();
+        while all.len() > kept {
+            let oldest = all.remove(0);
+            all[0].from = oldest.from;
+        }
+        self.noted = std::array::from_fn(|place| all.get(place).copied());
     }
 
     fn takes_up(&mut self, rules: Rules, id: Place) -> bool {

@@ -22,6 +22,8 @@ pub struct Judge {
     rewritten: Few,
     /// Those that somebody has heard without an anchor.
     pub(super) unsure: Few,
+    /// How many have heard each so, and then lost something before the next canary.
+    pub(super) torn: [u8; 5],
     /// How often each fired.
     fired: [u8; 5],
     /// Those that fired without an identity.
@@ -60,8 +62,8 @@ impl Judge {
     pub(super) fn fire(&mut self, life: u8) {
         self.open += 1;
         let count = &mut self.fired[usize::from(life)];
-        *count = (*count + 1).min(3);
-        let excused = *count == 1 || self.unsure.has(life);
+        *count += 1;
+        let excused = *count <= 1 + u8::from(self.unsure.has(life)) + self.torn[usize::from(life)];
         self.demand(Breach::Double, excused);
     }
 

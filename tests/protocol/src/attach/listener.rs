@@ -14,7 +14,7 @@ impl Attached {
         match event {
             Event::Canary { number, made } => {
                 let anchor = Anchor { number, made, heard: world.now + 1 };
-                self.hear_canary(&mut world.listeners[who], anchor);
+                self.hear_canary(world, who, anchor);
             }
             Event::Expired(life) => self.hear_expired(world, who, life),
             Event::Deleted => {
@@ -27,14 +27,16 @@ impl Attached {
         }
     }
 
-    fn hear_canary(&self, listener: &mut Listener, anchor: Anchor) {
+    fn hear_canary(&self, world: &mut World, who: usize, anchor: Anchor) {
         let number = anchor.number;
-        let jump = number != listener.place.canary + 1 && self.rules.has(Rule::JumpIsGap);
-        if jump && listener.anchor.is_some() {
+        let jump = number != world.listeners[who].place.canary + 1 && self.rules.has(Rule::JumpIsGap);
+        if jump && world.listeners[who].anchor.is_some() {
             self.see(Seen::JumpNoticed);
-            self.lose_anchor(listener);
+            self.lose_anchor(world, who);
         }
+        let listener = &mut world.listeners[who];
         if listener.anchor.is_none() {
+            listener.named = (!listener.unsure.is_empty()).then_some(number);
             listener.anchor = Some(anchor);
             listener.deaf = false;
         }
@@ -61,12 +63,13 @@ impl Attached {
             look.expired |= look.watch.is_some_and(|watch| watch.read.at < id);
         }
         let id = if self.rules.has(Rule::Counted) { id } else { Place { count: 1, ..id } };
-        self.note(world, id, life);
+        let since = listener.anchor.map_or(0, |anchor| anchor.number);
+        self.note(world, since, id, life);
     }
 
-    fn note(&self, world: &mut World, id: Place, life: u8) {
+    fn note(&self, world: &mut World, since: u8, id: Place, life: u8) {
         let ran = world.index.running.is_some();
-        match world.index.note(self.rules, id, life) {
+        match world.index.note(self.rules, since, id, life, self.scope.ranges) {
             Noted::Lapse => {
                 world.judge.fire(life);
                 if ran {
@@ -84,14 +87,14 @@ impl Attached {
     /// Its connection breaks; a new one is subscribed before anything else happens.
     pub(super) fn gap(&self, world: &mut World, who: usize) {
         world.miss(who, usize::MAX);
-        self.lose_anchor(&mut world.listeners[who]);
+        self.lose_anchor(world, who);
     }
 
     /// One hint finds no place in its queue.
     pub(super) fn drop_hint(&self, world: &mut World, who: usize) {
         world.miss(who, 1);
         if self.rules.has(Rule::DropIsGap) {
-            self.lose_anchor(&mut world.listeners[who]);
+            self.lose_anchor(world, who);
         }
     }
 
@@ -125,7 +128,13 @@ impl Attached {
         }
     }
 
-    fn lose_anchor(&self, listener: &mut Listener) {
+    /// What it heard without one before has its name by now, or will never have one.
+    fn lose_anchor(&self, world: &mut World, who: usize) {
+        let listener = &mut world.listeners[who];
+        if listener.named.is_some() || self.rules.has(Rule::Torn) {
+            self.fire_unsure(world, who);
+        }
+        let listener = &mut world.listeners[who];
         listener.anchor = None;
         listener.look = None;
         if self.rules.has(Rule::DeletionsForgottenAtGap) {

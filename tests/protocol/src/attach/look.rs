@@ -99,7 +99,7 @@ impl Attached {
         }
         let place = world.listeners[who].place;
         world.listeners[who].look = None;
-        self.fire_unsure(world, who, look);
+        self.fire_unsure_at(world, who, look);
         match (look.watch, verdict) {
             (Some(watch), Some(verdict)) => {
                 self.see(Seen::Row(verdict));
@@ -158,23 +158,51 @@ impl Attached {
     }
 
     /// What was heard without an anchor is a lapse of which nobody can say
-    /// whether another has noted it.
-    fn fire_unsure(&self, world: &mut World, who: usize, look: Look) {
+    /// whether another has noted it: but those who heard it so agree on its name.
+    pub(super) fn fire_unsure(&self, world: &mut World, who: usize) {
         let listener = &mut world.listeners[who];
-        let unsure = std::mem::take(&mut listener.unsure);
+        let (unsure, named) = (std::mem::take(&mut listener.unsure), listener.named.take());
         if unsure.is_empty() || !self.rules.has(Rule::UnsureFires) {
             return;
         }
         self.see(Seen::UnsureFired);
-        for life in (1..5).filter(|life| unsure.has(*life)) {
+        let mut lives: Vec<u8> = (1..5).filter(|life| unsure.has(*life)).collect();
+        if self.rules.has(Rule::CountedBack) {
+            lives.reverse();
+        }
+        for (life, back) in lives.into_iter().zip(1..) {
+            match named {
+                Some(canary) if self.rules.has(Rule::Agreed) && !world.index.agree(canary, back) => {
+                    self.see(Seen::AgreedBefore);
+                    continue;
+                }
+                Some(_) => {}
+                None => world.judge.torn[usize::from(life)] += 1,
+            }
             world.judge.fire(life);
             if self.rules.has(Rule::UnsureLeavesNoTrace) {
                 world.index.push(self.rules, life);
             } else {
-                world.index.recover(self.rules, life, Place::default(), look.read.at);
+                world.index.recover(self.rules, life, Place::default(), world.listeners[who].place);
             }
         }
-        if look.found == Key::Absent && look.watch.is_some() && look.watch == world.index.watch {
+    }
+
+    /// The same, by one who has touched the key since: if it is gone, so is what
+    /// was read of it before.
+    fn fire_unsure_at(&self, world: &mut World, who: usize, look: Look) {
+        if world.listeners[who].unsure.is_empty() {
+            return;
+        }
+        self.fire_unsure(world, who);
+        let taken = match world.index.watch {
+            Some(watch) if self.rules.has(Rule::FoundGone) => {
+                look.found == Key::Absent && watch.read < look.read
+            }
+            Some(watch) => watch.deadline <= world.now,
+            None => look.found == Key::Absent,
+        };
+        if taken && self.rules.has(Rule::UnsureFires) {
             world.index.forget(self.rules, look.read);
         }
     }

@@ -22,7 +22,7 @@ mod world;
 
 use stateright::{Model, Property};
 
-pub use index::{Index, Trace};
+pub use index::{Index, Range, Trace};
 pub use judge::Judge;
 pub use rules::{Rule, Rules};
 pub use scope::{Purse, Scope};
@@ -96,7 +96,7 @@ impl Model for Attached {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("no expiry is lost", Attached::loses_nothing),
-            never!("none fires twice, but what was heard without an anchor", Double),
+            never!("none fires twice, and once more at most what was heard without an anchor", Double),
             never!("nothing fires early, or for a deadline that was changed", Early),
             never!("nothing fires without an expiry while nothing goes wrong", Unprovoked),
         ]

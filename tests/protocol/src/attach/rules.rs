@@ -5,12 +5,20 @@
 pub enum Rule {
     /// An identity counts events since a canary; without, it is a stamp, one an interval.
     Counted,
-    /// The memory holds the highest identity of each canary's window; without, only the highest of all.
-    EachIdentity,
+    /// A note speaks for what its listener has heard since its anchor; without, for all that came before.
+    SinceAnchor,
     /// A subscription that is not anchored has no identities to give.
     Anchored,
     /// What was heard before the anchor is fired all the same.
     UnsureFires,
+    /// It has the same name for all who have heard it so: the next canary's, and how many expiries come before that.
+    Agreed,
+    /// They are counted back from the canary; without, from the first that was heard.
+    CountedBack,
+    /// What is heard before another gap is not counted to the canary after it: it has no name.
+    Torn,
+    /// Such a firing ends an enrolment only if the key was found gone by a touch after it.
+    FoundGone,
     /// Such a firing leaves no trace: it might be taken for another expiry.
     UnsureLeavesNoTrace,
     /// A number left out between two canaries is a gap.

@@ -50,6 +50,8 @@ pub struct Scope {
     pub vanished: bool,
     /// Whether handlers take their time; without, nothing depends on them.
     pub runs: bool,
+    /// How many ranges of what was noted are kept apart, at most four.
+    pub ranges: usize,
     /// What may happen only so often.
     pub purse: Purse,
 }
@@ -65,6 +67,7 @@ impl Scope {
             shorten: false,
             vanished: false,
             runs: false,
+            ranges: 4,
             purse,
         }
     }
@@ -78,6 +81,16 @@ impl Scope {
     pub const fn crowd() -> Self {
         let purse = Purse { writes: 1, deeds: 0, gaps: 1, ..Purse::CALM };
         Self { listeners: 3, purse, ..Self::calm() }
+    }
+
+    /// Three listeners, two of which have a gap.
+    pub const fn gathered() -> Self {
+        Self { purse: Purse { gaps: 2, ..Self::crowd().purse }, ..Self::crowd() }
+    }
+
+    /// Connections break, and a queue overflows: what was heard in a gap is followed by another.
+    pub const fn torn() -> Self {
+        Self { purse: Purse { drops: 1, ..Self::broken().purse }, ..Self::broken() }
     }
 
     /// A topic that fires what vanished, too.
@@ -143,7 +156,7 @@ impl Scope {
     }
 
     /// More of it all: minutes of work, for whoever asks for it.
-    pub const fn wide() -> [Self; 7] {
+    pub const fn wide() -> [Self; 8] {
         let calm = Purse { canaries: 2, ticks: 3, ..Purse::CALM };
         let broken = Purse { canaries: 2, ..Self::broken().purse };
         let granted = Purse { writes: 2, ..Self::granted().purse };
@@ -156,7 +169,19 @@ impl Scope {
             Self { purse: Purse { writes: 2, ..Self::crowd().purse }, ..Self::crowd() },
             Self { purse: Purse { mutes: 1, ..Self::rewritten().purse }, ..Self::rewritten() },
             Self::overtaken(),
+            Self::parted(),
         ]
+    }
+
+    /// Three lives and a gap, and as many ranges as that can make.
+    pub const fn parted() -> Self {
+        let purse = Purse { ticks: 3, gaps: 1, ..Self::lives().purse };
+        Self { ranges: 2, purse, ..Self::calm() }
+    }
+
+    /// A limit: the same, and a range less.
+    pub const fn merged() -> Self {
+        Self { ranges: 1, ..Self::parted() }
     }
 
     /// A limit: a writer that brings a deadline forward, and a gap.

@@ -20,6 +20,8 @@ pub enum Seen {
     KeptBeside,
     /// Something heard without an anchor was fired.
     UnsureFired,
+    /// What was heard without an anchor was fired for another before.
+    AgreedBefore,
     /// A canary's number showed that something was lost.
     JumpNoticed,
     /// A handler's run was begun again.
@@ -46,13 +48,14 @@ impl Seen {
             Self::StaleRefused => 15,
             Self::ReplicaIgnored => 16,
             Self::Deaf => 17,
+            Self::AgreedBefore => 18,
         }
     }
 }
 
 /// How often each was met with; beside the states and not in them.
 #[derive(Debug, Default)]
-pub(super) struct Log([AtomicU64; 18]);
+pub(super) struct Log([AtomicU64; 19]);
 
 impl Log {
     pub(super) fn note(&self, seen: Seen) {

@@ -123,8 +123,10 @@ pub struct Listener {
     pub flags: bool,
     /// Where it last heard of a deletion, if nothing was lost since.
     pub deleted: Option<Place>,
-    /// What it heard without an anchor.
+    /// What it heard without an anchor since it last lost something.
     pub unsure: Few,
+    /// The canary that it heard next.
+    pub named: Option<u8>,
     /// What it is looking at.
     pub look: Option<Look>,
     /// Whether a replica has something to say.

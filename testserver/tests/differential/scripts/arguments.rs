@@ -160,8 +160,13 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         "repair" => {
             out.extend(words([*random.one(&["rec", "run", "next", "slots", "x"]), "0", "100", "30000"]));
         }
+        "policy" => out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])])),
         "scanner" => {
-            out.extend(words([*random.one(&["slot1", "slot2"]), *random.one(&["hold", "release"]), "5000"]));
+            out.extend(words([
+                *random.one(&["slot1", "slot2", "slot3"]),
+                *random.one(&["hold", "release"]),
+                "5000",
+            ]));
             out.push(flag(random));
         }
         "report" => {
@@ -186,7 +191,12 @@ fn attached(name: &str, world: &World, random: &mut Random) -> Words {
         "note" => {
             out.push(random.one(&["fire", "ignore"]).as_bytes().to_vec());
             out.extend(several(random, |random| {
-                [vec![key(random)], place(world, random), vec![id(random)]].concat()
+                let (at, since) = (place(world, random), place(world, random).remove(0));
+                let gone = match world.heads.is_empty() || random.once_in(2) {
+                    true => Vec::new(),
+                    false => random.one(&world.heads).1[8..].to_vec(),
+                };
+                [vec![key(random)], at, vec![since, gone, id(random)]].concat()
             }));
         }
         "enrol" => {
@@ -227,7 +237,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
         "peek" => Words::new(),
         "init" => words(["1", "2", *random.one(&["managed", "attached", "", "managed"])]),
         "close" => {
-            let how = *random.one(&["ask", "close", "close", "open", "open", "open", "force", "first"]);
+            let how = *random.one(&["ask", "close", "detach", "open", "open", "open", "force", "first"]);
             let kind = *random.one(&["managed", "attached"]);
             words(["1", *random.one(&["2", "2", "2", "1"]), how, kind, *random.one(&["", "", "id000001"])])
         }
@@ -236,7 +246,13 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
             all.extend(several(random, |random| vec![key(random)]));
             all
         }
-        "touch" => words([*random.one(&["0", "4", "1000"]), "0"]),
+        "touch" => {
+            let mut all =
+                words([*random.one(&["0", "4", "1000"]), "0", *random.one(&["0", "4102444800000"])]);
+            let fields: [&[&str]; 3] = [&["none"], &["all"], &["named", "a", "f"]];
+            all.extend(random.one(&fields).iter().map(|word| word.as_bytes().to_vec()));
+            all
+        }
         "trigger" => (0..3)
             .flat_map(|_| {
                 let at = *random.one(&["4102444800000", "4102444800001", "1000"]);

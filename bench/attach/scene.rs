@@ -1,0 +1,109 @@
+//! What all scenes have: a server with its flags, keys written at once, and what the server says of itself.
+
+use std::time::Duration;
+
+use keylapse_bench::{Fault, info};
+use keylapse_support::Server;
+use redis::aio::MultiplexedConnection;
+use tokio::time::{Instant, sleep};
+
+use crate::line::Line;
+use crate::listening::{Listening, key};
+use crate::process;
+use crate::role::{Role, Told, Worker};
+
+/// How many keys are written with one call.
+const PORTION: usize = 1000;
+pub(crate) const POLL: Duration = Duration::from_millis(100);
+/// How long a listener may take until it hears and has scanned.
+const READY: Duration = Duration::from_secs(30);
+
+/// A server of a scene's own.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) server: Server,
+    asking: MultiplexedConnection,
+}
+
+impl Place {
+    pub(crate) async fn open(flags: &str) -> Result<Self, Fault> {
+        let server = Server::builder().config("notify-keyspace-events", flags).try_start().await?;
+        let asking = server.conn().await;
+        Ok(Self { server, asking })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Seconds of processor time that the server has used.
+    pub(crate) fn cpu(&self) -> Result<f64, Fault> {
+        process::cpu(self.server.pid())
+    }
+
+    /// `used_memory`, in bytes.
+    pub(crate) async fn memory(&self) -> Result<f64, Fault> {
+        info(&mut self.asking.clone(), "memory", "used_memory").await
+    }
+
+    /// `expired_keys`.
+    pub(crate) async fn expired(&self) -> Result<u64, Fault> {
+        info(&mut self.asking.clone(), "stats", "expired_keys").await
+    }
+
+    /// Asks the server something.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> Result<T, Fault> {
+        let mut command = redis::Cmd::new();
+        words.iter().for_each(|word| {
+            command.arg(word);
+        });
+        Ok(command.query_async(&mut self.asking.clone()).await?)
+    }
+
+    /// Writes keys of these numbers with such values, each with the deadline that it is given, in ms since 1970.
+    pub(crate) fn fill(
+        &self,
+        numbers: std::ops::Range<u32>,
+        value: &[u8],
+        deadline: impl Fn(u32) -> u64,
+    ) -> Result<(), Fault> {
+        let (mut line, numbers) = (Line::to(self.port())?, numbers.collect::<Vec<_>>());
+        for portion in numbers.chunks(PORTION) {
+            for &number in portion {
+                let (name, until) = (key(number), deadline(number).to_string());
+                line.say(&[b"SET", name.as_bytes(), value, b"PXAT", until.as_bytes()]);
+            }
+            line.exchange(portion.len())?;
+        }
+        Ok(())
+    }
+
+    /// Starts a listener with the rights of the user in redis.conf, and waits until it hears, and has scanned
+    /// if it is to. One that has too much else to do begins without that, which is said.
+    pub(crate) async fn listener(&self, values: usize, scans: bool) -> Result<Worker, Fault> {
+        let mut listener = self.start_listener(values, false)?;
+        let (began, mut hears) = (Instant::now(), false);
+        while began.elapsed() < READY {
+            if listener.has_ended()? {
+                return Err("the listener has ended".into());
+            }
+            for told in listener.told() {
+                let Told::Counted { scans: made, .. } = told else { continue };
+                hears = true;
+                if made > 0 || !scans {
+                    return Ok(listener);
+                }
+            }
+            sleep(POLL).await;
+        }
+        if !hears {
+            return Err("the listener heard nothing in time".into());
+        }
+        println!("  ! {READY:?} after its start the listener has not yet scanned");
+        Ok(listener)
+    }
+
+    pub(crate) fn start_listener(&self, values: usize, managed: bool) -> Result<Worker, Fault> {
+        Worker::start(&Role::Listening(Listening { url: self.server.app_url(), values, managed }))
+    }
+}

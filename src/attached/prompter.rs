@@ -1,0 +1,218 @@
+//! Reads keys that were heard to change. One for each listener.
+//!
+//! A session is extended with each request: of a key whose deadline the index has already, nothing but the deadline
+//! is read, together with all that were written in the same fraction of a second, and mostly that is all. A key
+//! that is new is read at once, with its value.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::attached::known::KnownDeadlines;
+use crate::attached::request::{Read, Request};
+use crate::attached::room::Room;
+use crate::events::{Prompt, Prompts};
+use crate::log::warn;
+use crate::policy::Capture;
+use crate::runtime::Runtime;
+
+/// For so long keys are gathered of which the deadline alone is read.
+const GATHER: Duration = Duration::from_millis(50);
+/// Or until there are so many. Where that is sooner, few were written twice, and what the server needs to find each
+/// is still in its processor's cache.
+const ENOUGH: usize = 250;
+/// Readings on their way, until what they have led to is written: enough for a machine on which each step of the way
+/// waits for its turn. Of readings with values, there are as many as there is room for.
+const AT_ONCE: usize = 32;
+/// Beyond so many that are ready to be read, or bytes that are gathered, prompts wait where they are heard.
+const READY: usize = 32;
+const GATHERED: usize = 8 << 20;
+/// How long a reading may take before others are made.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// Prompts that found no room are made good by a scan; the next no sooner than after this.
+const RESCAN: Duration = Duration::from_secs(10);
+/// How often somebody looks who enrols which topic.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Keys of one partition that are read together.
+struct Batch {
+    partition: usize,
+    keys: Vec<Bytes>,
+    capture: Capture,
+}
+
+/// Reads what is prompted.
+pub(crate) struct Prompter {
+    runtime: Arc<Runtime>,
+    prompts: Arc<Prompts>,
+    deadlines: Arc<KnownDeadlines>,
+    requests: mpsc::Sender<Request>,
+    room: Room,
+    /// By partition, and since when the first of them waits.
+    gathered: BTreeMap<usize, HashSet<Bytes>>,
+    bytes: usize,
+    since: Option<Instant>,
+    ready: VecDeque<Batch>,
+    reading: JoinSet<()>,
+    /// Whether each attached topic was this listener's to enrol, when somebody last looked.
+    enrolling: Vec<bool>,
+    rescanned: Option<Instant>,
+    missing: bool,
+}
+
+impl Prompter {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        prompts: Arc<Prompts>,
+        deadlines: Arc<KnownDeadlines>,
+        requests: mpsc::Sender<Request>,
+        room: Room,
+    ) -> Self {
+        Self {
+            runtime,
+            prompts,
+            deadlines,
+            requests,
+            room,
+            gathered: BTreeMap::new(),
+            bytes: 0,
+            since: None,
+            ready: VecDeque::new(),
+            reading: JoinSet::new(),
+            enrolling: Vec::new(),
+            rescanned: None,
+            missing: false,
+        }
+    }
+
+    /// Until it is dropped.
+    pub(crate) async fn run(mut self) {
+        let mut state = self.runtime.stream_state.subscribe();
+        let prompts = self.prompts.clone();
+        loop {
+            // Until then keys are still gathered, each once.
+            let is_free = self.ready.front().is_none_or(|batch| batch.capture.cap > 0);
+            let due = self.since.filter(|_| is_free).map(|since| since + GATHER);
+            tokio::select! {
+                () = prompts.news(), if self.ready.len() < READY && self.bytes < GATHERED => self.sort(),
+                () = at(due) => self.ready_gathered(),
+                Some(_) = self.reading.join_next() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            self.look();
+            // What is read in a gap has no position, and what waits is read after it.
+            if state.wait_for(|known| known.can_enrol).await.is_err() {
+                return;
+            }
+            self.read();
+            self.rescan();
+        }
+    }
+
+    /// A topic that others have enrolled meanwhile is not what it was.
+    fn look(&mut self) {
+        let enrolling: Vec<_> =
+            self.runtime.attached_topics().map(|topic| topic.scanning.load(Ordering::Relaxed)).collect();
+        let before = std::mem::replace(&mut self.enrolling, enrolling);
+        if self.enrolling.iter().zip(before).any(|(now, before)| *now && !before) {
+            self.deadlines.doubt();
+        }
+    }
+
+    /// Tells what is read at once from what can wait, and both from what is not ours to read.
+    fn sort(&mut self) {
+        let prompted = self.prompts.take();
+        if prompted.dropped > 0 {
+            self.runtime.stats.prompts_dropped.add(prompted.dropped);
+            self.missing = true;
+        }
+        let mut fresh: BTreeMap<usize, Vec<Bytes>> = BTreeMap::new();
+        for (key, why) in prompted.keys {
+            let Some(partition) = self.runtime.route(&key) else { continue };
+            let topic = &self.runtime.partitions[partition].topic;
+            let Some(policy) = &topic.config.attach else { continue };
+            let wanted = why == Prompt::Wanted;
+            if !wanted && !topic.scanning.load(Ordering::Relaxed) {
+                continue;
+            }
+            if wanted || self.deadlines.is_new(&key) {
+                fresh.entry(partition).or_default().push(key);
+            } else if !(policy.only_extended && self.deadlines.is_certain(&key)) {
+                self.gather(partition, key);
+            }
+        }
+        for (partition, keys) in fresh {
+            let capture = self.runtime.partitions[partition].topic.policy().capture.clone();
+            self.make_ready(partition, &keys, &capture);
+        }
+    }
+
+    fn gather(&mut self, partition: usize, key: Bytes) {
+        self.bytes += key.len();
+        self.since.get_or_insert_with(Instant::now);
+        let keys = self.gathered.entry(partition).or_default();
+        keys.insert(key);
+        if keys.len() >= ENOUGH {
+            let keys: Vec<_> = keys.drain().collect();
+            self.make_ready(partition, &keys, &Capture::default());
+        }
+    }
+
+    fn ready_gathered(&mut self) {
+        (self.since, self.bytes) = (None, 0);
+        for (partition, keys) in std::mem::take(&mut self.gathered) {
+            self.make_ready(partition, &keys.into_iter().collect::<Vec<_>>(), &Capture::default());
+        }
+    }
+
+    fn make_ready(&mut self, partition: usize, keys: &[Bytes], capture: &Capture) {
+        for keys in keys.chunks(capture.keys_in_touch()) {
+            let batch = Batch { partition, keys: keys.to_vec(), capture: capture.clone() };
+            // A logout does not wait for the values of new sessions.
+            if capture.cap > 0 { self.ready.push_back(batch) } else { self.ready.push_front(batch) }
+        }
+    }
+
+    fn read(&mut self) {
+        while self.reading.len() < AT_ONCE
+            && let Some(batch) = self.ready.pop_front()
+        {
+            self.reading.spawn(batch.read(self.requests.clone(), self.room.clone()));
+        }
+    }
+
+    /// Has the database scanned for what found no room.
+    fn rescan(&mut self) {
+        if self.missing && self.rescanned.is_none_or(|at| at.elapsed() >= RESCAN) {
+            self.missing = false;
+            self.rescanned = Some(Instant::now());
+            warn!("attached keys change faster than they can be read: a scan finds what was left out");
+            self.runtime.stream_state.update(|known| known.gaps += 1);
+        }
+    }
+}
+
+impl Batch {
+    /// Until it is written what follows from it, or that cannot be.
+    async fn read(self, requests: mpsc::Sender<Request>, room: Room) {
+        let Self { partition, keys, capture } = self;
+        let room = room.take(keys.len(), keys.iter().map(Bytes::len).sum(), &capture).await;
+        let (done, written) = oneshot::channel();
+        let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
+        let _ = requests.send(Request::Read(read)).await;
+        let _ = timeout(READ_WITHIN, written).await;
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,104 @@
+//! In which order writes are made: notes first, and of each key what came first.
+//!
+//! A note that waits keeps a handler waiting, and an enrolment nobody. But a note ends what was enrolled before it,
+//! so what names the same key goes before.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::discriminant;
+
+use bytes::Bytes;
+
+use super::{Write, Writing};
+
+/// Writes in one call, at most, and about so many bytes of them: no call keeps the server for 5 ms.
+const CALL: usize = 250;
+const CALL_BYTES: usize = 1 << 20;
+
+/// What waits to be written, by the number of its arrival.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    notes: VecDeque<(u64, Writing)>,
+    others: VecDeque<(u64, Writing)>,
+    arrived: u64,
+}
+
+impl Waiting {
+    pub(super) fn push(&mut self, writing: Writing) {
+        self.arrived += 1;
+        let queue = if matches!(writing.what, Write::Note(_)) { &mut self.notes } else { &mut self.others };
+        queue.push_back((self.arrived, writing));
+    }
+
+    /// Gives up all but notes.
+    pub(super) fn keep_notes(&mut self) {
+        self.others.clear();
+    }
+
+    /// What is to be written next, in one call: all of a kind; nothing if nothing waits.
+    pub(super) fn next(&mut self) -> Vec<Writing> {
+        if self.notes.is_empty() {
+            return first_call(&mut self.others);
+        }
+        let (count, named) = self.named();
+        let before = self.take_before(&named);
+        if before.is_empty() { self.notes.drain(..count).map(|(_, note)| note).collect() } else { before }
+    }
+
+    /// The next notes: how many, and when the first of each of their keys came. A key's second note is not among
+    /// them where something else of that key came after the first.
+    fn named(&self) -> (usize, HashMap<Bytes, u64>) {
+        let latest: HashMap<_, _> =
+            self.others.iter().filter_map(|(number, writing)| Some((writing.what.key()?, *number))).collect();
+        let (mut count, mut named) = (0, HashMap::new());
+        for (number, writing) in self.notes.iter().take(CALL) {
+            let Some(key) = writing.what.key() else { break };
+            match named.get(key) {
+                Some(first) if latest.get(key).is_some_and(|other| other > first) => break,
+                Some(_) => {}
+                None => _ = named.insert(key.clone(), *number),
+            }
+            count += 1;
+        }
+        (count, named)
+    }
+
+    /// Takes out what came before the notes of its key, as far as that is one call.
+    fn take_before(&mut self, named: &HashMap<Bytes, u64>) -> Vec<Writing> {
+        let goes_before = |(number, writing): &(u64, Writing)| {
+            writing.what.key().and_then(|key| named.get(key)).is_some_and(|note| number < note)
+        };
+        let (mut before, mut rest) = (VecDeque::new(), VecDeque::new());
+        if !self.others.iter().any(goes_before) {
+            return Vec::new();
+        }
+        for one in self.others.drain(..) {
+            if goes_before(&one) { before.push_back(one) } else { rest.push_back(one) }
+        }
+        let call = first_call(&mut before);
+        rest.extend(before);
+        rest.make_contiguous().sort_by_key(|(number, _)| *number);
+        self.others = rest;
+        call
+    }
+}
+
+/// The first of one kind, as many as fit into a call.
+fn first_call(queue: &mut VecDeque<(u64, Writing)>) -> Vec<Writing> {
+    let (mut call, mut bytes) = (Vec::new(), 0);
+    while let Some((_, writing)) = queue.front() {
+        bytes += writing.what.bytes();
+        let fits = call.first().is_none_or(|first: &Writing| {
+            call.len() < CALL
+                && bytes <= CALL_BYTES
+                && discriminant(&first.what) == discriminant(&writing.what)
+        });
+        if !fits {
+            break;
+        }
+        call.extend(queue.pop_front().map(|(_, writing)| writing));
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests;

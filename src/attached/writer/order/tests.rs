@@ -1,0 +1,93 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::attached::room::Taken;
+use crate::id::ArmingId;
+use crate::time::ServerTime;
+use crate::wire::{Enrolment, Identity, Note, Position};
+
+fn key(key: u8) -> Bytes {
+    vec![key].into()
+}
+
+fn note(of: u8) -> Write {
+    Write::Note(Note { key: key(of), identity: Identity::Unknown, arming: ArmingId([0; 8]) })
+}
+
+fn enrolment(of: u8, copy: usize) -> Write {
+    let (at, stamp, copy) = (Position::default(), ServerTime::from_ms(1), vec![0; copy].into());
+    Write::Enrol(Enrolment { key: key(of), deadline: 1, at, stamp, copy }, None)
+}
+
+fn waiting(writes: impl IntoIterator<Item = Write>) -> Waiting {
+    let mut waiting = Waiting::default();
+    for what in writes {
+        waiting.push(Writing { what, _waits: None, _read: Taken::default() });
+    }
+    waiting
+}
+
+/// Each call, as the kind and the key of each of its writes.
+fn calls(mut waiting: Waiting) -> Vec<Vec<(char, u8)>> {
+    let mut calls = Vec::new();
+    loop {
+        let call = waiting.next();
+        if call.is_empty() {
+            return calls;
+        }
+        let one = |writing: &Writing| match &writing.what {
+            Write::Note(note) => ('n', note.key[0]),
+            Write::Enrol(one, _) => ('e', one.key[0]),
+            Write::Judge(one) => ('j', one.watch.key[0]),
+            Write::Done(_) => ('d', 0),
+        };
+        calls.push(call.iter().map(one).collect());
+    }
+}
+
+#[test]
+fn notes_do_not_wait_behind_enrolments_but_for_those_of_their_keys() {
+    let all = (0..200).map(|key| enrolment(key, 0)).chain([note(7), note(9), enrolment(7, 0), note(201)]);
+    let calls = calls(waiting(all));
+    assert_eq!(calls[0], [('e', 7), ('e', 9)]);
+    assert_eq!(calls[1], [('n', 7), ('n', 9), ('n', 201)]);
+    let rest: Vec<_> = calls[2..].concat();
+    assert_eq!(rest.len(), 199);
+    assert_eq!(rest.last(), Some(&('e', 7)), "what came after the note");
+}
+
+#[test]
+fn a_call_takes_few_keys_and_few_bytes() {
+    let of = |writes: Vec<Write>| calls(waiting(writes)).iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(of((0..3 * CALL).map(|n| enrolment((n % 251) as u8, 0)).collect()), [CALL; 3]);
+    assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2)).collect()), [1, 1, 1]);
+    assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
+    assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "one always goes");
+    assert_eq!(of((0..=250).map(note).collect()), [CALL, 1]);
+    assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "nothing was between them");
+}
+
+#[test]
+fn the_second_end_of_a_key_waits_for_what_was_read_between_them() {
+    let all = [enrolment(1, 0), note(1), enrolment(1, 0), note(1), note(2)];
+    assert_eq!(
+        calls(waiting(all)),
+        [vec![('e', 1)], vec![('n', 1)], vec![('e', 1)], vec![('n', 1), ('n', 2)]]
+    );
+}
+
+proptest! {
+    #[test]
+    fn of_each_key_everything_is_written_in_its_order_and_nothing_is_left_out(
+        all in proptest::collection::vec((any::<bool>(), 0_u8..5), 0..60)
+    ) {
+        let writes = all.iter().map(|(is_note, key)| if *is_note { note(*key) } else { enrolment(*key, 0) });
+        let written = calls(waiting(writes)).concat();
+        prop_assert_eq!(written.len(), all.len());
+        for key in 0..5 {
+            let came: Vec<_> = all.iter().filter(|(_, of)| *of == key).map(|(note, _)| *note).collect();
+            let went: Vec<_> = written.iter().filter(|(_, of)| *of == key).map(|(kind, _)| *kind == 'n').collect();
+            prop_assert_eq!(came, went);
+        }
+    }
+}

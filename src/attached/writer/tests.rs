@@ -1,0 +1,130 @@
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::attached::Attached;
+use crate::attached::known::KnownDeadlines;
+use crate::attached::room::Room;
+use crate::error::ErrorKind;
+use crate::id::ArmingId;
+use crate::lapse::Lapse;
+use crate::listener::Listener;
+use crate::outcome::{Done, Failure};
+use crate::policy::{Capture, Fields};
+use crate::testing::{Fault, TestBed};
+use crate::time::ServerTime;
+use crate::topic::Topic;
+use crate::wire::{Identity, Position};
+
+/// A value of which eight fill the room.
+const LARGE: Capture = Capture { cap: (1 << 20) - 500, dumps: false, fields: Fields::None };
+
+/// The writer of the only partition of `a:{id}`, which runs.
+struct Scene {
+    bed: TestBed,
+    context: Context,
+    writes: Writes,
+    _running: JoinSet<()>,
+    _requests: mpsc::Receiver<Request>,
+    _listener: Listener,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let bed = TestBed::new();
+        let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
+        let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap()).keep_values(1024);
+        let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
+        let runtime = listener.runtime.clone();
+        let (asking, requests) = mpsc::channel(100);
+        let context = Context {
+            index: 0,
+            partition: runtime.partitions[0].clone(),
+            known: runtime.stream_state.subscribe(),
+            requests: asking,
+            prompts: Arc::default(),
+            deadlines: Arc::new(KnownDeadlines::new()),
+            room: Room::new(),
+        };
+        let (writer, writes, waiting) = Writer::new(context.clone());
+        let mut running = JoinSet::new();
+        running.spawn(writer.run(waiting));
+        Self { bed, context, writes, _running: running, _requests: requests, _listener: listener }
+    }
+
+    async fn note(&self, key: &'static str) {
+        let at = Position { canary: 1_700_000_000_000, count: 1 };
+        let identity = Identity::Anchored { at, since: at.canary };
+        let note = Note { key: key.into(), identity, arming: ArmingId::random() };
+        self.writes.send(Write::Note(note), Taken::default()).await;
+    }
+
+    async fn enrol(&self, key: &'static str, room: Taken) -> Option<Pending> {
+        let (stamp, deadline) = (ServerTime::from_ms(1_700_000_000_001), 4_000_000_000_000);
+        let at = Position { canary: 1_700_000_000_001, count: 0 };
+        let read = Enrolment { key: key.into(), deadline, at, stamp, copy: "\x02x".into() };
+        let pending = self.context.deadlines.pend(key.as_bytes(), deadline, stamp);
+        self.writes.send(Write::Enrol(read, pending), room).await;
+        pending
+    }
+
+    async fn written(&self) -> bool {
+        let (done, written) = oneshot::channel();
+        self.writes.send(Write::Done(done), Taken::default()).await;
+        written.await.is_ok()
+    }
+
+    fn is_covered(&self, key: &str) -> bool {
+        let stamp = ServerTime::from_ms(1_700_000_000_002);
+        self.context.deadlines.covers(key.as_bytes(), 4_000_000_000_001, stamp)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_known_once_its_enrolment_is_written_and_not_if_that_is_refused_or_unknown() {
+    for fault in [None, Some(Fault::Refused(ErrorKind::WrongType)), Some(Fault::Unanswered)] {
+        let scene = Scene::start();
+        scene.enrol("first", Taken::default()).await;
+        assert!(scene.written().await && scene.is_covered("first"));
+        let fails = fault.is_some();
+        fault.into_iter().for_each(|fault| scene.bed.calls().fail("enrol", fault, 1));
+        scene.enrol("a", Taken::default()).await;
+        assert!(!scene.is_covered("a"), "it is not written yet");
+        scene.written().await;
+        assert_eq!(scene.is_covered("a"), !fails, "{fails}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_has_ended_meanwhile_is_not_known_by_an_enrolment_of_its_last_life() {
+    let scene = Scene::start();
+    scene.enrol("a", Taken::default()).await;
+    scene.context.deadlines.forget(b"a");
+    assert!(scene.written().await && !scene.is_covered("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_is_taken_until_what_was_read_is_written() {
+    let scene = Scene::start();
+    for _ in 0..20 {
+        let room = scene.context.room.take(1, 100, &LARGE).await;
+        scene.enrol("a", room).await;
+    }
+    assert!(scene.bed.calls().made("enrol").len() >= 2, "those before had to be written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
+    let scene = Scene::start();
+    scene.bed.calls().fail("note", Fault::Refused(ErrorKind::WrongType), 1_000_000);
+    scene.note("a").await;
+    for _ in 0..20 {
+        let room = timeout(2 * PARKED, scene.context.room.take(1, 100, &LARGE)).await.expect("room");
+        scene.enrol("b", room).await;
+    }
+    assert!(!scene.written().await, "whoever waits for it is told that it is not");
+    scene.bed.calls().heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    scene.enrol("c", Taken::default()).await;
+    assert!(scene.written().await && scene.is_covered("c"), "it takes them again");
+    assert_eq!(scene.context.partition.topic.attached.noted.get(), 1);
+}

@@ -1,0 +1,138 @@
+//! Keys that were heard to change, until they are read.
+//!
+//! That a key was written is a hint to read it, and nothing else: where the hint stands in the stream says nothing,
+//! as the reading has a place of its own. So hints do not queue among events. They are kept here, each key once,
+//! however often it is written, and at most so many bytes of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::lock::lock;
+
+/// What waits takes so many bytes at most.
+const BYTES: usize = 8 << 20;
+/// About what a key costs beside its own bytes.
+const EACH: usize = 96;
+
+/// Why a key is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Prompt {
+    /// It was heard to change.
+    Changed,
+    /// Somebody has to know more of it, its value above all.
+    Wanted,
+}
+
+/// The keys that wait, and those who wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Prompts {
+    waiting: Mutex<Waiting>,
+    news: Notify,
+    #[cfg(feature = "testing")]
+    pub(crate) line: std::sync::OnceLock<crate::testing::Notifications>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    keys: HashMap<Bytes, Prompt>,
+    bytes: usize,
+    dropped: usize,
+}
+
+/// What has waited.
+#[derive(Debug)]
+pub(crate) struct Prompted {
+    pub(crate) keys: HashMap<Bytes, Prompt>,
+    /// How many found no room.
+    pub(crate) dropped: usize,
+}
+
+impl Prompts {
+    /// A key was heard to be written. Never waits.
+    pub(crate) fn hear(&self, key: Bytes) {
+        #[cfg(feature = "testing")]
+        if self.line.get().is_some_and(|line| !line.carries_all()) {
+            return;
+        }
+        self.add(key, Prompt::Changed);
+    }
+
+    /// Has a key read. One that waits already is read once.
+    pub(crate) fn add(&self, key: Bytes, why: Prompt) {
+        let mut waiting = lock(&self.waiting);
+        let first = waiting.keys.is_empty();
+        let bytes = waiting.bytes + key.len() + EACH;
+        match waiting.keys.entry(key) {
+            Entry::Occupied(mut there) if why == Prompt::Wanted => _ = there.insert(why),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(_) if bytes > BYTES => waiting.dropped += 1,
+            Entry::Vacant(free) => {
+                free.insert(why);
+                waiting.bytes = bytes;
+            }
+        }
+        drop(waiting);
+        if first {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until there are any.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// All that wait.
+    pub(crate) fn take(&self) -> Prompted {
+        let Waiting { keys, dropped, .. } = mem::take(&mut *lock(&self.waiting));
+        Prompted { keys, dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_written_over_and_over_waits_once_and_what_is_wanted_stays_so() {
+        let prompts = Prompts::default();
+        for why in [Prompt::Changed, Prompt::Wanted, Prompt::Changed] {
+            prompts.add("a".into(), why);
+        }
+        prompts.hear("b".into());
+        prompts.hear("b".into());
+        let Prompted { keys, dropped } = prompts.take();
+        assert_eq!(keys, [("a".into(), Prompt::Wanted), ("b".into(), Prompt::Changed)].into());
+        assert_eq!((dropped, prompts.take().keys.len()), (0, 0));
+    }
+
+    #[test]
+    fn prompts_take_bounded_bytes_and_what_is_dropped_is_counted() {
+        let prompts = Prompts::default();
+        let key = |number: u32| Bytes::from(format!("{number:04000}"));
+        let fitting = u32::try_from(BYTES / (4000 + EACH)).expect("few");
+        (0..fitting + 3).for_each(|number| prompts.hear(key(number)));
+        prompts.hear(key(0));
+        let Prompted { keys, dropped } = prompts.take();
+        assert_eq!((keys.len(), dropped), (fitting as usize, 3), "one that waits already is not dropped");
+        prompts.hear(key(1));
+        assert_eq!(prompts.take().keys.len(), 1, "there is room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_hears_of_the_first_key() {
+        let prompts = Prompts::default();
+        prompts.hear("a".into());
+        prompts.news().await;
+        prompts.take();
+        let soon = std::time::Duration::from_secs(1);
+        assert!(tokio::time::timeout(soon, prompts.news()).await.is_err(), "there is no news");
+        prompts.hear("b".into());
+        prompts.news().await;
+    }
+}
