@@ -51,8 +51,9 @@ impl Outbox {
     }
 
     pub(crate) fn put(&self, settlement: Settlement) {
-        settlement.lease.end();
         let mut state = lock(&self.state);
+        // In one step: whoever sees that all attempts have ended must find here what is left to settle.
+        settlement.lease.end();
         state.waiting.push(settlement);
         let count = state.waiting.len();
         drop(state);
@@ -108,7 +109,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Barrier};
 
     use bytes::Bytes;
     use tokio::time::Instant;
@@ -116,6 +117,7 @@ mod tests {
     use super::*;
     use crate::boottime::now;
     use crate::id::Token;
+    use crate::lease::Phase;
     use crate::runtime::leases::Leases;
     use crate::wire::Held;
 
@@ -178,6 +180,24 @@ mod tests {
         let outbox = Outbox::new(Duration::ZERO);
         put(&outbox, 0..1);
         assert_eq!(batch(&outbox).await, (Duration::ZERO, 1));
+    }
+
+    #[test]
+    fn whoever_sees_that_an_attempt_has_ended_finds_its_end_to_settle() {
+        let outbox = Outbox::new(Duration::ZERO);
+        for number in 0..1000 {
+            let (start, ended) = (Barrier::new(2), ended(number));
+            let lease = ended.lease.state.clone();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    outbox.put(ended);
+                });
+                start.wait();
+                while lease.phase() != Phase::Ended {}
+                assert_eq!(outbox.take().len(), 1, "in round {number}");
+            });
+        }
     }
 
     #[tokio::test(start_paused = true)]
