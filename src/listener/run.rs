@@ -246,17 +246,19 @@ impl Roles {
         info!("stopping: no more claims");
         let until = Instant::now() + grace;
         drop(self.stop);
-        let stopped = async { while self.claiming.join_next().await.is_some() {} };
-        if tokio::time::timeout_at(until, stopped).await.is_err() {
-            self.claiming.abort_all();
-        }
+        let _ = tokio::time::timeout_at(until, all_end(&mut self.claiming)).await;
         hand_back_unstarted(runtime, starter);
         let idle = join_all(runtime.partitions.iter().map(|partition| partition.leases.emptied()));
         if tokio::time::timeout_at(until, idle).await.is_err() {
             stop_running(runtime).await;
         }
-        let settled = join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty()));
+        let settled = async {
+            // What a claim brings that is answered only now is handed back, too.
+            all_end(&mut self.claiming).await;
+            join_all(runtime.partitions.iter().map(|partition| partition.outbox.empty())).await;
+        };
         if tokio::time::timeout(FAREWELL, settled).await.is_err() {
+            self.claiming.abort_all();
             warn!("the server does not answer: what is unsettled runs again when its leases end");
         }
         let slots = self.slots.iter().map(|(at, slot)| at.store.close_slot(&at.names, *slot));
@@ -265,12 +267,15 @@ impl Roles {
         self.keeping.shutdown().await;
         let _ = tokio::time::timeout(CLOSING, leave(runtime)).await;
         // What was heard is written down; with the last who could add to it, the writers end.
-        let written = async { while self.writers.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(FAREWELL, written).await;
+        let _ = tokio::time::timeout(FAREWELL, all_end(&mut self.writers)).await;
         let left = self.scanners.iter().map(|(at, slot)| at.store.hold_scanner(&at.names, *slot, 0, false));
         let _ = tokio::time::timeout(CLOSING, join_all(left)).await;
         info!("stopped");
     }
+}
+
+async fn all_end(roles: &mut JoinSet<()>) {
+    while roles.join_next().await.is_some() {}
 }
 
 fn hand_back_unstarted(runtime: &Runtime, starter: &Starter) {

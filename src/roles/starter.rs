@@ -54,8 +54,12 @@ impl Starter {
         Ok(starter)
     }
 
-    /// Starts each job at its time.
+    /// Starts each job at its time; once it is closed, hands it back.
     pub(crate) fn hold(&self, jobs: impl Iterator<Item = (Instant, Job)>) {
+        // Closed by whoever runs the claimers, so not while one is here.
+        if lock(&self.0.queue).closed {
+            return jobs.for_each(|(_, job)| job.hand_back());
+        }
         let now = Instant::now();
         let (ready, early): (Vec<_>, Vec<_>) = jobs.partition(|(at, _)| *at <= now);
         self.0.start(ready.into_iter().map(|(_, job)| job));

@@ -5,11 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use keylapse::{
-    Arming, Backoff, Cancelled, Done, Failure, Lapse, Outcome, Rescheduled, Stats, TimerPhase, Topic,
+    Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, Outcome, Rescheduled, Stats, TimerPhase,
+    Topic,
 };
+use keylapse_support::{Direction, Proxy, eventually};
 
 use crate::support::{
-    Running, gated, listener, reporting, reports, server_and_schedule, until_dead, until_lost,
+    PATIENCE, Running, gated, listener, reporting, reports, server_and_schedule, until_dead, until_lost,
 };
 
 /// Every command on the server until `last` is among them.
@@ -162,6 +164,29 @@ async fn p9_unfinished_work_is_handed_back_at_once_without_using_up_an_attempt()
     let next = Running::start(listener(&server).on(topic, handler));
     assert_eq!(reported.next().await, 1);
     next.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p9_what_a_claim_brings_that_is_answered_after_the_grace_time_is_handed_back() {
+    let (server, schedule) = server_and_schedule().await;
+    let proxy = Proxy::before(&server).await;
+    let topic = Topic::<u32>::new("app:late:{id}").unwrap().max_attempts(1);
+    let builder = Listener::builder(proxy.app_url()).grace(Duration::ZERO);
+    let slow = Running::start(
+        builder.on(topic.clone(), |_: Lapse<u32>| std::future::pending::<Result<Done, Failure>>()),
+    );
+    slow.until("its first claim", |stats| stats.total().claims > 0).await;
+    proxy.delay(Direction::Replies, Duration::from_millis(500));
+    let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
+    eventually(PATIENCE, "the timer is claimed", async || {
+        let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+        matches!(timer.phase, TimerPhase::Running(_))
+    })
+    .await;
+    slow.stop().await.unwrap();
+    let timer = schedule.look_up(&topic, ["1"]).await.unwrap().unwrap();
+    assert!(matches!(timer.phase, TimerPhase::Waiting(_)), "{timer:?}");
+    assert_eq!(timer.attempt, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
