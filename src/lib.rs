@@ -140,7 +140,7 @@ pub use handler::Handler;
 pub use id::ArmingId;
 pub use lapse::Lapse;
 pub use limits::{MAX_KEY, MAX_PAYLOAD};
-pub use listener::{Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
+pub use listener::{AttachedBacklog, Health, Listener, ListenerBuilder, Places, Stats, TopicHealth};
 pub use outcome::{Done, Failure, FailureError, Outcome};
 pub use pattern::{Captures, Pattern, PatternError};
 pub use policy::{Recovered, Unenrolled, Vanished, WriteBack};

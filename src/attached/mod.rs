@@ -77,7 +77,7 @@ impl AttachedRoles {
         writing: &mut JoinSet<()>,
     ) -> Self {
         let (asking, requests) = mpsc::channel(REQUESTS);
-        let (deadlines, room) = (Arc::new(KnownDeadlines::new()), Room::new());
+        let (deadlines, room) = (Arc::new(KnownDeadlines::new()), Room::new(runtime.waiting.reads.clone()));
         let (mut writers, mut scanners, slot) = (HashMap::new(), Vec::new(), SlotId::random());
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
@@ -86,7 +86,7 @@ impl AttachedRoles {
                 let (requests, prompts) = (asking.clone(), prompts.clone());
                 let (deadlines, room) = (deadlines.clone(), room.clone());
                 let context = Context { index, partition, known, requests, prompts, deadlines, room };
-                let (writer, writes, waiting) = Writer::new(context.clone());
+                let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
                 writers.insert(index, writes);
                 writing.spawn(writer.run(waiting));
                 roles.spawn(Watcher::new(context).run());

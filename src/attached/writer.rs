@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::events::Prompt;
 use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{EventMode, Partition};
+use crate::runtime::{Amount, EventMode, Gauge, Partition};
 use crate::source::LapseSource;
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, Note, Noted};
 
@@ -69,7 +69,7 @@ impl Write {
 #[derive(Debug)]
 pub(crate) struct Writing {
     what: Write,
-    _waits: Option<OwnedSemaphorePermit>,
+    _waits: (Option<OwnedSemaphorePermit>, Amount),
     _read: Taken,
 }
 
@@ -79,6 +79,7 @@ pub(crate) struct Writes {
     sender: mpsc::UnboundedSender<Writing>,
     notes: Arc<Semaphore>,
     others: Arc<Semaphore>,
+    waiting: Gauge,
 }
 
 impl Writes {
@@ -88,7 +89,8 @@ impl Writes {
         let bytes = u32::try_from(what.bytes() - copy).unwrap_or(u32::MAX);
         let room = if matches!(what, Write::Note(_)) { &self.notes } else { &self.others };
         // It is never closed.
-        let waits = room.clone().acquire_many_owned(bytes).await.ok();
+        let amount = self.waiting.add(bytes as usize);
+        let waits = (room.clone().acquire_many_owned(bytes).await.ok(), amount);
         let _ = self.sender.send(Writing { what, _waits: waits, _read: read });
     }
 }
@@ -103,11 +105,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(context: Context) -> (Self, Writes, mpsc::UnboundedReceiver<Writing>) {
+    pub(crate) fn new(context: Context, waiting: Gauge) -> (Self, Writes, mpsc::UnboundedReceiver<Writing>) {
         let (sender, writes) = mpsc::unbounded_channel();
         let room = |bytes| Arc::new(Semaphore::new(bytes));
         let writer = Self { context, full: false, trouble: LogThrottle::default(), blind: room(BLIND_BYTES) };
-        (writer, Writes { sender, notes: room(NOTES), others: room(OTHERS) }, writes)
+        (writer, Writes { sender, notes: room(NOTES), others: room(OTHERS), waiting }, writes)
     }
 
     /// Until nobody has writes any more.

@@ -20,7 +20,7 @@ use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
 use crate::runtime::{
-    Hearing, LastError, Listening, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState,
+    Hearing, LastError, Listening, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState, Waiting,
 };
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
@@ -253,6 +253,7 @@ impl<S> ListenerBuilder<S> {
             stats: ListenerCounters::default(),
             calm: watch::Sender::default(),
             stream_state: StreamState::default(),
+            waiting: Waiting::default(),
             hearing: Hearing::default(),
             permits,
             listening: Listening::default(),

@@ -31,6 +31,19 @@ pub struct Places {
     pub limit: usize,
 }
 
+/// What waits of attached topics' keys in a listener, in bytes. Both are bounded, and what finds no room waits where it
+/// was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttachedBacklog {
+    /// Keys that are to be read, and what was read of them and is not written down yet; values that are to be read
+    /// count with the most that the topic keeps. At most 8 MiB find room, and one asker of each partition waits.
+    pub reads: usize,
+    /// Notes of expiries, deadlines and verdicts that are to be written down, without values. At most 12 MiB for each
+    /// partition.
+    pub writes: usize,
+}
+
 /// How one topic of a listener is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -86,6 +99,11 @@ impl Health {
     /// The places of all topics together.
     pub fn places(&self) -> Places {
         places(self.0.permits.usage())
+    }
+
+    /// What waits of attached topics' keys. It stays near 0 as long as the server keeps up.
+    pub fn attached_backlog(&self) -> AttachedBacklog {
+        AttachedBacklog { reads: self.0.waiting.reads.get(), writes: self.0.waiting.writes.get() }
     }
 
     /// How each topic is.

@@ -10,7 +10,7 @@ mod samples;
 mod tests;
 
 pub use self::builder::ListenerBuilder;
-pub use self::health::{Health, Places, TopicHealth};
+pub use self::health::{AttachedBacklog, Health, Places, TopicHealth};
 
 use std::sync::Arc;
 use std::time::Duration;

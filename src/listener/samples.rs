@@ -1,7 +1,7 @@
 //! All statistics, one after the other.
 
 use crate::distribution::Distribution;
-use crate::listener::{Health, Stats};
+use crate::listener::{AttachedBacklog, Health, Stats};
 use crate::runtime::RunningTopic;
 use crate::stats::Sample;
 
@@ -14,7 +14,8 @@ impl Stats {
     /// and [`ListenerStats`](crate::ListenerStats), the first two with the label `topic`. Times are
     /// `lateness_seconds` and `handler_seconds`, each with `_bucket` (cumulative, with the label `le`), `_sum` and
     /// `_count`. `running`, `limit` and `oldest_overdue_seconds` are those of each topic; `ready`, `connected` and
-    /// `canary_heard` are 0 or 1. There are no keys in labels.
+    /// `canary_heard` are 0 or 1. With attached topics, `attached_reads_bytes` and
+    /// `attached_writes_bytes` are those of [`AttachedBacklog`](crate::AttachedBacklog). There are no keys in labels.
     ///
     /// ```
     /// # fn text(stats: keylapse::Stats) -> String {
@@ -33,8 +34,15 @@ impl Stats {
             ("connected", yes(health.connected())),
             ("canary_heard", yes(health.canary_heard())),
         ];
+        let AttachedBacklog { reads, writes } = health.attached_backlog();
+        let waiting = [("attached_reads_bytes", reads as f64), ("attached_writes_bytes", writes as f64)];
+        let waiting = waiting.into_iter().filter(|_| self.0.attached_topics().next().is_some());
         let counts = self.listener().iter().map(|(name, count)| (name, count as f64));
-        samples.extend(counts.chain(states).map(|(name, value)| Sample { name, labels: Vec::new(), value }));
+        samples.extend(counts.chain(states).chain(waiting).map(|(name, value)| Sample {
+            name,
+            labels: Vec::new(),
+            value,
+        }));
         samples.into_iter()
     }
 

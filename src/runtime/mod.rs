@@ -12,6 +12,7 @@ pub(crate) mod partition;
 pub(crate) mod permits;
 pub(crate) mod refusals;
 pub(crate) mod stream_state;
+pub(crate) mod waiting;
 pub(crate) mod wakeup;
 
 pub(crate) use self::condition::{Condition, Hearing, LastError, Listening};
@@ -24,6 +25,7 @@ pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
 pub(crate) use self::refusals::{Asked, Refusals};
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
+pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +58,8 @@ pub(crate) struct Runtime {
     pub(crate) calm: watch::Sender<bool>,
     /// What is known of the stream, for attached topics.
     pub(crate) stream_state: StreamState,
+    /// What waits of attached topics' keys.
+    pub(crate) waiting: Waiting,
     /// What is known of the subscription, for those who ask from outside.
     pub(crate) hearing: Hearing,
     /// How many attempts may run.

@@ -59,6 +59,11 @@ async fn flood(keys: usize, ahead: u64) {
         }
     }
     println!("{keys} in {:?}", began.elapsed());
+    eventually(LONG, "nothing to wait any more", async || {
+        let waits = listener.stats.health().attached_backlog();
+        (waits.reads, waits.writes) == (0, 0)
+    })
+    .await;
     let counted = listener.attached();
     let lost = (counted.lost_unenrolled, counted.ambiguous, counted.recovered, counted.stale);
     assert_eq!(lost, (0, 0, 0, 0), "{counted:?}");

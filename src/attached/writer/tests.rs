@@ -7,7 +7,7 @@ use crate::attached::room::Room;
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
 use crate::lapse::Lapse;
-use crate::listener::Listener;
+use crate::listener::{AttachedBacklog, Listener};
 use crate::outcome::{Done, Failure};
 use crate::policy::{Capture, Fields};
 use crate::testing::{Fault, TestBed};
@@ -25,7 +25,7 @@ struct Scene {
     writes: Writes,
     _running: JoinSet<()>,
     _requests: mpsc::Receiver<Request>,
-    _listener: Listener,
+    listener: Listener,
 }
 
 impl Scene {
@@ -43,12 +43,12 @@ impl Scene {
             requests: asking,
             prompts: Arc::default(),
             deadlines: Arc::new(KnownDeadlines::new()),
-            room: Room::new(),
+            room: Room::new(runtime.waiting.reads.clone()),
         };
-        let (writer, writes, waiting) = Writer::new(context.clone());
+        let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
         let mut running = JoinSet::new();
         running.spawn(writer.run(waiting));
-        Self { bed, context, writes, _running: running, _requests: requests, _listener: listener }
+        Self { bed, context, writes, _running: running, _requests: requests, listener }
     }
 
     async fn note(&self, key: &'static str) {
@@ -71,6 +71,11 @@ impl Scene {
         let (done, written) = oneshot::channel();
         self.writes.send(Write::Done(done), Taken::default()).await;
         written.await.is_ok()
+    }
+
+    fn waits(&self) -> (usize, usize) {
+        let AttachedBacklog { reads, writes } = self.listener.health().attached_backlog();
+        (reads, writes)
     }
 
     fn is_covered(&self, key: &str) -> bool {
@@ -105,10 +110,15 @@ async fn a_key_that_has_ended_meanwhile_is_not_known_by_an_enrolment_of_its_last
 #[tokio::test(start_paused = true)]
 async fn room_is_taken_until_what_was_read_is_written() {
     let scene = Scene::start();
+    assert_eq!(scene.waits(), (0, 0));
     for _ in 0..20 {
         let room = scene.context.room.take(1, 100, &LARGE).await;
+        let (reads, _) = scene.waits();
+        assert!((LARGE.cap..=8 << 20).contains(&reads), "{reads} bytes");
         scene.enrol("a", room).await;
     }
+    assert!(scene.written().await);
+    assert_eq!(scene.waits(), (0, 0), "all is written");
     assert!(scene.bed.calls().made("enrol").len() >= 2, "those before had to be written");
 }
 
@@ -121,6 +131,8 @@ async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
         let room = timeout(2 * PARKED, scene.context.room.take(1, 100, &LARGE)).await.expect("room");
         scene.enrol("b", room).await;
     }
+    let (_, writes) = scene.waits();
+    assert!(writes > EACH, "the note waits");
     assert!(!scene.written().await, "whoever waits for it is told that it is not");
     scene.bed.calls().heal();
     tokio::time::sleep(Duration::from_secs(60)).await;

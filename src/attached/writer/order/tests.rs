@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::attached::room::Taken;
 use crate::id::ArmingId;
+use crate::runtime::Gauge;
 use crate::time::ServerTime;
 use crate::wire::{Enrolment, Identity, Note, Position};
 
@@ -22,7 +23,7 @@ fn enrolment(of: u8, copy: usize) -> Write {
 fn waiting(writes: impl IntoIterator<Item = Write>) -> Waiting {
     let mut waiting = Waiting::default();
     for what in writes {
-        waiting.push(Writing { what, _waits: None, _read: Taken::default() });
+        waiting.push(Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() });
     }
     waiting
 }
