@@ -31,9 +31,11 @@ const OTHERS: usize = 4 << 20;
 const EACH: usize = 160;
 /// A partition that takes no note for so long is parked.
 const PARKED: Duration = Duration::from_secs(5);
-/// After so long keys are read again that could not be enrolled since no canary is heard; so many bytes of them wait.
+/// After so long keys are read again that could not be enrolled: since others have heard more of them, and where no
+/// canary is heard. So many bytes of them wait.
+const BEHIND: Duration = Duration::from_millis(50);
 const BLIND: Duration = Duration::from_secs(3);
-const BLIND_BYTES: usize = 4 << 20;
+const AGAIN_BYTES: usize = 4 << 20;
 
 /// Something to be written down.
 #[derive(Debug)]
@@ -101,14 +103,14 @@ pub(crate) struct Writer {
     full: bool,
     trouble: LogThrottle,
     /// For keys that are read again after a while.
-    blind: Arc<Semaphore>,
+    again: Arc<Semaphore>,
 }
 
 impl Writer {
     pub(crate) fn new(context: Context, waiting: Gauge) -> (Self, Writes, mpsc::UnboundedReceiver<Writing>) {
         let (sender, writes) = mpsc::unbounded_channel();
         let room = |bytes| Arc::new(Semaphore::new(bytes));
-        let writer = Self { context, full: false, trouble: LogThrottle::default(), blind: room(BLIND_BYTES) };
+        let writer = Self { context, full: false, trouble: LogThrottle::default(), again: room(AGAIN_BYTES) };
         (writer, Writes { sender, notes: room(NOTES), others: room(OTHERS), waiting }, writes)
     }
 
@@ -255,28 +257,29 @@ impl Writer {
             );
         }
         self.full = full > 0 || self.full && new == 0;
-        let (mut soon, mut later) = (Vec::new(), Vec::new());
+        let (mut behind, mut blind) = (Vec::new(), Vec::new());
         for (one, reply) in read.iter().zip(replies) {
             match reply {
                 // Where no canary is heard, what was heard shortly before stands for a while, however often
                 // the keys are read.
-                Enrolled::Stale if one.at.canary == 0 => later.push(one.key.clone()),
-                Enrolled::Stale | Enrolled::Wanted => soon.push(one.key.clone()),
+                Enrolled::Stale if one.at.canary == 0 => blind.push(one.key.clone()),
+                Enrolled::Stale => behind.push(one.key.clone()),
+                Enrolled::Wanted => self.context.prompts.add(one.key.clone(), Prompt::Wanted),
                 _ => {}
             }
         }
-        soon.into_iter().for_each(|key| self.context.prompts.add(key, Prompt::Wanted));
-        self.read_later(later);
+        self.read_again(behind, BEHIND);
+        self.read_again(blind, BLIND);
     }
 
     /// Has keys read after a while. What finds no room is found by the next scan.
-    fn read_later(&self, keys: Vec<Bytes>) {
+    fn read_again(&self, keys: Vec<Bytes>, after: Duration) {
         let bytes = keys.iter().map(|key| key.len() + EACH).sum::<usize>();
-        let room = self.blind.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let room = self.again.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
         let (Ok(room), false) = (room, keys.is_empty()) else { return };
         let prompts = self.context.prompts.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(BLIND).await;
+            tokio::time::sleep(after).await;
             keys.into_iter().for_each(|key| prompts.add(key, Prompt::Wanted));
             drop(room);
         });

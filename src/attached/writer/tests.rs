@@ -140,3 +140,19 @@ async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
     assert!(scene.written().await && scene.is_covered("c"), "it takes them again");
     assert_eq!(scene.context.partition.topic.attached.noted.get(), 1);
 }
+
+/// Else it would be read and refused over and over, for as long as its listener is behind.
+#[tokio::test(start_paused = true)]
+async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_not_at_once() {
+    let scene = Scene::start();
+    let at = Position { canary: 1_700_000_000_009, count: 1 };
+    let identity = Identity::Anchored { at, since: at.canary };
+    let note = Note { key: "a".into(), identity, arming: ArmingId::random() };
+    scene.writes.send(Write::Note(note), Taken::default()).await;
+    scene.enrol("a", Taken::default()).await;
+    assert!(scene.written().await && !scene.is_covered("a"), "it is refused");
+    let prompts = &scene.context.prompts;
+    assert!(prompts.take().keys.is_empty(), "not at once");
+    timeout(2 * BEHIND, prompts.news()).await.expect("after a while");
+    assert_eq!(prompts.take().keys, [("a".into(), Prompt::Wanted)].into());
+}
