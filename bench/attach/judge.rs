@@ -39,10 +39,3 @@ pub(crate) fn percentile(all: &mut [u64], percent: usize) -> String {
     let rank = (all.len() * percent).div_ceil(100).max(1) - 1;
     all.get(rank).map_or_else(|| "none".to_owned(), |&micros| format!("{:.1}", micros as f64 / 1000.0))
 }
-
-/// The one in the middle.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}

@@ -90,9 +90,15 @@ async fn count(stats: &Stats, mouth: &Mouth) {
         let hears = !matches!(stats.mode(), EventMode::Starting | EventMode::Blind);
         if let Some(all) = stats.attached(TOPIC).filter(|_| hears) {
             let AttachedStats { scans, enrolled, noted, .. } = all;
-            mouth.say(Told::Counted { at: now(), scans, enrolled, noted });
+            let (dropped, gaps) = (count_of(stats, "prompts_dropped"), stats.listener().gaps);
+            mouth.say(Told::Counted { at: now(), scans, enrolled, noted, dropped, gaps });
         }
     }
+}
+
+/// By its name, as earlier libraries do not count all of them.
+fn count_of(stats: &Stats, name: &str) -> u64 {
+    stats.listener().iter().find(|(counted, _)| *counted == name).map_or(0, |(_, count)| count)
 }
 
 /// The name of a key.

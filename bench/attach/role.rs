@@ -42,7 +42,7 @@ impl Role {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// What a listener has counted so far, again and again from when it hears.
-    Counted { at: u64, scans: u64, enrolled: u64, noted: u64 },
+    Counted { at: u64, scans: u64, enrolled: u64, noted: u64, dropped: u64, gaps: u64 },
     /// A handler has started.
     Run { key: u32, at: u64, value: bool, known: bool },
     /// A session has been refreshed for the last time, and ends then.

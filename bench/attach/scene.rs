@@ -46,6 +46,15 @@ impl Place {
         info(&mut self.asking.clone(), "memory", "used_memory").await
     }
 
+    /// What all keys of keylapse's take, in bytes: `MEMORY USAGE`, with each of their elements.
+    pub(crate) async fn kept_by_keylapse(&self) -> Result<f64, Fault> {
+        let mut bytes = 0;
+        for name in self.ask::<Vec<String>>(&["KEYS", "keylapse*"]).await? {
+            bytes += self.ask::<Option<u64>>(&["MEMORY", "USAGE", &name, "SAMPLES", "0"]).await?.unwrap_or(0);
+        }
+        Ok(bytes as f64)
+    }
+
     /// `expired_keys`.
     pub(crate) async fn expired(&self) -> Result<u64, Fault> {
         info(&mut self.asking.clone(), "stats", "expired_keys").await

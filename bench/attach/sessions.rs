@@ -33,6 +33,9 @@ struct Seen {
     /// The listener's memory, each tenth of a second while it was written.
     rss: Vec<f64>,
     peak: f64,
+    /// Changes that found no room in the listener, and times that it may have missed something.
+    dropped: u64,
+    gaps: u64,
     /// Why it was cut short.
     cut: Option<String>,
 }
@@ -121,7 +124,13 @@ impl Seen {
             }
         }
         if let Some(listener) = listener {
-            self.runs.take(&listener.told());
+            let told = listener.told();
+            if let Some(Told::Counted { dropped, gaps, .. }) =
+                told.iter().rfind(|one| matches!(one, Told::Counted { .. }))
+            {
+                (self.dropped, self.gaps) = (*dropped, *gaps);
+            }
+            self.runs.take(&told);
             if listener.has_ended()? {
                 return Err("the listener has ended".into());
             }
@@ -191,11 +200,13 @@ impl Verdict {
         let (rss, half) = (seen.rss.last().copied().unwrap_or(0.0), seen.rss.get(seen.rss.len() / 2));
         println!(
             "  listener: {:.1} MB at the start, {:.1} MB at half time, {rss:.1} MB at the end, at most {:.1} MB; \
-             {} ran twice, {gone} sessions gone too soon",
+             {} ran twice, {gone} sessions gone too soon; {} changes found no room, {} gaps",
             seen.rss.first().unwrap_or(&0.0),
             half.unwrap_or(&0.0),
             seen.peak,
-            self.twice
+            self.twice,
+            seen.dropped,
+            seen.gaps
         );
         if let Some(why) = &seen.cut {
             println!("  ! cut short: {why}");

@@ -137,6 +137,8 @@ impl StreamReader {
         if !unbroken {
             self.unproven.clear();
             self.name_unsure(canary.number);
+        } else if self.stream.is_untimed() && !self.asks_for_the_time() {
+            self.asked(Request::Anchor(Vec::new()));
         }
         self.runtime.stream_state.update(|known| known.anchored = true);
         self.judge_unproven().await;
@@ -216,6 +218,10 @@ impl StreamReader {
     /// What is read in a gap has no position, unless nothing has.
     fn can_enrol(&self) -> bool {
         self.stream.is_anchored() || self.runtime.stream_state.known().mode == EventMode::Blind
+    }
+
+    fn asks_for_the_time(&self) -> bool {
+        self.pending.values().any(|(request, _)| matches!(request, Request::Anchor(_)))
     }
 
     /// Somebody asks.
@@ -323,3 +329,6 @@ fn identity(key: &[u8], at: Position, in_gap: bool) -> ArmingId {
     let mixed = (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ArmingId((mixed ^ (mixed >> 29)).to_be_bytes())
 }
+
+#[cfg(test)]
+mod tests;

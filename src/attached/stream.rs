@@ -63,7 +63,7 @@ impl Stream {
             self.anchor = Some(Anchor { number: canary.number, time: None });
         }
         self.number = canary.number;
-        self.keys.retain(|_, heard| heard.since + MEMORY > canary.number);
+        self.keys.retain(|_, heard| heard.since.saturating_add(MEMORY) > canary.number);
         if self.keys.len() > KEYS {
             self.keys.clear();
         }
@@ -75,6 +75,11 @@ impl Stream {
         if let Some(anchor) = &mut self.anchor {
             anchor.time.get_or_insert(time);
         }
+    }
+
+    /// Whether it is anchored, and nobody knows since when.
+    pub(crate) fn is_untimed(&self) -> bool {
+        self.anchor.is_some_and(|anchor| anchor.time.is_none())
     }
 
     /// Something may have been missed.
@@ -148,7 +153,7 @@ impl Stream {
     pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
         let Some(anchor) = self.anchor else { return Said::Broken };
         // Nobody is ahead by so much: numbers have been set back since it was read.
-        if watch.at.canary > self.number + MEMORY {
+        if watch.at.canary > self.number.saturating_add(MEMORY) {
             return Said::Broken;
         }
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();

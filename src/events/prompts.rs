@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 
-/// What waits takes so many bytes at most.
-const BYTES: usize = 8 << 20;
+/// What waits takes so many bytes at most: with short names, 140,000 keys.
+const BYTES: usize = 16 << 20;
 /// About what a key costs beside its own bytes.
 const EACH: usize = 96;
 

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use super::{Write, Writing};
 
 /// Writes in one call, at most, and about so many bytes of them: no call keeps the server for 5 ms.
-const CALL: usize = 250;
+const CALL: usize = 125;
+/// And notes in one call: in a flood the claims of what was noted before wait for it, and its acks, too.
+const NOTES: usize = 64;
 const CALL_BYTES: usize = 1 << 20;
 
 /// What waits to be written, by the number of its arrival.
@@ -47,15 +49,23 @@ impl Waiting {
     /// The next notes: how many, and when the first of each of their keys came. A key's second note is not among
     /// them where something else of that key came after the first.
     fn named(&self) -> (usize, HashMap<Bytes, u64>) {
-        let latest: HashMap<_, _> =
-            self.others.iter().filter_map(|(number, writing)| Some((writing.what.key()?, *number))).collect();
+        let next = || {
+            let keys = self.notes.iter().take(NOTES);
+            keys.filter_map(|(number, writing)| Some((*number, writing.what.key()?)))
+        };
+        // When the last of all others came that name one of these keys.
+        let mut latest: HashMap<_, _> = next().map(|(_, key)| (key, 0)).collect();
+        for (number, writing) in &self.others {
+            if let Some(other) = writing.what.key().and_then(|key| latest.get_mut(key)) {
+                *other = *number;
+            }
+        }
         let (mut count, mut named) = (0, HashMap::new());
-        for (number, writing) in self.notes.iter().take(CALL) {
-            let Some(key) = writing.what.key() else { break };
+        for (number, key) in next() {
             match named.get(key) {
-                Some(first) if latest.get(key).is_some_and(|other| other > first) => break,
+                Some(first) if latest[key] > *first => break,
                 Some(_) => {}
-                None => _ = named.insert(key.clone(), *number),
+                None => _ = named.insert(key.clone(), number),
             }
             count += 1;
         }
