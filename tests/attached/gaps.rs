@@ -128,7 +128,7 @@ async fn what_eight_listeners_hear_in_a_gap_runs_once_more_at_most() {
     let listeners: Vec<_> = (0..LISTENERS).map(attach).collect();
     // As often as it takes until several have heard the same: on a busy machine all may come back too late for it.
     let mut cuts = 0..4 * CUTS;
-    while let Some(cut) = cuts.next() {
+    for cut in cuts.by_ref() {
         let all_hear = async || listeners.iter().all(|one| one.stats.listener().anchored > cut as u64);
         eventually(PATIENCE, "all to hear", all_hear).await;
         let from = write_around(&server, cut).await;
