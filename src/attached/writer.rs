@@ -150,7 +150,11 @@ impl Writer {
                 Write::Done(done) => _ = done.send(()),
             }
         }
-        self.insist(notes, waiting, writes).await;
+        if !notes.is_empty() {
+            let began = Instant::now();
+            self.insist(notes, waiting, writes).await;
+            waiting.noted_in(began.elapsed());
+        }
         self.enrol(read).await;
         self.judge(judged).await;
     }
@@ -178,9 +182,6 @@ impl Writer {
 
     /// Insisted on without end: a note that is left out would make all later ones wrong.
     async fn note(&self, notes: Vec<Note>) {
-        if notes.is_empty() {
-            return;
-        }
         let Partition { store, names, topic, .. } = &*self.context.partition;
         let throttle = LogThrottle::default();
         let heals = |reason: &Error, _| {

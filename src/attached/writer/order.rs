@@ -5,15 +5,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::discriminant;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{Write, Writing};
 
 /// Writes in one call, at most, and about so many bytes of them: no call keeps the server for 5 ms.
-const CALL: usize = 125;
-/// And notes in one call: in a flood the claims of what was noted before wait for it, and its acks, too.
+const CALL: usize = 250;
+/// And notes in one call: in a flood the claims of what was noted before wait for it, and its acks, too. But what
+/// takes long is the line and not the notes, and then as many go at once as in any call.
 const NOTES: usize = 64;
+const LONG: Duration = Duration::from_millis(100);
 const CALL_BYTES: usize = 1 << 20;
 
 /// What waits to be written, by the number of its arrival.
@@ -22,6 +25,8 @@ pub(super) struct Waiting {
     notes: VecDeque<(u64, Writing)>,
     others: VecDeque<(u64, Writing)>,
     arrived: u64,
+    /// How long the last notes took.
+    noting: Duration,
 }
 
 impl Waiting {
@@ -29,6 +34,11 @@ impl Waiting {
         self.arrived += 1;
         let queue = if matches!(writing.what, Write::Note(_)) { &mut self.notes } else { &mut self.others };
         queue.push_back((self.arrived, writing));
+    }
+
+    /// The last notes took so long.
+    pub(super) fn noted_in(&mut self, took: Duration) {
+        self.noting = took;
     }
 
     /// Gives up all but notes.
@@ -49,8 +59,9 @@ impl Waiting {
     /// The next notes: how many, and when the first of each of their keys came. A key's second note is not among
     /// them where something else of that key came after the first.
     fn named(&self) -> (usize, HashMap<Bytes, u64>) {
+        let most = if self.noting < LONG { NOTES } else { CALL };
         let next = || {
-            let keys = self.notes.iter().take(NOTES);
+            let keys = self.notes.iter().take(most);
             keys.filter_map(|(number, writing)| Some((*number, writing.what.key()?)))
         };
         // When the last of all others came that name one of these keys.

@@ -65,6 +65,9 @@ fn a_call_takes_few_keys_and_few_bytes() {
     assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
     assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "one always goes");
     assert_eq!(of((0..=2 * NOTES as u8).map(note).collect()), [NOTES, NOTES, 1]);
+    let mut slow = waiting((0..=250).map(note));
+    slow.noted_in(LONG);
+    assert_eq!(calls(slow).iter().map(Vec::len).collect::<Vec<_>>(), [CALL, 1], "over a slow line");
     assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "nothing was between them");
 }
 
