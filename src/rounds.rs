@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+/// Waits until then; for ever, if nothing is due.
+pub(crate) async fn until_due(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// When to look again. In production that is always; in virtual time, of which a test lets days pass, the looks
 /// are left out that would see what the last one saw: see [`News`](crate::testing::News).
 #[derive(Clone, Debug, Default)]

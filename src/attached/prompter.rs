@@ -20,6 +20,7 @@ use crate::attached::room::Room;
 use crate::events::{Prompt, Prompts};
 use crate::log::warn;
 use crate::policy::Capture;
+use crate::rounds::until_due;
 use crate::runtime::Runtime;
 
 /// For so long keys are gathered of which the deadline alone is read.
@@ -101,7 +102,7 @@ impl Prompter {
             let due = self.since.filter(|_| is_free).map(|since| since + GATHER);
             tokio::select! {
                 () = prompts.news(), if self.ready.len() < READY && self.bytes < GATHERED => self.sort(),
-                () = at(due) => self.ready_gathered(),
+                () = until_due(due) => self.ready_gathered(),
                 Some(_) = self.reading.join_next() => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
@@ -207,12 +208,5 @@ impl Batch {
         let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
         let _ = requests.send(Request::Read(read)).await;
         let _ = timeout(READ_WITHIN, written).await;
-    }
-}
-
-async fn at(due: Option<Instant>) {
-    match due {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

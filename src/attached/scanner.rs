@@ -4,7 +4,6 @@
 //! while after the last.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::escape::glob_of_any;
 use crate::limits::MAX_KEY;
 use crate::log::{debug, info, warn};
 use crate::policy::{Capture, scan_pace};
+use crate::rounds::until_due;
 use crate::runtime::{Asked, EventMode, Known, RunningTopic, Runtime};
 
 /// Whether events flow is known within this time after the start, mostly.
@@ -62,7 +62,7 @@ impl Scanner {
                 tokio::select! {
                     Ok(()) = self.ours.changed() => {}
                     Ok(()) = known.changed() => {}
-                    () = async { if let Some(next) = next { sleep_until(next).await } else { pending().await } } => {}
+                    () = until_due(next) => {}
                 }
             } else {
                 self.scan_for(served).await;

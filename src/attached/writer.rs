@@ -60,10 +60,15 @@ impl Write {
         }
     }
 
+    /// What it takes while it waits, without a value.
+    fn waiting_bytes(&self) -> usize {
+        self.key().map_or(0, |key| key.len() + EACH)
+    }
+
     /// What a call carries of it.
     fn bytes(&self) -> usize {
         let copy = if let Self::Enrol(one, _) = self { one.copy.len() } else { 0 };
-        self.key().map_or(0, |key| key.len() + EACH + copy)
+        self.waiting_bytes() + copy
     }
 }
 
@@ -87,13 +92,13 @@ pub(crate) struct Writes {
 impl Writes {
     /// Waits until there is room.
     pub(super) async fn send(&self, what: Write, read: Taken) {
-        let copy = if let Write::Enrol(one, _) = &what { one.copy.len() } else { 0 };
-        let bytes = u32::try_from(what.bytes() - copy).unwrap_or(u32::MAX);
+        let bytes = what.waiting_bytes();
+        let amount = self.waiting.add(bytes);
         let room = if matches!(what, Write::Note(_)) { &self.notes } else { &self.others };
+        let units = u32::try_from(bytes).unwrap_or(u32::MAX);
         // It is never closed.
-        let amount = self.waiting.add(bytes as usize);
-        let waits = (room.clone().acquire_many_owned(bytes).await.ok(), amount);
-        let _ = self.sender.send(Writing { what, _waits: waits, _read: read });
+        let taken = room.clone().acquire_many_owned(units).await.ok();
+        let _ = self.sender.send(Writing { what, _waits: (taken, amount), _read: read });
     }
 }
 
