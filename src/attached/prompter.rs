@@ -46,6 +46,8 @@ struct Batch {
     partition: usize,
     keys: Vec<Bytes>,
     capture: Capture,
+    /// Whether they are known, so that one glance at their deadlines may do.
+    known: bool,
 }
 
 /// Reads what is prompted.
@@ -150,7 +152,7 @@ impl Prompter {
         }
         for (partition, keys) in fresh {
             let capture = self.runtime.partitions[partition].topic.policy().capture.clone();
-            self.make_ready(partition, &keys, &capture);
+            self.make_ready(partition, &keys, &capture, false);
         }
     }
 
@@ -161,20 +163,20 @@ impl Prompter {
         keys.insert(key);
         if keys.len() >= ENOUGH {
             let keys: Vec<_> = keys.drain().collect();
-            self.make_ready(partition, &keys, &Capture::default());
+            self.make_ready(partition, &keys, &Capture::default(), true);
         }
     }
 
     fn ready_gathered(&mut self) {
         (self.since, self.bytes) = (None, 0);
         for (partition, keys) in std::mem::take(&mut self.gathered) {
-            self.make_ready(partition, &keys.into_iter().collect::<Vec<_>>(), &Capture::default());
+            self.make_ready(partition, &keys.into_iter().collect::<Vec<_>>(), &Capture::default(), true);
         }
     }
 
-    fn make_ready(&mut self, partition: usize, keys: &[Bytes], capture: &Capture) {
+    fn make_ready(&mut self, partition: usize, keys: &[Bytes], capture: &Capture, known: bool) {
         for keys in keys.chunks(capture.keys_in_touch()) {
-            let batch = Batch { partition, keys: keys.to_vec(), capture: capture.clone() };
+            let batch = Batch { partition, keys: keys.to_vec(), capture: capture.clone(), known };
             // A logout does not wait for the values of new sessions.
             if capture.cap > 0 { self.ready.push_back(batch) } else { self.ready.push_front(batch) }
         }
@@ -202,11 +204,11 @@ impl Prompter {
 impl Batch {
     /// Until it is written what follows from it, or that cannot be.
     async fn read(self, requests: mpsc::Sender<Request>, room: Room) {
-        let Self { partition, keys, capture } = self;
+        let Self { partition, keys, capture, known } = self;
         let room = room.take(keys.len(), keys.iter().map(Bytes::len).sum(), &capture).await;
         let (done, written) = oneshot::channel();
         let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
-        let _ = requests.send(Request::Read(read)).await;
+        let _ = requests.send(if known { Request::Glance(read) } else { Request::Read(read) }).await;
         let _ = timeout(READ_WITHIN, written).await;
     }
 }

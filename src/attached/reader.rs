@@ -23,7 +23,7 @@ use crate::attached::stream::Stream;
 use crate::attached::writer::{Write, Writes};
 use crate::backlog::Receiver;
 use crate::escape::Escaped;
-use crate::events::{Canary, Prompt, Prompts, Touch, Touched};
+use crate::events::{Canary, Prompt, Prompts, Question, Touch, Touched};
 use crate::id::ArmingId;
 use crate::log::warn;
 use crate::policy::Capture;
@@ -229,7 +229,8 @@ impl StreamReader {
         match request {
             Request::Look(look) => _ = self.send(Request::Look(look)),
             // In a gap nothing can be enrolled: whoever asks, asks again.
-            Request::Read(_) if !self.can_enrol() => {}
+            Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
+            Request::Glance(read) => _ = self.send(Request::Glance(read)),
             Request::Read(mut read) => {
                 let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {
@@ -254,17 +255,20 @@ impl StreamReader {
     /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
     /// and events are followed by scans.
     fn send(&mut self, request: Request) -> bool {
-        let (keys, capture, horizon) = match &request {
+        let all = |capture: &Capture| Question::Read { capture: capture.clone(), horizon: None };
+        let (keys, question) = match &request {
             Request::Look(Look { watches, capture, horizon, .. }) => {
-                (watches.iter().map(|watch| watch.key.clone()).collect(), capture.clone(), Some(*horizon))
+                let question = Question::Read { capture: capture.clone(), horizon: Some(*horizon) };
+                (watches.iter().map(|watch| watch.key.clone()).collect(), question)
             }
-            Request::Read(read) => (read.keys.clone(), read.capture.clone(), None),
-            Request::Anchor(keys) => (keys.clone(), Capture::default(), None),
-            Request::Late => (Vec::new(), Capture::default(), None),
+            Request::Glance(read) => (read.keys.clone(), Question::Glance),
+            Request::Read(read) => (read.keys.clone(), all(&read.capture)),
+            Request::Anchor(keys) => (keys.clone(), all(&Capture::default())),
+            Request::Late => (Vec::new(), all(&Capture::default())),
         };
         self.next_touch += 1;
         let id = self.next_touch;
-        let sent = self.touches.try_send(Touch { id, keys, capture, horizon }).is_ok();
+        let sent = self.touches.try_send(Touch { id, keys, question }).is_ok();
         if sent {
             self.pending.insert(id, (request, self.stream.heard));
         }
@@ -285,6 +289,7 @@ impl StreamReader {
         let Some(answer) = touched.answer else { return };
         match request {
             Request::Look(look) => self.look(look, answer, sent).await,
+            Request::Glance(read) => self.glanced(read, answer, sent).await,
             Request::Read(read) => self.enrol(read, answer, sent).await,
             Request::Anchor(_) | Request::Late => {}
         }
@@ -296,7 +301,9 @@ impl StreamReader {
             Request::Look(Look { partition, watches, .. }) => {
                 (*partition, watches.first().map(|one| &one.key), watches.len())
             }
-            Request::Read(read) => (read.partition, read.keys.first(), read.keys.len()),
+            Request::Glance(read) | Request::Read(read) => {
+                (read.partition, read.keys.first(), read.keys.len())
+            }
             Request::Anchor(_) | Request::Late => return,
         };
         let (topic, Some(key)) = (self.topic(partition), key) else { return };

@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Anchor(Vec<Bytes>),
     /// Look at keys whose deadlines have come.
     Look(Look),
+    /// Read the deadlines of keys that are known already, and what may have to be enrolled as below.
+    Glance(Read),
     /// Read keys, and enrol those that have a deadline.
     Read(Read),
     /// A note was older than the history: whoever is so late has missed something.

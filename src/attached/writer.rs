@@ -75,7 +75,7 @@ impl Write {
 /// One of them, and what is free again once it is written.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    what: Write,
+    pub(super) what: Write,
     _waits: (Option<OwnedSemaphorePermit>, Amount),
     _read: Taken,
 }
@@ -90,6 +90,13 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
+    /// And the other end.
+    pub(super) fn new(waiting: Gauge) -> (Self, mpsc::UnboundedReceiver<Writing>) {
+        let (sender, writes) = mpsc::unbounded_channel();
+        let room = |bytes| Arc::new(Semaphore::new(bytes));
+        (Self { sender, notes: room(NOTES), others: room(OTHERS), waiting }, writes)
+    }
+
     /// Waits until there is room.
     pub(super) async fn send(&self, what: Write, read: Taken) {
         let bytes = what.waiting_bytes();
@@ -113,10 +120,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(context: Context, waiting: Gauge) -> (Self, Writes, mpsc::UnboundedReceiver<Writing>) {
-        let (sender, writes) = mpsc::unbounded_channel();
-        let room = |bytes| Arc::new(Semaphore::new(bytes));
-        let writer = Self { context, full: false, trouble: LogThrottle::default(), again: room(AGAIN_BYTES) };
-        (writer, Writes { sender, notes: room(NOTES), others: room(OTHERS), waiting }, writes)
+        let again = Arc::new(Semaphore::new(AGAIN_BYTES));
+        let writer = Self { context, full: false, trouble: LogThrottle::default(), again };
+        let (writes, waiting) = Writes::new(waiting);
+        (writer, writes, waiting)
     }
 
     /// Until nobody has writes any more.

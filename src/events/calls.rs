@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 
@@ -17,10 +18,10 @@ use crate::backlog::Sender;
 use crate::connection::classify;
 use crate::error::{ErrorKind, Result};
 use crate::events::decoder::Decoded;
-use crate::events::event::{Event, Touch, Touched};
+use crate::events::event::{Answer, Event, Question, Touch, Touched};
 use crate::log::debug;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{Reply, read_touched, script_call, touch_command};
+use crate::wire::{Reply, glance_commands, read_glanced, read_touched, script_call, touch_command};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -30,6 +31,7 @@ const TOUCH_AFTER: Duration = Duration::from_millis(3);
 const TOUCHES: u32 = 5;
 
 const MAKING: &str = "making a canary";
+const READING: &str = "reading keys";
 
 /// Makes a canary, unless one is alive: what its name says, behind that of the counter. On a connection the answer
 /// precedes the canary's event.
@@ -52,15 +54,27 @@ pub(super) async fn release_canary(name: String, connection: MultiplexedConnecti
 
 /// Reads the keys; the answer finds its place in the stream by itself.
 pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue: Sender<Decoded>) {
-    let call = touch_command(&asked.keys, &asked.capture, asked.horizon);
-    let answer = run(&connection, "reading keys", &TOUCH, &call).await;
-    let answer = answer.and_then(|answer| read_touched(answer, asked.keys.len(), &asked.capture));
+    let answer = match &asked.question {
+        Question::Glance => glance(&connection, &asked.keys).await,
+        Question::Read { capture, horizon } => {
+            let call = touch_command(&asked.keys, capture, *horizon);
+            let answer = run(&connection, READING, &TOUCH, &call).await;
+            answer.and_then(|answer| read_touched(answer, asked.keys.len(), capture))
+        }
+    };
     let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
     let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
     let refused = refused.map(ToString::to_string);
     let touched = Event::Touched(Touched { id: asked.id, answer: answer.ok(), refused });
     // There are as many as touches may wait, and no more.
     queue.push_always(Decoded::Event(touched));
+}
+
+async fn glance(connection: &MultiplexedConnection, keys: &[Bytes]) -> Result<Answer> {
+    let commands = glance_commands(keys);
+    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+    let answers = answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
+    read_glanced(answers.map_err(|error| classify(READING, &error))?)
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.

@@ -111,10 +111,22 @@ pub struct Touch {
     pub id: u64,
     /// Which.
     pub keys: Vec<Bytes>,
-    /// What of their values is wanted.
-    pub capture: Capture,
-    /// Whose values are: of the keys whose deadline is at most this, in ms; none: of all.
-    pub horizon: Option<u64>,
+    /// What is asked of them.
+    pub question: Question,
+}
+
+/// What is asked of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Their deadlines alone, one by one: each was so at some time before the answer's.
+    Glance,
+    /// Deadlines and values, all of one moment.
+    Read {
+        /// What of their values is wanted.
+        capture: Capture,
+        /// Whose values are: of the keys whose deadline is at most this, in ms; none: of all.
+        horizon: Option<u64>,
+    },
 }
 
 /// The answer to a touch, in the stream behind everything that was published before it.

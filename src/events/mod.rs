@@ -17,7 +17,7 @@ mod session;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
-pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Touch, Touched};
+pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Question, Touch, Touched};
 pub(crate) use self::prompts::{Prompt, Prompts};
 
 use std::pin::pin;

@@ -20,6 +20,23 @@ use crate::time::ServerTime;
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 
 impl StreamReader {
+    /// Has those keys read that may have to be enrolled: all but those that live longer than the index knows, and are
+    /// looked at in time. What was glanced at has no position, so nothing else follows from it.
+    pub(super) async fn glanced(&mut self, mut read: Read, (stamp, found): Answer, sent: u64) {
+        let mut lives = found.into_iter().map(|one| one.life);
+        read.keys.retain(|key| match lives.next() {
+            Some(Life::Until(deadline)) if !self.stream.heard_since(key, sent) => {
+                !self.deadlines.covers(key, deadline, stamp)
+            }
+            _ => true,
+        });
+        if !read.keys.is_empty() {
+            self.asked(Request::Read(read));
+        } else if let Some(done) = read.done {
+            self.write(read.partition, Write::Done(done), Taken::default()).await;
+        }
+    }
+
     /// Enrols what has a deadline. Of a key that was heard to change it is also written down that it has none.
     pub(super) async fn enrol(&mut self, read: Read, (stamp, found): Answer, sent: u64) {
         let Read { partition, keys, capture, tries, prompted, done, room } = read;

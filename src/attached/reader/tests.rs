@@ -1,25 +1,44 @@
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::attached::Attached;
 use crate::lapse::Lapse;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure};
+use crate::runtime::Gauge;
 use crate::testing::TestBed;
 use crate::topic::Topic;
+use crate::wire::{Found, Life};
 
-/// Else what was enrolled before it and is gone would never be judged.
-#[tokio::test(start_paused = true)]
-async fn the_time_of_an_anchor_is_asked_for_with_each_canary_until_it_is_known() {
+const NOW: u64 = 1_700_000_000_000;
+
+/// A reader of one attached topic, and what it asks for.
+fn reader(
+    deadlines: &Arc<KnownDeadlines>,
+    writers: HashMap<usize, Writes>,
+) -> (StreamReader, mpsc::Receiver<Touch>) {
     let bed = TestBed::new();
     let lapsed = |_: Lapse<crate::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
     let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap());
     let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
-    let (touches, mut asked) = mpsc::channel(1);
-    let others = Touch { id: 1000, keys: Vec::new(), capture: Capture::default(), horizon: None };
-    touches.try_send(others).expect("there is room for one");
-    let deadlines = Arc::new(KnownDeadlines::new());
-    let mut reader =
-        StreamReader::new(listener.runtime.clone(), touches, Arc::default(), deadlines, HashMap::new());
-    let canary = |number| Heard::Canary(Canary { number, before: number - 1, writes: true, expires: true });
+    let (touches, asked) = mpsc::channel(1);
+    (StreamReader::new(listener.runtime.clone(), touches, Arc::default(), deadlines.clone(), writers), asked)
+}
+
+fn canary(number: u64) -> Heard {
+    Heard::Canary(Canary { number, before: number - 1, writes: true, expires: true })
+}
+
+fn until(deadline: u64) -> Found {
+    Found { life: Life::Until(deadline), copy: Bytes::new() }
+}
+
+/// Else what was enrolled before it and is gone would never be judged.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_anchor_is_asked_for_with_each_canary_until_it_is_known() {
+    let (mut reader, mut asked) = reader(&Arc::new(KnownDeadlines::new()), HashMap::new());
+    let others = Touch { id: 1000, keys: Vec::new(), question: Question::Glance };
+    reader.touches.try_send(others).expect("there is room for one");
 
     reader.heard(canary(1)).await;
     assert_eq!(asked.try_recv().map(|touch| touch.id), Ok(1000), "and no other found room");
@@ -34,4 +53,57 @@ async fn the_time_of_an_anchor_is_asked_for_with_each_canary_until_it_is_known()
     reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
     reader.heard(canary(5)).await;
     assert!(asked.try_recv().is_err(), "it is known");
+}
+
+/// Of what lives longer than the index knows nothing is read but the deadline; all else is read as if it were new.
+#[tokio::test(start_paused = true)]
+async fn what_a_glance_does_not_cover_is_read() {
+    let (deadlines, waiting) = (Arc::new(KnownDeadlines::new()), Gauge::default());
+    let (writes, mut written) = Writes::new(waiting);
+    let (mut reader, mut asked) = reader(&deadlines, HashMap::from([(0, writes)]));
+    reader.heard(canary(1)).await;
+    let id = asked.try_recv().expect("the time of the anchor is asked for").id;
+    let answer = Some((ServerTime::from_ms(NOW), Vec::new()));
+    reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
+
+    let known = NOW + 60_000;
+    let keys: Vec<_> = ["longer", "same", "shorter", "gone", "heard"].map(Bytes::from).into();
+    for key in &keys {
+        let pending = deadlines.pend(key, known, ServerTime::from_ms(NOW)).expect("there is room");
+        deadlines.confirm(pending);
+    }
+    let found = [
+        until(known + 1),
+        until(known),
+        until(known - 1),
+        Found { life: Life::Gone, ..until(0) },
+        until(known),
+    ];
+    let (done, _end) = oneshot::channel();
+    let all = Read::of(0, keys.clone(), Capture::default());
+    reader.asked(Request::Glance(Read { done: Some(done), ..all }));
+    let glance = asked.try_recv().expect("a glance");
+    assert_eq!((glance.question, glance.keys.len()), (Question::Glance, 5));
+    // Its next life may have begun, of which the index knows nothing.
+    reader.heard(Heard::Expired(0, Bytes::from("heard"))).await;
+    let answer = Some((ServerTime::from_ms(NOW + 5), found.into()));
+    reader.heard(Heard::Touched(Touched { id: glance.id, answer, refused: None })).await;
+    let touch = asked.try_recv().expect("what is not covered is read");
+    assert_eq!(touch.keys, ["shorter", "gone", "heard"]);
+    assert!(matches!(touch.question, Question::Read { .. }));
+
+    let noted = written.try_recv().expect("the expiry").what;
+    assert!(matches!(noted, Write::Note(note) if note.key == "heard"));
+    assert!(written.try_recv().is_err(), "nothing follows from a glance");
+    let (done, _end) = oneshot::channel();
+    let longer = Read::of(0, vec![keys[0].clone()], Capture::default());
+    reader.asked(Request::Glance(Read { done: Some(done), ..longer }));
+    let glance = asked.try_recv().expect("another");
+    let answer = Some((ServerTime::from_ms(NOW + 6), vec![until(known + 2)]));
+    reader.heard(Heard::Touched(Touched { id: glance.id, answer, refused: None })).await;
+    assert!(asked.try_recv().is_err(), "it is covered");
+    assert!(
+        matches!(written.try_recv().map(|last| last.what), Ok(Write::Done(_))),
+        "and that is the end of it"
+    );
 }
