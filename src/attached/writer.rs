@@ -162,13 +162,13 @@ impl Writer {
                 Write::Done(done) => _ = done.send(()),
             }
         }
-        if !notes.is_empty() {
-            let began = Instant::now();
+        let (began, noting) = (Instant::now(), !notes.is_empty());
+        if noting {
             self.insist(notes, waiting, writes).await;
-            waiting.noted_in(began.elapsed());
         }
         self.enrol(read).await;
         self.judge(judged).await;
+        waiting.took(noting, began.elapsed());
     }
 
     /// Notes what was heard. While that is not possible, nothing else is kept for this partition: enrolments are found

@@ -11,12 +11,15 @@ use bytes::Bytes;
 
 use super::{Write, Writing};
 
-/// Writes in one call, at most, and about so many bytes of them: no call keeps the server for 5 ms.
-const CALL: usize = 250;
-/// And notes in one call: in a flood the claims of what was noted before wait for it, and its acks, too. But what
-/// takes long is the line and not the notes, and then as many go at once as in any call.
-const NOTES: usize = 64;
-const LONG: Duration = Duration::from_millis(100);
+/// Writes in one call, at most: everybody else waits for the server meanwhile, and in a flood of notes the claims of
+/// what was noted before, and its acks.
+const FEW: usize = 64;
+/// But what takes long is the line and not the writes, and then so many go at once: about 5 ms of the server's.
+const MANY: usize = 250;
+/// How long the last call has taken then. A server that is flooded takes that long for a few notes, too.
+const LONG: Duration = Duration::from_millis(20);
+const LONG_FOR_NOTES: Duration = Duration::from_millis(100);
+/// Bytes in one call, about.
 const CALL_BYTES: usize = 1 << 20;
 
 /// What waits to be written, by the number of its arrival.
@@ -25,8 +28,9 @@ pub(super) struct Waiting {
     notes: VecDeque<(u64, Writing)>,
     others: VecDeque<(u64, Writing)>,
     arrived: u64,
-    /// How long the last notes took.
+    /// How long the last call took, of notes and of others.
     noting: Duration,
+    writing: Duration,
 }
 
 impl Waiting {
@@ -36,9 +40,9 @@ impl Waiting {
         queue.push_back((self.arrived, writing));
     }
 
-    /// The last notes took so long.
-    pub(super) fn noted_in(&mut self, took: Duration) {
-        self.noting = took;
+    /// The last call took so long.
+    pub(super) fn took(&mut self, notes: bool, took: Duration) {
+        *(if notes { &mut self.noting } else { &mut self.writing }) = took;
     }
 
     /// Gives up all but notes.
@@ -49,7 +53,7 @@ impl Waiting {
     /// What is to be written next, in one call: all of a kind; nothing if nothing waits.
     pub(super) fn next(&mut self) -> Vec<Writing> {
         if self.notes.is_empty() {
-            return first_call(&mut self.others);
+            return first_call(&mut self.others, most(self.writing, LONG));
         }
         let (count, named) = self.named();
         let before = self.take_before(&named);
@@ -59,7 +63,7 @@ impl Waiting {
     /// The next notes: how many, and when the first of each of their keys came. A key's second note is not among
     /// them where something else of that key came after the first.
     fn named(&self) -> (usize, HashMap<Bytes, u64>) {
-        let most = if self.noting < LONG { NOTES } else { CALL };
+        let most = most(self.noting, LONG_FOR_NOTES);
         let next = || {
             let keys = self.notes.iter().take(most);
             keys.filter_map(|(number, writing)| Some((*number, writing.what.key()?)))
@@ -95,7 +99,7 @@ impl Waiting {
         for one in self.others.drain(..) {
             if goes_before(&one) { before.push_back(one) } else { rest.push_back(one) }
         }
-        let call = first_call(&mut before);
+        let call = first_call(&mut before, most(self.writing, LONG));
         rest.extend(before);
         rest.make_contiguous().sort_by_key(|(number, _)| *number);
         self.others = rest;
@@ -103,13 +107,18 @@ impl Waiting {
     }
 }
 
+/// How many go in a call, where the last took so long.
+fn most(took: Duration, long: Duration) -> usize {
+    if took < long { FEW } else { MANY }
+}
+
 /// The first of one kind, as many as fit into a call.
-fn first_call(queue: &mut VecDeque<(u64, Writing)>) -> Vec<Writing> {
+fn first_call(queue: &mut VecDeque<(u64, Writing)>, most: usize) -> Vec<Writing> {
     let (mut call, mut bytes) = (Vec::new(), 0);
     while let Some((_, writing)) = queue.front() {
         bytes += writing.what.bytes();
         let fits = call.first().is_none_or(|first: &Writing| {
-            call.len() < CALL
+            call.len() < most
                 && bytes <= CALL_BYTES
                 && discriminant(&first.what) == discriminant(&writing.what)
         });

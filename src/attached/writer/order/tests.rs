@@ -60,15 +60,27 @@ fn notes_do_not_wait_behind_enrolments_but_for_those_of_their_keys() {
 #[test]
 fn a_call_takes_few_keys_and_few_bytes() {
     let of = |writes: Vec<Write>| calls(waiting(writes)).iter().map(Vec::len).collect::<Vec<_>>();
-    assert_eq!(of((0..3 * CALL).map(|n| enrolment((n % 251) as u8, 0)).collect()), [CALL; 3]);
+    assert_eq!(of((0..=2 * FEW as u8).map(|n| enrolment(n, 0)).collect()), [FEW, FEW, 1]);
     assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2)).collect()), [1, 1, 1]);
     assert_eq!(of((0..3).map(|n| enrolment(n, CALL_BYTES / 2 - 2 * 1000)).collect()), [2, 1]);
     assert_eq!(of(vec![enrolment(0, 2 * CALL_BYTES)]), [1], "one always goes");
-    assert_eq!(of((0..=2 * NOTES as u8).map(note).collect()), [NOTES, NOTES, 1]);
-    let mut slow = waiting((0..=250).map(note));
-    slow.noted_in(LONG);
-    assert_eq!(calls(slow).iter().map(Vec::len).collect::<Vec<_>>(), [CALL, 1], "over a slow line");
+    assert_eq!(of((0..=2 * FEW as u8).map(note).collect()), [FEW, FEW, 1]);
     assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "nothing was between them");
+}
+
+#[test]
+fn a_call_takes_more_where_the_last_was_long() {
+    let of = |notes: bool, took| {
+        let write = |n| if notes { note(n) } else { enrolment(n, 0) };
+        let mut waiting = waiting((0..=MANY as u8).map(write));
+        waiting.took(notes, took);
+        waiting.took(!notes, 2 * LONG_FOR_NOTES);
+        calls(waiting)[0].len()
+    };
+    for (notes, long) in [(false, LONG), (true, LONG_FOR_NOTES)] {
+        assert_eq!(of(notes, long - Duration::from_millis(1)), FEW);
+        assert_eq!(of(notes, long), MANY);
+    }
 }
 
 #[test]
