@@ -39,12 +39,18 @@ SECONDS_EACH = 60
 fuzz: ## Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
 	scripts/fuzz.sh $(SECONDS_EACH)
 
+# How the demos and `faults` are built. The gate says `dev`: with the features that the workspace has, as here, the tests have
+# built these already.
+PROFILE = release
+built = cargo build --quiet --workspace --profile $(PROFILE)
+made = $${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+
 # How many seeds, and how long each lasts before it drains.
 SEEDS = 20
 FAULT_SECONDS = 12
 # How long the soak lasts.
 MINUTES = 30
-with_faults = $(with_server) && cargo run --release -q -p keylapse-faults --
+with_faults = $(with_server) && $(built) --bin faults && $(made)/faults
 
 faults: ## Break processes, lines and servers by SEEDS=20 plans, and judge what became of every timer
 	$(with_faults) seeds --count $(SEEDS) --seconds $(FAULT_SECONDS)
@@ -67,15 +73,15 @@ random-writers: ## EXPIRIES=100000 random expiries of attached topics on each se
 
 # Of the build nothing is shown but this line, and errors.
 show = @echo "Building the demo, which takes some minutes the first time." && \
-	$(with_server) && cargo run --release --quiet --example
+	$(with_server) &&
 
 demo: ## Watch payment notices be retried until they are taken, beside a plain subscriber who loses some
-	$(show) payment_notice
+	$(show) $(built) --example payment_notice && $(made)/examples/payment_notice
 
 # ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a quarter of a minute, the defaults
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
-	$(show) attach_at_scale
+	$(show) $(built) --example attach_at_scale && $(made)/examples/attach_at_scale
 
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1

@@ -42,12 +42,36 @@ const RESCAN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Keys of one partition that are read together.
+#[derive(Debug)]
 struct Batch {
     partition: usize,
     keys: Vec<Bytes>,
     capture: Capture,
     /// Whether they are known, so that one glance at their deadlines may do.
     known: bool,
+}
+
+/// What is ready to be read: a logout does not wait for the values of new sessions, and neither for those that log out
+/// after it.
+#[derive(Debug, Default)]
+struct Ready {
+    deadlines: VecDeque<Batch>,
+    values: VecDeque<Batch>,
+}
+
+impl Ready {
+    fn push(&mut self, batch: Batch) {
+        let queue = if batch.capture.cap > 0 { &mut self.values } else { &mut self.deadlines };
+        queue.push_back(batch);
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        self.deadlines.pop_front().or_else(|| self.values.pop_front())
+    }
+
+    fn len(&self) -> usize {
+        self.deadlines.len() + self.values.len()
+    }
 }
 
 /// Reads what is prompted.
@@ -61,7 +85,7 @@ pub(crate) struct Prompter {
     gathered: BTreeMap<usize, HashSet<Bytes>>,
     bytes: usize,
     since: Option<Instant>,
-    ready: VecDeque<Batch>,
+    ready: Ready,
     reading: JoinSet<()>,
     /// Whether each attached topic was this listener's to enrol, when somebody last looked.
     enrolling: Vec<bool>,
@@ -86,7 +110,7 @@ impl Prompter {
             gathered: BTreeMap::new(),
             bytes: 0,
             since: None,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             reading: JoinSet::new(),
             enrolling: Vec::new(),
             rescanned: None,
@@ -100,7 +124,7 @@ impl Prompter {
         let prompts = self.prompts.clone();
         loop {
             // Until then keys are still gathered, each once.
-            let is_free = self.ready.front().is_none_or(|batch| batch.capture.cap > 0);
+            let is_free = self.ready.deadlines.is_empty();
             let due = self.since.filter(|_| is_free).map(|since| since + GATHER);
             tokio::select! {
                 () = prompts.news(), if self.ready.len() < READY && self.bytes < GATHERED => self.sort(),
@@ -176,15 +200,13 @@ impl Prompter {
 
     fn make_ready(&mut self, partition: usize, keys: &[Bytes], capture: &Capture, known: bool) {
         for keys in keys.chunks(capture.keys_in_touch()) {
-            let batch = Batch { partition, keys: keys.to_vec(), capture: capture.clone(), known };
-            // A logout does not wait for the values of new sessions.
-            if capture.cap > 0 { self.ready.push_back(batch) } else { self.ready.push_front(batch) }
+            self.ready.push(Batch { partition, keys: keys.to_vec(), capture: capture.clone(), known });
         }
     }
 
     fn read(&mut self) {
         while self.reading.len() < AT_ONCE
-            && let Some(batch) = self.ready.pop_front()
+            && let Some(batch) = self.ready.pop()
         {
             self.reading.spawn(batch.read(self.requests.clone(), self.room.clone()));
         }
@@ -210,5 +232,22 @@ impl Batch {
         let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
         let _ = requests.send(if known { Request::Glance(read) } else { Request::Read(read) }).await;
         let _ = timeout(READ_WITHIN, written).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read_before_values_and_each_in_their_order() {
+        let mut ready = Ready::default();
+        for (partition, cap) in [(0, 64), (1, 0), (2, 0), (3, 64), (4, 0)] {
+            let capture = Capture { cap, ..Capture::default() };
+            ready.push(Batch { partition, keys: Vec::new(), capture, known: cap == 0 });
+        }
+        assert_eq!(ready.len(), 5);
+        let order: Vec<_> = std::iter::from_fn(|| ready.pop()).map(|batch| batch.partition).collect();
+        assert_eq!(order, [1, 2, 4, 0, 3]);
     }
 }

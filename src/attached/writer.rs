@@ -285,11 +285,14 @@ impl Writer {
         self.read_again(blind, BLIND);
     }
 
-    /// Has keys read after a while. What finds no room is found by the next scan.
+    /// Has keys read after a while. What finds no room is found by a scan, as of prompts.
     fn read_again(&self, keys: Vec<Bytes>, after: Duration) {
+        if keys.is_empty() {
+            return;
+        }
         let bytes = keys.iter().map(|key| key.len() + EACH).sum::<usize>();
         let room = self.again.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let (Ok(room), false) = (room, keys.is_empty()) else { return };
+        let Ok(room) = room else { return self.context.prompts.leave_out(keys.len()) };
         let prompts = self.context.prompts.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;

@@ -1,0 +1,157 @@
+//! Of several readings of a key, which is remembered, and what of its value.
+
+use super::*;
+
+#[tokio::test]
+async fn of_two_readings_the_later_stands() {
+    let scene = Scene::start().await;
+    let table = [
+        (1, 5, Enrolled::New),
+        (0, 9, Enrolled::Stale),
+        (1, 4, Enrolled::Stale),
+        (1, 5, Enrolled::Known),
+        (1, 6, Enrolled::Known),
+        (1, 5, Enrolled::Stale),
+        (2, 1, Enrolled::Known),
+        (1, 9, Enrolled::Stale),
+    ];
+    for (row, (count, micros, expected)) in table.into_iter().enumerate() {
+        let deadline = FIRST + 1000 + row as u64;
+        assert_eq!(scene.read_until("a", deadline, 0, count, micros).await, expected, "row {row}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_keys_are_enrolled_than_allowed() {
+    let scene = Scene::start().await;
+    let how = Policy { cap: 2, ..on() };
+    let table = [
+        ("a", 1000, Enrolled::New),
+        ("b", 1000, Enrolled::New),
+        ("c", 1000, Enrolled::Full),
+        ("a", 2000, Enrolled::Known),
+        ("a", 0, Enrolled::Forgotten),
+        ("c", 1000, Enrolled::New),
+    ];
+    for (row, (key, life, expected)) in table.into_iter().enumerate() {
+        let deadline = if life == 0 { 0 } else { FIRST + life };
+        let enrolled = scene.enrol_as(&how, key, deadline, (FIRST, 0), stamp(row as u64), b"").await;
+        assert_eq!(enrolled, expected, "row {row}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
+    let mut scene = Scene::start().await;
+    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    let deadline = FIRST + 1000;
+    let enrol = async |micros, copy: &[u8]| {
+        scene.enrol_as(&how, "a", deadline, (FIRST, 0), stamp(micros), copy).await
+    };
+    assert_eq!(enrol(0, b"").await, Enrolled::Wanted);
+    assert_eq!(enrol(1, b"").await, Enrolled::Wanted);
+    assert_eq!(enrol(2, b"\x02value").await, Enrolled::Known);
+    assert_eq!(enrol(3, b"").await, Enrolled::Known);
+    assert_eq!(scene.get("values", "a").await, &b"\x02value"[..]);
+    assert_eq!(scene.get("watch", "a").await.slice(28..), FIRST.to_be_bytes()[..], "when it was read");
+    // It is read once more before its deadline, and not due before that.
+    scene.clock(FIRST + 749).await;
+    assert!(scene.looks(10, 5000).await.watches.is_empty());
+    scene.clock(FIRST + 750).await;
+    // What is read that late is not read once more.
+    assert_eq!(scene.enrol_as(&how, "b", deadline, (FIRST, 0), stamp(9), b"").await, Enrolled::Wanted);
+    let looks = scene.looks(10, 5000).await;
+    assert_eq!((looks.watches.len(), looks.next), (1, Some(deadline + 2)));
+}
+
+/// A session is extended: its head alone is written.
+#[tokio::test]
+async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_deadline() {
+    let mut scene = Scene::start().await;
+    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    type Said<'a> = (u64, u64, &'a [u8], Enrolled, u64, &'a [u8]);
+    let said: &[Said<'_>] = &[
+        (1000, 0, b"\x02value", Enrolled::New, 0, b"\x02value"),
+        (2000, 5000, b"\x02value", Enrolled::Known, 5, b"\x02value"),
+        (3000, 6000, b"", Enrolled::Known, 5, b"\x02value"),
+        (3000, 7000, b"\x02other", Enrolled::Known, 7, b"\x02other"),
+        // So soon that nobody will read it once more.
+        (200, 8000, b"", Enrolled::Wanted, 7, b"\x02other"),
+    ];
+    for (life, micros, copy, expected, read_at, kept) in said {
+        scene.say(&["CONFIG", "RESETSTAT"]).await.expect("it is forgotten");
+        let enrolled = scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(*micros), copy).await;
+        assert_eq!(enrolled, *expected, "{life}");
+        assert_eq!(&scene.get("values", "a").await[..], *kept, "{life}");
+        assert_eq!(scene.get("watch", "a").await[28..], (FIRST + read_at).to_be_bytes(), "{life}");
+        let stats = scene.say(&["INFO", "commandstats"]).await.expect("an answer");
+        let stats: String = redis::from_redis_value(stats).expect("a text");
+        let written = if *micros == 5000 || copy.is_empty() { "1" } else { "2" };
+        // The first canary is written down, too.
+        let written = if *micros == 0 { "4" } else { written };
+        assert!(stats.contains(&format!("cmdstat_hset:calls={written},")), "{life}: {stats}");
+    }
+    scene.clock(FIRST + 300).await;
+    let watch = scene.watch("a").await;
+    assert!(scene.judge(&watch, (FIRST, 0), stamp(300_000), Deed::Forget).await);
+    assert_eq!((scene.length("watch").await, scene.length("values").await), (0, 0));
+}
+
+#[tokio::test]
+async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key() {
+    let mut scene = Scene::start().await;
+    let blind = async |scene: &Scene| scene.enrol("a", FIRST + 60_000, (0, 0), stamp(0), b"").await;
+    assert_eq!(blind(&scene).await, Enrolled::New, "nobody has heard anything");
+    assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
+    scene.clock(FIRST + 9_999).await;
+    assert_eq!(blind(&scene).await, Enrolled::Stale);
+    scene.clock(FIRST + 10_000).await;
+    assert_eq!(blind(&scene).await, Enrolled::New);
+}
+
+#[tokio::test]
+async fn without_a_canary_the_later_of_two_readings_stands_after_a_while() {
+    let mut scene = Scene::start().await;
+    let blind = async |scene: &Scene, deadline, micros| {
+        scene.enrol("a", FIRST + deadline, (0, 0), stamp(micros), b"").await
+    };
+    assert_eq!(scene.read_until("a", FIRST + 60_000, 0, 0, 5).await, Enrolled::New);
+    scene.clock(FIRST + 9_999).await;
+    assert_eq!(blind(&scene, 70_000, 9).await, Enrolled::Stale);
+    scene.clock(FIRST + 10_000).await;
+    assert_eq!(blind(&scene, 70_000, 4).await, Enrolled::Stale);
+    assert_eq!(blind(&scene, 70_000, 9).await, Enrolled::Known);
+    assert_eq!(blind(&scene, 80_000, 8).await, Enrolled::Stale);
+    assert_eq!(blind(&scene, 80_000, 9).await, Enrolled::Known);
+    assert_eq!(scene.get("watch", "a").await[..8], (FIRST + 80_000).to_be_bytes());
+    // As soon as one is heard, places count again.
+    assert_eq!(scene.read_until("a", FIRST + 90_000, 20_000, 0, 7).await, Enrolled::Known);
+    assert_eq!(blind(&scene, 80_000, 99).await, Enrolled::Stale);
+}
+
+/// Whichever name holds a value of another type, it is named.
+#[tokio::test]
+async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic() {
+    let mut scene = Scene::start().await;
+    for what in ["watch", "values", "checks", "history", "history_old", "scanner"] {
+        let name = scene.at.key(what).to_owned();
+        scene.say(&["DEL", &name]).await.expect("it is free");
+        scene.say(&["RPUSH", &name, "not yours"]).await.expect("it is spoilt");
+        let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
+        let note = Note { identity: since(FIRST, (FIRST, 1)), ..scene.note_of("a") };
+        let (at_first, deadline) = (place((FIRST, 0)), FIRST + 1000);
+        let read =
+            Enrolment { key: "b".into(), deadline, at: at_first, stamp: stamp(0), copy: "\x02value".into() };
+        let errors = [
+            store.note(at, &on(), &[note]).await.err(),
+            store.enrol(at, &on(), &[read]).await.err(),
+            store.checks(at, take(10, 5000)).await.err(),
+            store.hold_scanner(at, slot, 1000, false).await.err(),
+        ];
+        assert!(errors.iter().any(Option::is_some), "{what} is used");
+        for error in errors.into_iter().flatten() {
+            assert_eq!((error.kind(), error.key()), (ErrorKind::WrongType, Some(name.as_bytes())), "{error}");
+        }
+        scene.say(&["DEL", &name]).await.expect("it is free again");
+    }
+}

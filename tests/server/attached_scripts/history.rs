@@ -1,0 +1,171 @@
+//! What is remembered of the expiries of a key, and for how long.
+
+use super::*;
+
+#[tokio::test]
+async fn what_was_noted_is_known_by_the_highest_count_behind_each_canary() {
+    let scene = Scene::start().await;
+    let table = [
+        (0, 1, Noted::Lapse),
+        (0, 1, Noted::Known),
+        (1000, 1, Noted::Lapse),
+        // Whoever is late, but unbroken, has heard another one before that canary.
+        (0, 2, Noted::Lapse),
+        (0, 2, Noted::Known),
+        (0, 1, Noted::Known),
+        (1000, 1, Noted::Known),
+        (500, 1, Noted::Lapse),
+        (500, 1, Noted::Known),
+    ];
+    for (row, (canary, count, expected)) in table.into_iter().enumerate() {
+        assert_eq!(scene.note("a", canary, count).await, expected, "row {row}");
+    }
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Lapse, "keys have nothing to do with each other");
+}
+
+#[tokio::test]
+async fn a_recovery_takes_up_one_later_note() {
+    let mut scene = Scene::start().await;
+    for (key, notes) in [
+        ("one", &[(0, 1, Noted::Recovered), (0, 2, Noted::Lapse), (0, 2, Noted::Known)][..]),
+        ("late", &[(500, 1, Noted::Recovered), (0, 1, Noted::Lapse)]),
+        ("before", &[(0, 0, Noted::Lapse), (0, 1, Noted::Recovered)]),
+        ("at", &[(2000, 0, Noted::Recovered), (2000, 1, Noted::Lapse)]),
+        ("after", &[(2000, 1, Noted::Lapse), (3000, 1, Noted::Lapse), (1000, 1, Noted::Recovered)]),
+    ] {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.read(key, 0, 0, 0).await, Enrolled::New);
+        scene.clock(FIRST + 2000).await;
+        let watch = scene.watch(key).await;
+        assert!(scene.judge(&watch, (FIRST + 2000, 0), stamp(2_000_000), fire()).await);
+        for (canary, count, expected) in notes {
+            assert_eq!(scene.note(key, *canary, *count).await, *expected, "{key}: {canary} {count}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_of_several_recoveries_takes_up_one() {
+    let mut scene = Scene::start().await;
+    for round in 0..3 {
+        let now = 2000 * round;
+        scene.clock(FIRST + now).await;
+        assert_eq!(scene.read_until("a", FIRST + now + 1000, now, 0, now * 1000).await, Enrolled::New);
+        scene.clock(FIRST + now + 1500).await;
+        let watch = scene.watch("a").await;
+        assert!(scene.judge(&watch, (FIRST + now + 1500, 0), stamp((now + 1500) * 1000), fire()).await);
+    }
+    let notes = [(2000, 1), (0, 1), (4000, 1)];
+    for (canary, count) in notes {
+        assert_eq!(scene.note("a", canary, count).await, Noted::Recovered, "{canary}");
+    }
+    assert_eq!(scene.note("a", 4000, 2).await, Noted::Lapse);
+}
+
+#[tokio::test]
+async fn what_was_read_before_an_expiry_does_not_come_back() {
+    let scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 0).await, Enrolled::New);
+    assert_eq!(scene.note("a", 1000, 1).await, Noted::Lapse);
+    assert_eq!(scene.read("a", 0, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 1000, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 1000, 1, 9).await, Enrolled::New);
+    // A late note of the life before leaves the next one alone.
+    assert_eq!(scene.note("a", 500, 1).await, Noted::Lapse);
+    assert_eq!(scene.read("a", 1000, 1, 9).await, Enrolled::Known);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_forgotten_as_of_its_place_and_stamp() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 10).await, Enrolled::New);
+    scene.clock(FIRST + 1500).await;
+    let watch = scene.watch("a").await;
+    assert!(scene.judge(&watch, (FIRST, 0), stamp(20), Deed::Forget).await);
+    assert!(!scene.judge(&watch, (FIRST, 0), stamp(20), Deed::Forget).await, "it is gone");
+    assert_eq!(scene.read("a", 0, 0, 15).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 0, 0, 25).await, Enrolled::New);
+    assert!(!scene.judge(&watch, (FIRST, 0), stamp(30), fire()).await, "another was looked at");
+    assert_eq!(scene.length("rec").await, 0);
+    // The same where a reading says that there is no deadline any more.
+    assert_eq!(scene.read_until("a", 0, 0, 0, 40).await, Enrolled::Forgotten);
+    assert_eq!(scene.read("a", 0, 0, 35).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 0, 0, 45).await, Enrolled::New);
+}
+
+#[tokio::test]
+async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
+    let mut scene = Scene::start().await;
+    scene.clock(FIRST + 3 * SPAN).await;
+    let table = [
+        (1, Noted::Lapse),
+        // The first page turns: there are two.
+        (SPAN, Noted::Lapse),
+        (1, Noted::Known),
+        (0, Noted::Stale),
+        (SPAN - 1, Noted::Lapse),
+        (SPAN - 1, Noted::Known),
+        // The second: what was on the first is forgotten, and refused.
+        (2 * SPAN, Noted::Lapse),
+        (1, Noted::Stale),
+        (SPAN - 1, Noted::Stale),
+        (SPAN, Noted::Stale),
+        (SPAN + 1, Noted::Lapse),
+        (SPAN + 1, Noted::Known),
+        (2 * SPAN, Noted::Known),
+    ];
+    for (row, (canary, expected)) in table.into_iter().enumerate() {
+        // The first page begins with the first canary.
+        if row == 0 {
+            assert_eq!(scene.note("other", 0, 1).await, Noted::Lapse);
+        }
+        assert_eq!(scene.note("a", canary, 1).await, expected, "row {row}");
+    }
+    assert_eq!(scene.read("b", SPAN, 0, 9).await, Enrolled::Stale);
+    assert_eq!(scene.read("b", SPAN + 1, 0, 9).await, Enrolled::New);
+    for (field, canary) in [("turned", 2 * SPAN), ("floor", SPAN), ("newest", 2 * SPAN)] {
+        assert_eq!(scene.get("meta", field).await, (FIRST + canary).to_string(), "{field}");
+    }
+}
+
+/// By its number, and not by that of whoever fills it.
+#[tokio::test]
+async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {
+    let mut scene = Scene::start().await;
+    scene.clock(FIRST + 3 * SPAN).await;
+    assert_eq!(scene.note("first", 0, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Lapse);
+    let fill = "for i = 1, 500000 do redis.call('HSET', KEYS[1], i, '') end";
+    let past = scene.at.key("history").to_owned();
+    scene.say(&["EVAL", fill, "1", &past]).await.expect("a full page");
+    assert_eq!(scene.note("late", 10_000, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
+    assert_eq!(scene.note("b", 10_000 + SPAN, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Known);
+    assert_eq!(scene.note("b", 100_000 + SPAN, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", 100_000, 1).await, Noted::Stale);
+}
+
+#[tokio::test]
+async fn pages_turn_by_the_clock_and_not_by_numbers_that_it_has_not_reached() {
+    let mut scene = Scene::start().await;
+    let day = 86_400_000;
+    assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
+    // Numbers of tomorrow turn no page; and those of today are none too late after them.
+    assert_eq!(scene.note("a", day, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("a", day + SPAN, 1).await, Noted::Lapse);
+    for (field, expected) in [("turned", 0), ("newest", 0)] {
+        assert_eq!(scene.get("meta", field).await, (FIRST + expected).to_string(), "{field}");
+    }
+    for page in 1..=3 {
+        scene.clock(FIRST + page * SPAN).await;
+        assert_eq!(scene.note("a", day + SPAN, 1 + u32::try_from(page).expect("few")).await, Noted::Lapse);
+        assert_eq!(scene.get("meta", "turned").await, (FIRST + page * SPAN).to_string());
+    }
+    assert_eq!(scene.note("a", 3 * SPAN, 1).await, Noted::Lapse);
+    // The clock goes back by more than a page holds.
+    scene.clock(FIRST).await;
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Lapse);
+    assert_eq!(scene.note("b", 0, 1).await, Noted::Known);
+    assert_eq!(scene.get("meta", "turned").await, FIRST.to_string());
+}

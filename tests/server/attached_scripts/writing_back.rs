@@ -1,0 +1,67 @@
+//! Keys that are written back for their retries.
+
+use super::*;
+
+#[tokio::test]
+async fn a_key_is_written_back_if_its_name_is_free() {
+    let mut scene = Scene::start().await;
+    scene.say(&["HSET", "app:hash", "f", "v"]).await.expect("a hash");
+    scene.say(&["PEXPIREAT", "app:hash", &FIRST.to_string()]).await.expect("it has a deadline");
+    let hash = [Bytes::from("app:hash")];
+    let read = async |scene: &Scene| {
+        let read = scene.store.read(&hash, &Capture { cap: 1000, dumps: true, ..Capture::default() }).await;
+        read.expect("an answer").1.remove(0)
+    };
+    let before = read(&scene).await;
+    scene.say(&["DEL", "app:hash"]).await.expect("it is gone");
+    let later = FIRST + 5;
+    let restore = async |scene: &Scene, key: &str, deadline: u64, copy: &[u8]| {
+        scene.store.write_back(key.as_bytes(), deadline, copy).await.expect("an answer")
+    };
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, TriggerKey::Set);
+    assert_eq!(restore(&scene, "app:hash", later, &before.copy).await, TriggerKey::Taken);
+    assert_eq!(read(&scene).await, Found { life: Life::Until(later), copy: before.copy });
+
+    assert_eq!(restore(&scene, "app:text", FIRST, b"\x02value").await, TriggerKey::None);
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Set);
+    scene.say(&["SET", "app:text", "its writer's"]).await.expect("SET");
+    assert_eq!(restore(&scene, "app:text", later, b"\x02value").await, TriggerKey::Taken);
+    let found = scene.store.read(&["app:text".into()], &Capture { cap: 99, ..Capture::default() }).await;
+    assert_eq!(found.expect("it is read").1[0].life, Life::Lasting, "it was left alone");
+}
+
+/// A retry whose key was written back ends when its writer comes first.
+#[tokio::test]
+async fn a_key_that_was_written_back_is_told_from_its_writers() {
+    let mut scene = Scene::start().await;
+    let how = Policy { write_back: Some(WriteBack::unchanged()), ..on() };
+    for (key, life) in [("ours", 0), ("theirs", 500), ("heard", 0), ("early", 0)] {
+        scene.clock(FIRST).await;
+        assert_eq!(scene.note_as(&how, key, 0, 1).await, Noted::Lapse);
+        let (_, held, _) = scene.claim().await.remove(0);
+        let settled = scene.settle(held, retry()).await;
+        let SettleReply::Settled(Some((until, arming))) = settled else { panic!("{settled:?}") };
+        let enrolled = scene.enrol_as(&how, key, until + life, (FIRST, 1), stamp(9), b"").await;
+        let (says, waits) = match key {
+            "ours" => (Enrolled::Ours, true),
+            "theirs" => (Enrolled::New, false),
+            // Heard without having been read: at its deadline it is what was written back.
+            "heard" => {
+                scene.clock(until).await;
+                assert_eq!(scene.note_as(&how, key, 500, 1).await, Noted::Returned);
+                (enrolled, true)
+            }
+            _ => {
+                assert_eq!(scene.note_as(&how, key, 500, 1).await, Noted::Superseding);
+                let record = Record::decode(scene.get("rec", key).await).expect("a record");
+                assert_ne!(record.arming, arming);
+                (enrolled, true)
+            }
+        };
+        assert_eq!(enrolled, says, "{key}");
+        let (rec, due) = (scene.at.key("rec").to_owned(), scene.at.key("due").to_owned());
+        let removed = scene.say(&["HDEL", &rec, key]).await.expect("an answer");
+        assert_eq!(removed, redis::Value::Int(waits.into()), "{key}");
+        scene.say(&["ZREM", &due, key]).await.expect("it is gone");
+    }
+}
