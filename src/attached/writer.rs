@@ -162,13 +162,15 @@ impl Writer {
                 Write::Done(done) => _ = done.send(()),
             }
         }
-        let (began, noting) = (Instant::now(), !notes.is_empty());
-        if noting {
+        let began = Instant::now();
+        if !notes.is_empty() {
             self.insist(notes, waiting, writes).await;
+            waiting.noted_in(began.elapsed());
+        } else if !(read.is_empty() && judged.is_empty()) {
+            self.enrol(read).await;
+            self.judge(judged).await;
+            waiting.wrote_in(began.elapsed());
         }
-        self.enrol(read).await;
-        self.judge(judged).await;
-        waiting.took(noting, began.elapsed());
     }
 
     /// Notes what was heard. While that is not possible, nothing else is kept for this partition: enrolments are found

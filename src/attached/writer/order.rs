@@ -40,9 +40,14 @@ impl Waiting {
         queue.push_back((self.arrived, writing));
     }
 
-    /// The last call took so long.
-    pub(super) fn took(&mut self, notes: bool, took: Duration) {
-        *(if notes { &mut self.noting } else { &mut self.writing }) = took;
+    /// The last call of notes took so long.
+    pub(super) fn noted_in(&mut self, took: Duration) {
+        self.noting = took;
+    }
+
+    /// And the last of others.
+    pub(super) fn wrote_in(&mut self, took: Duration) {
+        self.writing = took;
     }
 
     /// Gives up all but notes.

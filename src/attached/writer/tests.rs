@@ -156,3 +156,22 @@ async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_n
     timeout(2 * BEHIND, prompts.news()).await.expect("after a while");
     assert_eq!(prompts.take().keys, [("a".into(), Prompt::Wanted)].into());
 }
+
+/// Whoever waits for the end of a reading asks nothing of the server: how soon that is answered says nothing of the line.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
+    let scene = Scene::start();
+    let (mut writer, _, mut writes) = Writer::new(scene.context.clone(), Gauge::default());
+    let mut waiting = Waiting::default();
+    waiting.wrote_in(Duration::from_secs(1));
+    let writing = |what| Writing { what, _waits: (None, Gauge::default().add(0)), _read: Taken::default() };
+    waiting.push(writing(Write::Done(oneshot::channel().0)));
+    let call = waiting.next();
+    writer.write(call, &mut waiting, &mut writes).await;
+    for number in 0..100_u32 {
+        let (key, at, stamp) = (number.to_string().into(), Position::default(), ServerTime::from_ms(1));
+        let read = Enrolment { key, deadline: 1, at, stamp, copy: Bytes::new() };
+        waiting.push(writing(Write::Enrol(read, None)));
+    }
+    assert_eq!(waiting.next().len(), 100, "all in one call");
+}
