@@ -227,10 +227,9 @@ impl StreamReader {
     /// Somebody asks.
     fn asked(&mut self, request: Request) {
         match request {
-            Request::Look(look) => _ = self.send(Request::Look(look)),
             // In a gap nothing can be enrolled: whoever asks, asks again.
             Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
-            Request::Glance(read) => _ = self.send(Request::Glance(read)),
+            request @ (Request::Look(_) | Request::Glance(_)) => _ = self.send(request),
             Request::Read(mut read) => {
                 let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {

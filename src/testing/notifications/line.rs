@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::events::{Event, Gap};
+use crate::rounds::until_due;
 use crate::testing::notifications::Shared;
 use crate::testing::notifications::faults::{Flow, Losing};
 
@@ -72,7 +73,7 @@ impl Line {
                 biased;
                 () = self.listener.closed() => return,
                 () = changed => {}
-                () = sleep_until(next) => {}
+                () = until_due(next) => {}
                 event = self.events.recv() => match event {
                     Some(event) => self.take(&event),
                     None => return,
@@ -149,11 +150,4 @@ impl Line {
 fn is_notification(event: &Event) -> bool {
     use Event::{Changed, Expired, Fence, Left, Wake};
     matches!(event, Wake { .. } | Left { .. } | Fence { .. } | Expired(_) | Changed(..))
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
