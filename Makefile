@@ -14,7 +14,8 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 
 # Cargo runs one test binary at a time, and in it as many tests as there are cores. Most tests have
 # a server of their own and several measure time, so more at once would be slower and less exact.
-# Those of attached topics mostly wait. They are built with the features that the workspace has, as above: else much is built once more.
+# Those of attached topics mostly wait. They are built with the features that the workspace has, as
+# above: else much is built once more.
 test: ## Run all tests and the examples in the documentation, against a real server
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --workspace --exclude keylapse-protocol --test attached -- --test-threads=16
@@ -39,18 +40,19 @@ SECONDS_EACH = 60
 fuzz: ## Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
 	scripts/fuzz.sh $(SECONDS_EACH)
 
-# How the demos and `faults` are built. The gate says `dev`: with the features that the workspace has, as here, the tests have
-# built these already.
+# $(call run,PACKAGE,KIND,NAME): runs a `bin` or an `example`, as its users would build it. The gate says
+# PROFILE=dev: then with the features that the workspace has, with which the tests have built most of it already.
 PROFILE = release
-built = cargo build --quiet --workspace --profile $(PROFILE)
-made = $${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+run = $(call run_$(PROFILE),$(1),$(2),$(3))
+run_release = cargo run --release --quiet -p $(1) --$(2) $(3) --
+run_dev = cargo build --quiet --workspace --$(2) $(3) && $${CARGO_TARGET_DIR:-target}/debug/$(if $(filter example,$(2)),examples/)$(3)
 
 # How many seeds, and how long each lasts before it drains.
 SEEDS = 20
 FAULT_SECONDS = 12
 # How long the soak lasts.
 MINUTES = 30
-with_faults = $(with_server) && $(built) --bin faults && $(made)/faults
+with_faults = $(with_server) && $(call run,keylapse-faults,bin,faults)
 
 faults: ## Break processes, lines and servers by SEEDS=20 plans, and judge what became of every timer
 	$(with_faults) seeds --count $(SEEDS) --seconds $(FAULT_SECONDS)
@@ -76,12 +78,12 @@ show = @echo "Building the demo, which takes some minutes the first time." && \
 	$(with_server) &&
 
 demo: ## Watch payment notices be retried until they are taken, beside a plain subscriber who loses some
-	$(show) $(built) --example payment_notice && $(made)/examples/payment_notice
+	$(show) $(call run,keylapse,example,payment_notice)
 
 # ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a quarter of a minute, the defaults
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
-	$(show) $(built) --example attach_at_scale && $(made)/examples/attach_at_scale
+	$(show) $(call run,keylapse,example,attach_at_scale)
 
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1
