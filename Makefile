@@ -43,7 +43,7 @@ fuzz: ## Feed hostile input to the fuzz targets, SECONDS_EACH=60 each
 # $(call run,PACKAGE,KIND,NAME): runs a `bin` or an `example`, as its users would build it. The gate says
 # PROFILE=dev: then with the features that the workspace has, with which the tests have built most of it already.
 PROFILE = release
-run = $(call run_$(PROFILE),$(1),$(2),$(3))
+run = $(or $(call run_$(PROFILE),$(1),$(2),$(3)),$(error PROFILE is release or dev, not $(PROFILE)))
 run_release = cargo run --release --quiet -p $(1) --$(2) $(3) --
 run_dev = cargo build --quiet --workspace --$(2) $(3) && $${CARGO_TARGET_DIR:-target}/debug/$(if $(filter example,$(2)),examples/)$(3)
 
