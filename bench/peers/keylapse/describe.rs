@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::System;
+use crate::bare::Writes;
 
 /// What `run describe` prints.
 pub(crate) fn describe(system: System) -> Value {
@@ -35,7 +36,33 @@ pub(crate) fn describe(system: System) -> Value {
             "survives_a_crash": false,
             "leaves_out": "a server, and all that is kept: it is no system, but the least lateness there can be",
         }),
+        System::Bare(writes) => bare(writes),
     }
+}
+
+/// What a bare system says.
+fn bare(writes: Writes) -> Value {
+    let (name, settings) = match writes {
+        Writes::All => (
+            "bare-script",
+            "one EVALSHA with HSET (payload), ZADD and SET PXAT (a visible key) under keylapse's names; bulk is one \
+             for 250 jobs, 8 on their way",
+        ),
+        Writes::WithoutTriggers => (
+            "bare-script-no-triggers",
+            "one EVALSHA with HSET (payload) and ZADD under keylapse's names; bulk is one for 250 jobs, 8 on their way",
+        ),
+        Writes::Member => {
+            ("bare-zadd", "ZADD with the payload in the member; bulk is one with 250 members, 8 on their way")
+        }
+    };
+    json!({
+        "name": name, "version": version(), "language": "Rust",
+        "settings": format!("redis-rs, one connection that all tasks share; {settings}"),
+        "survives_a_crash": false,
+        "leaves_out": "all but the writes, and whoever would handle the jobs: it is no system, but the least that \
+                       arming can cost",
+    })
 }
 
 /// keylapse's, which is not this package's.

@@ -3,7 +3,11 @@
 //! What a measure is, and what the environment says, is in `bench/README.md`.
 
 mod arm;
+mod arm_latency;
+mod bare;
+mod bare_scripts;
 mod ceiling;
+mod change;
 mod describe;
 mod floor;
 mod idle;
@@ -12,8 +16,11 @@ mod kill;
 mod lateness;
 mod listen;
 mod listeners;
+mod lives;
 mod memory;
 mod orders;
+mod ours;
+mod producer;
 mod recovery;
 mod retries;
 mod runs;
@@ -22,8 +29,11 @@ mod throughput;
 
 use std::process::ExitCode;
 
+use bare::{Bare, Writes};
 use keylapse_bench::Fault;
 use orders::Orders;
+use ours::Ours;
+use producer::Producer;
 
 /// What a measure prints, or why it could not be made.
 type Outcome = Result<serde_json::Value, Fault>;
@@ -38,12 +48,25 @@ enum System {
     WithoutTriggers,
     Ceiling,
     Floor,
+    Bare(Writes),
 }
+
+/// By the names of their folders.
+const SYSTEMS: [(&str, System); 7] = [
+    ("keylapse", System::Keylapse),
+    ("keylapse-no-triggers", System::WithoutTriggers),
+    ("ceiling", System::Ceiling),
+    ("floor", System::Floor),
+    ("bare-script", System::Bare(Writes::All)),
+    ("bare-script-no-triggers", System::Bare(Writes::WithoutTriggers)),
+    ("bare-zadd", System::Bare(Writes::Member)),
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (Some(system), Some(measure)) = (words.first().and_then(|name| named(name)), words.get(1)) else {
-        eprintln!("usage: keylapse-peer keylapse|keylapse-no-triggers|ceiling|floor <measure>");
+        let names = SYSTEMS.map(|(name, _)| name);
+        eprintln!("usage: keylapse-peer {} <measure>", names.join("|"));
         return ExitCode::FAILURE;
     };
     let made = tokio::runtime::Builder::new_multi_thread()
@@ -66,13 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn named(name: &str) -> Option<System> {
-    match name {
-        "keylapse" => Some(System::Keylapse),
-        "keylapse-no-triggers" => Some(System::WithoutTriggers),
-        "ceiling" => Some(System::Ceiling),
-        "floor" => Some(System::Floor),
-        _ => None,
-    }
+    SYSTEMS.iter().find(|(known, _)| *known == name).map(|(_, system)| *system)
 }
 
 /// Makes a measure; none if the system does not have it.
@@ -85,7 +102,25 @@ async fn make(system: System, measure: &str) -> Result<Option<serde_json::Value>
         (System::Ceiling, "throughput") => ceiling::throughput(&orders).await,
         (System::Floor, "lateness") => floor::lateness(&orders).await,
         (System::Ceiling | System::Floor, _) => return Ok(None),
+        (System::Bare(writes), measure) => {
+            return produced(&Bare::connect(&orders, writes).await?, measure, &orders).await;
+        }
         (_, measure) => return keylapse(system, measure, &orders).await,
+    };
+    made.map(Some)
+}
+
+/// Makes a measure of what arms timers, if it is one.
+async fn produced(
+    producer: &impl Producer,
+    measure: &str,
+    orders: &Orders,
+) -> Result<Option<serde_json::Value>, Fault> {
+    let made = match measure {
+        "arm" => arm::arm(producer, orders.count).await,
+        "change" => change::change(producer, orders.count).await,
+        "arm_cancel" => change::arm_cancel(producer, orders.count).await,
+        _ => return Ok(None),
     };
     made.map(Some)
 }
@@ -99,7 +134,8 @@ async fn keylapse(
     let made = match measure {
         "throughput" => throughput::throughput(orders).await,
         "lateness" | "requests" => lateness::lateness(orders).await,
-        "arm" => arm::arm(orders).await,
+        "lives" => lives::lives(orders).await,
+        "arm_latency" => arm_latency::arm_latency(orders).await,
         "bytes" => memory::bytes(orders).await,
         "idle" => idle::idle(orders).await,
         "kill" => kill::kill(orders).await,
@@ -108,7 +144,7 @@ async fn keylapse(
         "listen" => listen::listen(orders).await,
         "recovery" => recovery::recovery(orders).await,
         "retries" => retries::retries(orders).await,
-        _ => return Ok(None),
+        measure => return produced(&Ours::connect(orders).await?, measure, orders).await,
     };
     made.map(Some)
 }

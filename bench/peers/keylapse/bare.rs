@@ -1,0 +1,138 @@
+//! The least that arming can cost: the same keys written by a script or a command that does nothing else.
+//!
+//! There is no arming id, nothing is compared or counted, nobody is told, and nothing ever fires.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse::internals::names::PartitionNames;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue};
+use tokio::task::JoinSet;
+
+use crate::bare_scripts::Scripts;
+use crate::orders::Orders;
+use crate::producer::{Act, LATER, MUCH_LATER, Producer};
+use crate::runs::micros;
+use crate::{Fault, jobs};
+
+/// As [`keylapse::Schedule::arm_many`] does: jobs in one call, and calls on their way at a time.
+const BATCH: usize = 250;
+const IN_FLIGHT: usize = 8;
+
+/// What a bare system writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// A hash's field, a sorted set's member and a key that expires, by one script.
+    All,
+    /// The same without the key that expires.
+    WithoutTriggers,
+    /// A sorted set's member with the payload in it, by a plain `ZADD`.
+    Member,
+}
+
+/// One connection that all tasks share.
+#[derive(Clone, Debug)]
+pub(crate) struct Bare {
+    connection: MultiplexedConnection,
+    names: PartitionNames,
+    scripts: Option<Scripts>,
+    payload: Bytes,
+}
+
+impl Bare {
+    /// Connects, and loads the scripts.
+    pub(crate) async fn connect(orders: &Orders, writes: Writes) -> Result<Self, Fault> {
+        let client = redis::Client::open(&*orders.url)?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let scripts = match writes {
+            Writes::Member => None,
+            writes => Some(Scripts::load(&mut connection, writes == Writes::All).await?),
+        };
+        let names = PartitionNames::new("keylapse", jobs::topic(orders)?.name(), 0, 1, false);
+        Ok(Self { connection, names, scripts, payload: orders.payload.clone() })
+    }
+
+    /// Makes one call, and returns its answer.
+    pub(crate) async fn call<T: FromRedisValue>(&self, command: Cmd) -> Result<T, Fault> {
+        Ok(command.query_async(&mut self.connection.clone()).await?)
+    }
+
+    /// A member as the textbook has it: equal payloads would be one member, so the key stands before it.
+    fn member(&self, number: usize) -> Vec<u8> {
+        [jobs::key(number).0.as_bytes(), b" ", &self.payload].concat()
+    }
+
+    /// What does this to a job, without a script.
+    fn command(&self, act: Act, number: usize) -> Cmd {
+        let mut command = redis::cmd(if act == Act::Cancel { "ZREM" } else { "ZADD" });
+        command.arg(self.names.key("due"));
+        match act {
+            Act::Arm | Act::Over => command.arg(ms_after(LATER)),
+            Act::Reschedule => command.arg(ms_after(MUCH_LATER)),
+            Act::Cancel => &mut command,
+        };
+        command.arg(self.member(number));
+        command
+    }
+
+    /// What arms these jobs at once.
+    fn bulk(&self, numbers: Range<usize>, at: u64) -> Cmd {
+        if let Some(scripts) = &self.scripts {
+            return scripts.arm_many(&self.names, numbers, at, &self.payload);
+        }
+        let mut command = redis::cmd("ZADD");
+        command.arg(self.names.key("due"));
+        for number in numbers {
+            command.arg(at).arg(self.member(number));
+        }
+        command
+    }
+}
+
+impl Producer for Bare {
+    async fn act(&self, act: Act, number: usize) -> Result<(), Fault> {
+        let command = match &self.scripts {
+            None => self.command(act, number),
+            Some(scripts) => {
+                let after = if act == Act::Reschedule { MUCH_LATER } else { LATER };
+                scripts.act(act, &self.names, number, ms_after(after), &self.payload)
+            }
+        };
+        // Redis counts the members that came or went; one that was moved is neither.
+        let counted = usize::from(matches!(act, Act::Arm | Act::Cancel));
+        match self.call::<usize>(command).await? {
+            answer if answer == counted => Ok(()),
+            answer => Err(format!("{act:?} of job {number} was answered with {answer}").into()),
+        }
+    }
+
+    async fn arm_many(&self, numbers: Range<usize>) -> Result<(), Fault> {
+        let (at, mut tasks) = (ms_after(LATER), JoinSet::new());
+        for task in 0..IN_FLIGHT {
+            let (bare, end) = (self.clone(), numbers.end);
+            let mine = numbers.clone().step_by(BATCH).skip(task).step_by(IN_FLIGHT);
+            tasks.spawn(async move {
+                for first in mine {
+                    let batch = first..(first + BATCH).min(end);
+                    let (wanted, command) = (batch.len(), bare.bulk(batch, at));
+                    let armed: usize = bare.call(command).await?;
+                    if armed != wanted {
+                        return Err(Fault::from(format!("of {wanted} jobs {armed} were armed")));
+                    }
+                }
+                Ok(())
+            });
+        }
+        while let Some(task) = tasks.join_next().await {
+            task??;
+        }
+        Ok(())
+    }
+}
+
+/// A time in ms since 1970.
+pub(crate) fn ms_after(away: Duration) -> u64 {
+    micros(SystemTime::now() + away).div_ceil(1000)
+}
