@@ -7,7 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 run=$here/${1:?"which peer? one of: $(cd "$here" && ls -d */run | xargs dirname | tr '\n' ' ')"}/run
 shift
-measures=${*:-throughput lateness arm bytes idle kill}
+measures=${*:-throughput lateness arm arm_cancel lives bytes idle kill}
 
 server=${KEYLAPSE_SERVER:-redis-server}
 port=${PORT:-22750}
@@ -70,7 +70,7 @@ for name in $measures; do
 	case $name in
 	throughput) measure throughput "${BENCH_COUNT:-10000}" ;;
 	lateness) measure lateness "${BENCH_COUNT:-2000}" ;;
-	arm | bytes) measure "$name" "${BENCH_COUNT:-5000}" ;;
+	arm | arm_cancel | lives | bytes) measure "$name" "${BENCH_COUNT:-5000}" ;;
 	idle) measure idle 3 ;;
 	kill) kill_and_again ;;
 	*) measure "$name" "${BENCH_COUNT:-1000}" ;;

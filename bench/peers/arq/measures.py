@@ -177,6 +177,19 @@ async def arm(peer: Peer, settings: Settings) -> dict[str, Any]:
     }
 
 
+async def lives(peer: Peer, settings: Settings) -> dict[str, Any]:
+    record = Record(settings.count)
+    await peer.start_worker(settings.concurrency, record.handle)
+    begun = time.perf_counter()
+    await offer_from_tasks(peer, jobs(settings, lambda _: now_ms()))
+    await record.all_started(PATIENCE_S)
+    if not record.starts:
+        raise RuntimeError("nothing was handled")
+    # A handler does nothing, so its start is its end.
+    seconds = record.starts[-1] - begun
+    return {"handled": len(record.starts), "lives_per_s": len(record.starts) / seconds, "seconds": seconds}
+
+
 async def memory(peer: Peer, settings: Settings) -> dict[str, Any]:
     await offer_from_tasks(peer, jobs(settings, lambda _: now_ms() + DAY_MS))
     return {"armed": settings.count}
@@ -215,6 +228,7 @@ MEASURES = {
     "throughput": throughput,
     "lateness": lateness,
     "arm": arm,
+    "lives": lives,
     "bytes": memory,
     "idle": idle,
     "kill": kill,
@@ -224,7 +238,7 @@ MEASURES = {
 
 async def measure(name: str, connect: Callable[[str], Awaitable[Peer]], at_most: int) -> None:
     settings = Settings.from_env()
-    if name in ("throughput", "arm", "bytes"):
+    if name in ("throughput", "arm", "lives", "bytes"):
         settings = replace(settings, count=min(settings.count, at_most))
     result = await MEASURES[name](await connect(settings.url), settings)
     print(json.dumps(result), flush=True)

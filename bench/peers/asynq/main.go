@@ -38,8 +38,9 @@ var description = result{
 }
 
 type peer struct {
-	redis  asynq.RedisConnOpt
-	client *asynq.Client
+	redis     asynq.RedisConnOpt
+	client    *asynq.Client
+	inspector *asynq.Inspector
 }
 
 func connect(s settings) (*peer, error) {
@@ -47,16 +48,29 @@ func connect(s settings) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &peer{redis: redis, client: asynq.NewClient(redis)}, nil
+	return &peer{redis: redis, client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis)}, nil
 }
 
 func (p *peer) offer(j job) error {
+	_, err := p.enqueue(j)
+	return err
+}
+
+// offerAndWithdraw enqueues a task and deletes it by what is known of it then.
+func (p *peer) offerAndWithdraw(j job) error {
+	task, err := p.enqueue(j)
+	if err != nil {
+		return err
+	}
+	return p.inspector.DeleteTask(task.Queue, task.ID)
+}
+
+func (p *peer) enqueue(j job) (*asynq.TaskInfo, error) {
 	var options []asynq.Option
 	if j.due.After(time.Now()) {
 		options = append(options, asynq.ProcessAt(roundedUp(j.due)))
 	}
-	_, err := p.client.Enqueue(asynq.NewTask(kind, j.payload), options...)
-	return err
+	return p.client.Enqueue(asynq.NewTask(kind, j.payload), options...)
 }
 
 func roundedUp(due time.Time) time.Time {
@@ -95,14 +109,15 @@ func run(measure string) (result, error) {
 	}
 	measures := map[string]func(*peer, settings) (result, error){
 		"throughput": throughput, "lateness": lateness, "arm": arm, "bytes": bytes, "idle": idle,
-		"kill": kill, "kill_again": killAgain,
+		"kill": kill, "kill_again": killAgain, "arm_cancel": armCancel, "lives": lives,
 	}
 	does, ok := measures[measure]
 	if !ok {
 		return nil, errUnknown
 	}
 	s := settingsFromEnv()
-	if measure == "throughput" || measure == "arm" || measure == "bytes" {
+	switch measure {
+	case "throughput", "arm", "arm_cancel", "lives", "bytes":
 		s.count = min(s.count, atMost)
 	}
 	p, err := connect(s)

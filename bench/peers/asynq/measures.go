@@ -148,6 +148,11 @@ func offerSingly(p *peer, list []job) error {
 }
 
 func offerFromTasks(p *peer, list []job) error {
+	return fromTasks(list, p.offer)
+}
+
+// fromTasks does this with each job, from as many tasks as there are.
+func fromTasks(list []job, does func(job) error) error {
 	left := make(chan job)
 	failed := make([]error, tasks)
 	var group sync.WaitGroup
@@ -156,7 +161,7 @@ func offerFromTasks(p *peer, list []job) error {
 		go func() {
 			defer group.Done()
 			for j := range left {
-				failed[task] = errors.Join(failed[task], p.offer(j))
+				failed[task] = errors.Join(failed[task], does(j))
 			}
 		}()
 	}
@@ -240,6 +245,32 @@ func arm(p *peer, s settings) (result, error) {
 	}
 	concurrent, err := perSecond(offerFromTasks, p, inAnHour())
 	return result{"single_per_s": single, "concurrent_per_s": concurrent, "bulk_per_s": nil}, err
+}
+
+func armCancel(p *peer, s settings) (result, error) {
+	list := jobs(s, func(int) time.Time { return time.Now().Add(time.Hour) })
+	withdraw := func(p *peer, list []job) error { return fromTasks(list, p.offerAndWithdraw) }
+	pairs, err := perSecond(withdraw, p, list)
+	return result{"pairs_per_s": pairs}, err
+}
+
+func lives(p *peer, s settings) (result, error) {
+	r := newRecord(s.count)
+	if err := p.work(s.concurrency, r); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := offerFromTasks(p, jobs(s, func(int) time.Time { return begun })); err != nil {
+		return nil, err
+	}
+	r.allStarted(patience)
+	starts := r.started()
+	if len(starts) == 0 {
+		return nil, errors.New("nothing was handled")
+	}
+	// A handler does nothing, so its start is its end.
+	seconds := slices.MaxFunc(starts, time.Time.Compare).Sub(begun).Seconds()
+	return result{"handled": len(starts), "lives_per_s": float64(len(starts)) / seconds, "seconds": seconds}, nil
 }
 
 func bytes(p *peer, s settings) (result, error) {

@@ -51,6 +51,11 @@ class BullMq {
     await this.queue.add(NAME, payload, { delay: delay(due) });
   }
 
+  async offerAndWithdraw({ due, payload }) {
+    const job = await this.queue.add(NAME, payload, { delay: delay(due) });
+    await job.remove();
+  }
+
   async offerBulk(jobs) {
     await this.queue.addBulk(jobs.map(({ due, payload }) => ({ name: NAME, data: payload, opts: { delay: delay(due) } })));
   }

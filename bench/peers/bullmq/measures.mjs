@@ -1,5 +1,5 @@
-// The protocol of bench/README.md, without the system: a peer has `connect`, `offer`, `offerBulk`, `bulk`,
-// `work`, `describe`, and `atMost`, the most jobs where the time of all counts.
+// The protocol of bench/README.md, without the system: a peer has `connect`, `offer`, `offerAndWithdraw`,
+// `offerBulk`, `bulk`, `work`, `describe`, and `atMost`, the most jobs where the time of all counts.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -73,9 +73,17 @@ async function offerSingly(peer, list) {
 }
 
 async function offerFromTasks(peer, list) {
+  await fromTasks(list, (job) => peer.offer(job));
+}
+
+async function withdrawFromTasks(peer, list) {
+  await fromTasks(list, (job) => peer.offerAndWithdraw(job));
+}
+
+async function fromTasks(list, does) {
   const left = list.values();
   const task = async () => {
-    for (const job of left) await peer.offer(job);
+    for (const job of left) await does(job);
   };
   await Promise.all(Array.from({ length: TASKS }, task));
 }
@@ -136,6 +144,24 @@ const measures = {
       concurrent_per_s: await perSecond(offerFromTasks, peer, inAnHour()),
       bulk_per_s: await perSecond(offerBulk, peer, inAnHour()),
     };
+  },
+
+  async arm_cancel(peer) {
+    const list = jobs(fewer(peer), () => Date.now() + HOUR_MS);
+    return { pairs_per_s: await perSecond(withdrawFromTasks, peer, list) };
+  },
+
+  async lives(peer) {
+    const count = fewer(peer);
+    const record = new Record(count);
+    await peer.work(settings.concurrency, record.handle);
+    const begun = nowMs();
+    await offerFromTasks(peer, jobs(count, () => Date.now()));
+    await record.allStarted(PATIENCE_MS);
+    if (record.starts.length === 0) throw new Error('nothing was handled');
+    // A handler does nothing, so its start is its end.
+    const seconds = (record.starts.at(-1) - begun) / 1_000;
+    return { handled: record.starts.length, lives_per_s: record.starts.length / seconds, seconds };
   },
 
   async bytes(peer) {

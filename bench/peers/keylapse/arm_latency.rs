@@ -87,7 +87,8 @@ async fn probes(
         let (connection, arms, adds) = (connection.clone(), arms.clone(), adds.clone());
         probes.spawn(async move {
             if number.is_multiple_of(2) {
-                arms.time(async { schedule.arm(&topic, jobs::key(number), LATER, &payload).await.map(drop) }).await
+                arms.time(async { schedule.arm(&topic, jobs::key(number), LATER, &payload).await.map(drop) })
+                    .await
             } else {
                 adds.time(add(connection, number)).await
             }

@@ -47,6 +47,14 @@ pub trait Peer: Clone + Send + Sync + 'static {
         }
     }
 
+    /// Whether a job that was offered can be withdrawn before it is due.
+    const WITHDRAWS: bool = false;
+
+    /// Offers one job and withdraws it; asked for only where [`Peer::WITHDRAWS`].
+    fn offer_and_withdraw(&self, _job: Job) -> impl Future<Output = Result<()>> + Send {
+        async { Err("it withdraws nothing".into()) }
+    }
+
     /// Called between offering a backlog and starting the worker, untimed.
     fn prepare_backlog(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
@@ -133,6 +141,9 @@ async fn run<P: Peer>(measure: &str) -> Result<Option<serde_json::Value>> {
         "lateness" if settings.rate > P::DELAYED_PER_S => return Ok(None),
         "lateness" => measures::lateness::<P>(&settings).await?,
         "arm" => measures::arm::<P>(&fewer).await?,
+        "arm_cancel" if P::WITHDRAWS => measures::arm_cancel::<P>(&fewer).await?,
+        // A job that is due at once expires before it is there, and nobody hears of it.
+        "lives" if !P::HEARS_ONLY_WHILE_LISTENING => measures::lives::<P>(&fewer).await?,
         "bytes" => measures::bytes::<P>(&fewer).await?,
         "idle" => measures::idle::<P>(&settings).await?,
         "kill" => measures::kill::<P>(&settings).await?,

@@ -85,6 +85,35 @@ pub(crate) async fn arm<P: Peer>(settings: &Settings) -> Result<Value> {
     Ok(json!({ "single_per_s": single, "concurrent_per_s": concurrent, "bulk_per_s": bulk }))
 }
 
+pub(crate) async fn arm_cancel<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let jobs = Job::many(settings, |_| now_ms() + HOUR_MS);
+    let withdrawing =
+        from_tasks(&peer, jobs.into_iter(), |peer, job| async move { peer.offer_and_withdraw(job).await });
+    Ok(json!({ "pairs_per_s": timed(settings, withdrawing).await? }))
+}
+
+pub(crate) async fn lives<P: Peer>(settings: &Settings) -> Result<Value> {
+    let peer = P::connect(settings).await?;
+    let handler = Handler::counting(settings.count);
+    let worker = start(&peer, settings.concurrency, &handler).await;
+    let begun = Instant::now();
+    // Made one by one: so many at once would be much memory, and would be due before they are offered.
+    let payload = settings.payload.clone();
+    let jobs = (0..settings.count).map(move |number| Job { number, due: now_ms(), payload: payload.clone() });
+    let offering = from_tasks(&peer, jobs, |peer, job| async move { peer.offer(job).await });
+    // A worker that ends by itself is an error at once, not when all has been offered to nobody.
+    let handling = finish(worker, &handler, PATIENCE);
+    tokio::try_join!(offering, handling)?;
+    let at = handler.starts().at;
+    let Some(last) = at.iter().max() else {
+        return Err("nothing was handled".into());
+    };
+    // A handler does nothing, so its start is its end.
+    let seconds = last.duration_since(begun).as_secs_f64();
+    Ok(json!({ "handled": at.len(), "lives_per_s": rate(at.len(), seconds), "seconds": seconds }))
+}
+
 pub(crate) async fn bytes<P: Peer>(settings: &Settings) -> Result<Value> {
     let peer = P::connect(settings).await?;
     offer_bulk(&peer, Job::many(settings, |_| now_ms() + DAY_MS)).await?;
@@ -184,14 +213,25 @@ async fn offer_singly<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
 }
 
 async fn offer_from_tasks<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
-    let jobs = Arc::new(Mutex::new(jobs.into_iter()));
+    from_tasks(peer, jobs.into_iter(), |peer, job| async move { peer.offer(job).await }).await
+}
+
+/// Does this with each job, from as many tasks as there are, each with the next job that no other has taken.
+async fn from_tasks<P, J, D, F>(peer: &P, jobs: J, does: D) -> Result<()>
+where
+    P: Peer,
+    J: Iterator<Item = Job> + Send + 'static,
+    D: Fn(P, Job) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<()>> + Send,
+{
+    let jobs = Arc::new(Mutex::new(jobs));
     let next = move || jobs.lock().expect("no holder panics").next();
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
-        let (peer, next) = (peer.clone(), next.clone());
+        let (peer, next, does) = (peer.clone(), next.clone(), does.clone());
         tasks.spawn(async move {
             while let Some(job) = next() {
-                peer.offer(job).await?;
+                does(peer.clone(), job).await?;
             }
             Result::Ok(())
         });

@@ -5,8 +5,8 @@
 //! are tracked and acknowledged all the same. By default locking looks through the whole backlog for each
 //! task, which is an order of magnitude slower.
 //!
-//! Run times are whole seconds, rounded down by `run_at_time`; here they are rounded up, so that nothing
-//! runs early. Each fetch first makes all due tasks active with one `unpack` in Lua, and fails beyond some
+//! Run times are whole seconds, rounded down by `run_at_time`; here they are rounded up unless they have
+//! passed, so that nothing runs early. Each fetch first makes all due tasks active with one `unpack` in Lua, and fails beyond some
 //! 8,000 of them: a greater backlog is made active before the worker starts, by 5,000.
 
 use std::{
@@ -18,7 +18,7 @@ use std::{
 use apalis::prelude::*;
 use apalis_redis::{Config, ConnectionManager, RedisStorage};
 use futures::stream;
-use peers::{Description, Handler, Job, Payload, Peer, Result, Settings, now_ms, object};
+use peers::{Description, Handler, Job, Payload, Peer, Result, Settings, now_ms, object, until};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 const QUEUE: &str = "bench";
@@ -134,7 +134,9 @@ impl PollStrategy for Ticks {
 }
 
 fn task(job: &Job) -> Result<Task<Payload>> {
-    let task = TaskBuilder::new(object(&job.payload)?).run_at_timestamp(job.due.div_ceil(1_000));
+    // What is due already is due in the second that has begun: rounded up, it would wait for the next.
+    let due = if until(job.due).is_zero() { job.due / 1_000 } else { job.due.div_ceil(1_000) };
+    let task = TaskBuilder::new(object(&job.payload)?).run_at_timestamp(due);
     Ok(task.build())
 }
 

@@ -25,6 +25,7 @@ struct Loops {
 
 impl Peer for Loops {
     const BULK: usize = 500;
+    const WITHDRAWS: bool = true;
 
     fn describe() -> Description {
         Description {
@@ -61,6 +62,12 @@ impl Peer for Loops {
         let payloads = jobs.into_iter().map(|job| job.payload).collect();
         self.rsmq.clone().send_message_batch::<String>(QUEUE, payloads, delay).await?;
         Ok(())
+    }
+
+    async fn offer_and_withdraw(&self, job: Job) -> Result<()> {
+        let mut rsmq = self.rsmq.clone();
+        let id = rsmq.send_message(QUEUE, job.payload, Some(delay(job.due))).await?;
+        if rsmq.delete_message(QUEUE, &id).await? { Ok(()) } else { Err("the message was not there".into()) }
     }
 
     async fn work(&self, concurrency: usize, handler: Handler) -> Result<()> {

@@ -37,6 +37,7 @@ public final class Main {
             case "throughput" -> measures.throughput();
             case "lateness" -> measures.lateness();
             case "arm" -> measures.arm();
+            case "lives" -> measures.lives();
             case "bytes" -> measures.bytes();
             case "idle" -> measures.idle();
             case "kill" -> measures.kill();

@@ -84,6 +84,27 @@ final class Measures {
         return json("{\"single_per_s\":%f,\"concurrent_per_s\":%f,\"bulk_per_s\":%s}", single, concurrent, bulk);
     }
 
+    /** Null for a peer that hears only of what expires: a job that is due at once has no time to. */
+    String lives() throws Exception {
+        if (peer.hearsOnlyWhileListening()) {
+            return null;
+        }
+        peer.warmUp();
+        var handler = Handler.counting(fewer.count());
+        peer.work(settings.concurrency(), handler);
+        long begun = System.nanoTime();
+        offerFromTasks(Job.many(fewer, number -> 0));
+        handler.allStarted(PATIENCE_MS);
+        var starts = handler.starts();
+        if (starts.isEmpty()) {
+            throw new IllegalStateException("nothing was handled");
+        }
+        // A handler does nothing, so its start is its end.
+        double seconds = (Collections.max(starts) - begun) / 1e9;
+        return json("{\"handled\":%d,\"lives_per_s\":%f,\"seconds\":%f}",
+                starts.size(), starts.size() / seconds, seconds);
+    }
+
     String bytes() {
         offerBulk(Job.many(fewer, number -> System.currentTimeMillis() + DAY_MS));
         return json("{\"armed\":%d}", fewer.count());
