@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::Variable;
+use crate::{System, Variable};
 
 /// The payload of each job: 72 bytes.
 const PAYLOAD: &str = r#"{"merchant":"m-000000017","order":"o-0000000000042","amount":1234567890}"#;
@@ -22,6 +22,8 @@ pub enum Who {
     Keylapse,
     /// keylapse, and the machine's own timers.
     KeylapseAndFloor,
+    /// keylapse, the script that writes the same and nothing else, and every system that is not ours.
+    KeylapseAndOthers,
 }
 
 impl Who {
@@ -33,6 +35,9 @@ impl Who {
             Self::WithoutTriggers => folder == "keylapse-no-triggers",
             Self::Keylapse => folder == "keylapse",
             Self::KeylapseAndFloor => ["keylapse", "floor"].contains(&folder),
+            Self::KeylapseAndOthers => {
+                ["keylapse", "bare-script"].contains(&folder) || !System::is_one_of_ours(folder)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::Measured;
 pub fn last_line(results: &[Measured]) -> String {
     let handled = median(throughput(results).find(|one| one.system == "keylapse"), "per_s");
     let ceiling = median(throughput(results).find(|one| one.system == "ceiling"), "per_s");
-    let fastest = fastest_peer(results);
+    let peer = fastest(others_that_survive(throughput(results)), "per_s");
     let late = |foreign: bool, name| {
         let one = of(results, "lateness").find(|one| {
             let case = &one.case;
@@ -20,10 +20,21 @@ pub fn last_line(results: &[Measured]) -> String {
     };
     let idle = of(results, "idle").find(|one| one.system == "keylapse");
     let bytes = of(results, "bytes").find(|one| one.system == "keylapse");
+    let arms = |name| median(of(results, "arm").find(|one| one.system == "keylapse"), name);
+    let (single, concurrent) = (arms("single_per_s"), arms("concurrent_per_s"));
+    let queue = fastest(of(results, "arm").filter(|one| !one.is_ours), "concurrent_per_s");
+    // Of several sizes the first, which every system makes as often as is asked for.
+    let lives = |one: &&Measured| {
+        let first = of(results, "lives").next();
+        first.is_some_and(|first| first.case.parameters == one.case.parameters)
+    };
+    let lived =
+        median(of(results, "lives").filter(lives).find(|one| one.system == "keylapse"), "lives_per_s");
+    let outlived = fastest(others_that_survive(of(results, "lives").filter(lives)), "lives_per_s");
     let words = [
         ("handled_per_s", shown(handled, 0)),
-        ("fastest_peer", fastest.map_or("none".to_owned(), |(name, _)| name.to_owned())),
-        ("ratio_to_fastest_peer", shown(share(handled, fastest.map(|(_, rate)| rate)), 2)),
+        ("fastest_peer", peer.map_or("none".to_owned(), |(name, _)| name.to_owned())),
+        ("ratio_to_fastest_peer", shown(share(handled, peer.map(|(_, rate)| rate)), 2)),
         ("share_of_ceiling", shown(share(handled, ceiling), 2)),
         ("late_p50_ms", shown(late(false, "p50_ms"), 2)),
         ("late_p99_ms", shown(late(false, "p99_ms"), 2)),
@@ -31,6 +42,11 @@ pub fn last_line(results: &[Measured]) -> String {
         ("early", shown(early(results), 0)),
         ("idle_requests_per_s", shown(median(idle, "requests_per_s"), 2)),
         ("bytes_per_timer", shown(median(bytes, "bytes"), 0)),
+        ("arm_single_per_s", shown(single, 0)),
+        ("arm_concurrent_per_s", shown(concurrent, 0)),
+        ("arm_ratio_to_fastest_queue", shown(share(concurrent, queue.map(|(_, rate)| rate)), 2)),
+        ("lives_per_s", shown(lived, 0)),
+        ("lives_ratio", shown(share(lived, outlived.map(|(_, rate)| rate)), 2)),
     ];
     words.map(|(name, value)| format!("{name}={value}")).join(" ")
 }
@@ -48,10 +64,14 @@ fn throughput(results: &[Measured]) -> impl Iterator<Item = &Measured> {
     })
 }
 
-/// The fastest of the others that lose nothing when a worker dies.
-fn fastest_peer(results: &[Measured]) -> Option<(&str, f64)> {
-    let peers = throughput(results).filter(|one| !one.is_ours && one.described.survives_a_crash);
-    let rates = peers.filter_map(|one| Some((one.system.as_str(), median(Some(one), "per_s")?)));
+/// Those that are not ours and lose nothing when a worker dies.
+fn others_that_survive<'a>(all: impl Iterator<Item = &'a Measured>) -> impl Iterator<Item = &'a Measured> {
+    all.filter(|one| !one.is_ours && one.described.survives_a_crash)
+}
+
+/// The one that does most a second, and how many.
+fn fastest<'a>(all: impl Iterator<Item = &'a Measured>, name: &str) -> Option<(&'a str, f64)> {
+    let rates = all.filter_map(|one| Some((one.system.as_str(), median(Some(one), name)?)));
     rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 

@@ -5,6 +5,7 @@
 //! ([`measures`]); the [`Spread`] of the rounds is printed ([`table`]), kept ([`records`]), drawn ([`plots`]) and, of the
 //! most important ones, said in a [`last_line`].
 
+mod busy;
 mod case;
 mod last_line;
 mod machine;
@@ -19,6 +20,7 @@ mod statistics;
 mod system;
 pub mod table;
 
+pub use busy::{Busy, Watch, beside};
 pub use case::{Case, Who};
 pub use last_line::last_line;
 pub use machine::Machine;

@@ -9,9 +9,10 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use keylapse_bench::records::Records;
 use keylapse_bench::table::table;
-use keylapse_bench::{Case, Fault, Machine, System, last_line, plan, plots, rounds};
+use keylapse_bench::{Case, Fault, Machine, System, Watch, beside, last_line, plan, plots, rounds};
 
-/// How many of the others take part in a quick run.
+/// Of ours and of the others, those that take part in a quick run.
+const QUICK_OURS: [&str; 4] = ["keylapse", "keylapse-no-triggers", "bare-script", "ceiling"];
 const QUICK_PEERS: usize = 3;
 
 /// Runs keylapse and other systems side by side, and prints how long each took.
@@ -89,15 +90,18 @@ async fn run(options: &Options) -> Result<bool, Fault> {
     };
     let (mut records, mut results, mut whole) = (Records::new(out, &machine)?, Vec::new(), true);
     for case in &cases {
+        let watch = Watch::start();
         let all = rounds::run(case, &systems, options.rounds).await?;
-        if all.iter().any(|one| one.has_it) {
-            println!("{}", table(case, &all));
-            stdout().flush()?;
-        }
+        let (busy, shown) = (watch.end(), results.len());
         for measured in all {
             whole &= measured.failures.is_empty();
-            records.write(&measured)?;
+            records.write(&measured, &busy)?;
             results.push(measured);
+        }
+        let all = &results[shown..];
+        if all.iter().any(|one| one.has_it) {
+            println!("{}", table(case, all, &beside(&busy, &results)));
+            stdout().flush()?;
         }
     }
     if let (Some(folder), Some(path)) = (&options.plots, &options.records) {
@@ -178,9 +182,7 @@ async fn systems(options: &Options) -> Result<Vec<System>, Fault> {
 fn by_speed(folders: &[String]) -> Vec<String> {
     let fastest: Vec<&str> =
         include_str!("../fastest").lines().filter(|line| !line.starts_with('#')).collect();
-    let ours = folders
-        .iter()
-        .filter(|name| ["keylapse", "keylapse-no-triggers", "ceiling"].contains(&name.as_str()));
+    let ours = folders.iter().filter(|name| QUICK_OURS.contains(&name.as_str()));
     let others = fastest.iter().filter_map(|fast| folders.iter().find(|name| name == fast));
     ours.chain(others).cloned().collect()
 }

@@ -11,6 +11,10 @@ const BYTES: &[&str] = &["bytes"];
 const IDLE: &[&str] = &["requests_per_s", "commands_per_s", "cpu_ms_per_s"];
 const KILL: &[&str] = &["again", "last_again_s"];
 const ARM: &[&str] = &["single_per_s", "concurrent_per_s", "bulk_per_s"];
+const CHANGE: &[&str] = &["arm_per_s", "over_per_s", "reschedule_per_s", "cancel_per_s"];
+const ARM_CANCEL: &[&str] = &["pairs_per_s"];
+const LIVES: &[&str] = &["lives_per_s", "handled"];
+const ARM_LATENCY: &[&str] = &["p50_ms", "p99_ms", "zadd_p50_ms", "zadd_p99_ms", "probes", "handled"];
 const SHARED: &[&str] =
     &["p50_ms", "p99_ms", "max_ms", "early", "handled", "empty_percent", "claims_per_job", "busiest_percent"];
 const SATURATED: &[&str] = &["per_s", "handled", "empty_percent", "claims_per_job", "busiest_percent"];
@@ -18,7 +22,7 @@ const RECOVERY: &[&str] = &["first_s", "all_s", "handled"];
 const RETRIES: &[&str] = &["attempts_per_s", "retries_per_s", "attempts"];
 
 /// What can be asked for: a measure, or what several cases of one measure are about.
-pub const SECTIONS: [&str; 12] = [
+pub const SECTIONS: [&str; 16] = [
     "throughput",
     "concurrency",
     "lateness",
@@ -26,6 +30,10 @@ pub const SECTIONS: [&str; 12] = [
     "idle",
     "kill",
     "arm",
+    "change",
+    "arm_cancel",
+    "lives",
+    "arm_latency",
     "besides",
     "listeners",
     "growth",
@@ -47,6 +55,10 @@ const ARMED: [usize; 4] = [10_000, 100_000, 1_000_000, 5_000_000];
 pub struct Size {
     /// Jobs of a throughput run.
     pub jobs: usize,
+    /// Jobs that are offered in each way, where that is what is timed.
+    pub arms: usize,
+    /// Whole lives.
+    pub lives: usize,
     /// Timers whose bytes are counted.
     pub timers: usize,
     /// Seconds that a lateness run lasts.
@@ -58,11 +70,28 @@ pub struct Size {
 }
 
 /// Of a quick run.
-pub const QUICK: Size = Size { jobs: 100_000, timers: 200_000, seconds: 3, foreign: 100_000, idle: 12 };
+pub const QUICK: Size = Size {
+    jobs: 100_000,
+    arms: 4000,
+    lives: 10_000,
+    timers: 200_000,
+    seconds: 3,
+    foreign: 100_000,
+    idle: 12,
+};
 /// Of a long run.
-pub const LONG: Size = Size { jobs: 100_000, timers: 200_000, seconds: 3, foreign: 1_000_000, idle: 20 };
+pub const LONG: Size = Size {
+    jobs: 100_000,
+    arms: 20_000,
+    lives: 100_000,
+    timers: 200_000,
+    seconds: 3,
+    foreign: 1_000_000,
+    idle: 20,
+};
 /// Of a run that only shows that the harness works.
-pub const TINY: Size = Size { jobs: 500, timers: 500, seconds: 1, foreign: 1000, idle: 2 };
+pub const TINY: Size =
+    Size { jobs: 500, arms: 200, lives: 500, timers: 500, seconds: 1, foreign: 1000, idle: 2 };
 
 /// What the last line needs.
 pub fn quick(size: Size) -> Vec<Case> {
@@ -73,6 +102,8 @@ pub fn quick(size: Size) -> Vec<Case> {
         lateness(size.foreign),
         bytes(size).only(Who::Both),
         idle(size, 1, 1).only(Who::Keylapse),
+        arm(size).only(Who::KeylapseAndOthers),
+        lives(size.lives).only(Who::KeylapseAndOthers),
     ]
 }
 
@@ -87,10 +118,39 @@ pub fn long(size: Size) -> Vec<Case> {
         bytes(size),
         idle(size, 1, 1).side_by_side(),
         Case::new("kill", KILL).times(1).side_by_side().within(Duration::from_secs(200)),
-        Case::new("arm", ARM).with("count", size.jobs / 10).times(1),
     ];
+    cases.extend(producers(size));
     cases.extend(alone(size));
     cases
+}
+
+/// What programs that arm timers see of it.
+fn producers(size: Size) -> Vec<Case> {
+    let seconds = 3 * size.seconds;
+    vec![
+        arm(size),
+        Case::new("change", CHANGE).with("count", size.arms),
+        Case::new("arm_cancel", ARM_CANCEL).with("count", size.arms),
+        lives(size.lives),
+        // Once: it takes minutes of most systems, and shows whether the rate holds.
+        lives(10 * size.lives).times(1),
+        Case::new("arm_latency", ARM_LATENCY)
+            .with("rate", 1000)
+            .with("count", 1000 * seconds)
+            .with("concurrency", CONCURRENCY)
+            .only(Who::Both),
+    ]
+}
+
+fn arm(size: Size) -> Case {
+    Case::new("arm", ARM).with("count", size.arms)
+}
+
+fn lives(count: usize) -> Case {
+    Case::new("lives", LIVES)
+        .with("count", count)
+        .with("concurrency", CONCURRENCY)
+        .within(Duration::from_secs(300))
 }
 
 /// What is measured of keylapse alone.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::{Fault, Machine, Measured};
+use crate::{Busy, Fault, Machine, Measured};
 
 /// Writes records, each as soon as it is known.
 #[derive(Debug)]
@@ -20,11 +20,11 @@ impl<W: Write> Records<W> {
         Ok(Self(out))
     }
 
-    /// All figures of one case on one system.
+    /// All figures of one case on one system, and how busy the machine was meanwhile.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write(&mut self, measured: &Measured) -> Result<(), Fault> {
+    pub fn write(&mut self, measured: &Measured, busy: &Busy) -> Result<(), Fault> {
         for (figure, spread) in measured.spreads() {
             let mut record = json!({
                 "system": measured.system,
@@ -33,7 +33,8 @@ impl<W: Write> Records<W> {
                 "parameters": measured.case.parameters,
                 "figure": figure,
                 "unit": unit(figure),
-                "load": crate::machine::load(),
+                "load": busy.load,
+                "steal_percent": busy.steal_percent,
             });
             if let (Value::Object(record), Value::Object(spread)) =
                 (&mut record, serde_json::to_value(spread)?)

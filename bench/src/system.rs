@@ -99,7 +99,12 @@ impl System {
 
     /// Whether it is one of ours: keylapse, or a bound to measure it by.
     pub fn is_ours(&self) -> bool {
-        rank(&self.folder) < OURS.len()
+        Self::is_one_of_ours(&self.folder)
+    }
+
+    /// The same of the system in this folder.
+    pub fn is_one_of_ours(folder: &str) -> bool {
+        rank(folder) < OURS.len()
     }
 
     /// Makes a measure, to the end.
@@ -155,7 +160,15 @@ impl System {
 }
 
 /// Ours come first, in this order.
-const OURS: [&str; 4] = ["keylapse", "keylapse-no-triggers", "ceiling", "floor"];
+const OURS: [&str; 7] = [
+    "keylapse",
+    "keylapse-no-triggers",
+    "bare-script",
+    "bare-script-no-triggers",
+    "bare-zadd",
+    "ceiling",
+    "floor",
+];
 
 fn rank(folder: &str) -> usize {
     OURS.iter().position(|ours| *ours == folder).unwrap_or(OURS.len())

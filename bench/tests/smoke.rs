@@ -37,7 +37,15 @@ fn played(peers: &Path, name: &str, branches: &str) {
 
 /// The systems that this package's program is.
 fn ours(peers: &Path) {
-    for name in ["keylapse", "keylapse-no-triggers", "ceiling", "floor"] {
+    for name in [
+        "keylapse",
+        "keylapse-no-triggers",
+        "bare-script",
+        "bare-script-no-triggers",
+        "bare-zadd",
+        "ceiling",
+        "floor",
+    ] {
         let program = env!("CARGO_BIN_EXE_keylapse-peer");
         system(peers, name, &format!("[ $1 = check ] || exec {program} {name} $1"));
     }
@@ -57,7 +65,10 @@ fn a_tiny_run_ends_with_its_line_and_leaves_records_and_pictures() {
     let Some(home) = home() else { return };
     let (peers, records) = (home.path().join("peers"), home.path().join("records"));
     ours(&peers);
-    played(&peers, "peer", "check) ;;\nthroughput) echo noise; echo '{\"handled\":5,\"per_s\":50.0}' ;;");
+    let throughput = "throughput) echo noise; echo '{\"handled\":5,\"per_s\":50.0}' ;;";
+    let arm = "arm) echo '{\"single_per_s\":1.0,\"concurrent_per_s\":5.0,\"bulk_per_s\":null}' ;;";
+    let lives = "lives) echo '{\"handled\":500,\"lives_per_s\":5.0}' ;;";
+    played(&peers, "peer", &format!("check) ;;\n{throughput}\n{arm}\n{lives}"));
     played(&peers, "absent", "check) echo there is no such toolchain >&2; exit 77 ;;");
     let plots = home.path().join("plots");
     let output = harness(
@@ -71,7 +82,8 @@ fn a_tiny_run_ends_with_its_line_and_leaves_records_and_pictures() {
     let line = printed.trim().lines().last().unwrap();
     let names: Vec<_> = line.split(' ').map(|word| word.split('=').next().unwrap()).collect();
     let expected = "handled_per_s fastest_peer ratio_to_fastest_peer share_of_ceiling late_p50_ms late_p99_ms \
-                    late_p99_ms_foreign early idle_requests_per_s bytes_per_timer";
+                    late_p99_ms_foreign early idle_requests_per_s bytes_per_timer arm_single_per_s \
+                    arm_concurrent_per_s arm_ratio_to_fastest_queue lives_per_s lives_ratio";
     assert_eq!(names.join(" "), expected);
     assert!(
         line.contains("fastest_peer=peer") && line.contains("early=0") && !line.contains("none"),
@@ -112,6 +124,10 @@ async fn keylapse_has_each_of_its_own_measures() {
     let case = |measure| Case::new(measure, &[]).with("count", 100).with("order", "shuffled");
     for (case, figure, at_least) in [
         (case("arm"), "bulk_per_s", 1.0),
+        (case("change"), "cancel_per_s", 1.0),
+        (case("arm_cancel"), "pairs_per_s", 1.0),
+        (case("lives"), "handled", 100.0),
+        (case("arm_latency").with("rate", 500).with("count", 700), "probes", 10.0),
         (case("recovery"), "handled", 100.0),
         (case("retries"), "attempts", 400.0),
         (case("listeners").with("listeners", 2), "handled", 100.0),
@@ -122,6 +138,22 @@ async fn keylapse_has_each_of_its_own_measures() {
         let figures = figures(home.path(), "keylapse", &case).await;
         assert!(figures[figure] >= at_least, "{case}: {figures:?}");
         assert_eq!(figures.get("early").copied().unwrap_or(0.0), 0.0);
+    }
+}
+
+#[tokio::test]
+async fn what_arms_and_does_nothing_else_has_the_measures_of_arming() {
+    let Some(home) = home() else { return };
+    ours(home.path());
+    for name in ["bare-script", "bare-script-no-triggers", "bare-zadd"] {
+        // Not a whole number of what goes into one call.
+        for (measure, figure) in
+            [("arm", "bulk_per_s"), ("change", "reschedule_per_s"), ("arm_cancel", "pairs_per_s")]
+        {
+            let case = Case::new(measure, &[]).with("count", 300);
+            let figures = figures(home.path(), name, &case).await;
+            assert!(figures[figure] >= 1.0, "{name} {case}: {figures:?}");
+        }
     }
 }
 
