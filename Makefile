@@ -98,7 +98,7 @@ recipes-record: ## The same, and its figures go into docs/comparison.md
 ROUNDS = 3
 with_bench = $(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench -- --rounds $(ROUNDS)
 
-bench: ## Measure keylapse and all other systems that can run here, side by side: some 40 minutes
+bench: ## Measure keylapse and all other systems that can run here, side by side: somewhat over an hour
 	$(with_bench) --records target/bench.jsonl --plots target/bench $(BENCH)
 
 bench-quick: ## The most important of it in under three minutes; the last line is the sum of it
