@@ -161,4 +161,11 @@ mod tests {
         assert_eq!(case.to_string(), "lateness foreign=5 rate=1000");
         assert_eq!(case.foreign(), 5);
     }
+
+    #[test]
+    fn bounds_are_no_others_and_of_them_only_the_script_is_beside_keylapse() {
+        let takes_part = |folder| Who::KeylapseAndOthers.includes(folder);
+        assert!(["keylapse", "bare-script", "rsmq", "zset_poll"].into_iter().all(takes_part));
+        assert!(!["keylapse-no-triggers", "bare-zadd", "ceiling", "floor"].into_iter().any(takes_part));
+    }
 }

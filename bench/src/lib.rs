@@ -16,6 +16,7 @@ pub mod records;
 mod results;
 pub mod rounds;
 mod server;
+mod size;
 mod statistics;
 mod system;
 pub mod table;

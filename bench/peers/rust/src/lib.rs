@@ -3,6 +3,7 @@
 
 mod job;
 mod measures;
+mod offering;
 mod record;
 pub mod zset;
 

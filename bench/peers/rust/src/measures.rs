@@ -1,16 +1,14 @@
 use std::{
     future::Future,
-    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
+use crate::offering::{from_tasks, offer_bulk, offer_from_tasks, offer_singly};
 use crate::{Handler, Job, Peer, Result, Settings, now_ms, until};
 
-/// From how many tasks jobs are offered where one after the other would take long.
-const TASKS: usize = 32;
 /// A worker that starts nothing for as long as this is done.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How many jobs are offered each millisecond, at the least: with the bulk call, and without.
@@ -203,54 +201,6 @@ async fn finish(mut worker: JoinHandle<Result<()>>, handler: &Handler, patience:
             Err("the worker ended by itself".into())
         }
     }
-}
-
-async fn offer_singly<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
-    for job in jobs {
-        peer.offer(job).await?;
-    }
-    Ok(())
-}
-
-async fn offer_from_tasks<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
-    from_tasks(peer, jobs.into_iter(), |peer, job| async move { peer.offer(job).await }).await
-}
-
-/// Does this with each job, from as many tasks as there are, each with the next job that no other has taken.
-async fn from_tasks<P, J, D, F>(peer: &P, jobs: J, does: D) -> Result<()>
-where
-    P: Peer,
-    J: Iterator<Item = Job> + Send + 'static,
-    D: Fn(P, Job) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<()>> + Send,
-{
-    let jobs = Arc::new(Mutex::new(jobs));
-    let next = move || jobs.lock().expect("no holder panics").next();
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let (peer, next, does) = (peer.clone(), next.clone(), does.clone());
-        tasks.spawn(async move {
-            while let Some(job) = next() {
-                does(peer.clone(), job).await?;
-            }
-            Result::Ok(())
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
-}
-
-/// Offers with the bulk call, or from many tasks if there is none.
-async fn offer_bulk<P: Peer>(peer: &P, jobs: Vec<Job>) -> Result<()> {
-    if P::BULK == 0 {
-        return offer_from_tasks(peer, jobs).await;
-    }
-    for chunk in jobs.chunks(P::BULK) {
-        peer.offer_bulk(chunk.to_vec()).await?;
-    }
-    Ok(())
 }
 
 /// How many jobs a second were offered.

@@ -1,0 +1,44 @@
+//! How much a run measures.
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Jobs of a throughput run.
+    pub jobs: usize,
+    /// Jobs that are offered in each way, where that is what is timed.
+    pub arms: usize,
+    /// Whole lives.
+    pub lives: usize,
+    /// Timers whose bytes are counted.
+    pub timers: usize,
+    /// Seconds that a lateness run lasts.
+    pub seconds: usize,
+    /// Foreign keys where there are any.
+    pub foreign: usize,
+    /// Seconds of an idle run.
+    pub idle: usize,
+}
+
+/// Of a quick run.
+pub const QUICK: Size = Size {
+    jobs: 100_000,
+    arms: 6000,
+    lives: 10_000,
+    timers: 200_000,
+    seconds: 3,
+    foreign: 100_000,
+    idle: 12,
+};
+/// Of a long run.
+pub const LONG: Size = Size {
+    jobs: 100_000,
+    arms: 20_000,
+    lives: 100_000,
+    timers: 200_000,
+    seconds: 3,
+    foreign: 1_000_000,
+    idle: 20,
+};
+/// Of a run that only shows that the harness works.
+pub const TINY: Size =
+    Size { jobs: 500, arms: 200, lives: 500, timers: 500, seconds: 1, foreign: 1000, idle: 2 };
