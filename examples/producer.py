@@ -13,13 +13,14 @@ import hashlib
 import json
 import os
 import re
+import struct
 import sys
 import time
 from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, NoScriptError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import ConnectionError, NoScriptError, ResponseError, TimeoutError
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
@@ -27,19 +28,30 @@ WIRE_VERSION = 3
 RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most
 
-ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exists", "superseded"]
-CANCELLED = ["not armed", "cancelled", "in flight"]
+ARMED = ["armed", "replaced", "kept until the running attempt has ended", "exists", "superseded",
+         "no deadline before 2248"]
+CANCELLED = ["not armed", "cancelled", "in flight", "in flight"]
+TRIGGER = ["none", "set", "taken", "refused"]
+PARTS_STAND_HERE = "-- Here stand the parts.\n"
 
 
 class Script:
-    """A script as the server gets it: shebang, the parts that its header names, its body."""
+    """A script as the server gets it: shebang, the parts that its header names, its body. Where a line of the
+    body says so, all parts but the prelude stand in its place."""
 
     def __init__(self, name):
         body = (SCRIPTS / f"{name}.lua").read_text()
         flags = ",".join(header(body, "Flags:"))
-        parts = [(SCRIPTS / f"{part}.lua").read_text() for part in header(body, "Parts:")]
+        before, marker, behind = body.rpartition(PARTS_STAND_HERE)
+        first, others = "", ""
+        for part in header(body, "Parts:"):
+            text = (SCRIPTS / f"{part}.lua").read_text()
+            if part == "prelude" or not marker:
+                first += text
+            else:
+                others += text
         shebang = f"#!lua flags={flags}\n" if flags else "#!lua\n"
-        self.text = (shebang + "".join(parts) + body).encode()
+        self.text = (shebang + first + before + others + behind).encode()
         self.sha = hashlib.sha1(self.text).hexdigest()
         self.keys = re.findall(r"\d+ (\w+)", " ".join(header(body, "KEYS")))
 
@@ -76,31 +88,18 @@ class Topic:
 
     def arm(self, key, delay_ms, payload, only_if_absent=False):
         """Arms a timer. What became of it, and its deadline in ms since 1970."""
-        arming = os.urandom(8)
-        mode = "absent" if only_if_absent else "replace"
-        timer = [key, f"+{delay_ms}", RECORD_VERSION + arming, payload]
-        reply = persist(lambda repeat: self.run("arm", key, mode, repeat, "", *timer))
-        code, deadline = reply[2:4]
-        if ARMED[code] in ("armed", "replaced") and self.triggers:
-            moved = int(ARMED[code] == "replaced")
-            self.touch_trigger("trigger", key, deadline, 1, moved)
+        mode = "a" if only_if_absent else "r"
+        timer = [key, f"+{delay_ms}", RECORD_VERSION + os.urandom(8), payload]
+        reply = persist(lambda repeat: self.run("arm", key, f"{mode}{repeat}{self.triggers:d}", *timer))
+        code, deadline = read(reply)
         return ARMED[code], deadline
 
     def cancel(self, key):
         """Withdraws a timer. What became of it."""
         cancel = os.urandom(8)
-        reply = persist(lambda repeat: self.run("cancel", key, repeat, key, cancel))
-        code, deadline = reply[2:4]
-        if deadline and self.triggers:
-            self.touch_trigger("untrigger", key, deadline)
+        reply = persist(lambda repeat: self.run("cancel", key, f"{repeat}{self.triggers:d}", key, cancel))
+        code, _ = read(reply)
         return CANCELLED[code]
-
-    def touch_trigger(self, name, key, *args):
-        """Always after the index. Should it fail, the timer fires, or does not, all the same."""
-        try:
-            self.call(script(name), [key], *args)
-        except RedisError as error:
-            print(f"the trigger key is as it was: {error}", file=sys.stderr)
 
     def run(self, name, key, *args):
         """Runs a script on the partition of a key; makes the partition if it is new."""
@@ -132,6 +131,17 @@ class Topic:
         except NoScriptError:  # nothing was executed
             self.redis.script_load(body.text)
             return self.redis.evalsha(body.sha, len(keys), *keys, *args)
+
+
+def read(reply):
+    """What is answered of a call's only timer: code and deadline. The rest is said, and changes nothing."""
+    code, trigger, deadline = struct.unpack_from(">BBQ", reply)
+    untold, _, refused = reply[10:].decode(errors="replace").partition("\n")
+    if untold:
+        print(f"listeners could not be told: {untold}", file=sys.stderr)
+    if TRIGGER[trigger] in ("taken", "refused"):
+        print(f"the trigger key is {TRIGGER[trigger]}: {refused or 'others have the name'}", file=sys.stderr)
+    return code, deadline
 
 
 def persist(call):

@@ -158,7 +158,7 @@ pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
 pub use wire::calls::fleet::{ListenerReport, NodeReport, TopicReport};
 pub use wire::calls::letters::Replayed;
-pub use wire::calls::timer::{Cancelled, Rescheduled};
+pub use wire::calls::produce::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
 
 /// The programs of the README and of the guide are compiled with the examples of this documentation.

@@ -13,5 +13,5 @@ pub(crate) mod stream;
 pub(crate) use self::address::Address;
 pub(crate) use self::classify::{DESTROYING_ADVICE, classify};
 pub(crate) use self::node::Node;
-pub(crate) use self::retry::{RetryDelays, insist, persist, retry};
+pub(crate) use self::retry::{RetryDelays, insist, may_pass, persist, persist_from, refused, retry};
 pub(crate) use self::stream::Streams;

@@ -74,6 +74,23 @@ impl Node {
         self.heard(doing, live.number, answers)
     }
 
+    /// Sends several commands in one request; an error of the server is the answer to its own command alone.
+    pub(crate) async fn call_each(&self, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
+        let all = |error: Error| vec![Err(error); pipeline.len()];
+        let mut live = match self.live().await {
+            Ok(live) => live,
+            Err(error) => return all(error),
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match live.connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
+            Ok(answers) => {
+                let each = answers.into_iter().map(Value::extract_error);
+                each.map(|answer| self.heard(doing, live.number, answer)).collect()
+            }
+            Err(error) => all(self.failed(doing, live.number, &error)),
+        }
+    }
+
     async fn live(&self) -> Result<Live> {
         if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());

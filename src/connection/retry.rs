@@ -46,9 +46,26 @@ pub(crate) async fn persist<T, F>(patience: Duration, call: impl FnMut(bool) -> 
 where
     F: Future<Output = Result<T>>,
 {
-    let until = Some(Instant::now() + patience);
-    let answer = retry(until, Error::maybe_done, |error, _| may_pass(error), call).await;
-    answer.map_err(|(error, repeat)| if repeat { unknown(&error) } else { error })
+    persist_from(false, Instant::now() + patience, call).await
+}
+
+/// The same until then, of a call that may have been made before.
+pub(crate) async fn persist_from<T, F>(
+    repeated: bool,
+    until: Instant,
+    mut call: impl FnMut(bool) -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let call = |repeat| call(repeat || repeated);
+    let answer = retry(Some(until), Error::maybe_done, |error, _| may_pass(error), call).await;
+    answer.map_err(|(error, repeat)| refused(error, repeat || repeated))
+}
+
+/// The error of a call that is given up, and was perhaps executed.
+pub(crate) fn refused(error: Error, repeat: bool) -> Error {
+    if repeat { unknown(&error) } else { error }
 }
 
 /// Tells Redis how work ended until that is answered, refused for good, or
@@ -76,7 +93,7 @@ where
 
 /// Whether waiting a moment is likely to help. A full or read-only server is
 /// the caller's to deal with.
-fn may_pass(error: &Error) -> bool {
+pub(crate) fn may_pass(error: &Error) -> bool {
     use ErrorKind::{Destroying, Timeout, Unavailable, Unreachable};
     error.maybe_done() || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying)
 }

@@ -13,7 +13,7 @@ use crate::log_throttle::LogThrottle;
 use crate::roles::attempt_log::dead_letter;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey};
+use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggersSet};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -39,15 +39,14 @@ impl Settler {
                     Some(end) => ends.push(Settle { held, end: end.clone() }),
                 }
             }
-            let mut triggers = self.ack(&acks).await;
-            triggers.extend(self.end(&ends).await);
+            let mut follows = self.ack(&acks).await;
+            follows.extend(self.end(&ends).await);
             // Settled or not, they are not ours any more.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.lease.held));
             self.partition.outbox.settled(chunk.len());
             let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
             let copies = chunk.iter().filter_map(copy).collect();
-            write_back::write_back(&self.partition, &triggers, &copies).await;
-            self.set_triggers(&triggers).await;
+            write_back::write_back(&self.partition, &follows, &copies).await;
         }
     }
 
@@ -90,13 +89,13 @@ impl Settler {
         }
     }
 
-    /// The trigger keys of what follows.
+    /// What follows, and when.
     async fn ack(&self, acks: &[Held]) -> Vec<Trigger> {
         let Partition { topic, store, names, clock, .. } = &*self.partition;
         let mut sent = Instant::now();
         let call = || {
             sent = Instant::now();
-            store.ack(names, acks)
+            store.ack(names, topic.config.triggers, acks)
         };
         let Some((reply, repeated)) = self.deliver(acks.len(), call).await else { return Vec::new() };
         // At a high rate this is quicker than any claim.
@@ -110,6 +109,7 @@ impl Settler {
                 "attempts ended after their lease: the timers were cancelled or run again elsewhere"
             );
         }
+        self.note_triggers(&reply.triggers);
         let followed = reply.followed.iter();
         followed.filter_map(|next| Some(trigger(acks.get(next.place)?, 1, next.deadline))).collect()
     }
@@ -117,8 +117,9 @@ impl Settler {
     /// The same of other ends.
     async fn end(&self, ends: &[Settle]) -> Vec<Trigger> {
         let Partition { topic, store, names, .. } = &*self.partition;
-        let call = || store.settle(names, topic.config.letters, ends);
-        let Some((replies, repeated)) = self.deliver(ends.len(), call).await else { return Vec::new() };
+        let call = || store.settle(names, topic.config.letters, topic.config.triggers, ends);
+        let Some(((set, replies), repeated)) = self.deliver(ends.len(), call).await else { return Vec::new() };
+        self.note_triggers(&set);
         let mut triggers = Vec::new();
         for (settle, reply) in ends.iter().zip(replies) {
             self.note(settle, reply, repeated);
@@ -157,23 +158,15 @@ impl Settler {
         }
     }
 
-    /// A missing trigger needs no repair, since the index fires: so a failure
-    /// is only reported.
-    async fn set_triggers(&self, triggers: &[Trigger]) {
-        if triggers.is_empty() || !self.partition.topic.config.triggers {
-            return;
-        }
-        match self.partition.store.set_triggers(triggers).await {
-            Ok(replies) => {
-                let taken = replies.iter().filter(|reply| **reply == TriggerKey::Taken).count();
-                self.partition.topic.stats.taken_triggers.add(taken);
-            }
-            Err(error) => debug!(topic = ?self.partition.topic, %error, "trigger keys not set"),
+    /// A missing trigger needs no repair, since the index fires: so a failure is only reported.
+    fn note_triggers(&self, set: &TriggersSet) {
+        self.partition.topic.stats.taken_triggers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
+        if let Some(error) = &set.refused {
+            debug!(topic = ?self.partition.topic, %error, "trigger keys not set");
         }
     }
 }
 
-/// The key of the last attempt is in its last millisecond, or gone.
 fn trigger(held: &Held, attempt: u32, deadline: u64) -> Trigger {
     Trigger { key: held.key.clone(), deadline, attempt, moved: false }
 }

@@ -1,21 +1,19 @@
-//! Arming timers: one, and what arming many shares with it.
+//! Arming a timer.
 
 use std::future::IntoFuture;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::id::ArmingId;
 use crate::lapse::RUNNING;
-use crate::lock::lock;
-use crate::log::debug;
+use crate::schedule::lane::{Ask, Jobs};
 use crate::schedule::{KeyArgs, Schedule};
-use crate::time::{When, unix_ms};
+use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::{Inject, Traceparent};
-use crate::wire::{Arm, Arming, Durably, NewTimer, PartitionNames, Record, State, Trigger, TriggerKey};
+use crate::wire::{ArmHow, Arming, Changed, Durably, NewTimer, PartitionNames};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -31,11 +29,12 @@ pub struct ArmRequest<'a> {
 impl Schedule {
     /// Arms a timer, in place of one that waits under the same key.
     ///
-    /// Dropped while it waits, as by a timeout around it, it may have armed the timer,
-    /// with its trigger key or without: the timer then fires all the same. Another arm
-    /// of the key has the last word, and sets a trigger key that is missing, also
-    /// where it leaves the timer alone ([`only_if_absent`](ArmRequest::only_if_absent)).
-    /// A client's [`patience`](crate::Client::patience) ends the waiting without this doubt.
+    /// It takes one round trip. Calls that are made while another is on its way to the same partition go together
+    /// with the next, in the order in which they were made; one that finds nothing on its way is sent at once.
+    ///
+    /// Dropped while it waits, as by a timeout around it, it may arm the timer, and may do so a little later.
+    /// Another arm or a cancel of the key that is made afterwards has the last word. A client's
+    /// [`patience`](crate::Client::patience) ends the waiting without this doubt.
     ///
     /// `key` gives the pattern's captures in their order, or a whole
     /// [`Key`](super::Key). `when` is a delay, or a time by the server's clock;
@@ -88,10 +87,16 @@ impl ArmRequest<'_> {
 
     async fn send(self) -> Result<Arming> {
         let Self { schedule, config, timer, only_if_absent, durably } = self;
-        let timer = timer?;
-        let at = schedule.partition_of(config, &timer.key).await?;
-        let mut armings = schedule.arm_batch(config, &at, &[timer], only_if_absent, durably).await;
-        armings.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")))
+        let timer = NewTimer { by: RUNNING.try_with(|arming| *arming).ok(), ..timer? };
+        let lane = schedule.lane_of(config, &timer.key).await?;
+        if let Some(ask) = durably {
+            return schedule.arm_durably(config, lane.at(), &timer, only_if_absent, ask).await;
+        }
+        let jobs = Jobs::Arm { only_if_absent, timers: vec![timer] };
+        match lane.call(schedule.client.patience, Ask { triggers: config.triggers, jobs }).await? {
+            Changed::Armed(arming) => Ok(arming),
+            _ => Err(Error::invalid("an arm without an answer")),
+        }
     }
 }
 
@@ -118,120 +123,23 @@ impl Schedule {
         topic.config.check_payload(&key, &payload)?;
         let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
         let trace = self.inject.as_ref().and_then(Inject::ask);
-        Ok(NewTimer { key, when, arming: ArmingId::random(), payload, trace })
+        Ok(NewTimer { key, when, arming: ArmingId::random(), payload, trace, by: None })
     }
 
-    /// Arms timers of one partition in one call, each with its own result.
-    pub(super) async fn arm_batch(
+    /// Waiting for replicas holds up all that follows on a connection: so this shares nothing.
+    async fn arm_durably(
         &self,
         config: &TopicConfig,
         at: &PartitionNames,
-        timers: &[NewTimer],
+        timer: &NewTimer,
         only_if_absent: bool,
-        durably: Option<Durably>,
-    ) -> Vec<Result<Arming>> {
-        let store = &self.client.store;
-        let with_triggers = if config.triggers { timers } else { &[] };
-        let mut unfinished = Unfinished { schedule: self, timers: with_triggers };
-        let by = RUNNING.try_with(|arming| *arming).ok();
-        let call = |repeat| async move {
-            let call = Arm { timers, only_if_absent, repeat, by };
-            match durably {
-                None => store.arm(at, call).await,
-                Some(ask) => store.arm_durably(at, call, ask).await,
-            }
+        ask: Durably,
+    ) -> Result<Arming> {
+        let call = async |repeat| {
+            let how = ArmHow { only_if_absent, triggers: config.triggers, repeat };
+            self.client.store.arm_durably(at, how, timer, ask).await
         };
-        match self.persist(call).await {
-            Ok(mut armings) => {
-                self.set_triggers(config, timers, &mut armings).await;
-                self.finish_earlier(at, timers, &armings).await;
-                unfinished.timers = &[];
-                armings.into_iter().map(Ok).collect()
-            }
-            Err(error) => {
-                if !error.is_unknown() {
-                    unfinished.timers = &[];
-                }
-                timers.iter().map(|timer| Err(failed(error.clone(), timer))).collect()
-            }
-        }
-    }
-
-    /// Sets the trigger keys that earlier arms may have left out, of timers that were left alone.
-    async fn finish_earlier(&self, at: &PartitionNames, timers: &[NewTimer], armings: &[Arming]) {
-        for timer in self.take_unfinished(timers, armings) {
-            if let Err(error) = self.set_trigger_of(at, &timer.key).await {
-                debug!(topic = %at.topic, %error, "a missing trigger key was not set");
-            }
-        }
-    }
-
-    /// Those of these timers that were left alone, after an arm that has not ended. All are forgotten.
-    fn take_unfinished<'a>(&self, timers: &'a [NewTimer], armings: &[Arming]) -> Vec<&'a NewTimer> {
-        let mut unfinished = lock(&self.unfinished);
-        if unfinished.is_empty() {
-            return Vec::new();
-        }
-        let known = timers.iter().zip(armings).filter(|(timer, _)| unfinished.remove(&timer.key));
-        known.filter(|(_, arming)| **arming == Arming::Exists).map(|(timer, _)| timer).collect()
-    }
-
-    /// The trigger key of a timer that waits, as it stands in Redis.
-    async fn set_trigger_of(&self, at: &PartitionNames, key: &Bytes) -> Result<()> {
-        let store = &self.client.store;
-        let Some(look) = store.look(at, key).await? else { return Ok(()) };
-        let state = look.state.map_or(Ok(State::waiting(1)), State::decode);
-        if let (Ok(record), Ok(state)) = (Record::decode(look.record), state)
-            && !state.claimed
-        {
-            let (deadline, attempt) = (state.deadline_after(&record), state.attempt);
-            store.set_triggers(&[Trigger { key: key.clone(), deadline, attempt, moved: true }]).await?;
-        }
-        Ok(())
-    }
-
-    /// Sets the trigger keys of what was armed, after the index: a missing
-    /// trigger needs no repair, and a failure is no failure of the arm.
-    async fn set_triggers(&self, config: &TopicConfig, timers: &[NewTimer], armings: &mut [Arming]) {
-        if !config.triggers {
-            return;
-        }
-        let standing = timers.iter().zip(armings).filter_map(|(timer, arming)| {
-            let (receipt, moved) = match arming {
-                Arming::Armed(receipt) => (receipt, false),
-                Arming::Replaced(receipt) => (receipt, true),
-                Arming::AfterRunning(_) | Arming::Exists | Arming::Superseded => return None,
-            };
-            let deadline = unix_ms(receipt.deadline);
-            Some((Trigger { key: timer.key.clone(), deadline, attempt: 1, moved }, receipt))
-        });
-        let (triggers, receipts): (Vec<_>, Vec<_>) = standing.unzip();
-        if triggers.is_empty() {
-            return;
-        }
-        let placed = self.client.store.set_triggers(&triggers).await;
-        let placed = placed.unwrap_or_else(|error| vec![TriggerKey::Failed(error); triggers.len()]);
-        receipts.into_iter().zip(placed).for_each(|(receipt, placed)| receipt.trigger = placed);
-    }
-}
-
-/// Keys that are remembered of arms without an end. What comes after so many is remembered instead.
-const UNFINISHED: usize = 1000;
-
-/// An arm on its way. One that is dropped, or stays without an answer, may have left timers without their
-/// trigger keys.
-struct Unfinished<'a> {
-    schedule: &'a Schedule,
-    timers: &'a [NewTimer],
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        let mut unfinished = lock(&self.schedule.unfinished);
-        if unfinished.len() + self.timers.len() > UNFINISHED {
-            unfinished.clear();
-        }
-        unfinished.extend(self.timers.iter().map(|timer| timer.key.clone()));
+        self.persist(call).await.map_err(|error| failed(error, timer))
     }
 }
 

@@ -1,24 +1,21 @@
 //! Arming many timers, in bounded batches that overlap.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::IntoFuture;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::stream::{StreamExt, iter};
 
-use crate::error::Result;
-use crate::limits::fit;
+use crate::error::{Error, Result};
+use crate::lapse::RUNNING;
+use crate::schedule::lane::{Ask, BATCH, BATCH_BYTES, Jobs};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arming, MAX_BATCH, NewTimer};
+use crate::wire::{Arming, Changed, MAX_BATCH, NewTimer};
 
-/// Timers in one call.
-const BATCH: usize = 250;
-/// Payload bytes in one call, roughly.
-const BATCH_BYTES: usize = 1 << 20;
-/// Calls on their way at a time.
+/// Batches of one request that may wait for their answers.
 const IN_FLIGHT: usize = 8;
 
 const _: () = assert!(BATCH <= MAX_BATCH);
@@ -79,28 +76,47 @@ impl ArmManyRequest<'_> {
 
     async fn send(self) -> Result<Vec<Result<Arming>>> {
         let Self { schedule, config, timers, only_if_absent } = self;
-        let partitions = schedule.partitions(config).await?;
+        let lanes = schedule.partitions(config).await?;
+        let by = RUNNING.try_with(|arming| *arming).ok();
         let (mut results, mut good) = (Vec::new(), Vec::new());
         for (place, timer) in timers.into_iter().enumerate() {
             match timer {
-                Ok(timer) => good.push((place, timer)),
+                Ok(timer) => good.push((place, NewTimer { by, ..timer })),
                 Err(error) => results.push((place, Err(error))),
             }
         }
-        // Waves are awaited one after the other: only what names a key again
-        // is in a later one.
-        for wave in plan(config, good).chunk_by(|one, next| one.wave == next.wave) {
-            let arm = async |batch: &Batch| {
-                let at = &partitions[batch.partition];
-                let armed = schedule.arm_batch(config, at, &batch.timers, only_if_absent, None).await;
-                batch.places.iter().copied().zip(armed).collect::<Vec<_>>()
-            };
-            let answered: Vec<_> = iter(wave.iter().map(arm)).buffer_unordered(IN_FLIGHT).collect().await;
-            results.extend(answered.into_iter().flatten());
+        let mut asked = VecDeque::new();
+        for Batch { partition, places, timers } in plan(config, good) {
+            if asked.len() == IN_FLIGHT
+                && let Some(first) = asked.pop_front()
+            {
+                results.extend(answered(first).await);
+            }
+            let jobs = Jobs::Arm { only_if_absent, timers };
+            let ask = Ask { triggers: config.triggers, jobs };
+            asked.push_back((places, lanes[partition].put(schedule.client.patience, ask)));
+        }
+        for one in asked {
+            results.extend(answered(one).await);
         }
         results.sort_by_key(|(place, _)| *place);
         Ok(results.into_iter().map(|(_, result)| result).collect())
     }
+}
+
+/// The results of a batch, and their places.
+async fn answered(
+    (places, answers): (Vec<usize>, impl Future<Output = Result<Vec<Result<Changed>>>>),
+) -> Vec<(usize, Result<Arming>)> {
+    let answers = match answers.await {
+        Ok(answers) => answers,
+        Err(error) => vec![Err(error); places.len()],
+    };
+    let armings = answers.into_iter().map(|answer| match answer? {
+        Changed::Armed(arming) => Ok(arming),
+        _ => Err(Error::invalid("an arm without an answer")),
+    });
+    places.into_iter().zip(armings).collect()
 }
 
 impl<'a> IntoFuture for ArmManyRequest<'a> {
@@ -114,29 +130,36 @@ impl<'a> IntoFuture for ArmManyRequest<'a> {
 
 /// Timers that go together in one call, and their places among all.
 struct Batch {
-    wave: usize,
     partition: usize,
     places: Vec<usize>,
     timers: Vec<NewTimer>,
 }
 
-/// The batches, wave by wave. Calls of one wave overtake each other, and a call must not name a key twice:
-/// the first arm of a key is in the first wave, the second in the second, and so on.
+/// The batches, in the order of their first timers. A call must not name a key twice: who names one again opens the
+/// next batch of its partition, which then waits for the last.
 fn plan(config: &TopicConfig, timers: Vec<(usize, NewTimer)>) -> Vec<Batch> {
-    let mut named = HashMap::new();
-    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    let mut batches: Vec<Batch> = Vec::new();
+    // The last batch of each partition, the bytes in it, and its keys.
+    let mut open: HashMap<usize, (usize, usize, HashSet<Bytes>)> = HashMap::new();
     for (place, timer) in timers {
-        let next_wave: &mut usize = named.entry(timer.key.clone()).or_default();
-        groups.entry((*next_wave, config.partition_of(&timer.key))).or_default().push((place, timer));
-        *next_wave += 1;
+        let partition = config.partition_of(&timer.key);
+        let fits = |(batch, bytes, keys): &&mut (usize, usize, HashSet<Bytes>)| {
+            batches[*batch].timers.len() < BATCH
+                && *bytes + timer.bytes() <= BATCH_BYTES
+                && !keys.contains(&timer.key)
+        };
+        let (batch, bytes, keys) = match open.get_mut(&partition).filter(fits) {
+            Some(batch) => batch,
+            None => {
+                batches.push(Batch { partition, places: Vec::new(), timers: Vec::new() });
+                let new = (batches.len() - 1, 0, HashSet::new());
+                open.entry(partition).insert_entry(new).into_mut()
+            }
+        };
+        *bytes += timer.bytes();
+        keys.insert(timer.key.clone());
+        batches[*batch].places.push(place);
+        batches[*batch].timers.push(timer);
     }
-    let batches = groups.into_iter().flat_map(|((wave, partition), group)| {
-        let largest = group.iter().map(|(_, timer)| timer.key.len() + timer.payload.len()).max();
-        let (most, mut group) = (fit(BATCH_BYTES, BATCH, largest), group.into_iter());
-        std::iter::from_fn(move || {
-            let (places, timers): (Vec<_>, Vec<_>) = group.by_ref().take(most).unzip();
-            (!places.is_empty()).then_some(Batch { wave, partition, places, timers })
-        })
-    });
-    batches.collect()
+    batches
 }

@@ -150,7 +150,8 @@ impl<T> DeadLetters<'_, T> {
     pub async fn page(&mut self, count: usize) -> Result<Vec<DeadLetter<T>>> {
         let partitions = self.schedule.partitions(&self.topic.config).await?;
         let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
-        while let Some(at) = partitions.get(self.partition).filter(|_| page.len() < count) {
+        while let Some(lane) = partitions.get(self.partition).filter(|_| page.len() < count) {
+            let at = lane.at();
             let (last, most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
             let store = &self.schedule.client.store;
             let (raw, last) = self.schedule.persist(|_| store.letters(at, last.as_ref(), most)).await?;
@@ -177,8 +178,8 @@ impl Schedule {
     /// When the server cannot be reached or refuses.
     pub async fn dead_letter_counts<T>(&self, topic: &Topic<T>) -> Result<(u64, u64)> {
         let mut counts = (0_u64, 0_u64);
-        for at in self.partitions(&topic.config).await?.iter() {
-            let (kept, trimmed) = self.persist(|_| self.client.store.letter_counts(at)).await?;
+        for lane in self.partitions(&topic.config).await?.iter() {
+            let (kept, trimmed) = self.persist(|_| self.client.store.letter_counts(lane.at())).await?;
             counts = (counts.0.saturating_add(kept), counts.1.saturating_add(trimmed));
         }
         Ok(counts)

@@ -6,6 +6,7 @@ mod bulk;
 mod destroy;
 mod fleet;
 mod key;
+mod lane;
 mod letters;
 mod timer;
 
@@ -17,18 +18,16 @@ pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
 pub use self::timer::{Timer, TimerPhase};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-
-use bytes::Bytes;
 
 use crate::client::Client;
 use crate::connection::persist;
 use crate::error::{Error, Result};
 use crate::lock::lock;
+use crate::schedule::lane::Lane;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::Inject;
-use crate::wire::PartitionNames;
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
@@ -50,9 +49,8 @@ use crate::wire::PartitionNames;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     client: Client,
-    known: Arc<Mutex<HashMap<String, Arc<[PartitionNames]>>>>,
-    /// Keys whose arms were dropped half-way or stayed without an answer: their trigger keys may be missing, or old.
-    unfinished: Arc<Mutex<HashSet<Bytes>>>,
+    /// The partitions of the topics that were used.
+    known: Arc<Mutex<HashMap<String, Arc<[Lane]>>>>,
     inject: Option<Inject>,
 }
 
@@ -78,7 +76,7 @@ impl Schedule {
 
     /// A schedule that connects when it is first used.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Arc::default(), unfinished: Arc::default(), inject: None }
+        Self { client, known: Arc::default(), inject: None }
     }
 
     /// Carries the context of the present span to the handlers of what this schedule arms. The function is asked at
@@ -115,28 +113,35 @@ impl Schedule {
     }
 
     async fn set_paused(&self, config: &TopicConfig, reason: Option<&str>) -> Result<()> {
-        for at in self.partitions(config).await?.iter() {
-            self.persist(|_| self.client.store.pause(at, reason)).await?;
+        for lane in self.partitions(config).await?.iter() {
+            self.persist(|_| self.client.store.pause(lane.at(), reason)).await?;
         }
         Ok(())
     }
 
     /// The partitions of a topic; its definition is checked, agreed on with
     /// Redis and registered when this schedule first uses it.
-    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[PartitionNames]>> {
+    async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Lane]>> {
         let known = lock(&self.known).get(&config.name).cloned();
         if let Some(known) = known.filter(|known| known.len() == config.partitions as usize) {
             return Ok(known);
         }
         config.check(&self.client.namespace)?;
-        let partitions: Arc<[PartitionNames]> = config.all_partitions(&self.client.namespace).into();
+        let store = &self.client.store;
+        let partitions = config.all_partitions(&self.client.namespace);
         let entry = config.entry();
-        self.persist(|_| self.client.store.register(&entry, &partitions)).await?;
-        lock(&self.known).insert(config.name.clone(), partitions.clone());
-        Ok(partitions)
+        self.persist(|_| store.register(&entry, &partitions)).await?;
+        let lanes: Arc<[Lane]> = partitions.into_iter().map(|at| Lane::new(store.clone(), at)).collect();
+        let mut known = lock(&self.known);
+        let known = known.entry(config.name.clone()).or_insert_with(|| lanes.clone());
+        // Who was first has made those that all share.
+        if known.len() != lanes.len() {
+            *known = lanes;
+        }
+        Ok(known.clone())
     }
 
-    async fn partition_of(&self, config: &TopicConfig, key: &[u8]) -> Result<PartitionNames> {
+    async fn lane_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Lane> {
         Ok(self.partitions(config).await?[config.partition_of(key)].clone())
     }
 }

@@ -4,11 +4,13 @@ use std::time::SystemTime;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, CancelId};
-use crate::log::debug;
+use crate::schedule::lane::{Ask, Jobs};
 use crate::schedule::{KeyArgs, Schedule};
-use crate::time::{When, system_time, unix_ms};
+use crate::time::{When, system_time};
 use crate::topic::Topic;
-use crate::wire::{Cancel, Cancelled, FailedAttempt, History, Look, Record, Rescheduled, State, Trigger};
+use crate::wire::{
+    Cancel, Cancelled, Changed, FailedAttempt, History, Look, Move, Record, Rescheduled, State,
+};
 
 /// A timer, as it stood a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,23 +54,13 @@ impl Schedule {
     /// As for [`arm`](Schedule::arm).
     pub async fn cancel<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Cancelled> {
         let key = self.key_of(&topic.config, &key)?;
-        let at = self.partition_of(&topic.config, &key).await?;
-        let timers = [Cancel { key: key.clone(), id: CancelId::random() }];
-        let call = |repeat| self.client.store.cancel_and_tell_time(&at, &timers, repeat);
-        let (now, replies) = self.persist(call).await.map_err(|error| error.at_key(&key))?;
-        let reply = replies.first().ok_or_else(|| Error::invalid("a cancel without an answer"))?;
-        if let (Some(deadline), true) = (reply.deadline, topic.config.triggers) {
-            // One that stays behind expires for nothing, and does no harm: until
-            // then the next arming takes it for somebody else's, and has none.
-            if let Err(error) = self.client.store.drop_trigger(&key, deadline).await {
-                debug!(topic = %topic.config.name, %error, "trigger key not deleted");
-            }
+        let cancel = Cancel { key, id: CancelId::random() };
+        let lane = self.lane_of(&topic.config, &cancel.key).await?;
+        let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Cancel(vec![cancel]) };
+        match lane.call(self.client.patience, ask).await? {
+            Changed::Cancelled(reply) => Ok(reply.result),
+            _ => Err(Error::invalid("a cancel without an answer")),
         }
-        let is_ahead = reply.deadline.is_some_and(|ms| ms > now.ms());
-        Ok(match reply.result {
-            Cancelled::InFlight if is_ahead => Cancelled::Claimed,
-            result => result,
-        })
     }
 
     /// Moves a waiting timer to another deadline; its payload and attempt stay.
@@ -83,16 +75,12 @@ impl Schedule {
     ) -> Result<Rescheduled> {
         let key = self.key_of(&topic.config, &key)?;
         let when = when.into().resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
-        let at = self.partition_of(&topic.config, &key).await?;
-        let call = |_| self.client.store.reschedule(&at, &key, when);
-        let (result, attempt) = self.persist(call).await.map_err(|error| error.at_key(&key))?;
-        if let (Rescheduled::Rescheduled(deadline), true) = (result, topic.config.triggers) {
-            let trigger = Trigger { key, deadline: unix_ms(deadline), attempt, moved: true };
-            if let Err(error) = self.client.store.set_triggers(&[trigger]).await {
-                debug!(topic = %topic.config.name, %error, "trigger key not moved");
-            }
+        let lane = self.lane_of(&topic.config, &key).await?;
+        let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Reschedule(vec![Move { key, when }]) };
+        match lane.call(self.client.patience, ask).await? {
+            Changed::Rescheduled(result) => Ok(result),
+            _ => Err(Error::invalid("a reschedule without an answer")),
         }
-        Ok(result)
     }
 
     /// Looks a timer up; `None` if there is none.
@@ -102,8 +90,8 @@ impl Schedule {
     /// the topic's type or of a newer version.
     pub async fn look_up<T>(&self, topic: &Topic<T>, key: impl KeyArgs) -> Result<Option<Timer<T>>> {
         let key = self.key_of(&topic.config, &key)?;
-        let at = self.partition_of(&topic.config, &key).await?;
-        let look = self.persist(|_| self.client.store.look(&at, &key)).await;
+        let lane = self.lane_of(&topic.config, &key).await?;
+        let look = self.persist(|_| self.client.store.look(lane.at(), &key)).await;
         let Some(look) = look.map_err(|error| error.at_key(&key))? else { return Ok(None) };
         read(topic, look).map(Some).map_err(|error| error.at_key(&key))
     }

@@ -1,25 +1,27 @@
 -- ack.lua: the good end of attempts.
 --
 -- Purpose: remove timers whose attempt is done; at most 1,000 a call.
--- Parts: prelude, succession
+-- Parts: prelude, timers, triggers, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   then per timer: key, token
+--   4 '1' to set trigger keys, else '0', then per timer: key, token
 -- Returns: secs, micros, places (from 1) of the tokens that hold nothing any
---   more, then flat: place, deadline, arming id of each arming that followed
+--   more, then flat: place, deadline, arming id of each arming that followed; of
+--   their trigger keys how many were not set as others have the name, why some
+--   were refused (or '')
 -- Invariants: a timer goes only with the token that holds it; a lease that is
 --   over but has not been claimed again still counts.
 
-local count = (#ARGV - 3) / 2
+local count = (#ARGV - 4) / 2
 local asked = {}
-for i = 1, count do asked[i] = ARGV[2 + 2 * i] end
+for i = 1, count do asked[i] = ARGV[3 + 2 * i] end
 
 local states = redis.call('HMGET', run, unpack(asked))
-local done, places, gone, followed = {}, {}, {}, {}
+local done, places, gone, followed, taken = {}, {}, {}, {}, 0
 for i = 1, count do
   local state = states[i]
-  if state and sub(state, 3, 10) == ARGV[3 + 2 * i] then
+  if state and sub(state, 3, 10) == ARGV[4 + 2 * i] then
     done[#done + 1] = asked[i]
     places[#places + 1] = i
     if (byte(state, 15) or QUARANTINE_AT) >= QUARANTINE_AT then redis.call('ZREM', quarantine, asked[i]) end
@@ -47,9 +49,10 @@ if #done > 0 then
       if at then
         local n = #followed
         followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
+        if ARGV[4] == '1' and set_trigger(key, at, 1, false) == TAKEN then taken = taken + 1 end
       end
     end
     wake()
   end
 end
-return { secs, micros, gone, followed }
+return { secs, micros, gone, followed, taken, refused }

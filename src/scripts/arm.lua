@@ -1,106 +1,215 @@
 -- arm.lua: create or replace timers.
 --
 -- Purpose: put timers into the index; at most 1,000 a call, no key twice.
--- Parts: prelude, succession
+-- Parts: prelude, timers, triggers, succession
 -- Flags: (none: refused up front when the server is out of memory)
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 'replace' or 'absent', 5 '1' for a repeat of an unanswered call, else '0',
---   6 the arming id of the timer whose running attempt makes the call, or '',
---   then per timer: key; when, as '+ms' from now or ms since 1970;
---   record head (version byte, arming id of 8 bytes); payload
--- Returns: secs, micros, then per timer: code, deadline; last why listeners could not be told (or '')
+--   4 how, a character each: 'r' to replace or 'a' to leave a timer alone that is there;
+--   '1' for a repeat of an unanswered call, else '0'; '1' to set trigger keys, else '0',
+--   then per timer: key; when, as '+ms' from now or ms since 1970, or '' for that of the timer before;
+--   head, which is the record's (version byte, arming id of 8 bytes) and, where a running attempt makes
+--   the call, the arming id of its timer; payload
+-- Returns: per timer a byte with a code, a byte with what became of the trigger key, the deadline in 8
+--   bytes; behind the last, where one of these is to be said, why listeners could not be told, a line
+--   break, why trigger keys were refused
 --   codes: 0 armed, 1 replaced, 2 kept for after the running attempt,
---   3 exists, 4 superseded (a repeat whose arming was withdrawn or has been
---   followed by another)
--- Errors: those of the prelude, BADDEADLINE, ATTACHED (nothing was written)
+--   3 exists, 4 superseded (its arming was withdrawn or has been followed by
+--   another: this is a repeat, or was held up on its way), 5 the deadline is no number, or beyond 2^43 ms
+--   trigger keys: 0 none, 1 set, 2 the name is taken, 3 refused
+-- Errors: those of the prelude, ATTACHED (nothing was written)
 -- Invariants: a repeat is answered as the first call was, or by what has become
 --   of its arming since; the deadline is never earlier than asked for; timers
 --   armed for one millisecond in one call order come out in that order.
 
-if meta[6] == 'attached' then
+if meta[4] == 'attached' then
   return redis.error_reply('ATTACHED ' .. KEYS[1] .. ' belongs to a topic whose keys are written by others')
 end
 
-local absent, repeated = ARGV[4] == 'absent', ARGV[5] == '1'
-local BASE, WIDTH = 6, 4
+local due, rec, run, tombstones = KEYS[2], KEYS[4], KEYS[5], KEYS[7]
+local absent, repeated, triggered = byte(ARGV[4]) == 97, byte(ARGV[4], 2) == 49, byte(ARGV[4], 3) == 49
+local BASE, WIDTH = 4, 4
 local count = (#ARGV - BASE) / WIDTH
-
-local keys, ats = {}, {}
-for i = 1, count do
-  local at = BASE + (i - 1) * WIDTH
-  keys[i] = ARGV[at + 1]
-  ats[i] = deadline_of(ARGV[at + 2])
-  if not ats[i] then return redis.error_reply('BADDEADLINE a deadline lies beyond 2^43 ms') end
+local NEVER = '\0\0\0\0\0\0\0\0'
+-- Timers for the same millisecond keep the order of arming by a fraction: the microsecond in which their
+-- call began, and one more for each. Where that is the first it says nothing (a clock that stands still, as in
+-- tests, may give it to many calls), and those that are there are counted.
+local step = math.min(micros % 1000, 1024 - count)
+local function behind_others(at)
+  local there = redis.call('ZCOUNT', due, at, '(' .. string.format('%.0f', at + 1))
+  return math.min(there, 1024 - count)
 end
 
--- A key that is in an index already: rare, and kept off the fast path.
-local function over(key, id, record, at)
-  local old = redis.call('HGET', rec, key)
-  local state = redis.call('HGET', run, key)
-  if old and #old >= 17 and sub(old, 2, 9) == id then
-    return redis.call('ZSCORE', tombstones, 'r' .. id) and 1 or 0, present_deadline(old, state)
+-- What is answered, two texts for each timer; and the places of those whose trigger key could not simply be set.
+local out, unset
+
+-- One timer whose key has none: nearly every arm that does not share its call. No table and no helper is made.
+if count == 1 and not repeated then
+  local key, at, head = ARGV[5], deadline_of(ARGV[6]), ARGV[7]
+  if at and redis.call('HEXISTS', rec, key) == 0 and not redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
+    local packed = struct.pack('>I8', at)
+    if step == 0 then step = behind_others(at) end
+    -- What a lost index entry left behind must not speak for a new timer.
+    redis.call('HDEL', run, key)
+    redis.call('ZADD', due, at + step / 1024, key)
+    redis.call('HSET', rec, key, sub(head, 1, 9) .. packed .. ARGV[8])
+    local wanted = triggered and at > now
+    local set = wanted and redis.pcall('SET', key, '1', 'PXAT', at, 'NX')
+    local is_set = set and set.ok
+    if redis.call('ZRANK', due, key) == 0 then tell('w' .. string.format('%.0f', at)) end
+    if untold == '' and (is_set or not wanted) then return (is_set and '\0\1' or '\0\0') .. packed end
+    out, unset = { is_set and '\0\1' or '\0\0', packed }, { wanted and not is_set and 1 or nil }
+  end
+end
+
+local keys, records, withdrawn, fresh, there = {}, {}, {}, {}, {}
+local ats, texts_of, soonest, soonest_key = {}, {}, math.huge, nil
+local scores, fields, size = {}, {}, 0
+local at, packed, text
+
+-- Puts a timer down to be written.
+local function put(i, code)
+  local key, head = keys[i], ARGV[BASE + WIDTH * i - 1]
+  if #head > 9 then head = sub(head, 1, 9) end
+  local score = ats[i] + (step + i - 1) / 1024
+  scores[size + 1], scores[size + 2] = score, key
+  fields[size + 1], fields[size + 2] = key, head .. out[2 * i] .. ARGV[BASE + WIDTH * i]
+  size = size + 2
+  out[2 * i - 1] = code
+  if score < soonest then soonest, soonest_key = score, key end
+end
+
+-- Writes all that was put down: index and records first, then trigger keys, and at last the word to listeners.
+local function write()
+  if size == 0 then return end
+  if redis.call('EXISTS', run) == 1 then
+    for _, i in ipairs(fresh) do redis.call('HDEL', run, keys[i]) end
+  end
+  redis.call('ZADD', due, unpack(scores))
+  redis.call('HSET', rec, unpack(fields))
+  if triggered then
+    for _, i in ipairs(fresh) do
+      if ats[i] > now then
+        local set = redis.pcall('SET', keys[i], '1', 'PXAT', texts_of[i], 'NX')
+        if set and set.ok then out[2 * i - 1] = '\0\1' else unset[#unset + 1] = i end
+      end
+    end
+  end
+  if redis.call('ZRANK', due, soonest_key) == 0 then tell('w' .. string.format('%.0f', math.floor(soonest))) end
+end
+
+if not out then
+  out, unset = {}, {}
+  for i = 1, count do keys[i] = ARGV[BASE + WIDTH * (i - 1) + 1] end
+  records = redis.call('HMGET', rec, unpack(keys))
+  if redis.call('EXISTS', tombstones) == 1 then
+    local ids = {}
+    for i = 1, count do ids[i] = 'a' .. sub(ARGV[BASE + WIDTH * i - 1], 2, 9) end
+    withdrawn = redis.call('ZMSCORE', tombstones, unpack(ids))
+  end
+  for i = 1, count do
+    -- Many have the same deadline: it is written out once.
+    local when = ARGV[BASE + WIDTH * i - 2]
+    if when ~= '' or i == 1 then
+      at = deadline_of(when)
+      packed, text = at and struct.pack('>I8', at) or NEVER, at and string.format('%.0f', at)
+      if at and micros % 1000 == 0 then step = behind_others(at) end
+    end
+    ats[i], texts_of[i], out[2 * i] = at, text, packed
+    if not at then
+      out[2 * i - 1] = '\5\0'
+    elseif records[i] then
+      there[#there + 1] = i
+    elseif withdrawn[i] then
+      out[2 * i - 1], out[2 * i] = '\4\0', NEVER
+    else
+      fresh[#fresh + 1] = i
+      put(i, '\0\0')
+    end
+  end
+  -- What these have replaced before they ended is not what they do now.
+  if repeated then
+    for _, i in ipairs(fresh) do redis.call('ZREM', tombstones, 'r' .. sub(ARGV[BASE + WIDTH * i - 1], 2, 9)) end
+  end
+  if #there == 0 then write() end
+end
+
+if #there + #unset == 0 and untold == '' then return table.concat(out) end
+
+-- Here stand the parts.
+
+local ended, cleared, moved = {}, {}, {}
+local function has_ended(member)
+  ended[#ended + 1] = now
+  ended[#ended + 1] = member
+end
+
+local function is_indexed(key)
+  return redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
+end
+
+-- A key that has a timer already: the code, the deadline; or nothing, where it was put down to be written.
+local function over(i, old, state, kept)
+  local key, head, deadline = keys[i], ARGV[BASE + WIDTH * i - 1], ats[i]
+  local id, by = sub(head, 2, 9), sub(head, 10)
+  -- What has lost its place in the index runs no more, and would wait for the slow repair.
+  if (absent or state) and not is_indexed(key) then
+    if withdrawn[i] then return '\4', 0 end
+    fresh[#fresh + 1] = i
+    return put(i, '\0\0')
+  end
+  if #old >= 17 and sub(old, 2, 9) == id then
+    return redis.call('ZSCORE', tombstones, 'r' .. id) and '\1' or '\0', present_deadline(old, state)
   end
   -- What was kept for later may still be, though the attempt has been handed back.
-  local kept = select(2, kept_record(redis.call('HGET', nxt, key) or ''))
-  if #kept >= 17 and sub(kept, 2, 9) == id then return 2, (struct.unpack('>I8', kept, 10)) end
-  if repeated and redis.call('ZSCORE', tombstones, 'a' .. id) then return 4, 0 end
-  if absent then return 3, 0 end
-  if kept ~= '' then tombstone('a' .. sub(kept, 2, 9)) end
+  kept = kept and select(2, kept_record(kept))
+  if kept and #kept >= 17 and sub(kept, 2, 9) == id then return '\2', (struct.unpack('>I8', kept, 10)) end
+  if withdrawn[i] then return '\4', 0 end
+  if absent then return '\3', 0 end
+  if kept then has_ended('a' .. sub(kept, 2, 9)) end
   if repeated then redis.call('ZREM', tombstones, 'r' .. id) end
+  local record = sub(head, 1, 9) .. out[2 * i] .. ARGV[BASE + WIDTH * i]
   if state and byte(state, 2) == 1 then
-    redis.call('HSET', nxt, key, old and sub(old, 2, 9) == ARGV[6] and 'O' .. record or record)
-    return 2, at
+    redis.call('HSET', nxt, key, sub(old, 2, 9) == by and 'O' .. record or record)
+    return '\2', deadline
   end
-  if kept ~= '' then redis.call('HDEL', nxt, key) end
-  tombstone('r' .. id, old and 'a' .. sub(old, 2, 9))
+  if kept then redis.call('HDEL', nxt, key) end
+  has_ended('r' .. id)
+  has_ended('a' .. sub(old, 2, 9))
+  moved[#moved + 1] = i
   local lost = state and byte(state, 15) or 0
-  install(key, record, at, lost)
-  if lost == 0 then redis.call('HDEL', run, key) end
-  return 1, at
-end
-
-local known = redis.call('ZMSCORE', due, unpack(keys))
-local quarantined = redis.call('EXISTS', quarantine) == 1
-local leftovers = redis.call('EXISTS', run) == 1
--- Timers for the same millisecond keep the order of arming by a fraction.
-local seq = tonumber(meta[4]) == now and tonumber(meta[5]) or 0
-local scores, records, fresh, soonest, out = {}, {}, {}, math.huge, { secs, micros }
-local packed_at, packed
-
-for i = 1, count do
-  local key, at = keys[i], ats[i]
-  local base = BASE + (i - 1) * WIDTH
-  local first = ARGV[base + 3]
-  if at ~= packed_at then packed_at, packed = at, struct.pack('>I8', at) end
-  local record = first .. packed .. ARGV[base + 4]
-  local code, deadline = 0, at
-  if known[i] or quarantined and redis.call('ZSCORE', quarantine, key) then
-    code, deadline = over(key, sub(first, 2, 9), record, at)
-  elseif repeated and redis.call('ZSCORE', tombstones, 'a' .. sub(first, 2, 9)) then
-    code, deadline = 4, 0
-  else
-    -- What it has replaced before it ended is not what it does now.
-    if repeated then redis.call('ZREM', tombstones, 'r' .. sub(first, 2, 9)) end
-    local score = at + (seq < 1023 and seq or 1023) / 1024
-    seq = seq + 1
-    soonest = math.min(soonest, score)
-    local n = #fresh
-    fresh[n + 1] = key
-    scores[2 * n + 1], scores[2 * n + 2] = score, key
-    records[2 * n + 1], records[2 * n + 2] = key, record
+  if lost > 0 then
+    install(key, record, deadline, lost)
+    return '\1', deadline
   end
-  out[2 * i + 1], out[2 * i + 2] = code, deadline
+  if state then cleared[#cleared + 1] = key end
+  put(i, '\1\0')
 end
 
-if #fresh > 0 then
-  -- What a lost index entry left behind must not speak for a new timer.
-  if leftovers then redis.call('HDEL', run, unpack(fresh)) end
-  sooner(due, soonest)
-  redis.call('HSET', rec, unpack(records))
-  redis.call('ZADD', due, unpack(scores))
-  redis.call('HSET', KEYS[1], 'ms', now, 'n', seq)
+if #there > 0 then
+  local taken = {}
+  for n, i in ipairs(there) do taken[n] = keys[i] end
+  local states, kept = redis.call('HMGET', run, unpack(taken)), redis.call('HMGET', nxt, unpack(taken))
+  for n, i in ipairs(there) do
+    local code, deadline = over(i, records[i], states[n], kept[n])
+    if code then
+      out[2 * i - 1], out[2 * i] = code .. '\0', struct.pack('>I8', deadline)
+      -- A repeat finds its own trigger key.
+      if code == '\0' then unset[#unset + 1] = i end
+    end
+  end
+  if #ended > 0 then remember(ended) end
+  if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
+  write()
+  wake()
 end
-wake()
-out[#out + 1] = untold
-return out
+
+if triggered then
+  for _, i in ipairs(moved) do out[2 * i - 1] = '\1' .. set_trigger(keys[i], ats[i], 1, true) end
+  -- Those whose trigger key may be there already, or is taken, or refused.
+  for _, i in ipairs(unset) do
+    local deadline = struct.unpack('>I8', out[2 * i])
+    out[2 * i - 1] = '\0' .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
+  end
+end
+return table.concat(out) .. texts(refused)

@@ -1,51 +1,80 @@
 -- cancel.lua: withdraw timers.
 --
--- Purpose: end a timer and everything kept behind it; at most 1,000 a call.
--- Parts: prelude, succession
+-- Purpose: end timers and everything kept behind them; at most 1,000 a call, no key twice.
+-- Parts: prelude, timers, triggers, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 '1' for a repeat of an unanswered call, else '0',
+--   4 how, a character each: '1' for a repeat of an unanswered call, else '0'; '1' to delete trigger keys, else '0',
 --   then per timer: key, id of this cancel (8 bytes)
--- Returns: secs, micros, then per timer: code, deadline of what ended
---   (an empty string where nothing did, where a repeat finds its own work done,
---   and where it cannot be read); last why listeners could not be told (or '')
---   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced)
+-- Returns: per timer a byte with a code, a byte that is 0, the deadline of what ended in 8 bytes (0 where nothing
+--   did, where a repeat finds its own work done, and where it cannot be read); behind the last, where that is
+--   to be said, why listeners could not be told, and a line break
+--   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced), 3 the same of a timer
+--   whose deadline is still to come (this very call has ended it)
 -- Invariants: once this returned, no attempt starts; a running one can no
 --   longer settle, and its holder is told by 'f' token key on the channel.
 
-local repeated = ARGV[4] == '1'
-local fences = {}
-
--- By which a trigger key is known. Written by others, it can be any number.
-local function known_by(deadline)
-  return deadline > 0 and deadline < MAX_DEADLINE and deadline or ''
-end
-
-local function cancel(key, id)
-  if repeated then
-    if redis.call('ZSCORE', tombstones, 'c' .. id) then return 1, '' end
-    if redis.call('ZSCORE', tombstones, 'f' .. id) then return 2, '' end
-  end
-  local record = redis.call('HGET', rec, key)
-  if not record then return 0, '' end
-  local state = redis.call('HGET', run, key)
-  local running = state and byte(state, 2) == 1
-  local kept = redis.call('HGET', nxt, key)
-  tombstone((running and 'f' or 'c') .. id)
-  tombstone('a' .. sub(record, 2, 9))
-  if kept then tombstone('a' .. sub(select(2, kept_record(kept)), 2, 9)) end
-  redis.call('HDEL', nxt, key)
-  remove(key)
-  if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
-  return running and 2 or 1, known_by(present_deadline(record, state))
-end
-
-local out = { secs, micros }
+local repeated, triggered = byte(ARGV[4]) == 49, byte(ARGV[4], 2) == 49
+local keys, ids = {}, {}
 for at = 5, #ARGV, 2 do
-  local n = #out
-  out[n + 1], out[n + 2] = cancel(ARGV[at], ARGV[at + 1])
+  keys[#keys + 1], ids[#ids + 1] = ARGV[at], ARGV[at + 1]
 end
-for _, fence in ipairs(fences) do tell(fence) end
-out[#out + 1] = untold
-return out
+local records = redis.call('HMGET', rec, unpack(keys))
+local states = redis.call('HMGET', run, unpack(keys))
+local kept = redis.call('HMGET', nxt, unpack(keys))
+
+-- What ends, by where it has to be removed, and what there is to be said of it.
+local ended, gone, held, followed, suspects, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
+
+local function has_ended(member)
+  ended[#ended + 1] = now
+  ended[#ended + 1] = member
+end
+
+local function cancel(key, id, record, state, after)
+  local running = state and byte(state, 2) == 1
+  has_ended((running and 'f' or 'c') .. id)
+  has_ended('a' .. sub(record, 2, 9))
+  gone[#gone + 1] = key
+  if state then held[#held + 1] = key end
+  if after then
+    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9))
+    followed[#followed + 1] = key
+  end
+  if (state and byte(state, 15) or 0) >= QUARANTINE_AT then suspects[#suspects + 1] = key end
+  if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
+  -- Written by others, it can be any number.
+  local deadline = present_deadline(record, state)
+  if deadline <= 0 or deadline >= MAX_DEADLINE then deadline = 0 end
+  deadlines[#gone] = deadline
+  return (running and (deadline > now and '\3' or '\2') or '\1'), deadline
+end
+
+for i, key in ipairs(keys) do
+  local code, deadline = '\0', 0
+  if repeated and redis.call('ZSCORE', tombstones, 'c' .. ids[i]) then
+    code = '\1'
+  elseif repeated and redis.call('ZSCORE', tombstones, 'f' .. ids[i]) then
+    code = '\2'
+  elseif records[i] then
+    code, deadline = cancel(key, ids[i], records[i], states[i], kept[i])
+  end
+  out[#out + 1] = code .. '\0' .. struct.pack('>I8', deadline)
+end
+
+if #gone > 0 then
+  remember(ended)
+  if #followed > 0 then redis.call('HDEL', nxt, unpack(followed)) end
+  if #suspects > 0 then redis.call('ZREM', quarantine, unpack(suspects)) end
+  redis.call('ZREM', due, unpack(gone))
+  redis.call('HDEL', rec, unpack(gone))
+  -- The state, and with it the token, goes last: should an earlier command be refused, a repeat finds the
+  -- timer held and finishes the rest.
+  if #held > 0 then redis.call('HDEL', run, unpack(held)) end
+  for n, key in ipairs(triggered and gone or {}) do
+    if deadlines[n] > 0 then drop_trigger(key, deadlines[n]) end
+  end
+  for _, fence in ipairs(fences) do tell(fence) end
+end
+return table.concat(out) .. texts(refused)

@@ -1,7 +1,7 @@
 -- checks.lua: which keys have to be checked.
 --
 -- Purpose: give the checks that are due to one listener, for a while; at most 1,000 a call.
--- Parts: prelude
+-- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 checks, 3 watch, 4 scanner
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,

@@ -1,7 +1,7 @@
 -- claim.lua: take what is due, for the time of a lease.
 --
 -- Purpose: the one judge of who runs what.
--- Parts: prelude, succession, letters
+-- Parts: prelude, timers, succession, letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
 --   10 slots

@@ -1,7 +1,7 @@
 -- enrol.lua: deadlines were read.
 --
 -- Purpose: remember the deadlines of keys that other programs write; at most 1,000 a call.
--- Parts: prelude, succession, history
+-- Parts: prelude, timers, succession, history
 -- Flags: (none: refused when the server is out of memory; the next scan makes it good)
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
 --   12 values

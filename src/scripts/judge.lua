@@ -1,7 +1,7 @@
 -- judge.lua: what checks have found.
 --
 -- Purpose: forget, fire or check again; at most 1,000 keys a call.
--- Parts: prelude, succession, history
+-- Parts: prelude, timers, succession, history
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
 --   12 values

@@ -2,7 +2,7 @@
 --
 -- Purpose: those who leave what comes due to whoever leads come at once, where more is
 --   due than that one can run, or when it or the standby ends.
--- Parts: prelude
+-- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -18,7 +18,7 @@ if slot ~= '' then
   if stands_by then redis.call('HDEL', slots, 'standby') end
   if leads or stands_by then tell('l0') end
 elseif not meta[3] then
-  local head = tonumber(head_of(KEYS[2]))
-  if head and head <= now then tell('l' .. string.format('%.0f', math.floor(head))) end
+  local head = math.floor(tonumber(head_of(KEYS[2])) or math.huge)
+  if head <= now then tell('l' .. string.format('%.0f', head)) end
 end
 return { secs, micros, untold }

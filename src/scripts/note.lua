@@ -1,7 +1,7 @@
 -- note.lua: expiries were heard.
 --
 -- Purpose: make a lapse of each expiry that nobody has noted before; at most 1,000 a call.
--- Parts: prelude, succession, history
+-- Parts: prelude, timers, succession, history
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
 --   12 values

@@ -1,7 +1,7 @@
 -- pause.lua: stop and start the claims of a partition.
 --
 -- Purpose: a paused partition keeps and takes timers, and gives none out.
--- Parts: prelude
+-- Parts: prelude, timers
 -- Flags: allow-oom
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,

@@ -2,7 +2,7 @@
 --
 -- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
 --   record is gone, and slots and tombstones that have had their day.
--- Parts: prelude, succession
+-- Parts: prelude, timers, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,

@@ -1,7 +1,7 @@
 -- replay.lua: bring a dead letter back to life.
 --
 -- Purpose: arm the letter's record again, for now: as the arming that it was, or as a new one.
--- Parts: prelude, succession
+-- Parts: prelude, timers, succession
 -- Flags: (none)
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,

@@ -1,7 +1,7 @@
 -- returned.lua: a key was written back, and has expired.
 --
 -- Purpose: say so before its retry runs, so that its announcement, heard by then or later, is no lapse.
--- Parts: prelude, succession, history
+-- Parts: prelude, timers, succession, history
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
 --   12 values

@@ -1,16 +1,17 @@
 -- settle.lua: every end of an attempt but the good one.
 --
 -- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
--- Parts: prelude, succession, letters
+-- Parts: prelude, timers, triggers, succession, letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full,
+--   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full, 7 '1' to set trigger keys, else '0',
 --   then per timer: what, key, token, delay in ms, body
 --   what: 'retry' and 'snooze' with the body attempt (4 bytes), snoozes (2),
 --   history; 'again' with the body new arming id (8 bytes); 'dead' with the
 --   body reason (1 byte), history; 'release' with an empty body
--- Returns: secs, micros, then per timer: code, deadline, arming id
+-- Returns: secs, micros, how many trigger keys were not set as others have the name, why some were refused
+--   (or ''), then per timer: code, deadline, arming id
 --   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the
 --   next one, or 0), 2 the arming kept for later took the timer's place
 -- Errors: those of the prelude, BADEND (nothing was written)
@@ -18,7 +19,7 @@
 --   release, which proves nothing about the handler, keeps them.
 
 dead_cap, dead_age, dead_full = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local BASE, WIDTH = 6, 5
+local BASE, WIDTH = 7, 5
 
 -- In each of these the state, and the token with it, is written last: should an
 -- earlier write be refused, a repeat finds the timer held and finishes the rest.
@@ -30,7 +31,7 @@ function ends.snooze(key, record, state, delay, body)
   wait_until(due, at, key)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
-  return 1, at, sub(record, 2, 9)
+  return 1, at, sub(record, 2, 9), (struct.unpack('>I4', body))
 end
 
 function ends.retry(key, record, state, delay, body)
@@ -73,16 +74,21 @@ for base = BASE, #ARGV - 1, WIDTH do
   end
 end
 
-local out = { secs, micros }
+local out, taken = { secs, micros, 0, '' }, 0
 for base = BASE, #ARGV - 1, WIDTH do
   local what, key, token = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3]
   local state, record = redis.call('HGET', run, key), redis.call('HGET', rec, key)
-  local code, at, id = 0, 0, ''
+  local code, at, id, attempt = 0, 0, '', nil
   if state and record and #state >= 25 and sub(state, 3, 10) == token then
-    code, at, id = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
+    code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
+    -- What is handed back runs at once elsewhere, or has its key still.
+    if ARGV[7] == '1' and at > 0 and what ~= 'release' then
+      if set_trigger(key, at, attempt or 1, false) == TAKEN then taken = taken + 1 end
+    end
   end
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = code, at, id
 end
+out[3], out[4] = taken, refused
 wake()
 return out

@@ -15,13 +15,16 @@ local function forget_tombstones(most)
   return #old
 end
 
--- A few old ones go with each new one, so that nobody waits for all of them; the slow repair takes the rest.
--- member: a letter that says what ended, and the id it ended; other: one more
-local function tombstone(member, other)
-  redis.call('ZADD', tombstones, now, member)
-  if other then redis.call('ZADD', tombstones, now, other) end
-  forget_tombstones(4)
+-- Remembers ids of what has ended: the time and a member in turns, which is a letter that says what ended, and
+-- the id. A few old ones go with them, so that nobody waits for all; the slow repair takes the rest.
+local function remember(ended)
+  redis.call('ZADD', tombstones, unpack(ended))
+  forget_tombstones(2 * #ended)
   redis.call('ZREMRANGEBYRANK', tombstones, 0, -TOMB_COUNT - 1)
+end
+
+local function tombstone(member)
+  remember({ now, member })
 end
 
 -- Takes a timer out of the partition. The state, and with it the token, goes

@@ -134,7 +134,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     (!float.is_nan()).then_some(float as u64)
 }
 
-fn unexpected(script: &'static str) -> Error {
+pub(super) fn unexpected(script: &'static str) -> Error {
     Error::new(
         ErrorKind::Server,
         format!("{script} answered something unexpected; is another program using keylapse's names?"),

@@ -1,5 +1,6 @@
 //! Runs scripts: by hash, with everything that may be missing supplied.
 
+use futures::future::join_all;
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
 use crate::connection::{DESTROYING_ADVICE, Node};
@@ -150,6 +151,24 @@ impl Call<'_> {
             answer = self.run_on(node).await;
         }
         self.store.named(at, answer).await
+    }
+
+    /// Runs several scripts of one store in one request. What may be missing is supplied to each by itself.
+    pub(super) async fn run_all(calls: &[Self]) -> Vec<Result<Value>> {
+        if let [only] = calls {
+            return vec![only.run().await];
+        }
+        let Some(first) = calls.first() else { return Vec::new() };
+        let mut commands = pipe();
+        for call in calls {
+            commands.add_command(call.command.clone());
+        }
+        let answers = first.store.0.node.call_each("changing timers", &commands).await;
+        let supplied = calls.iter().zip(answers).map(async |(call, answer)| match code_of(&answer) {
+            Some("NOSCRIPT" | "NOMETA" | "WRONGTYPE") => call.run().await,
+            _ => answer,
+        });
+        join_all(supplied).await
     }
 
     /// The same, where the answer begins with the server's time.

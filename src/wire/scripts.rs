@@ -98,22 +98,20 @@ scripts! {
 }
 
 impl Script {
-    /// Shebang, the parts that the header names, the body.
+    /// Shebang, the parts that the header names, the body. A body that mostly ends before it needs them says where
+    /// they stand instead; the prelude is first in any case.
     fn assemble(name: &'static str, body: &str) -> Self {
         let mut text = match header(body, "Flags").join(",") {
             none if none.is_empty() => "#!lua\n".to_owned(),
             flags => format!("#!lua flags={flags}\n"),
         };
-        for part in header(body, "Parts") {
-            text.push_str(&match part {
-                "prelude" => source(part, include_str!("../scripts/prelude.lua")),
-                "succession" => source(part, include_str!("../scripts/succession.lua")),
-                "letters" => source(part, include_str!("../scripts/letters.lua")),
-                "history" => source(part, include_str!("../scripts/history.lua")),
-                other => unreachable!("{name}.lua names an unknown part {other:?}"),
-            });
-        }
-        text.push_str(body);
+        let (before, behind) = body.split_once(PARTS_STAND_HERE).unwrap_or(("", body));
+        let (first, others): (Vec<_>, Vec<_>) =
+            header(body, "Parts").into_iter().partition(|part| before.is_empty() || *part == "prelude");
+        first.iter().for_each(|part| text.push_str(&text_of(part)));
+        text.push_str(before);
+        others.iter().for_each(|part| text.push_str(&text_of(part)));
+        text.push_str(behind);
         Self { name, sha: sha(&text), text, keys: keys(body) }
     }
 
@@ -122,6 +120,21 @@ impl Script {
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
         let text = self.text.replace(from, to);
         Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone() }
+    }
+}
+
+/// The line of a body in whose place its parts stand.
+const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
+
+fn text_of(part: &str) -> Cow<'static, str> {
+    match part {
+        "prelude" => source(part, include_str!("../scripts/prelude.lua")),
+        "timers" => source(part, include_str!("../scripts/timers.lua")),
+        "triggers" => source(part, include_str!("../scripts/triggers.lua")),
+        "succession" => source(part, include_str!("../scripts/succession.lua")),
+        "letters" => source(part, include_str!("../scripts/letters.lua")),
+        "history" => source(part, include_str!("../scripts/history.lua")),
+        other => unreachable!("a script names an unknown part {other:?}"),
     }
 }
 

@@ -92,7 +92,10 @@ impl Store {
     /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
     /// costs lateness, and so it is said in the log as well.
     pub(super) fn told(&self, at: &PartitionNames, reply: &mut Reply) -> Result<Option<Error>> {
-        let Some(reason) = reply.maybe_text()? else { return Ok(None) };
+        Ok(reply.maybe_text()?.map(|reason| self.untold(at, &reason)))
+    }
+
+    pub(super) fn untold(&self, at: &PartitionNames, reason: &str) -> Error {
         let message = format!(
             "listeners could not be told, and find what was done by looking, up to five seconds late: {reason}; \
              grant this user +spublish and the channels &{}:*",
@@ -102,7 +105,7 @@ impl Store {
         if self.0.untold.should_log(&error) {
             warn!(topic = %at.topic, %error, "wake-ups are refused");
         }
-        Ok(Some(error))
+        error
     }
 
     pub(crate) fn address(&self) -> &Address {

@@ -171,12 +171,12 @@ impl Scene {
     }
 
     async fn settle(&self, held: Held, end: End) -> SettleReply {
-        let settled = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
-        settled.expect("an answer")[0]
+        let settled = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
+        settled.expect("an answer").1[0]
     }
 
     async fn ack(&self, held: Held) -> AckReply {
-        self.store.ack(&self.at, &[held]).await.expect("an answer")
+        self.store.ack(&self.at, false, &[held]).await.expect("an answer")
     }
 
     /// What is there to be looked at, as one asks who gives it back after so long.

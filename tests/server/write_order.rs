@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{
-    Arm, Cancel, CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, Settle,
+    ArmHow, Cancel, CancelId, Claim, Claimed, End, Group, Held, Index, LetterBounds, NewTimer, Settle,
     SettleReply, SlotId, Store, Token, TopicEntry, WireWhen,
 };
 use keylapse::{ArmingId, Cancelled, ErrorKind, Result};
@@ -35,9 +35,10 @@ impl Scene {
             when: WireWhen::In(0),
             arming: ArmingId::random(),
             trace: None,
+            by: None,
         };
         store
-            .arm(&at, Arm { timers: &[timer], only_if_absent: false, repeat: false, by: None })
+            .arm(&at, ArmHow::default(), &[timer])
             .await
             .unwrap();
         Self { server, store, at, token: Token::random() }
@@ -67,7 +68,7 @@ impl Scene {
     async fn retry(&self) -> Result<Vec<SettleReply>> {
         let end = End::Retry { delay: 60_000, attempt: 2, snoozes: 0, history: Bytes::new() };
         let settle = Settle { held: Held { key: KEY, token: self.token }, end };
-        self.store.settle(&self.at, LETTERS, &[settle]).await
+        self.store.settle(&self.at, LETTERS, false, &[settle]).await.map(|(_, replies)| replies)
     }
 }
 

@@ -9,23 +9,11 @@ use redis::{Cmd, Value, cmd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
-use crate::time::{WireWhen, ms_ceil, system_time};
+use crate::time::{WireWhen, ms_ceil};
 use crate::trace::Traceparent;
+use crate::wire::calls::produce::flag;
 use crate::wire::run::Call;
-use crate::wire::{PartitionNames, Record, Reply, Store, scripts};
-
-/// An arm call.
-#[derive(Clone, Copy, Debug)]
-pub struct Arm<'a> {
-    /// What to arm; no key twice, at most [`MAX_BATCH`](super::MAX_BATCH).
-    pub timers: &'a [NewTimer],
-    /// Whether to leave existing timers alone.
-    pub only_if_absent: bool,
-    /// Whether this repeats an unanswered call with the same arming ids.
-    pub repeat: bool,
-    /// The timer whose running attempt arms.
-    pub by: Option<ArmingId>,
-}
+use crate::wire::{ArmHow, Change, Changed, PartitionNames, Record, Store, scripts};
 
 /// A timer to be.
 #[derive(Clone)]
@@ -40,6 +28,15 @@ pub struct NewTimer {
     pub payload: Bytes,
     /// Where the producer's trace stands.
     pub trace: Option<Traceparent>,
+    /// The timer whose running attempt arms it.
+    pub by: Option<ArmingId>,
+}
+
+impl NewTimer {
+    /// Bytes of key and payload.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.len() + self.payload.len()
+    }
 }
 
 impl fmt::Debug for NewTimer {
@@ -75,6 +72,13 @@ impl Arming {
             Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) => Some(receipt),
             Self::Exists | Self::Superseded => None,
         }
+    }
+
+    fn having_reached(mut self, reached: Reached) -> Self {
+        if let Self::Armed(receipt) | Self::Replaced(receipt) | Self::AfterRunning(receipt) = &mut self {
+            receipt.reached = Some(reached);
+        }
+        self
     }
 
     /// Whether this call armed something that stands.
@@ -179,20 +183,27 @@ impl Reached {
 }
 
 impl Store {
-    /// Creates or replaces timers.
-    pub async fn arm(&self, at: &PartitionNames, call: Arm<'_>) -> Result<Vec<Arming>> {
-        self.armed(at, self.arm_call(at, call).reply().await?, call.timers, None)
-    }
-
-    /// The same, and waits until it is replicated or on disk. The wait speaks for its own connection
+    /// Arms a timer, and waits until that is replicated or on disk. The wait speaks for its own connection
     /// only, so the arm goes there, too; what may be missing is supplied beforehand.
-    pub async fn arm_durably(&self, at: &PartitionNames, call: Arm<'_>, ask: Durably) -> Result<Vec<Arming>> {
+    pub async fn arm_durably(
+        &self,
+        at: &PartitionNames,
+        how: ArmHow,
+        timer: &NewTimer,
+        ask: Durably,
+    ) -> Result<Arming> {
         self.can_wait(ask).await?;
         self.agree(at).await?;
-        let answer = self.arm_call(at, call).run_on(&self.0.waiting).await?;
+        let change = Change::Arm(how, vec![timer]);
+        let answer = self.change_call(at, &change).run_on(&self.0.waiting).await?;
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
-        self.armed(at, Reply::new("arm", answer)?.stamped()?, call.timers, Some(reached))
+        let mut armed = self.changed(at, &change, answer)?;
+        match armed.pop() {
+            Some(Ok(Changed::Armed(arming))) => Ok(arming.having_reached(reached)),
+            Some(Err(error)) => Err(error),
+            _ => Err(Error::invalid("an arm without an answer")),
+        }
     }
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
@@ -225,44 +236,36 @@ impl Store {
         version.map_or_else(|| "this server".to_owned(), |version| format!("Redis {}", plain(version, 40)))
     }
 
-    fn arm_call<'a>(&'a self, at: &'a PartitionNames, arm: Arm<'_>) -> Call<'a> {
+    pub(super) fn arm_call<'a>(
+        &'a self,
+        at: &'a PartitionNames,
+        how: ArmHow,
+        timers: &[&NewTimer],
+    ) -> Call<'a> {
         let mut call = self.call(&scripts::ARM, at);
-        call.arg(if arm.only_if_absent { "absent" } else { "replace" }).arg(i32::from(arm.repeat));
-        call.arg(arm.by.as_ref().map_or(&[][..], |by| by.as_bytes()));
-        for timer in arm.timers {
-            call.arg(&timer.key[..]).arg(timer.when.to_string());
+        let mode = if how.only_if_absent { b'a' } else { b'r' };
+        call.arg(&[mode, flag(how.repeat), flag(how.triggers)][..]);
+        let mut before = None;
+        for timer in timers {
+            call.arg(&timer.key[..]);
+            // Many have the same delay: it is said once.
+            match before.replace(timer.when) {
+                Some(before) if before == timer.when => call.arg(""),
+                _ => call.arg(timer.when.to_string()),
+            };
+            let head = match timer.trace {
+                None => Record::head(timer.arming),
+                Some(_) => Record::traced_head(timer.arming),
+            };
+            match timer.by {
+                None => call.arg(&head),
+                Some(by) => call.arg([&head, &by.as_bytes()[..]].concat()),
+            };
             match timer.trace {
-                None => call.arg(&Record::head(timer.arming)).arg(&timer.payload[..]),
-                Some(Traceparent(trace)) => {
-                    call.arg(&Record::traced_head(timer.arming)).arg([&trace, &timer.payload[..]].concat())
-                }
+                None => call.arg(&timer.payload[..]),
+                Some(Traceparent(trace)) => call.arg([&trace, &timer.payload[..]].concat()),
             };
         }
         call
-    }
-
-    fn armed(
-        &self,
-        at: &PartitionNames,
-        mut reply: Reply,
-        timers: &[NewTimer],
-        reached: Option<Reached>,
-    ) -> Result<Vec<Arming>> {
-        let codes = timers.iter().map(|_| Ok((reply.int()?, system_time(reply.int()?))));
-        let codes = codes.collect::<Result<Vec<_>>>()?;
-        let untold = self.told(at, &mut reply)?;
-        let read = |(timer, (code, deadline)): (&NewTimer, _)| {
-            let (trigger, untold) = (TriggerKey::None, untold.clone());
-            let receipt = Receipt { id: timer.arming, deadline, trigger, reached, untold };
-            Ok(match code {
-                0 => Arming::Armed(receipt),
-                1 => Arming::Replaced(receipt),
-                2 => Arming::AfterRunning(receipt),
-                3 => Arming::Exists,
-                4 => Arming::Superseded,
-                _ => return Err(reply.unexpected()),
-            })
-        };
-        timers.iter().zip(codes).map(read).collect()
     }
 }

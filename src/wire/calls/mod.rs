@@ -8,14 +8,15 @@ pub mod fleet;
 pub mod letters;
 pub mod partition;
 pub mod policy;
+pub mod produce;
 mod registry;
 pub mod settle;
 pub mod timer;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, settle::*,
-    timer::*, triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
+    settle::*, timer::*, triggers::*,
 };
 
 /// The most timers that one call may name.

@@ -25,6 +25,17 @@ pub struct AckReply {
     pub gone: Vec<usize>,
     /// Armings that took the place of acked timers.
     pub followed: Vec<Followed>,
+    /// What became of their trigger keys.
+    pub triggers: TriggersSet,
+}
+
+/// What became of trigger keys that a call has set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TriggersSet {
+    /// How many were left alone, as the name holds what others have written.
+    pub taken: u64,
+    /// Why some could not be written.
+    pub refused: Option<String>,
 }
 
 /// An arming that took the place of an ended timer.
@@ -102,26 +113,30 @@ pub enum SettleReply {
 }
 
 impl Store {
-    /// Removes timers whose attempt is done.
-    pub async fn ack(&self, at: &PartitionNames, held: &[Held]) -> Result<AckReply> {
+    /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set.
+    pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[Held]) -> Result<AckReply> {
         let mut call = self.call(&scripts::ACK, at);
+        call.arg(i32::from(triggers));
         held.iter().for_each(|one| one.add_to(&mut call));
         let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
-        Ok(AckReply { stamp: reply.stamp, gone, followed })
+        Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_triggers(&mut reply)? })
     }
 
-    /// Ends attempts in any other way.
+    /// Ends attempts in any other way. Where what comes next is to have trigger keys, these are set.
     pub async fn settle(
         &self,
         at: &PartitionNames,
         letters: LetterBounds,
+        triggers: bool,
         ends: &[Settle],
-    ) -> Result<Vec<SettleReply>> {
+    ) -> Result<(TriggersSet, Vec<SettleReply>)> {
         let mut call = self.call(&scripts::SETTLE, at);
         letters.add_to(&mut call);
+        call.arg(i32::from(triggers));
         ends.iter().for_each(|end| add_end(&mut call, end));
-        call.reply().await?.each(read_settled)
+        let mut reply = call.reply().await?;
+        Ok((read_triggers(&mut reply)?, reply.each(read_settled)?))
     }
 
     /// Extends leases; answers the places of those that are lost.
@@ -171,6 +186,10 @@ pub(crate) fn read_followed(mut reply: Reply) -> Result<Vec<Followed>> {
         let arming = reply.arming()?.ok_or_else(|| reply.unexpected())?;
         Ok(Followed { place, deadline, arming })
     })
+}
+
+fn read_triggers(reply: &mut Reply) -> Result<TriggersSet> {
+    Ok(TriggersSet { taken: reply.int()?, refused: reply.maybe_text()? })
 }
 
 pub(crate) fn read_settled(reply: &mut Reply) -> Result<SettleReply> {

@@ -4,11 +4,7 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 
 use crate::error::Result;
-use crate::wire::{Reply, Store, TriggerKey, copy, scripts};
-
-/// The largest number that a trigger key holds: servers keep numbers up to it once
-/// for all keys.
-const MOST: u32 = 9999;
+use crate::wire::{Store, TriggerKey, copy, scripts};
 
 /// A trigger key to set.
 #[derive(Clone, Debug)]
@@ -25,15 +21,20 @@ pub struct Trigger {
 }
 
 impl Store {
-    /// Sets trigger keys.
+    /// Sets trigger keys where they lie elsewhere than the index.
+    #[cfg(feature = "testing")]
     pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerKey>> {
         let keys: Vec<_> = triggers.iter().map(|trigger| &trigger.key[..]).collect();
         let mut call = self.call_with(&scripts::TRIGGER, &keys);
         for trigger in triggers {
-            let number = trigger.attempt.clamp(1, MOST);
-            call.arg(trigger.deadline).arg(number).arg(i32::from(trigger.moved));
+            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(trigger.moved));
         }
-        Reply::new("trigger", call.run().await?)?.each(|reply| Ok(placed(reply.int()?)))
+        let codes = [TriggerKey::None, TriggerKey::Set, TriggerKey::Taken];
+        let codes = crate::wire::Reply::new("trigger", call.run().await?)?
+            .each(|reply| reply.one_of(&[0_usize, 1, 2]))?
+            .into_iter()
+            .map(|code| codes[code].clone());
+        Ok(codes.collect())
     }
 
     /// Deletes a trigger key if it is ours and expires then.
@@ -57,7 +58,7 @@ impl Store {
     }
 }
 
-/// What became of a key that was to be set; none is kept whose deadline has passed.
+/// What became of a key that was to be written back; none is kept whose deadline has passed.
 fn placed(code: u64) -> TriggerKey {
     match code {
         1 => TriggerKey::Set,

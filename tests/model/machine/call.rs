@@ -3,10 +3,10 @@
 use crate::rig::{ArmReply, LEASE, Rig, keys};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan, Settle,
+    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan, Settle,
     SettleReply, SlotId, WireWhen,
 };
-use keylapse::{ErrorKind, Replayed, Rescheduled, Result};
+use keylapse::{Cancelled, ErrorKind, Replayed, Rescheduled, Result};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -29,7 +29,7 @@ pub(crate) enum Call {
 pub(crate) enum Answer {
     Armed(Vec<ArmReply>),
     Cancelled(Vec<CancelReply>),
-    Rescheduled((Rescheduled, u32)),
+    Rescheduled(Rescheduled),
     Claimed(Box<Claimed>),
     Acked(AckReply),
     Settled(Vec<SettleReply>),
@@ -77,14 +77,14 @@ impl Call {
         let (store, at) = (&rig.store, &rig.at);
         Ok(match self {
             Self::Arm { timers, only_if_absent, repeat } => {
-                let call = Arm { timers, only_if_absent: *only_if_absent, repeat: *repeat, by: None };
-                Answer::Armed(rig.arm(call).await?)
+                let how = ArmHow { only_if_absent: *only_if_absent, repeat: *repeat, ..ArmHow::default() };
+                Answer::Armed(rig.arm(how, timers).await?)
             }
             Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
             Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
-            Self::Ack(held) => Answer::Acked(store.ack(at, held).await?),
-            Self::Settle(ends) => Answer::Settled(store.settle(at, letters, ends).await?),
+            Self::Ack(held) => Answer::Acked(store.ack(at, false, held).await?),
+            Self::Settle(ends) => Answer::Settled(store.settle(at, letters, false, ends).await?.1),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
             Self::Repair(what) => Answer::Repaired(rig.repair(*what).await?),
@@ -111,7 +111,11 @@ impl Answer {
         match (first, self) {
             (Self::Armed(first), Self::Armed(second)) => first == second,
             (Self::Cancelled(first), Self::Cancelled(second)) => {
-                first.iter().zip(second).all(|(first, second)| first.result == second.result)
+                // A repeat does not know whether the deadline was still to come.
+                let same = |first, second| {
+                    first == second || (first, second) == (Cancelled::Claimed, Cancelled::InFlight)
+                };
+                first.iter().zip(second).all(|(first, second)| same(first.result, second.result))
             }
             (Self::Claimed(first), Self::Claimed(second)) => keys(first) == keys(second),
             (Self::Settled(_), Self::Settled(second)) => {

@@ -86,15 +86,18 @@ impl Clients {
             if timers.iter().all(|timer| timer.key != key) {
                 let payload = Bytes::from(vec![b'.'; one.payload]);
                 let arming = self.ids.arming();
-                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload, trace: None });
+                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload, trace: None, by: None });
             }
         }
         timers
     }
 
     fn cancels(&mut self, keys: &[usize]) -> Vec<Cancel> {
-        let cancel = |key: &usize| Cancel { key: Bytes::from_static(KEYS[*key]), id: self.ids.cancel() };
-        keys.iter().map(cancel).collect()
+        let mut once = keys.to_vec();
+        once.sort_unstable();
+        once.dedup();
+        let cancel = |key: usize| Cancel { key: Bytes::from_static(KEYS[key]), id: self.ids.cancel() };
+        once.into_iter().map(cancel).collect()
     }
 
     pub(crate) fn claim(&mut self, ask: &Ask) -> Claim {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylapse::internals::record::State;
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index,
+    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, ClaimedTimer, End, Group, Heads, Held, Index,
     LetterBounds, Look, NewTimer, RawLetter, RepairStep, Replay, Scan, ServerTime, Settle, SettleReply,
     WireWhen,
 };
@@ -28,6 +28,8 @@ pub(crate) enum ArmCode {
     AfterRunning,
     Exists,
     Superseded,
+    /// Its deadline cannot be kept.
+    TooFar,
 }
 
 /// The result of an arm, and when what it armed is due; 0 where that is nothing.
@@ -37,8 +39,15 @@ pub(crate) struct ArmReply {
     pub deadline: u64,
 }
 
-impl From<Arming> for ArmReply {
-    fn from(arming: Arming) -> Self {
+impl From<Result<Arming>> for ArmReply {
+    fn from(arming: Result<Arming>) -> Self {
+        let arming = match arming {
+            Ok(arming) => arming,
+            Err(error) => {
+                assert_eq!(error.kind(), keylapse::ErrorKind::Invalid, "{error}");
+                return Self { code: ArmCode::TooFar, deadline: 0 };
+            }
+        };
         let code = match arming {
             Arming::Armed(_) => ArmCode::Armed,
             Arming::Replaced(_) => ArmCode::Replaced,
@@ -125,35 +134,32 @@ impl Rig {
     /// A timer to be, with an id of its own and the key as its payload.
     pub(crate) fn timer(&mut self, key: &str, when: WireWhen) -> NewTimer {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        NewTimer { payload: key.clone(), key, when, arming: self.ids.arming(), trace: None }
+        NewTimer { payload: key.clone(), key, when, arming: self.ids.arming(), trace: None, by: None }
     }
 
-    pub(crate) async fn arm(&self, call: Arm<'_>) -> Result<Vec<ArmReply>> {
-        Ok(self.store.arm(&self.at, call).await?.into_iter().map(ArmReply::from).collect())
+    pub(crate) async fn arm(&self, how: ArmHow, timers: &[NewTimer]) -> Result<Vec<ArmReply>> {
+        Ok(self.store.arm(&self.at, how, timers).await?.into_iter().map(ArmReply::from).collect())
     }
 
     pub(crate) async fn arm_all(&self, timers: &[NewTimer]) -> Vec<ArmReply> {
-        self.arm(Arm { timers, only_if_absent: false, repeat: false, by: None })
-            .await
-            .expect("it can be armed")
+        self.arm(ArmHow::default(), timers).await.expect("it can be armed")
     }
 
     pub(crate) async fn arm_if_absent(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: true, repeat: false, by: None };
-        self.arm(call).await.expect("it can be armed")[0]
+        let how = ArmHow { only_if_absent: true, ..ArmHow::default() };
+        self.arm(how, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
     }
 
     /// The arm of an unanswered call once more.
     pub(crate) async fn arm_again(&self, timer: &NewTimer) -> ArmReply {
-        let call = Arm { timers: std::slice::from_ref(timer), only_if_absent: false, repeat: true, by: None };
-        self.arm(call).await.expect("it can be armed")[0]
+        let how = ArmHow { repeat: true, ..ArmHow::default() };
+        self.arm(how, std::slice::from_ref(timer)).await.expect("it can be armed")[0]
     }
 
     /// Arms a key now, from within the attempt that runs.
     pub(crate) async fn arm_own(&mut self, key: &str) -> (NewTimer, ArmReply) {
-        let (timer, by) = (self.timer(key, WireWhen::In(0)), self.armed(key).await);
-        let call = Arm { timers: std::slice::from_ref(&timer), only_if_absent: false, repeat: false, by };
-        let reply = self.arm(call).await.expect("it can be armed")[0];
+        let timer = NewTimer { by: self.armed(key).await, ..self.timer(key, WireWhen::In(0)) };
+        let reply = self.arm_all(std::slice::from_ref(&timer)).await[0];
         (timer, reply)
     }
 
@@ -200,7 +206,7 @@ impl Rig {
     }
 
     pub(crate) async fn ack(&self, held: &[Held]) -> AckReply {
-        let reply = self.store.ack(&self.at, held).await.expect("it can be acked");
+        let reply = self.store.ack(&self.at, false, held).await.expect("it can be acked");
         AckReply { stamp: ServerTime::default(), ..reply }
     }
 
@@ -210,7 +216,7 @@ impl Rig {
 
     pub(crate) async fn end_bounded(&self, letters: LetterBounds, held: &Held, end: End) -> SettleReply {
         let settle = Settle { held: held.clone(), end };
-        self.store.settle(&self.at, letters, &[settle]).await.expect("it can be settled")[0]
+        self.store.settle(&self.at, letters, false, &[settle]).await.expect("it can be settled").1[0]
     }
 
     pub(crate) async fn renew(&self, held: &Held) -> bool {
@@ -273,7 +279,7 @@ impl Rig {
         taken.claimed.heads
     }
 
-    pub(crate) async fn reschedule(&self, key: &str, when: WireWhen) -> (Rescheduled, u32) {
+    pub(crate) async fn reschedule(&self, key: &str, when: WireWhen) -> Rescheduled {
         self.store.reschedule(&self.at, key.as_bytes(), when).await.expect("it answers")
     }
 

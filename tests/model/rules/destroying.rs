@@ -5,7 +5,7 @@ use keylapse::internals::attached::Noted;
 use keylapse::internals::event::Event;
 use keylapse::internals::names::{DEFAULT_NAMESPACE, NAMES, PartitionNames};
 use keylapse::internals::{
-    Arm, Close, DestroyId, DestroyStep, Holdings, Scan, Settle, SettleReply, WireWhen,
+    ArmHow, Close, DestroyId, DestroyStep, Holdings, Scan, Settle, SettleReply, WireWhen,
 };
 use keylapse::{Cancelled, ErrorKind};
 
@@ -70,12 +70,11 @@ async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
     let claim = ask(&mut rig.ids);
     let (store, at) = (&rig.store, &rig.at);
     let settle = Settle { held: held.clone(), end: retry(10) };
-    let arm = Arm { timers: &[new], only_if_absent: false, repeat: false, by: None };
     let errors = [
-        store.arm(at, arm).await.map(drop),
+        store.arm(at, ArmHow::default(), &[new]).await.map(drop),
         store.claim(at, claim).await.map(drop),
-        store.ack(at, std::slice::from_ref(&held)).await.map(drop),
-        store.settle(at, LETTERS, &[settle]).await.map(drop),
+        store.ack(at, false, std::slice::from_ref(&held)).await.map(drop),
+        store.settle(at, LETTERS, false, &[settle]).await.map(drop),
         store.renew(at, 1000, &[held]).await.map(drop),
         store.cancel(at, &[cancel], false).await.map(drop),
         store.reschedule(at, b"waiting", WireWhen::In(5)).await.map(drop),

@@ -68,7 +68,7 @@ async fn every_letter_that_makes_room_is_counted_once(rig: &mut Rig) {
     let held = rig.claim().await.held();
     let ends: Vec<Settle> = held.into_iter().map(|held| Settle { held, end: dead() }).collect();
     let letters = LetterBounds { count: 1, ..LETTERS };
-    rig.store.settle(&rig.at, letters, &ends).await.expect("they can be settled");
+    rig.store.settle(&rig.at, letters, false, &ends).await.expect("they can be settled");
     assert_eq!(counts(rig).await, (1, 3));
 }
 
@@ -244,7 +244,7 @@ async fn a_timer_without_a_payload_is_moved_retried_and_replayed(rig: &mut Rig) 
     let empty = NewTimer { payload: Bytes::new(), ..rig.timer("a", WireWhen::In(0)) };
     let arming = empty.arming;
     rig.arm_all(&[empty]).await;
-    let (moved, _) = rig.reschedule("a", WireWhen::In(0)).await;
+    let moved = rig.reschedule("a", WireWhen::In(0)).await;
     assert!(matches!(moved, Rescheduled::Rescheduled(_)), "{moved:?}");
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();

@@ -1,5 +1,7 @@
 //! In which order timers come out.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use keylapse::internals::{NewTimer, WireWhen};
 
@@ -9,7 +11,7 @@ on_each_server! {
     earlier_deadlines_come_first,
     one_call_keeps_its_order_within_a_millisecond,
     calls_of_one_millisecond_keep_their_order,
-    beyond_1024_timers_of_a_millisecond_keys_decide,
+    a_call_of_a_thousand_keeps_its_order_however_late_in_a_millisecond,
 }
 
 /// So many timers for one deadline, the keys falling.
@@ -37,29 +39,22 @@ async fn one_call_keeps_its_order_within_a_millisecond(rig: &mut Rig) {
     assert_eq!(rig.claim().await.keys(), keys_of(&timers));
 }
 
+/// A script takes more than a microsecond.
 async fn calls_of_one_millisecond_keep_their_order(rig: &mut Rig) {
     let timers = falling(rig, 10);
     for timer in &timers {
         rig.arm_all(std::slice::from_ref(timer)).await;
+        rig.pass(Duration::from_micros(1)).await;
     }
     rig.pass(ms(6)).await;
     assert_eq!(rig.claim().await.keys(), keys_of(&timers));
 }
 
-async fn beyond_1024_timers_of_a_millisecond_keys_decide(rig: &mut Rig) {
-    let timers = falling(rig, 3000);
-    for batch in timers.chunks(1000) {
-        rig.arm_all(batch).await;
-    }
+async fn a_call_of_a_thousand_keeps_its_order_however_late_in_a_millisecond(rig: &mut Rig) {
+    let left = 999 - rig.micros() % 1000;
+    rig.pass(Duration::from_micros(left)).await;
+    let timers = falling(rig, 1000);
+    rig.arm_all(&timers).await;
     rig.pass(ms(6)).await;
-    let mut claimed = Vec::new();
-    for _ in 0..3 {
-        let taken = rig.claim().await;
-        assert_eq!(taken.keys().len(), 1000);
-        rig.ack(&taken.held()).await;
-        claimed.extend(taken.keys());
-    }
-    let mut expected = keys_of(&timers);
-    expected[1023..].sort();
-    assert_eq!(claimed, expected);
+    assert_eq!(rig.claim().await.keys(), keys_of(&timers));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylapse::internals::event::Event;
-use keylapse::internals::{Trigger, events};
+use keylapse::internals::{ArmHow, Trigger, events};
 use keylapse::{Durably, Reached, TriggerKey};
 use keylapse_support::eventually;
 
@@ -204,10 +204,9 @@ async fn a_touched_key_that_is_due_expires_and_is_told(rig: &mut Rig) {
 
 async fn a_durable_arm_says_how_far_it_got(rig: &mut Rig) {
     let timer = rig.timer("a", keylapse::internals::WireWhen::In(10));
-    let call = keylapse::internals::Arm { timers: &[timer], only_if_absent: false, repeat: false, by: None };
     let ask = Durably::replicas(1).within(ms(1));
-    let armed = rig.store.arm_durably(&rig.at, call, ask).await.expect("it is armed");
-    let receipt = armed[0].receipt().expect("it is armed");
+    let armed = rig.store.arm_durably(&rig.at, ArmHow::default(), &timer, ask).await.expect("it is armed");
+    let receipt = armed.receipt().expect("it is armed");
     assert_eq!(unix_ms(receipt.deadline), rig.ceil() + 10);
     assert_eq!(receipt.reached, Some(Reached { replicas: 0, local_fsync: false }), "there is no replica");
 }

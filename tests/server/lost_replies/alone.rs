@@ -149,7 +149,7 @@ fn others() -> Vec<Row> {
         Row::of("reschedule", waiting(), Step::Reschedule("a", WireWhen::At(START + 500))),
         // It is said when a timer is to be, not by whom: a delay counts from the repeat.
         Row::of("reschedule by a delay", waiting(), in_100.clone())
-            .repeat_says("at 140, attempt 1")
+            .repeat_says("at 140")
             .repeat_acts_as(in_100.clone()),
         Row::of("reschedule a running attempt", running(), in_100.clone()),
         Row::of("reschedule what is not armed", [], in_100),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, Arm, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Holdings, Index,
+    AckReply, ArmHow, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Holdings, Index,
     LetterBounds, NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry,
     Trigger, WireWhen, scripts,
 };
@@ -91,10 +91,8 @@ impl Caller {
         let Self { store, at, .. } = self;
         Ok(match step {
             Step::Reschedule(name, when) => match store.reschedule(at, &key(name), *when).await? {
-                (Rescheduled::Rescheduled(to), attempt) => {
-                    format!("at {}, attempt {attempt}", since_start(to))
-                }
-                (other, _) => format!("{other:?}"),
+                Rescheduled::Rescheduled(to) => format!("at {}", since_start(to)),
+                other => format!("{other:?}"),
             },
             Step::Look(name) => match store.look(at, &key(name)).await? {
                 Some(look) => format!("{:?} {:?} {:?}", look.score, look.record, look.state),
@@ -145,10 +143,12 @@ impl Caller {
             arming: id(*arming),
             payload: format!("payload of {arming}").into(),
             trace: None,
+            by,
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
-        let call = Arm { timers: &timers, only_if_absent: absent, repeat, by };
-        Ok(list(self.store.arm(&self.at, call).await?.iter().map(armed)))
+        let how = ArmHow { only_if_absent: absent, repeat, ..ArmHow::default() };
+        let armings: keylapse::Result<Vec<_>> = self.store.arm(&self.at, how, &timers).await?.into_iter().collect();
+        Ok(list(armings?.iter().map(armed)))
     }
 
     async fn cancel(&self, timers: &[(&str, u8)], repeat: bool) -> Said {
@@ -202,14 +202,14 @@ impl Caller {
 
     async fn ack(&self, names: &[&str], number: u8) -> Said {
         let acks: Vec<_> = names.iter().map(|name| held(name, number)).collect();
-        let AckReply { gone, followed, .. } = self.store.ack(&self.at, &acks).await?;
+        let AckReply { gone, followed, .. } = self.store.ack(&self.at, false, &acks).await?;
         let followed = followed.iter().map(|next| format!("{} {}", next.place, named(Some(next.arming))));
         Ok(format!("gone: {gone:?}, followed: {}", list(followed)))
     }
 
     async fn settle(&self, name: &str, number: u8, end: &End) -> Said {
         let settle = Settle { held: held(name, number), end: end.clone() };
-        let replies = self.store.settle(&self.at, LETTERS, &[settle]).await?;
+        let (_, replies) = self.store.settle(&self.at, LETTERS, false, &[settle]).await?;
         Ok(list(replies.iter().map(|reply| format!("{reply:?}"))))
     }
 

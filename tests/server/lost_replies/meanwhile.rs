@@ -229,7 +229,7 @@ fn others() -> Vec<Row> {
         // to be, whatever it was.
         Row::of("rescheduled, then replaced", [arm("a", 1)], reschedule())
             .meanwhile([arm("a", 2)])
-            .repeat_says("at 140, attempt 1")
+            .repeat_says("at 140")
             .repeat_acts_as(reschedule()),
         Row::of("paused, then resumed", [], pause.clone())
             .meanwhile([resume.clone()])

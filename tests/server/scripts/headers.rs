@@ -1,11 +1,12 @@
 //! Headers declare what scripts use, and nothing else.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use keylapse::internals::scripts;
 use regex::Regex;
 
-use super::source::{CHAINS, Source};
+use super::source::{CHAINS, Source, TRIGGERS};
 
 #[test]
 fn each_header_is_complete_and_in_order() {
@@ -38,10 +39,23 @@ fn what_is_used_is_declared_and_the_other_way_round() {
             let numbers: Vec<_> = source.numbered(what).into_keys().collect();
             let expected: Vec<_> = (1..).take(numbers.len()).collect();
             assert_eq!(numbers, expected, "{what} of {}", source.name);
-            let used = used(&source.whole(), what);
+            let used: BTreeSet<_> = used(&source.whole(), what);
+            let of_the_first = if what == "ARGV" { of_the_first_timer(&source) } else { 0..0 };
+            let used: BTreeSet<_> =
+                used.into_iter().filter(|number| !of_the_first.contains(number)).collect();
             assert_eq!(used, numbers.into_iter().collect(), "{what} of {}", source.name);
         }
     }
+}
+
+/// The arguments of the first timer follow those that have a number, where so many are said to follow per timer.
+fn of_the_first_timer(source: &Source) -> Range<u32> {
+    let widths = Regex::new(r"local BASE, WIDTH = (\d+), (\d+)\n").expect("a pattern");
+    let Some(found) = widths.captures(&source.code) else { return 0..0 };
+    let [base, width] = [1, 2].map(|place| found[place].parse::<u32>().expect("a number"));
+    assert_eq!(source.numbered("ARGV").into_keys().max(), Some(base), "BASE of {}", source.name);
+    assert!(source.field("ARGV").is_some_and(|text| text.contains("then per ")), "{}", source.name);
+    base + 1..base + width + 1
 }
 
 /// A part means the same key by a number as each body does.
@@ -87,20 +101,63 @@ fn each_part_that_is_named_is_needed_and_no_other() {
     let parts: Vec<_> = Source::all().into_values().filter(Source::is_part).collect();
     for source in Source::bodies() {
         let named = source.words("Parts");
+        // What a body has words of its own for, it needs from nobody.
+        let own = defined(&source.code);
         let needed = |part: &Source| {
-            let others = named.iter().filter(|name| **name != part.name);
+            let others = named.iter().filter(|name| **name != part.name && **name != TRIGGERS);
             let rest: String = others.map(|name| Source::all()[*name].code.clone()).collect();
             let names = defined(&part.code);
-            names.iter().any(|name| has_word(&(rest.clone() + &source.code), name))
+            names.difference(&own).any(|name| has_word(&(rest.clone() + &source.code), name))
         };
         for part in &parts {
             // A body that names no part has words of its own for the same things.
             let expected = !named.is_empty() && needed(part);
             assert_eq!(named.contains(&part.name.as_str()), expected, "{} and {}", source.name, part.name);
         }
-        let is_chain = CHAINS.iter().any(|chain| chain.starts_with(&named));
+        let chained: Vec<_> = named.iter().copied().filter(|part| *part != TRIGGERS).collect();
+        let is_chain = CHAINS.iter().any(|chain| chain.starts_with(&chained));
         assert!(is_chain, "each part needs the one before it: {} has {named:?}", source.name);
     }
+}
+
+#[test]
+fn trigger_keys_need_a_clock_and_nothing_else() {
+    let all = Source::all();
+    for part in all.values().filter(|part| part.is_part() && part.name != TRIGGERS) {
+        for name in defined(&part.code).iter().filter(|name| *name != "now") {
+            assert!(!has_word(&all[TRIGGERS].code, name), "{TRIGGERS} uses {name} of {}", part.name);
+        }
+    }
+    for source in Source::bodies() {
+        let named = source.words("Parts");
+        let Some(place) = named.iter().position(|part| *part == TRIGGERS) else { continue };
+        assert!(!named[place..].contains(&"timers"), "{} has {named:?}", source.name);
+        let has_clock = named.contains(&"prelude")
+            || source.ahead.as_deref().is_some_and(|code| defined(code).contains("now"));
+        assert!(has_clock || !has_word(&source.code, "set_trigger"), "{} has no clock", source.name);
+    }
+}
+
+#[test]
+fn what_stands_ahead_of_the_parts_needs_none_but_the_prelude() {
+    let all = Source::all();
+    let mut seen = 0;
+    for source in Source::bodies() {
+        let Some(ahead) = &source.ahead else { continue };
+        seen += 1;
+        let parts = source.words("Parts").into_iter().filter(|part| *part != "prelude");
+        for part in parts.clone() {
+            for name in defined(&all[part].code) {
+                assert!(!has_word(ahead, &name), "{} uses {name} before {part}", source.name);
+            }
+        }
+        assert!(parts.count() > 0, "{} has nothing to put there", source.name);
+        // Inside of a block, what the parts define would end with it.
+        let open = |word: &str| word_count(ahead, word);
+        let opened = open("if") + open("do") + open("function");
+        assert_eq!(opened, open("end"), "{}: the line stands in a block", source.name);
+    }
+    assert!(seen > 0);
 }
 
 fn used(code: &str, what: &str) -> BTreeSet<u32> {
@@ -114,9 +171,17 @@ fn defined(code: &str) -> BTreeSet<String> {
     let variables = Regex::new(r"(?m)^local ([A-Z_, ]+|now|secs) ?[=,]").expect("a pattern");
     let functions = function.captures_iter(code).map(|found| found[1].to_owned());
     let lists = variables.captures_iter(code).map(|found| found[1].to_owned());
-    functions.chain(lists.flat_map(|list| list.split(", ").map(str::to_owned).collect::<Vec<_>>())).collect()
+    functions
+        .chain(lists.flat_map(|list| list.split(", ").map(|name| name.trim().to_owned()).collect::<Vec<_>>()))
+        .collect()
 }
 
 fn has_word(code: &str, word: &str) -> bool {
-    Regex::new(&format!(r"\b{word}\b")).expect("a pattern").is_match(code)
+    word_count(code, word) > 0
+}
+
+/// How often a word stands in code, outside of texts such as names of commands.
+fn word_count(code: &str, word: &str) -> usize {
+    let code = Regex::new("'[^'\\n]*'").expect("a pattern").replace_all(code, "''");
+    Regex::new(&format!(r"\b{word}\b")).expect("a pattern").find_iter(&code).count()
 }

@@ -47,9 +47,7 @@ impl Scene {
         cmd(words[0]).arg(&words[1..]).query_async(&mut self.line).await.expect("the server takes it")
     }
 
-    /// The code with which a script refuses a partition's call.
-    async fn refusal(&mut self, script: &Script, version: u32, of: u32, words: &[&str]) -> String {
-        let before = self.say(&["DEBUG", "DIGEST"]).await;
+    async fn call(&mut self, script: &Script, version: u32, of: u32, words: &[&str]) -> RedisResult<Value> {
         let keys: Vec<_> = Source::all()[script.name]
             .numbered("KEYS")
             .into_values()
@@ -57,7 +55,13 @@ impl Scene {
             .collect();
         let mut call = cmd("EVAL");
         call.arg(&script.text).arg(keys.len()).arg(keys).arg(version).arg(of).arg(&self.at.wake).arg(words);
-        let answer: RedisResult<Value> = call.query_async(&mut self.line).await;
+        call.query_async(&mut self.line).await
+    }
+
+    /// The code with which a script refuses a partition's call.
+    async fn refusal(&mut self, script: &Script, version: u32, of: u32, words: &[&str]) -> String {
+        let before = self.say(&["DEBUG", "DIGEST"]).await;
+        let answer = self.call(script, version, of, words).await;
         assert_eq!(self.say(&["DEBUG", "DIGEST"]).await, before, "{} has written: {answer:?}", script.name);
         answer.expect_err("it is refused").code().unwrap_or_default().to_owned()
     }
@@ -65,6 +69,22 @@ impl Scene {
     /// The same, as our version calls a topic of one partition.
     async fn refused(&mut self, script: &Script, words: &[&str]) -> String {
         self.refusal(script, WIRE_VERSION, 1, words).await
+    }
+
+    /// What a script answers that answers one text.
+    async fn answered(&mut self, script: &Script, words: &[&str]) -> Vec<u8> {
+        match self.call(script, WIRE_VERSION, 1, words).await {
+            Ok(Value::BulkString(answer)) => answer,
+            other => panic!("{} answers {other:?}", script.name),
+        }
+    }
+
+    /// The same, where it writes nothing.
+    async fn unchanged(&mut self, script: &Script, words: &[&str]) -> Vec<u8> {
+        let before = self.say(&["DEBUG", "DIGEST"]).await;
+        let answer = self.answered(script, words).await;
+        assert_eq!(self.say(&["DEBUG", "DIGEST"]).await, before, "{} has written", script.name);
+        answer
     }
 }
 
@@ -110,22 +130,65 @@ async fn scripts_of_wire_version_1_refuse_a_partition_of_ours() {
     assert_eq!(refused.detail(), Some(&*format!("{meta} says 3, the caller 1")));
 }
 
+/// What is no time, or one that is too far away.
+const NO_DEADLINES: [&str; 11] =
+    ["", "x", "+", "+x", "nan", "+nan", "inf", "+inf", "8796093022208", "+8796093022208", "1e300"];
+/// What is said of a timer whose deadline is refused, behind the code.
+const NOTHING: [u8; 9] = [0; 9];
+
 #[tokio::test]
-async fn what_is_no_deadline_is_refused() {
+async fn what_is_no_deadline_is_refused_and_changes_nothing() {
     let mut scene = Scene::with_timers().await;
-    for when in ["", "x", "+", "+x", "nan", "+nan", "inf", "+inf", "8796093022208", "+8796093022208", "1e300"]
-    {
-        let head = &RECORD[..9];
-        let arm = ["replace", "0", "", "c", "1", head, "x", "a", when, head, "x"];
-        assert_eq!(scene.refused(&scripts::ARM, &arm).await, "BADDEADLINE", "{when:?}");
-        assert_eq!(scene.refused(&scripts::RESCHEDULE, &["a", when]).await, "BADDEADLINE", "{when:?}");
+    let head = &RECORD[..9];
+    for when in NO_DEADLINES {
+        let one = scene.unchanged(&scripts::ARM, &["r01", "c", when, head, "x"]).await;
+        assert_eq!(one, [&[5][..], &NOTHING].concat(), "{when:?}");
+        let both = scene.unchanged(&scripts::ARM, &["r01", "c", when, head, "x", "a", when, head, "x"]).await;
+        assert_eq!(both, [&[5][..], &NOTHING, &[5], &NOTHING].concat(), "{when:?}");
+        let moved = scene.unchanged(&scripts::RESCHEDULE, &["1", "a", when, "c", when]).await;
+        assert_eq!(moved, [&[3][..], &NOTHING, &[0], &NOTHING].concat(), "{when:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_is_refused_without_those_that_came_with_it() {
+    for far in NO_DEADLINES.into_iter().filter(|when| !when.is_empty()) {
+        let mut scene = Scene::with_timers().await;
+        let (first, last) = ("\x01arming-2", "\x01arming-3");
+        let words = ["r00", "c", "+60000", first, "x", "a", far, first, "x", "d", "+60000", last, "x"];
+        let codes = |answer: Vec<u8>| answer.chunks(10).map(|one| one[0]).collect::<Vec<_>>();
+        assert_eq!(codes(scene.answered(&scripts::ARM, &words).await), [0, 5, 0], "{far:?}");
+        let rec = scene.at.key("rec").to_owned();
+        let kept = scene.say(&["HGET", &rec, "a"]).await;
+        assert_eq!(kept, Value::BulkString(RECORD.into()), "{far:?}");
+        assert_eq!(scene.say(&["HEXISTS", &rec, "d"]).await, Value::Int(1), "{far:?}");
+        let moves = ["0", "c", far, "d", "+90000", "b", "+1"];
+        assert_eq!(codes(scene.answered(&scripts::RESCHEDULE, &moves).await), [3, 1, 2], "{far:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_lacks_its_arguments_is_refused_with_all_that_came_with_it() {
+    let mut scene = Scene::with_timers().await;
+    let (id, head) = ("cancel-1", &RECORD[..9]);
+    let short: [(&Script, &[&str]); 7] = [
+        (&scripts::ARM, &["r00"]),
+        (&scripts::ARM, &["r00", "c"]),
+        (&scripts::ARM, &["r00", "c", "+1", head]),
+        (&scripts::CANCEL, &["00"]),
+        (&scripts::CANCEL, &["00", "a", id, "b"]),
+        (&scripts::RESCHEDULE, &["0"]),
+        (&scripts::RESCHEDULE, &["0", "a", "+1", "a2"]),
+    ];
+    for (script, words) in short {
+        assert_eq!(scene.refused(script, words).await, "ERR", "{} with {words:?}", script.name);
     }
 }
 
 #[tokio::test]
 async fn what_is_no_end_is_refused_with_all_that_came_with_it() {
     let mut scene = Scene::with_timers().await;
-    let letters = ["10", "1000", "trim"];
+    let letters = ["10", "1000", "trim", "0"];
     let (good, bad) = (["release", "b", "token--1", "0", ""], ["vanish", "b", "token--1", "0", ""]);
     let ends = [&letters[..], &good, &bad].concat();
     assert_eq!(scene.refused(&scripts::SETTLE, &ends).await, "BADEND");
@@ -164,6 +227,6 @@ async fn no_timer_is_armed_where_others_write_the_keys() {
     let mut scene = Scene::with_timers().await;
     let meta = scene.at.key("meta").to_owned();
     scene.say(&["HSET", &meta, "kind", "attached"]).await;
-    let arm = ["replace", "0", "", "c", "1", &RECORD[..9], "x"];
+    let arm = ["r00", "c", "1", &RECORD[..9], "x"];
     assert_eq!(scene.refused(&scripts::ARM, &arm).await, "ATTACHED");
 }

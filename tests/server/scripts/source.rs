@@ -7,8 +7,12 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts");
 const FIELDS: [&str; 8] = ["Purpose", "Parts", "Flags", "KEYS", "ARGV", "Returns", "Errors", "Invariants"];
 
 /// The orders in which parts follow each other; each needs those before it.
-pub(crate) const CHAINS: [[&str; 3]; 2] =
-    [["prelude", "succession", "letters"], ["prelude", "succession", "history"]];
+pub(crate) const CHAINS: [[&str; 4]; 2] =
+    [["prelude", "timers", "succession", "letters"], ["prelude", "timers", "succession", "history"]];
+/// A part that needs none of these but a clock, and may stand anywhere behind `timers`.
+pub(crate) const TRIGGERS: &str = "triggers";
+/// The line of a body in whose place its parts stand, all but the prelude.
+const PARTS_STAND_HERE: &str = "-- Here stand the parts.";
 
 /// One file.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub(crate) struct Source {
     pub(crate) fields: Vec<(&'static str, String)>,
     /// What follows the header, without comments.
     pub(crate) code: String,
+    /// What of this stands before the parts, where a line says so.
+    pub(crate) ahead: Option<String>,
 }
 
 /// Numbers of KEYS or ARGV, and what each is.
@@ -44,12 +50,22 @@ impl Source {
         let text = fs::read_to_string(path).expect("a text");
         let is_comment = |line: &&str| line.starts_with("--");
         let header: Vec<_> = text.lines().take_while(is_comment).collect();
-        let code: Vec<_> = text.lines().skip_while(is_comment).map(without_comment).collect();
+        let lines: Vec<_> = text.lines().skip_while(is_comment).collect();
+        let code =
+            |lines: &[&str]| lines.iter().map(|line| without_comment(line)).collect::<Vec<_>>().join("\n");
+        let stand = lines.iter().position(|line| *line == PARTS_STAND_HERE);
+        let said = text.matches(PARTS_STAND_HERE).count();
+        assert_eq!(
+            said,
+            usize::from(stand.is_some()),
+            "{name} says once where its parts stand, or not at all"
+        );
+        let ahead = stand.map(|at| code(&lines[..at]));
         let fields = fields(&header);
-        Self { name, header: header.join("\n"), fields, code: code.join("\n") }
+        Self { name, header: header.join("\n"), fields, code: code(&lines), ahead }
     }
 
-    /// A part is put before the body of scripts that name it.
+    /// A part is put before the body of scripts that name it, or into it.
     pub(crate) fn is_part(&self) -> bool {
         self.field("Flags").is_none()
     }
@@ -58,6 +74,9 @@ impl Source {
     pub(crate) fn before(&self) -> Vec<&str> {
         if !self.is_part() {
             return self.words("Parts");
+        }
+        if self.name == TRIGGERS {
+            return Vec::new();
         }
         let chain = CHAINS.iter().find(|chain| chain.contains(&self.name.as_str())).expect("a chain");
         chain.iter().copied().take_while(|part| *part != self.name).collect()
@@ -117,9 +136,13 @@ fn without_comment(line: &str) -> &str {
 fn a_header_is_read_field_by_field() {
     let claim = &Source::all()["claim"];
     assert!(!claim.is_part() && Source::all()["prelude"].is_part());
-    assert_eq!(claim.words("Parts"), ["prelude", "succession", "letters"]);
+    assert_eq!(claim.words("Parts"), ["prelude", "timers", "succession", "letters"]);
     assert_eq!(claim.numbered("KEYS")[&10], "slots");
     assert_eq!(claim.numbered("ARGV")[&8], "how many at most (1,000)");
     assert_eq!(claim.numbered("ARGV").len(), 15);
     assert!(claim.code.contains("meta[3]") && !claim.code.contains("--"));
+    let ahead = |name: &str| Source::all()[name].ahead.clone();
+    assert_eq!(ahead("claim"), None);
+    assert!(ahead("arm").is_some_and(|code| code.contains("deadline_of(") && !code.contains("set_trigger(")));
+    assert_eq!(ahead("untrigger").as_deref().map(str::trim), Some(""));
 }

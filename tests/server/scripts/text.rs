@@ -3,11 +3,15 @@
 
 use regex::Regex;
 
+use super::keys::arguments;
 use super::source::Source;
 
-/// Variables that hold text.
-const TEXT: [&str; 20] = [
+/// Variables that hold text, in every script.
+const TEXT: [&str; 23] = [
     "NO_TOKEN",
+    "NEVER",
+    "untold",
+    "refused",
     "token",
     "id",
     "key",
@@ -28,11 +32,21 @@ const TEXT: [&str; 20] = [
     "old.value_read",
     "carried",
 ];
+/// Variables and tables that hold text in one script, and something else in others.
+const OWN: [(&str, &str); 6] = [
+    ("arm", "code"),
+    ("arm", "head"),
+    ("arm", "out"),
+    ("cancel", "code"),
+    ("reschedule", "codes"),
+    ("reschedule", "trigger"),
+];
 /// Tables of text.
-const TABLES: [&str; 4] = ["KEYS", "ARGV", "meta", "found"];
+const TABLES: [&str; 5] = ["KEYS", "ARGV", "meta", "found", "ids"];
 /// Functions that answer text, or write numbers to the last digit; `table.concat` does neither, and is
 /// for tables of packed text alone.
-const FUNCTIONS: [&str; 6] = ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack", "table.concat"];
+const FUNCTIONS: [&str; 8] =
+    ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack", "table.concat", "set_trigger", "texts"];
 
 #[test]
 fn only_text_is_put_together() {
@@ -42,7 +56,7 @@ fn only_text_is_put_together() {
             let found = [last_operand(left), first_operand(right)];
             let line = left.lines().last().unwrap_or_default();
             assert!(
-                found.iter().all(|operand| is_text(operand)),
+                found.iter().all(|operand| is_text(operand) || is_own_text(&source, operand)),
                 "{}.lua puts together {found:?}: {line}",
                 source.name
             );
@@ -61,23 +75,97 @@ fn no_number_is_written_but_in_full() {
     }
 }
 
-/// Each table that is put together has got its pieces from `struct.pack`.
+/// Each table that is put together holds texts that were packed, or written as such, and nothing else.
 #[test]
 fn only_packed_text_is_put_into_tables_that_become_text() {
     let concat = Regex::new(r"table\.concat\((\w+)\)").expect("a pattern");
     for source in Source::all().into_values() {
         for found in concat.captures_iter(&source.code) {
             let table = &found[1];
-            let filled = source.code.matches(&format!("{table}[#{table} + 1] = struct.pack(")).count();
-            let writes = Regex::new(&format!(r"\b{table}(\[[^\]]+\]) = ")).expect("a pattern");
+            let put = put_into(table, &source.code);
+            for value in &put {
+                assert!(is_text_alone(&source, value), "{}.lua puts {value} into {table}", source.name);
+            }
             // A field of the same name belongs to another table.
-            let all =
-                writes.find_iter(&source.code).filter(|write| !source.code[..write.start()].ends_with('.'));
-            assert_eq!((filled > 0, all.count()), (true, filled), "{table} in {}.lua", source.name);
+            let writes =
+                Regex::new(&format!(r"(?m)(?:^|[^.\w]){table}\[[^\]]+\][^=\n]* = ")).expect("a pattern");
+            let lines = source.code.lines().filter(|line| writes.is_match(line));
+            let read = lines.clone().filter(|line| !put_into(table, line).is_empty());
+            assert_eq!(
+                (put.is_empty(), read.count()),
+                (false, lines.count()),
+                "{table} in {}.lua",
+                source.name
+            );
         }
         let known = concat.find_iter(&source.code).count();
         assert_eq!(source.code.matches("table.concat").count(), known, "{}.lua", source.name);
+        assert!(!source.code.contains("table.insert(out"), "{}.lua", source.name);
     }
+}
+
+/// What becomes part of a table: values of its fields, and those it is made with.
+fn put_into(table: &str, code: &str) -> Vec<String> {
+    let keyword = Regex::new(" (?:then|else|do) ").expect("a pattern");
+    let statements = code.lines().flat_map(|line| keyword.split(line));
+    let mut put = Vec::new();
+    for statement in statements {
+        let statement = statement.trim().trim_start_matches("local ").trim_end_matches(" end");
+        let Some((targets, values)) = statement.split_once(" = ") else { continue };
+        for (target, value) in arguments(targets).into_iter().zip(arguments(values)) {
+            if target.strip_prefix(table).is_some_and(|index| index.starts_with('[')) {
+                put.push(value);
+            } else if let Some(made) = value.strip_prefix('{').filter(|_| target == table) {
+                put.extend(arguments(made).into_iter().filter(|value| !value.is_empty()));
+            }
+        }
+    }
+    put
+}
+
+/// A text, a choice between texts, or several that are put together.
+fn is_text_alone(source: &Source, value: &str) -> bool {
+    match value.split_once(" and ").filter(|(condition, _)| !condition.contains([',', '\'', '('])) {
+        Some((_, texts)) => texts.split(" or ").all(|text| is_text_alone(source, text)),
+        None => operands(value).iter().all(|operand| is_text(operand) || is_own_text(source, operand)),
+    }
+}
+
+/// Splits at the dots of its own level.
+fn operands(value: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for piece in value.split("..") {
+        let last = all.last_mut().expect("one at least");
+        if last.is_empty() {
+            *last = piece.trim().to_owned();
+        } else if last.matches('(').count() > last.matches(')').count() {
+            *last = format!("{last} .. {}", piece.trim());
+        } else {
+            all.push(piece.trim().to_owned());
+        }
+    }
+    all
+}
+
+fn is_own_text(source: &Source, operand: &str) -> bool {
+    let name = operand.split_once('[').map_or(operand, |(table, _)| table);
+    OWN.contains(&(source.name.as_str(), name))
+}
+
+#[test]
+fn what_is_put_into_a_table_is_read() {
+    let code =
+        "local out, n = {}, 0\nif a then out[1], out[2] = code .. '\\0', pack('>I8', x .. y) else n = 1 end
+        out, b = { c and '\\0' or '\\1', 7 }, {}\nfor k in p do out[#out + 1] = at end\npast.out[1] = 2";
+    let read = ["code .. '\\0'", "pack('>I8', x .. y)", "c and '\\0' or '\\1'", "7"];
+    assert_eq!(put_into("out", code)[..4], read);
+    let arm = &Source::all()["arm"];
+    let is = |value| is_text_alone(arm, value);
+    assert!(
+        is("code .. '\\0'") && is("c and '\\0' or '\\1'") && is("'\\0' .. set_trigger(keys[i], at, 1, true)")
+    );
+    assert!(!is("7") && !is("at") && !is("'a' .. at") && !is("c and at or '\\1'"));
+    assert_eq!(operands("struct.pack('>I8', a .. b) .. c"), ["struct.pack('>I8', a .. b)", "c"]);
 }
 
 fn is_text(operand: &str) -> bool {

@@ -10,10 +10,15 @@ use crate::machine::call::Call;
 use crate::machine::driver::Verdict;
 
 const SUPERSEDED: ArmReply = ArmReply { code: ArmCode::Superseded, deadline: 0 };
+const TOO_FAR: ArmReply = ArmReply { code: ArmCode::TooFar, deadline: 0 };
 const EXISTS: ArmReply = ArmReply { code: ArmCode::Exists, deadline: 0 };
 
 impl Oracle {
-    pub(super) fn arm(&mut self, timer: &NewTimer, absent: bool, repeat: bool, reply: ArmReply) -> Verdict {
+    pub(super) fn arm(&mut self, timer: &NewTimer, absent: bool, reply: ArmReply) -> Verdict {
+        if self.moment.deadline(timer.when) >= MAX_DEADLINE_MS {
+            promise!(reply == TOO_FAR, "P2: a deadline that cannot be kept was taken");
+            return Ok(());
+        }
         let remembered = match reply.code {
             ArmCode::Superseded => self.withdrawn.contains_key(&timer.arming),
             _ => self.was_just_withdrawn(timer.arming),
@@ -22,7 +27,7 @@ impl Oracle {
         let entry = self.entry(&timer.key);
         let expected = match entry.found(timer.arming, since, reply.code) {
             Some(found) => found,
-            None if repeat && remembered => SUPERSEDED,
+            None if remembered => SUPERSEDED,
             None if absent && entry.life.is_some() => EXISTS,
             None => self.install(timer),
         };
@@ -73,7 +78,11 @@ impl Oracle {
         };
         let kept = entry.next.take();
         let running = life.holder.filter(|holder| !holder.found_lost);
-        let code = if running.is_some() { Cancelled::InFlight } else { Cancelled::Cancelled };
+        let code = match running {
+            None => Cancelled::Cancelled,
+            Some(_) if life.deadline > now => Cancelled::Claimed,
+            Some(_) => Cancelled::InFlight,
+        };
         if let Some(Holder { token, .. }) = running {
             self.fenced.push(Held { key: cancel.key.clone(), token });
         }
@@ -83,21 +92,23 @@ impl Oracle {
         if let Some((arming, _)) = kept {
             self.withdraw(arming);
         }
-        self.cancels.insert(cancel.id, (code, now));
+        // A repeat does not know whether the deadline was still to come.
+        let again = if running.is_some() { Cancelled::InFlight } else { code };
+        self.cancels.insert(cancel.id, (again, now));
         Ok(())
     }
 
-    pub(super) fn reschedule(&mut self, key: &Bytes, when: WireWhen, reply: (Rescheduled, u32)) -> Verdict {
+    pub(super) fn reschedule(&mut self, key: &Bytes, when: WireWhen, reply: Rescheduled) -> Verdict {
         let deadline = self.moment.deadline(when);
         let expected = match &mut self.entry(key).life {
-            None => (Rescheduled::NotArmed, 0),
-            Some(life) if life.runs() => (Rescheduled::InFlight, 0),
+            None => Rescheduled::NotArmed,
+            Some(life) if life.runs() => Rescheduled::InFlight,
             Some(life) => {
                 life.deadline = deadline;
                 if !life.tried && life.lost == 0 {
                     life.first_deadline = deadline;
                 }
-                (Rescheduled::Rescheduled(system_time(deadline)), life.attempt)
+                Rescheduled::Rescheduled(system_time(deadline))
             }
         };
         promise!(reply == expected, "P2: {expected:?} was promised");
@@ -132,11 +143,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// Only deadlines that are too far are refused, and with all of their call.
+    /// Only a move to a deadline that is too far is refused.
     pub(super) fn refused(&self, call: &Call, kind: ErrorKind) -> Verdict {
         let too_far = |when| self.moment.deadline(when) >= MAX_DEADLINE_MS;
         let rightly = match call {
-            Call::Arm { timers, .. } => timers.iter().any(|timer| too_far(timer.when)),
             Call::Reschedule(_, when) => too_far(*when),
             _ => false,
         };

@@ -164,10 +164,10 @@ impl Oracle {
         self.fenced.clear();
         self.died_again = 0;
         match (call, answer) {
-            (Call::Arm { timers, only_if_absent, repeat }, Answer::Armed(replies)) => {
+            (Call::Arm { timers, only_if_absent, .. }, Answer::Armed(replies)) => {
                 promise!(replies.len() == timers.len(), "not an answer for each timer");
                 let mut pairs = timers.iter().zip(replies);
-                pairs.try_for_each(|(timer, reply)| self.arm(timer, *only_if_absent, *repeat, *reply))
+                pairs.try_for_each(|(timer, reply)| self.arm(timer, *only_if_absent, *reply))
             }
             (Call::Cancel { timers, repeat }, Answer::Cancelled(replies)) => {
                 promise!(replies.len() == timers.len(), "not an answer for each timer");

@@ -30,8 +30,9 @@ impl World {
     }
 }
 
+/// Those of timers are those of their trigger keys; two of them others write, too.
 fn key(random: &mut Random) -> Vec<u8> {
-    random.one(&["key1", "key2", "key3", "", "k\u{e9}y"]).as_bytes().to_vec()
+    random.one(&["key1", "key2", "key3", "", "k\u{e9}y", "app:1", "app:2"]).as_bytes().to_vec()
 }
 
 fn token(random: &mut Random) -> Vec<u8> {
@@ -42,12 +43,25 @@ fn id(random: &mut Random) -> Vec<u8> {
     format!("ident00{}", random.below(6)).into_bytes()
 }
 
+/// Characters of which each says yes or no; now and then too few, too many, or others.
+fn flags<const N: usize>(random: &mut Random, letters: [&str; N]) -> Vec<u8> {
+    let mut out: Vec<u8> = letters.iter().map(|choice| *random.one(choice.as_bytes())).collect();
+    match random.below(30) {
+        0 => out.truncate(N - 1),
+        1 => out.push(b'1'),
+        2 => out[random.below(N)] = *random.one(b"x\x00\xff 2"),
+        3 => out.clear(),
+        _ => {}
+    }
+    out
+}
+
 fn words<const N: usize>(words: [&str; N]) -> Words {
     words.map(|word| word.as_bytes().to_vec()).into()
 }
 
 fn when(world: &World, random: &mut Random) -> Vec<u8> {
-    let text = match random.below(9) {
+    let text = match random.below(11) {
         0 => "+0".to_owned(),
         1 => "+1".to_owned(),
         2 => format!("+{}", random.below(100_000)),
@@ -59,6 +73,8 @@ fn when(world: &World, random: &mut Random) -> Vec<u8> {
             "8796093022208",
             "8796093022207",
             "+9e15",
+            "+-inf",
+            "+ 7",
             "nan",
             "inf",
             "-inf",
@@ -69,6 +85,8 @@ fn when(world: &World, random: &mut Random) -> Vec<u8> {
             "0x10",
         ]))
         .to_owned(),
+        // Far away by every clock, so that its trigger key stands.
+        8 => (4_102_444_800_000 + random.below(3) as u64).to_string(),
         _ => "+900000".to_owned(),
     };
     text.into_bytes()
@@ -113,12 +131,16 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
     let mut out = Words::new();
     match name {
         "arm" => {
-            out.push(random.one(&["replace", "absent"]).as_bytes().to_vec());
-            let by = [Vec::new(), id(random)];
-            out.extend([flag(random), random.one(&by).clone()]);
+            out.push(flags(random, ["rra", "001", "011"]));
             out.extend(several(random, |random| {
-                let head = [b"\x01".to_vec(), id(random)].concat();
-                vec![key(random), when(world, random), head, random.bytes(40)]
+                let by = if random.once_in(3) { id(random) } else { Vec::new() };
+                let mut head = [random.one(&[b"\x01", b"\x01", b"\x81"]).to_vec(), id(random), by].concat();
+                if random.once_in(40) {
+                    head.truncate(random.below(9));
+                }
+                // That of the timer before; the first has none.
+                let when = if random.once_in(4) { Vec::new() } else { when(world, random) };
+                vec![key(random), when, head, random.bytes(40)]
             }));
         }
         "claim" => {
@@ -135,9 +157,13 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
                 *random.one(&["1", "0"]),
             ]));
         }
-        "ack" => out.extend(several(random, |random| vec![key(random), token(random)])),
+        "ack" => {
+            out.push(flags(random, ["01"]));
+            out.extend(several(random, |random| vec![key(random), token(random)]));
+        }
         "settle" => {
             out.extend(words([*random.one(&["2", "1000"]), "600000", *random.one(&["trim", "pause"])]));
+            out.push(flags(random, ["01"]));
             out.extend(several(random, end));
         }
         "renew" => {
@@ -145,10 +171,13 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.extend(several(random, |random| vec![key(random), token(random)]));
         }
         "cancel" => {
-            out.push(flag(random));
+            out.push(flags(random, ["001", "011"]));
             out.extend(several(random, |random| vec![key(random), id(random)]));
         }
-        "reschedule" => out.extend([key(random), when(world, random)]),
+        "reschedule" => {
+            out.push(flags(random, ["011"]));
+            out.extend(several(random, |random| vec![key(random), when(world, random)]));
+        }
         "look" => out.push(key(random)),
         "left" => out.extend(words([*random.one(&["", "", "slot1", "slot2"])])),
         "pause" => out.extend(words([*random.one(&["", "", "", "why"])])),
@@ -256,7 +285,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
         "trigger" => (0..3)
             .flat_map(|_| {
                 let at = *random.one(&["4102444800000", "4102444800001", "1000"]);
-                words([at, *random.one(&["1", "9999"]), *random.one(&["0", "1"])])
+                words([at, *random.one(&["1", "9999", "0", "20000", "x"]), *random.one(&["0", "1"])])
             })
             .collect(),
         "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),

@@ -13,6 +13,8 @@ pub(crate) struct Script {
     parts: Vec<String>,
 }
 
+const PARTS_STAND_HERE: &str = "-- Here stand the parts.\n";
+
 /// In place of TIME, for both servers: µs since 1970 from a key.
 const CLOCK: &str = "(function() local t = tonumber(redis.call('GET', 'clock')) \
      return { math.floor(t / 1e6), t % 1e6 } end)()";
@@ -42,10 +44,17 @@ impl Script {
         let flags = header(&body, "Flags").join(",");
         let mut text = if flags.is_empty() { "#!lua\n".to_owned() } else { format!("#!lua flags={flags}\n") };
         let parts = header(&body, "Parts");
-        for part in &parts {
+        // A line of the body may say where they stand, all but the prelude.
+        let (ahead, behind) = body.split_once(PARTS_STAND_HERE).map_or(("", &*body), |both| both);
+        let stands_ahead = |part: &&String| !body.contains(PARTS_STAND_HERE) || *part == "prelude";
+        for part in parts.iter().filter(stands_ahead) {
             text.push_str(&read(part)?);
         }
-        text.push_str(&body);
+        text.push_str(ahead);
+        for part in parts.iter().filter(|part| !stands_ahead(part)) {
+            text.push_str(&read(part)?);
+        }
+        text.push_str(behind);
         Some(Self {
             name,
             text: text.replace("redis.call('TIME')", CLOCK),

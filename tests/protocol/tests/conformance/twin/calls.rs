@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    self, Arm, Cancel, CancelId, Claim, Claimed, Group, Held, NewTimer, Replay, ReplayId, Settle,
+    self, ArmHow, Cancel, CancelId, Claim, Claimed, Group, Held, NewTimer, Replay, ReplayId, Settle,
     SettleReply, Token, WireWhen,
 };
 use keylapse::{Arming, Cancelled, DeadReason, Replayed};
@@ -25,11 +25,11 @@ impl Twin {
                     arming: arming(number, id),
                     payload: Bytes::new(),
                     trace: None,
+                    by: by.map(|by| arming(number, by)),
                 };
-                let by = by.map(|by| arming(number, by));
-                let call = Arm { timers: &[timer], only_if_absent: absent, repeat, by };
-                let reply = self.store.arm(&self.at, call).await.expect("it can be armed").remove(0);
-                told(match reply {
+                let how = ArmHow { only_if_absent: absent, repeat, ..ArmHow::default() };
+                let reply = self.store.arm(&self.at, how, &[timer]).await.expect("it can be armed").remove(0);
+                told(match reply.expect("its deadline can be kept") {
                     Arming::Armed(_) => Told::Armed,
                     Arming::Replaced(_) => Told::Replaced,
                     Arming::AfterRunning(_) => Told::AfterRunning,
@@ -46,7 +46,7 @@ impl Twin {
                 told(match reply.result {
                     Cancelled::NotArmed => Told::NotArmed,
                     Cancelled::Cancelled => Told::Cancelled,
-                    Cancelled::InFlight => Told::InFlight,
+                    Cancelled::InFlight | Cancelled::Claimed => Told::InFlight,
                     other => panic!("nobody expects {other:?}"),
                 })
             }
@@ -111,7 +111,7 @@ impl Twin {
         let (snoozes, now) = (0, u32::from(attempt.attempt));
         let end = match end {
             End::Ack => {
-                let reply = self.store.ack(&self.at, &[held]).await.expect("it can be acked");
+                let reply = self.store.ack(&self.at, false, &[held]).await.expect("it can be acked");
                 return Some(Answer::Settled(reply.gone.is_empty()));
             }
             End::Retry => internals::End::Retry { delay: FAR, attempt: now + 1, snoozes, history },
@@ -121,8 +121,8 @@ impl Twin {
             End::Release => internals::End::Release,
         };
         let released = end == internals::End::Release;
-        let replies = self.store.settle(&self.at, LETTERS, &[Settle { held, end }]).await;
-        let done = replies.expect("it can be settled")[0] != SettleReply::Gone;
+        let replies = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
+        let done = replies.expect("it can be settled").1[0] != SettleReply::Gone;
         if released && done && after.timers[number].score == Phase::Past {
             // Its deadline came while it was held; the store's is still near.
             self.reschedule(number, 0).await;

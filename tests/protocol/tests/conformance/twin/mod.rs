@@ -203,7 +203,7 @@ impl Twin {
 
     async fn reschedule(&self, number: usize, left: u64) {
         let reply = self.store.reschedule(&self.at, &key(number), WireWhen::In(left)).await;
-        let (reply, _) = reply.expect("it can be moved");
+        let reply = reply.expect("it can be moved");
         assert!(matches!(reply, Rescheduled::Rescheduled(_)), "{reply:?}");
     }
 }

@@ -1,0 +1,100 @@
+//! The task that sends what has gathered, one batch after the other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::time::Instant;
+
+use super::Shared;
+use super::batch::Batch;
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
+
+/// Batches on their way at a time. A second one only where there is more than one call takes: what is not sent yet
+/// can still be joined.
+const AT_A_TIME: usize = 4;
+
+/// Until nothing is left.
+pub(super) async fn drive(lane: Arc<Shared>) {
+    let mut driving = Driving { lane, rested: false };
+    let lane = driving.lane.clone();
+    let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
+    loop {
+        while let Some(batch) = next(&lane, going.len(), &mut on_their_way) {
+            going.push(batch.carry(&lane));
+        }
+        if going.is_empty() {
+            if driving.rest() {
+                return;
+            }
+            continue;
+        }
+        let first_until = lock(&lane.queue).first_until();
+        tokio::select! {
+            Some(keys) = going.next() => {
+                keys.iter().for_each(|key| {
+                    on_their_way.remove(key);
+                });
+                // Who has just been answered may have the next call ready: it is to go along.
+                tokio::task::yield_now().await;
+            }
+            () = lane.full.notified() => {}
+            () = sleep_until(first_until) => {}
+        }
+    }
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is to be sent now, with `going` batches on their way.
+fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Option<Batch> {
+    let mut queue = lock(&lane.queue);
+    let now = Instant::now();
+    while let Some(expired) = queue.pop_expired(now) {
+        let message = "it was not sent: calls of this program before it, for the same partition, have no answer";
+        expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
+    }
+    if going > 0 && (going >= AT_A_TIME || !queue.is_full()) {
+        return None;
+    }
+    let batch = queue.take(on_their_way);
+    (!batch.is_empty()).then_some(batch)
+}
+
+/// While a driver is at work. Should it end before its time, as its runtime does, all that waits goes back to those
+/// who have asked.
+struct Driving {
+    lane: Arc<Shared>,
+    rested: bool,
+}
+
+impl Driving {
+    /// Ends the driver's work, if there is none.
+    fn rest(&mut self) -> bool {
+        let mut queue = lock(&self.lane.queue);
+        self.rested = queue.is_empty();
+        queue.driven = !self.rested;
+        self.rested
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        if self.rested {
+            return;
+        }
+        let left = {
+            let mut queue = lock(&self.lane.queue);
+            queue.driven = false;
+            queue.take_all()
+        };
+        drop(left);
+    }
+}

@@ -1,0 +1,132 @@
+//! Calls of producers for one partition, which share script calls while one is on its way.
+//!
+//! A call that finds nothing on its way is sent at once, by the caller's own task, and pays for nothing here. Those
+//! that come meanwhile gather, and go together. They belong to a task of the lane's, the driver: a caller that is
+//! dropped, or polls its future late, holds up nobody.
+
+mod ask;
+mod batch;
+mod driver;
+mod queue;
+
+pub(super) use self::ask::{Ask, Jobs};
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use self::ask::{Answers, Outcome, Waiting};
+use self::queue::Queue;
+use crate::connection::persist_from;
+use crate::error::{Error, Result};
+use crate::lock::lock;
+use crate::wire::{Changed, PartitionNames, Store};
+
+/// Timers in one call.
+pub(super) const BATCH: usize = 250;
+/// Bytes of keys and payloads in one call, roughly.
+pub(super) const BATCH_BYTES: usize = 1 << 20;
+
+/// One partition, as producers see it. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Lane(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    at: PartitionNames,
+    store: Store,
+    queue: Mutex<Queue>,
+    /// So much waits that one call cannot take all.
+    full: Notify,
+}
+
+impl Lane {
+    pub(super) fn new(store: Store, at: PartitionNames) -> Self {
+        Self(Arc::new(Shared { at, store, queue: Mutex::default(), full: Notify::new() }))
+    }
+
+    pub(super) fn at(&self) -> &PartitionNames {
+        &self.0.at
+    }
+
+    /// Makes one call, by itself or together with others.
+    pub(super) async fn call(&self, patience: Duration, ask: Ask) -> Result<Changed> {
+        let until = Instant::now() + patience;
+        match self.enter(ask, until) {
+            Entered::Alone(going, ask) => {
+                let answer = self.by_itself(until, &ask, false).await;
+                drop(going);
+                answer.and_then(only)
+            }
+            Entered::Together(answer) => self.wait(until, answer).await.and_then(only),
+        }
+    }
+
+    /// Puts down a call that shares others' in any case; the answer comes whether it is waited for or not.
+    pub(super) fn put(&self, patience: Duration, ask: Ask) -> impl Future<Output = Answers> + use<> {
+        let until = Instant::now() + patience;
+        let answer = self.queue(&mut lock(&self.0.queue), ask, until);
+        let lane = self.clone();
+        async move { lane.wait(until, answer).await }
+    }
+
+    fn enter(&self, ask: Ask, until: Instant) -> Entered {
+        let mut queue = lock(&self.0.queue);
+        if !queue.alone && !queue.driven {
+            queue.alone = true;
+            return Entered::Alone(Going(self.0.clone()), ask);
+        }
+        Entered::Together(self.queue(&mut queue, ask, until))
+    }
+
+    fn queue(&self, queue: &mut Queue, ask: Ask, until: Instant) -> oneshot::Receiver<Outcome> {
+        let (waiting, receiver) = Waiting::new(ask, until);
+        queue.push(waiting);
+        if !queue.driven {
+            queue.driven = true;
+            tokio::spawn(driver::drive(self.0.clone()));
+        } else if queue.is_full() {
+            self.0.full.notify_one();
+        }
+        receiver
+    }
+
+    async fn by_itself(&self, until: Instant, ask: &Ask, repeated: bool) -> Answers {
+        let Shared { at, store, .. } = &*self.0;
+        let call = async |repeat| {
+            let mut answers = store.change(at, &[ask.change(repeat)]).await;
+            answers.pop().unwrap_or_else(|| Ok(Vec::new()))
+        };
+        persist_from(repeated, until, call).await.map_err(|error| ask.name(error))
+    }
+
+    /// Waits for the answer to what others send. Should their runtime end meanwhile, this one goes on by itself.
+    async fn wait(&self, until: Instant, answer: oneshot::Receiver<Outcome>) -> Answers {
+        match answer.await {
+            Ok(Outcome::Answered(answers)) => answers,
+            Ok(Outcome::Left { ask, sent }) => self.by_itself(until, &ask, sent).await,
+            Err(_) => Err(Error::invalid("a call without an answer")),
+        }
+    }
+}
+
+enum Entered {
+    Alone(Going, Ask),
+    Together(oneshot::Receiver<Outcome>),
+}
+
+/// A call that goes alone, until it has its answer or is dropped.
+struct Going(Arc<Shared>);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        lock(&self.0.queue).alone = false;
+    }
+}
+
+/// The answer to a call about one timer.
+fn only(answers: Vec<Result<Changed>>) -> Result<Changed> {
+    answers.into_iter().next().unwrap_or_else(|| Err(Error::invalid("a call without an answer")))
+}

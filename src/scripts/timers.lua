@@ -1,0 +1,63 @@
+-- timers.lua: what records and states say, and how a timer is put into an index.
+--
+-- Purpose: read a timer's deadline, make its first state, put it into an index, and say so to the
+--   listeners where that is sooner than all that was there.
+-- KEYS 1 meta
+-- ARGV 3 wake-up channel
+
+-- A timer with this many lost leases waits in `quarantine` to run in a group, which
+-- is smaller after each further one. The last of them is lost alone: a dead letter.
+local QUARANTINE_AT, DEAD_AT = 2, 5
+local NO_TOKEN = '\0\0\0\0\0\0\0\0'
+
+-- Whether a record is of a version that is known: 1, or 129 where it says before its payload where a trace stands.
+local function known(record)
+  local version = byte(record)
+  return version == 1 or version == 129
+end
+
+-- The present deadline: the state's if it has one, else the record's, else 0.
+local function present_deadline(record, state)
+  local at = state and #state >= 25 and struct.unpack('>I8', state, 18) or 0
+  if at == 0 and #record >= 17 then at = struct.unpack('>I8', record, 10) end
+  return at
+end
+
+-- The state of a waiting first attempt, which carries nothing but lost leases.
+local function fresh_state(lost)
+  return '\1\0' .. NO_TOKEN .. '\0\0\0\1' .. char(lost) .. '\0\0' .. NO_TOKEN
+end
+
+local function head_of(zset)
+  return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
+end
+
+-- What this call puts ahead of an index's head is announced: the score, by the letter of the index's message.
+local heads, news = {}, {}
+local function sooner(zset, score)
+  local head = heads[zset] or tonumber(head_of(zset)) or math.huge
+  heads[zset] = math.min(head, score)
+  -- Within one millisecond nobody has to come sooner.
+  if math.floor(score) < math.floor(head) then news[sub(zset, -4) == ':due' and 'w' or 'q'] = score end
+end
+
+-- Puts a timer into an index, or moves it there.
+local function wait_until(zset, at, key)
+  sooner(zset, at)
+  redis.call('ZADD', zset, at, key)
+end
+
+local function announce(letter)
+  if news[letter] then tell(letter .. string.format('%.0f', math.floor(news[letter]))) end
+end
+
+-- In one order on every server: that of a table's keys is not.
+local function wake()
+  announce('w')
+  announce('q')
+end
+
+-- What an answer says behind its last timer, if anything: why listeners could not be told, and why trigger keys were refused.
+local function texts(refused)
+  return (untold ~= '' or refused ~= '') and untold .. '\n' .. refused or ''
+end
