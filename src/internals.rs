@@ -9,10 +9,11 @@ pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, ArmHow, Cancel, CancelHow, CancelReply, Change, Changed, Claim, Claimed, ClaimedTimer, Close, DEAD_AT, DestroyStep, End,
-    Followed, Group, Heads, Held, Holdings, Index, LetterBounds, LetterPosition, Look, MAX_BATCH, Move, NewTimer,
-    QUARANTINE_AT, RawLetter, RescheduleHow, RepairStep, Repaired, Replay, Scan, Settle, SettleReply, StandingPolicy, Store,
-    TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
+    AckReply, ArmHow, Cancel, CancelHow, CancelReply, Change, Changed, Claim, Claimed, ClaimedTimer, Close,
+    DEAD_AT, DestroyStep, End, Followed, Group, Heads, Held, Holdings, Index, LetterBounds, LetterPosition,
+    Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter, RepairStep, Repaired, Replay, RescheduleHow,
+    Scan, Settle, SettleReply, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names,
+    record, scripts,
 };
 
 use tokio::sync::mpsc;

@@ -64,7 +64,6 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
-        "BADDEADLINE" => (K::Invalid, ""),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),

@@ -118,7 +118,9 @@ impl Settler {
     async fn end(&self, ends: &[Settle]) -> Vec<Trigger> {
         let Partition { topic, store, names, .. } = &*self.partition;
         let call = || store.settle(names, topic.config.letters, topic.config.triggers, ends);
-        let Some(((set, replies), repeated)) = self.deliver(ends.len(), call).await else { return Vec::new() };
+        let Some(((set, replies), repeated)) = self.deliver(ends.len(), call).await else {
+            return Vec::new();
+        };
         self.note_triggers(&set);
         let mut triggers = Vec::new();
         for (settle, reply) in ends.iter().zip(replies) {

@@ -56,7 +56,7 @@ if count == 1 and not repeated then
     local wanted = triggered and at > now
     local set = wanted and redis.pcall('SET', key, '1', 'PXAT', at, 'NX')
     local is_set = set and set.ok
-    if redis.call('ZRANK', due, key) == 0 then tell('w' .. string.format('%.0f', at)) end
+    if redis.call('ZRANGE', due, 0, 0)[1] == key then tell('w' .. string.format('%.0f', at)) end
     if untold == '' and (is_set or not wanted) then return (is_set and '\0\1' or '\0\0') .. packed end
     out, unset = { is_set and '\0\1' or '\0\0', packed }, { wanted and not is_set and 1 or nil }
   end
@@ -95,7 +95,7 @@ local function write()
       end
     end
   end
-  if redis.call('ZRANK', due, soonest_key) == 0 then tell('w' .. string.format('%.0f', math.floor(soonest))) end
+  if redis.call('ZRANGE', due, 0, 0)[1] == soonest_key then tell('w' .. string.format('%.0f', math.floor(soonest))) end
 end
 
 if not out then
@@ -155,7 +155,8 @@ local function over(i, old, state, kept)
   -- What has lost its place in the index runs no more, and would wait for the slow repair.
   if (absent or state) and not is_indexed(key) then
     if withdrawn[i] then return '\4', 0 end
-    fresh[#fresh + 1] = i
+    if state then cleared[#cleared + 1] = key end
+    moved[#moved + 1] = i
     return put(i, '\0\0')
   end
   if #old >= 17 and sub(old, 2, 9) == id then
@@ -191,25 +192,28 @@ if #there > 0 then
   for n, i in ipairs(there) do taken[n] = keys[i] end
   local states, kept = redis.call('HMGET', run, unpack(taken)), redis.call('HMGET', nxt, unpack(taken))
   for n, i in ipairs(there) do
+    local counted = #moved
     local code, deadline = over(i, records[i], states[n], kept[n])
     if code then
       out[2 * i - 1], out[2 * i] = code .. '\0', struct.pack('>I8', deadline)
       -- A repeat finds its own trigger key.
-      if code == '\0' then unset[#unset + 1] = i end
+      if code == '\0' or code == '\1' and #moved == counted then unset[#unset + 1] = i end
     end
   end
-  if #ended > 0 then remember(ended) end
+  if #ended > 0 then remember_ends(ended) end
   if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
   write()
   wake()
 end
 
 if triggered then
-  for _, i in ipairs(moved) do out[2 * i - 1] = '\1' .. set_trigger(keys[i], ats[i], 1, true) end
+  for _, i in ipairs(moved) do
+    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(keys[i], ats[i], 1, true)
+  end
   -- Those whose trigger key may be there already, or is taken, or refused.
   for _, i in ipairs(unset) do
     local deadline = struct.unpack('>I8', out[2 * i])
-    out[2 * i - 1] = '\0' .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
+    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
   end
 end
 return table.concat(out) .. texts(refused)

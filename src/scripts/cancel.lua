@@ -64,7 +64,7 @@ for i, key in ipairs(keys) do
 end
 
 if #gone > 0 then
-  remember(ended)
+  remember_ends(ended)
   if #followed > 0 then redis.call('HDEL', nxt, unpack(followed)) end
   if #suspects > 0 then redis.call('ZREM', quarantine, unpack(suspects)) end
   redis.call('ZREM', due, unpack(gone))

@@ -30,12 +30,12 @@ local function move(key, record, state, at)
   if not record or #record < 17 then return '\0', 0 end
   if state and byte(state, 2) == 1 then return '\2', 0 end
   if not at then return '\3', 0 end
-  local before = state
+  local had = state
   if not state or #state < 25 then state = fresh_state(0) end
   if known(record) and sub(state, 11, 17) == '\0\0\0\1\0\0\0' then
     -- Nothing has happened to it yet: its age is to count from the new deadline.
     add(fields, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
-    if before then cleared[#cleared + 1] = key end
+    if had then cleared[#cleared + 1] = key end
   else
     add(held, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
   end

@@ -26,12 +26,12 @@ local BASE, WIDTH = 7, 5
 local ends = {}
 
 function ends.snooze(key, record, state, delay, body)
-  local at = ceil + delay
+  local at, attempt = ceil + delay, (struct.unpack('>I4', body))
   redis.call('ZREM', quarantine, key)
   wait_until(due, at, key)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
-  return 1, at, sub(record, 2, 9), (struct.unpack('>I4', body))
+  return 1, at, sub(record, 2, 9), attempt
 end
 
 function ends.retry(key, record, state, delay, body)

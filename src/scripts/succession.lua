@@ -17,14 +17,14 @@ end
 
 -- Remembers ids of what has ended: the time and a member in turns, which is a letter that says what ended, and
 -- the id. A few old ones go with them, so that nobody waits for all; the slow repair takes the rest.
-local function remember(ended)
+local function remember_ends(ended)
   redis.call('ZADD', tombstones, unpack(ended))
-  forget_tombstones(2 * #ended)
+  forget_tombstones(math.min(2 * #ended, 1000))
   redis.call('ZREMRANGEBYRANK', tombstones, 0, -TOMB_COUNT - 1)
 end
 
 local function tombstone(member)
-  remember({ now, member })
+  remember_ends({ now, member })
 end
 
 -- Takes a timer out of the partition. The state, and with it the token, goes

@@ -180,12 +180,7 @@ async fn nothing_in_redis_has_another_name() {
     for topic in ["wire", "watched"] {
         let fields: Vec<String> =
             line.hkeys(format!("keylapse:{{app.{topic}/0}}:meta")).await.expect("HKEYS");
-        assert!(
-            fields
-                .iter()
-                .all(|field| PAGE.contains(&format!("\n| `{field}` | ")) || field == "ms" || field == "n"),
-            "{fields:?}"
-        );
+        assert!(fields.iter().all(|field| PAGE.contains(&format!("\n| `{field}` | "))), "{fields:?}");
     }
     running.stop().await.expect("an orderly end");
 }
@@ -223,11 +218,7 @@ async fn the_example_in_a_shell_arms_and_cancels() {
     let output = shell.output().await.expect("a shell");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("app:trans:notice:42") && said.contains(r#"{\"amount\":1999}"#), "{said}");
-    assert!(
-        said.contains("3) (integer) 1\n"),
-        "cancelled: {said} {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(said.contains(r"\x01\x00"), "cancelled: {said} {}", String::from_utf8_lossy(&output.stderr));
     for script in [&*scripts::INIT, &*scripts::ARM, &*scripts::CANCEL] {
         let known = server.cmd(&["SCRIPT", "EXISTS", &script.sha]).await;
         assert_eq!(

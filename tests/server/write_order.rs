@@ -37,10 +37,7 @@ impl Scene {
             trace: None,
             by: None,
         };
-        store
-            .arm(&at, ArmHow::default(), &[timer])
-            .await
-            .unwrap();
+        store.arm(&at, ArmHow::default(), &[timer]).await.unwrap();
         Self { server, store, at, token: Token::random() }
     }
 

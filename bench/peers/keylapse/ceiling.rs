@@ -43,7 +43,8 @@ pub(crate) async fn throughput(orders: &Orders) -> Outcome {
             letters: LETTERS,
             group: Group::ALONE,
         };
-        let ack = async { if held.is_empty() { Ok(None) } else { store.ack(&at, false, &held).await.map(Some) } };
+        let ack =
+            async { if held.is_empty() { Ok(None) } else { store.ack(&at, false, &held).await.map(Some) } };
         let (claimed, _acked) = tokio::try_join!(store.claim(&at, claim), ack)?;
         if claimed.timers.is_empty() {
             break;

@@ -38,7 +38,10 @@ pub(super) type Answers = Result<Vec<Result<Changed>>>;
 pub(super) enum Outcome {
     Answered(Answers),
     /// The driver's runtime has ended; whether it had been sent, so that nobody knows whether it was executed.
-    Left { ask: Ask, sent: bool },
+    Left {
+        ask: Ask,
+        sent: bool,
+    },
 }
 
 /// An ask that waits to be sent, or for its answer. One that is dropped goes back to its caller.
@@ -137,7 +140,8 @@ impl Ask {
 /// One script call of asks of one kind.
 pub(super) fn change_of<'a>(asks: &[&'a Ask], repeat: bool) -> Change<'a> {
     let triggers = asks.iter().any(|ask| ask.triggers);
-    let (mut armed, mut only_if_absent, mut cancelled, mut moved) = (Vec::new(), false, Vec::new(), Vec::new());
+    let (mut armed, mut only_if_absent, mut cancelled, mut moved) =
+        (Vec::new(), false, Vec::new(), Vec::new());
     for ask in asks {
         match &ask.jobs {
             Jobs::Arm { only_if_absent: absent, timers } => {

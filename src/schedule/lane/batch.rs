@@ -53,7 +53,8 @@ impl Batch {
                 lane.store.change(&lane.at, &changes).await
             };
             let wait = delays.next();
-            let left = self.calls.drain(..).zip(answers).filter_map(|(call, answer)| call.heard(answer, wait));
+            let left =
+                self.calls.drain(..).zip(answers).filter_map(|(call, answer)| call.heard(answer, wait));
             self.calls = left.collect();
             if self.calls.is_empty() {
                 return keys;

@@ -58,7 +58,8 @@ fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Optio
     let mut queue = lock(&lane.queue);
     let now = Instant::now();
     while let Some(expired) = queue.pop_expired(now) {
-        let message = "it was not sent: calls of this program before it, for the same partition, have no answer";
+        let message =
+            "it was not sent: calls of this program before it, for the same partition, have no answer";
         expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
     }
     if going > 0 && (going >= AT_A_TIME || !queue.is_full()) {

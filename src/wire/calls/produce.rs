@@ -127,7 +127,11 @@ pub enum Changed {
 impl Store {
     /// Makes these calls in one request, in their order; each has its own answer, with one for each of its timers.
     /// The keys of all have to differ: a call whose script is missing is made again after the others.
-    pub async fn change(&self, at: &PartitionNames, changes: &[Change<'_>]) -> Vec<Result<Vec<Result<Changed>>>> {
+    pub async fn change(
+        &self,
+        at: &PartitionNames,
+        changes: &[Change<'_>],
+    ) -> Vec<Result<Vec<Result<Changed>>>> {
         let calls: Vec<_> = changes.iter().map(|change| self.change_call(at, change)).collect();
         let answers = Call::run_all(&calls).await;
         let read = |(change, answer): (&Change<'_>, Result<Value>)| self.changed(at, change, answer?);
@@ -166,7 +170,11 @@ impl Store {
             Change::Arm(_, timers) => {
                 let answers = self.answers(at, scripts::ARM.name, answer, timers.len())?;
                 let untold = answers.untold.as_ref();
-                timers.iter().zip(&answers.each).map(|(timer, one)| one.armed(timer, untold, &answers)).collect()
+                timers
+                    .iter()
+                    .zip(&answers.each)
+                    .map(|(timer, one)| one.armed(timer, untold, &answers))
+                    .collect()
             }
             Change::Cancel(_, timers) => {
                 let answers = self.answers(at, scripts::CANCEL.name, answer, timers.len())?;
@@ -184,7 +192,13 @@ impl Store {
     }
 
     /// Reads the texts that these scripts answer.
-    fn answers(&self, at: &PartitionNames, script: &'static str, answer: Value, count: usize) -> Result<Answers> {
+    fn answers(
+        &self,
+        at: &PartitionNames,
+        script: &'static str,
+        answer: Value,
+        count: usize,
+    ) -> Result<Answers> {
         let Value::BulkString(bytes) = answer else { return Err(unexpected(script)) };
         let (each, texts) = bytes.split_at_checked(count * One::LENGTH).ok_or_else(|| unexpected(script))?;
         let each = each.chunks_exact(One::LENGTH).map(|bytes| One::read(script, bytes)).collect();
@@ -224,7 +238,10 @@ impl Store {
             _ => None,
         };
         let how = CancelHow { triggers: false, repeat };
-        self.change_only(at, Change::Cancel(how, timers.iter().collect()), cancelled).await?.into_iter().collect()
+        self.change_only(at, Change::Cancel(how, timers.iter().collect()), cancelled)
+            .await?
+            .into_iter()
+            .collect()
     }
 
     /// Moves a waiting timer to another deadline, and leaves its trigger key alone.
@@ -262,7 +279,8 @@ struct Answers {
 
 impl Answers {
     fn refused(&self) -> Error {
-        let message = format!("{}; grant this user the names of its timers (~…) or switch triggers off", self.refused);
+        let message =
+            format!("{}; grant this user the names of its timers (~…) or switch triggers off", self.refused);
         Error::new(ErrorKind::Permission, message)
     }
 }

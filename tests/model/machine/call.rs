@@ -3,8 +3,8 @@
 use crate::rig::{ArmReply, LEASE, Rig, keys};
 use bytes::Bytes;
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan, Settle,
-    SettleReply, SlotId, WireWhen,
+    AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan,
+    Settle, SettleReply, SlotId, WireWhen,
 };
 use keylapse::{Cancelled, ErrorKind, Replayed, Rescheduled, Result};
 

@@ -86,7 +86,14 @@ impl Clients {
             if timers.iter().all(|timer| timer.key != key) {
                 let payload = Bytes::from(vec![b'.'; one.payload]);
                 let arming = self.ids.arming();
-                timers.push(NewTimer { key, when: scene.when(one.when), arming, payload, trace: None, by: None });
+                timers.push(NewTimer {
+                    key,
+                    when: scene.when(one.when),
+                    arming,
+                    payload,
+                    trace: None,
+                    by: None,
+                });
             }
         }
         timers

@@ -27,7 +27,8 @@ async fn another_number_of_partitions_is_refused(rig: &mut Rig) {
     assert_eq!(refusal(&rig.store, &partition(rig, 0, 2)).await, None, "the first to come decides");
     assert_eq!(refusal(&rig.store, &partition(rig, 0, 4)).await, Some(ErrorKind::Partitions));
     let timer = rig.timer("a", WireWhen::In(0));
-    let refused = rig.store.arm(&partition(rig, 0, 1), ArmHow::default(), &[timer]).await.expect_err("it says one");
+    let refused =
+        rig.store.arm(&partition(rig, 0, 1), ArmHow::default(), &[timer]).await.expect_err("it says one");
     assert_eq!(refused.kind(), ErrorKind::Partitions);
 }
 

@@ -145,6 +145,9 @@ async fn an_outage_is_a_few_lines_however_many_partitions_there_are() {
         let arms = (0..32).map(|n: u64| NewArm::new([n.to_string()], delay(n), String::new()));
         assert!(schedule.arm_many(topic, arms).await.unwrap().iter().all(Result::is_ok));
     }
+    // Who has heard of the last has heard of all.
+    let _ = schedule.arm(&topics[2], ["last"], Duration::ZERO, &String::new()).await.unwrap();
+    tally.until(1).await;
     proxy.refuse().await;
     proxy.cut();
     let tried = |stats: &Stats| stats.total().claim_errors >= 20 && stats.listener().sweep_errors > 2;
@@ -152,7 +155,7 @@ async fn an_outage_is_a_few_lines_however_many_partitions_there_are() {
     let said = log.loud("");
     assert_eq!(said, 1, "{:#?}", log.lines());
     proxy.accept().await;
-    tally.until(96).await;
+    tally.until(97).await;
     running.stop().await.unwrap();
     let lines = log.lines();
     assert!(lines.iter().any(|line| line.contains("the server is back")), "{lines:#?}");

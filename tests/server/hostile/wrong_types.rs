@@ -86,11 +86,12 @@ async fn a_producer_is_told_which_name_holds_what() {
     for name in
         [names.key("meta"), names.key("due"), names.key("quarantine"), names.key("rec"), names.key("run")]
     {
+        let _ = schedule.arm(&topic, ["3"], Duration::from_secs(60), &String::new()).await.unwrap();
         spoil(&server, name).await;
         let errors = [
             schedule.arm(&topic, ["2"], Duration::ZERO, &String::new()).await.map(|_| ()),
             schedule.look_up(&topic, ["1"]).await.map(|_| ()),
-            schedule.cancel(&topic, ["1"]).await.map(|_| ()),
+            schedule.cancel(&topic, ["3"]).await.map(|_| ()),
         ];
         for error in errors.into_iter().filter_map(Result::err) {
             assert_eq!((error.kind(), error.key()), (ErrorKind::WrongType, Some(name.as_bytes())), "{error}");

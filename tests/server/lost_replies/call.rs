@@ -147,7 +147,8 @@ impl Caller {
         };
         let timers: Vec<_> = timers.iter().map(timer).collect();
         let how = ArmHow { only_if_absent: absent, repeat, ..ArmHow::default() };
-        let armings: keylapse::Result<Vec<_>> = self.store.arm(&self.at, how, &timers).await?.into_iter().collect();
+        let armings: keylapse::Result<Vec<_>> =
+            self.store.arm(&self.at, how, &timers).await?.into_iter().collect();
         Ok(list(armings?.iter().map(armed)))
     }
 
