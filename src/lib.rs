@@ -147,8 +147,8 @@ pub use policy::{Recovered, Unenrolled, Vanished, WriteBack};
 pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
-    ArmManyRequest, ArmRequest, AttachPlan, AttachedCounts, DeadLetter, DeadLetters, DestroyRequest,
-    Destroyed, Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase, Undecoded,
+    ArmRequest, AttachPlan, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed,
+    Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase, Undecoded,
 };
 pub use signal::shutdown_signal;
 pub use source::LapseSource;

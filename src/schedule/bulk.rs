@@ -1,19 +1,22 @@
-//! Arming many timers, in bounded batches that overlap.
+//! Many timers: arming, withdrawing and moving them in bounded batches that overlap.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::future::IntoFuture;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::{BoxStream, iter};
+use futures::{FutureExt, Stream, StreamExt};
 
 use crate::error::{Error, Result};
+use crate::id::CancelId;
 use crate::lapse::RUNNING;
-use crate::schedule::lane::{Ask, BATCH, BATCH_BYTES, Jobs};
+use crate::schedule::lane::{Ask, BATCH, BATCH_BYTES, Jobs, Lane};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arming, Changed, MAX_BATCH, NewTimer};
+use crate::wire::{Arming, Cancel, Cancelled, Changed, MAX_BATCH, Move, NewTimer, Rescheduled};
 
 /// Batches of one request that may wait for their answers.
 const IN_FLIGHT: usize = 8;
@@ -38,21 +41,35 @@ impl<K, T> NewArm<K, T> {
     }
 }
 
-/// Many arms, about to be made: set options, then `.await` them.
-#[derive(Debug)]
-#[must_use = "nothing is armed until the request is awaited"]
-pub struct ArmManyRequest<'a> {
+/// Many calls, about to be made: set options, then `.await` them. The answers come in the order of the calls, each
+/// with its own result.
+#[must_use = "nothing is sent until the request is awaited"]
+pub struct BulkRequest<'a, R> {
     schedule: &'a Schedule,
     config: &'a TopicConfig,
-    timers: Vec<Result<NewTimer>>,
+    jobs: BoxStream<'a, Result<Job>>,
     only_if_absent: bool,
+    progress: Option<Box<dyn FnMut(usize) + Send + 'a>>,
+    read: fn(Changed) -> Option<R>,
+}
+
+impl<R> fmt::Debug for BulkRequest<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BulkRequest({})", self.config.name)
+    }
+}
+
+/// One of them.
+enum Job {
+    Arm(NewTimer),
+    Cancel(Cancel),
+    Move(Move),
 }
 
 impl Schedule {
-    /// Arms many timers, in batches of 250 of which eight are on their way at a
-    /// time. The answers come in the order of the arms, each with its own
-    /// result: one that fails does not keep the others from being armed. Of a
-    /// key that is named twice the later arm comes later.
+    /// Arms many timers, in batches of at most 250 and about a mebibyte of which up to eight wait for their answers
+    /// at a time. The answers come in the order of the arms, each with its own result: one that fails does not keep
+    /// the others from being armed. Of a key that is named twice the later arm comes later.
     ///
     /// # Errors
     /// As a whole only when the topic cannot be agreed on with Redis.
@@ -60,106 +77,309 @@ impl Schedule {
         &'a self,
         topic: &'a Topic<T>,
         arms: impl IntoIterator<Item = NewArm<K, T>>,
-    ) -> ArmManyRequest<'a> {
-        let new_timer = |arm: NewArm<K, T>| self.new_timer(topic, &arm.key, arm.when, &arm.payload);
-        let timers = arms.into_iter().map(new_timer).collect();
-        ArmManyRequest { schedule: self, config: &topic.config, timers, only_if_absent: false }
+    ) -> BulkRequest<'a, Arming> {
+        let arms: Vec<_> = arms.into_iter().map(|arm| self.new_arm(topic, &arm)).collect();
+        self.bulk(topic, iter(arms), armed)
+    }
+
+    /// The same of arms that come one after the other: what has come is sent when the next lets wait for itself.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Self::arm_many).
+    pub fn arm_stream<'a, K: KeyArgs, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        arms: impl Stream<Item = NewArm<K, T>> + Send + 'a,
+    ) -> BulkRequest<'a, Arming> {
+        self.bulk(topic, arms.map(|arm| self.new_arm(topic, &arm)), armed)
+    }
+
+    /// Withdraws many timers, as [`cancel`](Self::cancel) does one and [`arm_many`](Self::arm_many) arms many.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Self::arm_many).
+    pub fn cancel_many<'a, K: KeyArgs, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> BulkRequest<'a, Cancelled> {
+        let keys: Vec<_> = keys.into_iter().map(|key| self.new_cancel(topic, &key)).collect();
+        self.bulk(topic, iter(keys), cancelled)
+    }
+
+    /// The same of keys that come one after the other.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Self::arm_many).
+    pub fn cancel_stream<'a, K: KeyArgs, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        keys: impl Stream<Item = K> + Send + 'a,
+    ) -> BulkRequest<'a, Cancelled> {
+        self.bulk(topic, keys.map(|key| self.new_cancel(topic, &key)), cancelled)
+    }
+
+    /// Moves many waiting timers, as [`reschedule`](Self::reschedule) does one and [`arm_many`](Self::arm_many)
+    /// arms many.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Self::arm_many).
+    pub fn reschedule_many<'a, K: KeyArgs, W: Into<When>, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        moves: impl IntoIterator<Item = (K, W)>,
+    ) -> BulkRequest<'a, Rescheduled> {
+        let moves: Vec<_> =
+            moves.into_iter().map(|(key, when)| self.new_move(topic, &key, when.into())).collect();
+        self.bulk(topic, iter(moves), rescheduled)
+    }
+
+    /// The same of moves that come one after the other.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Self::arm_many).
+    pub fn reschedule_stream<'a, K: KeyArgs, W: Into<When>, T>(
+        &'a self,
+        topic: &'a Topic<T>,
+        moves: impl Stream<Item = (K, W)> + Send + 'a,
+    ) -> BulkRequest<'a, Rescheduled> {
+        self.bulk(topic, moves.map(|(key, when)| self.new_move(topic, &key, when.into())), rescheduled)
+    }
+
+    fn bulk<'a, T, R>(
+        &'a self,
+        topic: &'a Topic<T>,
+        jobs: impl Stream<Item = Result<Job>> + Send + 'a,
+        read: fn(Changed) -> Option<R>,
+    ) -> BulkRequest<'a, R> {
+        let jobs = jobs.boxed();
+        BulkRequest {
+            schedule: self,
+            config: &topic.config,
+            jobs,
+            only_if_absent: false,
+            progress: None,
+            read,
+        }
+    }
+
+    fn new_arm<K: KeyArgs, T>(&self, topic: &Topic<T>, arm: &NewArm<K, T>) -> Result<Job> {
+        self.new_timer(topic, &arm.key, arm.when, &arm.payload).map(Job::Arm)
+    }
+
+    fn new_cancel<T>(&self, topic: &Topic<T>, key: &impl KeyArgs) -> Result<Job> {
+        Ok(Job::Cancel(Cancel { key: self.key_of(&topic.config, key)?, id: CancelId::random() }))
+    }
+
+    fn new_move<T>(&self, topic: &Topic<T>, key: &impl KeyArgs, when: When) -> Result<Job> {
+        let key = self.key_of(&topic.config, key)?;
+        let when = when.resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
+        Ok(Job::Move(Move { key, when }))
     }
 }
 
-impl ArmManyRequest<'_> {
+impl BulkRequest<'_, Arming> {
     /// Leaves existing timers alone.
     pub fn only_if_absent(mut self) -> Self {
         self.only_if_absent = true;
         self
     }
+}
 
-    async fn send(self) -> Result<Vec<Result<Arming>>> {
-        let Self { schedule, config, timers, only_if_absent } = self;
+impl<'a, R: Send + 'a> BulkRequest<'a, R> {
+    /// Is told, after each batch, how many have their results.
+    pub fn progress(mut self, tell: impl FnMut(usize) + Send + 'a) -> Self {
+        self.progress = Some(Box::new(tell));
+        self
+    }
+
+    /// Gives each result away as it comes, with its place among the calls, in place of keeping all of them. Answers
+    /// how many there were.
+    ///
+    /// # Errors
+    /// As for [`arm_many`](Schedule::arm_many).
+    pub async fn for_each(self, mut take: impl FnMut(usize, Result<R>) + Send) -> Result<usize> {
+        let Self { schedule, config, mut jobs, only_if_absent, mut progress, read } = self;
         let lanes = schedule.partitions(config).await?;
         let by = RUNNING.try_with(|arming| *arming).ok();
-        let (mut results, mut good) = (Vec::new(), Vec::new());
-        for (place, timer) in timers.into_iter().enumerate() {
-            match timer {
-                Ok(timer) => good.push((place, NewTimer { by, ..timer })),
-                Err(error) => results.push((place, Err(error))),
+        let mut sending = Sending { schedule, config, lanes: &lanes, only_if_absent, asked: VecDeque::new() };
+        let (mut open, mut place, mut done) = (HashMap::<usize, Open>::new(), 0, 0);
+        let mut give = |results: Vec<(usize, Result<Changed>)>| {
+            done += results.len();
+            for (place, result) in results {
+                take(place, result.and_then(|changed| read(changed).ok_or_else(another_kind)));
             }
-        }
-        let mut asked = VecDeque::new();
-        for Batch { partition, places, timers } in plan(config, good) {
-            if asked.len() == IN_FLIGHT
-                && let Some(first) = asked.pop_front()
-            {
-                results.extend(answered(first).await);
+            progress.iter_mut().for_each(|tell| tell(done));
+        };
+        loop {
+            let next = match jobs.next().now_or_never() {
+                Some(next) => next,
+                // Nothing is ready: what has gathered goes, and answers are taken in while there is time.
+                None => {
+                    for (partition, batch) in open.drain() {
+                        sending.put(partition, batch);
+                    }
+                    tokio::select! {
+                        next = jobs.next() => next,
+                        results = sending.first() => {
+                            give(results);
+                            continue;
+                        }
+                    }
+                }
+            };
+            let Some(job) = next else { break };
+            match job {
+                Err(error) => give(vec![(place, Err(error))]),
+                Ok(mut job) => {
+                    if let Job::Arm(timer) = &mut job {
+                        timer.by = by;
+                    }
+                    let partition = config.partition_of(job.key());
+                    if open.get(&partition).is_some_and(|batch| !batch.has_room(&job)) {
+                        if sending.asked.len() >= IN_FLIGHT {
+                            give(sending.first().await);
+                        }
+                        sending.put(partition, open.remove(&partition).unwrap_or_default());
+                    }
+                    open.entry(partition).or_default().add(place, job);
+                }
             }
-            let jobs = Jobs::Arm { only_if_absent, timers };
-            let ask = Ask { triggers: config.triggers, jobs };
-            asked.push_back((places, lanes[partition].put(schedule.client.patience, ask)));
+            place += 1;
         }
-        for one in asked {
-            results.extend(answered(one).await);
+        for (partition, batch) in open {
+            sending.put(partition, batch);
         }
+        while !sending.asked.is_empty() {
+            give(sending.first().await);
+        }
+        Ok(place)
+    }
+
+    async fn collect(self) -> Result<Vec<Result<R>>> {
+        let mut results = Vec::new();
+        self.for_each(|place, result| results.push((place, result))).await?;
         results.sort_by_key(|(place, _)| *place);
         Ok(results.into_iter().map(|(_, result)| result).collect())
     }
 }
 
-/// The results of a batch, and their places.
-async fn answered(
-    (places, answers): (Vec<usize>, impl Future<Output = Result<Vec<Result<Changed>>>>),
-) -> Vec<(usize, Result<Arming>)> {
-    let answers = match answers.await {
-        Ok(answers) => answers,
-        Err(error) => vec![Err(error); places.len()],
-    };
-    let armings = answers.into_iter().map(|answer| match answer? {
-        Changed::Armed(arming) => Ok(arming),
-        _ => Err(Error::invalid("an arm without an answer")),
-    });
-    places.into_iter().zip(armings).collect()
-}
-
-impl<'a> IntoFuture for ArmManyRequest<'a> {
-    type Output = Result<Vec<Result<Arming>>>;
+impl<'a, R: Send + 'a> IntoFuture for BulkRequest<'a, R> {
+    type Output = Result<Vec<Result<R>>>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.send().boxed()
+        self.collect().boxed()
     }
 }
 
-/// Timers that go together in one call, and their places among all.
-struct Batch {
-    partition: usize,
+/// What has been sent, in its order.
+struct Sending<'a> {
+    schedule: &'a Schedule,
+    config: &'a TopicConfig,
+    lanes: &'a [Lane],
+    only_if_absent: bool,
+    asked: VecDeque<(Vec<usize>, BoxFuture<'static, Result<Vec<Result<Changed>>>>)>,
+}
+
+impl Sending<'_> {
+    fn put(&mut self, partition: usize, batch: Open) {
+        let Open { places, jobs, .. } = batch;
+        let ask = Ask { triggers: self.config.triggers, jobs: all_of(jobs, self.only_if_absent) };
+        let answer = self.lanes[partition].put(self.schedule.client.patience, ask);
+        self.asked.push_back((places, answer.boxed()));
+    }
+
+    /// The results of the batch that was sent first; waits for ever if there is none. Can be dropped and asked again.
+    async fn first(&mut self) -> Vec<(usize, Result<Changed>)> {
+        let Some((_, answer)) = self.asked.front_mut() else { return std::future::pending().await };
+        let answers = answer.await;
+        let (places, _) =
+            self.asked.pop_front().unwrap_or_else(|| (Vec::new(), std::future::pending().boxed()));
+        let answers = answers.unwrap_or_else(|error| vec![Err(error); places.len()]);
+        places.into_iter().zip(answers).collect()
+    }
+}
+
+/// A batch that is being filled.
+#[derive(Default)]
+struct Open {
     places: Vec<usize>,
-    timers: Vec<NewTimer>,
+    jobs: Vec<Job>,
+    bytes: usize,
+    keys: HashSet<Bytes>,
 }
 
-/// The batches, in the order of their first timers. A call must not name a key twice: who names one again opens the
-/// next batch of its partition, which then waits for the last.
-fn plan(config: &TopicConfig, timers: Vec<(usize, NewTimer)>) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
-    // The last batch of each partition, the bytes in it, and its keys.
-    let mut open: HashMap<usize, (usize, usize, HashSet<Bytes>)> = HashMap::new();
-    for (place, timer) in timers {
-        let partition = config.partition_of(&timer.key);
-        let fits = |(batch, bytes, keys): &&mut (usize, usize, HashSet<Bytes>)| {
-            batches[*batch].timers.len() < BATCH
-                && *bytes + timer.bytes() <= BATCH_BYTES
-                && !keys.contains(&timer.key)
-        };
-        let (batch, bytes, keys) = match open.get_mut(&partition).filter(fits) {
-            Some(batch) => batch,
-            None => {
-                batches.push(Batch { partition, places: Vec::new(), timers: Vec::new() });
-                let new = (batches.len() - 1, 0, HashSet::new());
-                open.entry(partition).insert_entry(new).into_mut()
-            }
-        };
-        *bytes += timer.bytes();
-        keys.insert(timer.key.clone());
-        batches[*batch].places.push(place);
-        batches[*batch].timers.push(timer);
+impl Open {
+    /// A call names no key twice: who names one again opens the next batch, which then waits for this one.
+    fn has_room(&self, job: &Job) -> bool {
+        let fits = self.jobs.len() < BATCH && self.bytes + job.bytes() <= BATCH_BYTES;
+        fits && !self.keys.contains(job.key())
     }
-    batches
+
+    fn add(&mut self, place: usize, job: Job) {
+        self.places.push(place);
+        self.bytes += job.bytes();
+        self.keys.insert(job.key().clone());
+        self.jobs.push(job);
+    }
+}
+
+impl Job {
+    fn key(&self) -> &Bytes {
+        match self {
+            Self::Arm(timer) => &timer.key,
+            Self::Cancel(cancel) => &cancel.key,
+            Self::Move(moved) => &moved.key,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Arm(timer) => timer.bytes(),
+            Self::Cancel(_) | Self::Move(_) => self.key().len(),
+        }
+    }
+}
+
+/// Jobs of one request are of one kind.
+fn all_of(jobs: Vec<Job>, only_if_absent: bool) -> Jobs {
+    let (mut timers, mut cancels, mut moves) = (Vec::new(), Vec::new(), Vec::new());
+    for job in jobs {
+        match job {
+            Job::Arm(timer) => timers.push(timer),
+            Job::Cancel(cancel) => cancels.push(cancel),
+            Job::Move(moved) => moves.push(moved),
+        }
+    }
+    match (cancels.is_empty(), moves.is_empty()) {
+        (false, _) => Jobs::Cancel(cancels),
+        (_, false) => Jobs::Reschedule(moves),
+        _ => Jobs::Arm { only_if_absent, timers },
+    }
+}
+
+fn armed(changed: Changed) -> Option<Arming> {
+    match changed {
+        Changed::Armed(arming) => Some(arming),
+        _ => None,
+    }
+}
+
+fn cancelled(changed: Changed) -> Option<Cancelled> {
+    match changed {
+        Changed::Cancelled(reply) => Some(reply.result),
+        _ => None,
+    }
+}
+
+fn rescheduled(changed: Changed) -> Option<Rescheduled> {
+    match changed {
+        Changed::Rescheduled(result) => Some(result),
+        _ => None,
+    }
+}
+
+fn another_kind() -> Error {
+    Error::invalid("an answer of another kind")
 }

@@ -12,7 +12,7 @@ mod timer;
 
 pub use self::arm::ArmRequest;
 pub use self::attached::{AttachPlan, AttachedCounts};
-pub use self::bulk::{ArmManyRequest, NewArm};
+pub use self::bulk::{BulkRequest, NewArm};
 pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};

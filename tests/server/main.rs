@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 mod attached_scripts;
+mod bulk;
 mod capture;
 mod demoted;
 mod destroying;
