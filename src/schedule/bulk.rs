@@ -50,7 +50,7 @@ pub struct BulkRequest<'a, R> {
     jobs: BoxStream<'a, Result<Job>>,
     only_if_absent: bool,
     progress: Option<Box<dyn FnMut(usize) + Send + 'a>>,
-    read: fn(Changed) -> Option<R>,
+    read: fn(&Changed) -> Option<R>,
 }
 
 impl<R> fmt::Debug for BulkRequest<'_, R> {
@@ -76,10 +76,9 @@ impl Schedule {
     pub fn arm_many<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
-        arms: impl IntoIterator<Item = NewArm<K, T>>,
+        arms: impl IntoIterator<Item = NewArm<K, T>, IntoIter: Send + 'a>,
     ) -> BulkRequest<'a, Arming> {
-        let arms: Vec<_> = arms.into_iter().map(|arm| self.new_arm(topic, &arm)).collect();
-        self.bulk(topic, iter(arms), armed)
+        self.arm_stream(topic, iter(arms))
     }
 
     /// The same of arms that come one after the other: what has come is sent when the next lets wait for itself.
@@ -101,10 +100,9 @@ impl Schedule {
     pub fn cancel_many<'a, K: KeyArgs, T>(
         &'a self,
         topic: &'a Topic<T>,
-        keys: impl IntoIterator<Item = K>,
+        keys: impl IntoIterator<Item = K, IntoIter: Send + 'a>,
     ) -> BulkRequest<'a, Cancelled> {
-        let keys: Vec<_> = keys.into_iter().map(|key| self.new_cancel(topic, &key)).collect();
-        self.bulk(topic, iter(keys), cancelled)
+        self.cancel_stream(topic, iter(keys))
     }
 
     /// The same of keys that come one after the other.
@@ -127,11 +125,9 @@ impl Schedule {
     pub fn reschedule_many<'a, K: KeyArgs, W: Into<When>, T>(
         &'a self,
         topic: &'a Topic<T>,
-        moves: impl IntoIterator<Item = (K, W)>,
+        moves: impl IntoIterator<Item = (K, W), IntoIter: Send + 'a>,
     ) -> BulkRequest<'a, Rescheduled> {
-        let moves: Vec<_> =
-            moves.into_iter().map(|(key, when)| self.new_move(topic, &key, when.into())).collect();
-        self.bulk(topic, iter(moves), rescheduled)
+        self.reschedule_stream(topic, iter(moves))
     }
 
     /// The same of moves that come one after the other.
@@ -150,7 +146,7 @@ impl Schedule {
         &'a self,
         topic: &'a Topic<T>,
         jobs: impl Stream<Item = Result<Job>> + Send + 'a,
-        read: fn(Changed) -> Option<R>,
+        read: fn(&Changed) -> Option<R>,
     ) -> BulkRequest<'a, R> {
         let jobs = jobs.boxed();
         BulkRequest {
@@ -207,7 +203,7 @@ impl<'a, R: Send + 'a> BulkRequest<'a, R> {
         let mut give = |results: Vec<(usize, Result<Changed>)>| {
             done += results.len();
             for (place, result) in results {
-                take(place, result.and_then(|changed| read(changed).ok_or_else(another_kind)));
+                take(place, result.and_then(|changed| read(&changed).ok_or_else(another_kind)));
             }
             progress.iter_mut().for_each(|tell| tell(done));
         };
@@ -279,8 +275,11 @@ struct Sending<'a> {
     config: &'a TopicConfig,
     lanes: &'a [Lane],
     only_if_absent: bool,
-    asked: VecDeque<(Vec<usize>, BoxFuture<'static, Result<Vec<Result<Changed>>>>)>,
+    asked: VecDeque<(Vec<usize>, Answer)>,
 }
+
+/// That to a batch.
+type Answer = BoxFuture<'static, Result<Vec<Result<Changed>>>>;
 
 impl Sending<'_> {
     fn put(&mut self, partition: usize, batch: Open) {
@@ -359,23 +358,23 @@ fn all_of(jobs: Vec<Job>, only_if_absent: bool) -> Jobs {
     }
 }
 
-fn armed(changed: Changed) -> Option<Arming> {
+fn armed(changed: &Changed) -> Option<Arming> {
     match changed {
-        Changed::Armed(arming) => Some(arming),
+        Changed::Armed(arming) => Some(arming.clone()),
         _ => None,
     }
 }
 
-fn cancelled(changed: Changed) -> Option<Cancelled> {
+fn cancelled(changed: &Changed) -> Option<Cancelled> {
     match changed {
         Changed::Cancelled(reply) => Some(reply.result),
         _ => None,
     }
 }
 
-fn rescheduled(changed: Changed) -> Option<Rescheduled> {
+fn rescheduled(changed: &Changed) -> Option<Rescheduled> {
     match changed {
-        Changed::Rescheduled(result) => Some(result),
+        Changed::Rescheduled(result) => Some(*result),
         _ => None,
     }
 }

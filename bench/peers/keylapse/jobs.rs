@@ -46,7 +46,7 @@ pub(crate) async fn offer(
     topic: &Topic<Bytes>,
     orders: &Orders,
     numbers: &[usize],
-    when: impl Fn(usize) -> SystemTime,
+    when: impl Fn(usize) -> SystemTime + Send + Sync,
 ) -> Result<(), Fault> {
     for portion in numbers.chunks(PORTION) {
         let arms = portion.iter().map(|&n| NewArm::new(key(n), when(n), orders.payload.clone()));

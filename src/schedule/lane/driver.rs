@@ -7,12 +7,13 @@ use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
-use super::Shared;
 use super::batch::Batch;
+use super::queue::HALF;
+use super::{BATCH, Shared};
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 
-/// Batches on their way at a time. A second one only where there is more than one call takes: what is not sent yet
+/// Batches on their way at a time. More than two only where there is more than one call takes: what is not sent yet
 /// can still be joined.
 const AT_A_TIME: usize = 4;
 
@@ -40,7 +41,7 @@ pub(super) async fn drive(lane: Arc<Shared>) {
                 // Who has just been answered may have the next call ready: it is to go along.
                 tokio::task::yield_now().await;
             }
-            () = lane.full.notified() => {}
+            () = lane.enough.notified() => {}
             () = sleep_until(first_until) => {}
         }
     }
@@ -62,10 +63,13 @@ fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Optio
             "it was not sent: calls of this program before it, for the same partition, have no answer";
         expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
     }
-    if going > 0 && (going >= AT_A_TIME || !queue.is_full()) {
+    // As many as are on their way, for a second call: then both have their turns at being made and being executed.
+    queue.worth = if going > 1 { BATCH } else { on_their_way.len().max(HALF) };
+    if going > 0 && (going >= AT_A_TIME || !queue.is_worth_a_call()) {
         return None;
     }
-    let batch = queue.take(on_their_way);
+    let share = queue.share(going == 0);
+    let batch = queue.take(share, on_their_way);
     (!batch.is_empty()).then_some(batch)
 }
 

@@ -38,13 +38,13 @@ struct Shared {
     at: PartitionNames,
     store: Store,
     queue: Mutex<Queue>,
-    /// So much waits that one call cannot take all.
-    full: Notify,
+    /// Enough waits for a call beside those that are on their way.
+    enough: Notify,
 }
 
 impl Lane {
     pub(super) fn new(store: Store, at: PartitionNames) -> Self {
-        Self(Arc::new(Shared { at, store, queue: Mutex::default(), full: Notify::new() }))
+        Self(Arc::new(Shared { at, store, queue: Mutex::default(), enough: Notify::new() }))
     }
 
     pub(super) fn at(&self) -> &PartitionNames {
@@ -87,8 +87,8 @@ impl Lane {
         if !queue.driven {
             queue.driven = true;
             tokio::spawn(driver::drive(self.0.clone()));
-        } else if queue.is_full() {
-            self.0.full.notify_one();
+        } else if queue.is_worth_a_call() {
+            self.0.enough.notify_one();
         }
         receiver
     }

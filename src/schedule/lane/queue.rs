@@ -11,6 +11,8 @@ use super::{BATCH, BATCH_BYTES};
 
 /// Asks that nobody waits for any more are cleared away when so many wait, and twice as many as the last time.
 const MANY: usize = 1000;
+/// The fewest timers for which a call is made while another is on its way.
+pub(super) const HALF: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -24,6 +26,8 @@ pub(super) struct Queue {
     bytes: usize,
     /// How many asks were left when it was last cleared.
     left: usize,
+    /// How many timers are worth a call of their own beside those that are on their way.
+    pub(super) worth: usize,
 }
 
 impl Queue {
@@ -36,9 +40,15 @@ impl Queue {
         self.waiting.push_back(waiting);
     }
 
-    /// Whether there is as much as one call takes.
-    pub(super) fn is_full(&self) -> bool {
-        self.count >= BATCH || self.bytes >= BATCH_BYTES
+    /// Whether enough waits for a call beside those that are on their way.
+    pub(super) fn is_worth_a_call(&self) -> bool {
+        self.count >= self.worth.min(BATCH) || self.bytes >= BATCH_BYTES
+    }
+
+    /// How many timers are to go now, of those that wait.
+    pub(super) fn share(&self, alone: bool) -> usize {
+        // In two halves, so that the second is put together and sent while the first is executed.
+        if alone && self.count >= 2 * HALF { self.count.div_ceil(2).min(BATCH) } else { BATCH }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -56,9 +66,9 @@ impl Queue {
         self.pop()
     }
 
-    /// Takes the first asks, up to the bounds of a call and to the first whose key is on its way already, and adds
-    /// their keys to those. So of what concerns one key the later comes later, whatever it is.
-    pub(super) fn take(&mut self, on_their_way: &mut HashSet<Bytes>) -> Batch {
+    /// Takes the first asks, up to so many timers, to the bounds of a call and to the first whose key is on its way
+    /// already, and adds their keys to those. So of what concerns one key the later comes later, whatever it is.
+    pub(super) fn take(&mut self, most: usize, on_their_way: &mut HashSet<Bytes>) -> Batch {
         let mut batch = Batch::default();
         let (mut count, mut bytes) = (0, 0);
         while let Some(first) = self.waiting.front() {
@@ -69,7 +79,7 @@ impl Queue {
             let ask = first.ask();
             count += ask.len();
             bytes += ask.bytes();
-            let fits = batch.is_empty() || count <= BATCH && bytes <= BATCH_BYTES;
+            let fits = batch.is_empty() || count <= most && bytes <= BATCH_BYTES;
             if !fits || ask.keys().any(|key| on_their_way.contains(key)) {
                 break;
             }

@@ -170,7 +170,7 @@ pub(crate) async fn arm_all(
     numbers: std::ops::Range<u32>,
     delay: impl Fn(u32) -> Duration,
 ) {
-    let arms = numbers.map(|n| NewArm::new([n.to_string()], delay(n), n));
+    let arms: Vec<_> = numbers.map(|n| NewArm::new([n.to_string()], delay(n), n)).collect();
     let armed = schedule.arm_many(topic, arms).await.expect("an answer");
     assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(keylapse::Arming::is_armed)));
 }
