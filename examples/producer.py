@@ -97,7 +97,7 @@ class Topic:
     def cancel(self, key):
         """Withdraws a timer. What became of it."""
         cancel = os.urandom(8)
-        reply = persist(lambda repeat: self.run("cancel", key, f"{repeat}{self.triggers:d}", key, cancel))
+        reply = persist(lambda repeat: self.run("cancel", key, f"{self.triggers:d}", key, cancel))
         code, _ = read(reply)
         return CANCELLED[code]
 

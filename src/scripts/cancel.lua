@@ -5,21 +5,23 @@
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 how, a character each: '1' for a repeat of an unanswered call, else '0'; '1' to delete trigger keys, else '0',
+--   4 '1' to delete trigger keys, else '0',
 --   then per timer: key, id of this cancel (8 bytes)
 -- Returns: per timer a byte with a code, a byte that is 0, the deadline of what ended in 8 bytes (0 where nothing
---   did, where a repeat finds its own work done, and where it cannot be read); behind the last, where that is
+--   did, where this cancel finds its own work done, and where it cannot be read); behind the last, where that is
 --   to be said, why listeners could not be told, and a line break
 --   codes: 0 not armed, 1 cancelled, 2 in flight (the running attempt is fenced), 3 the same of a timer
 --   whose deadline is still to come (this very call has ended it)
 -- Invariants: once this returned, no attempt starts; a running one can no
---   longer settle, and its holder is told by 'f' token key on the channel.
+--   longer settle, and its holder is told by 'f' token key on the channel. A
+--   cancel that comes again, as a repeat or held up on its way, ends nothing.
 
-local repeated, triggered = byte(ARGV[4]) == 49, byte(ARGV[4], 2) == 49
+local triggered = ARGV[4] == '1'
 local keys, ids = {}, {}
 for at = 5, #ARGV, 2 do
-  keys[#keys + 1], ids[#ids + 1] = ARGV[at], ARGV[at + 1]
+  keys[#keys + 1], ids[#ids + 1] = ARGV[at], 'c' .. ARGV[at + 1]
 end
+local before = redis.call('ZMSCORE', tombstones, unpack(ids))
 local records = redis.call('HMGET', rec, unpack(keys))
 local states = redis.call('HMGET', run, unpack(keys))
 local kept = redis.call('HMGET', nxt, unpack(keys))
@@ -27,19 +29,20 @@ local kept = redis.call('HMGET', nxt, unpack(keys))
 -- What ends, by where it has to be removed, and what there is to be said of it.
 local ended, gone, held, followed, suspects, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
 
-local function has_ended(member)
-  ended[#ended + 1] = now
+local function has_ended(member, at)
+  ended[#ended + 1] = at
   ended[#ended + 1] = member
 end
 
 local function cancel(key, id, record, state, after)
   local running = state and byte(state, 2) == 1
-  has_ended((running and 'f' or 'c') .. id)
-  has_ended('a' .. sub(record, 2, 9))
+  -- Half a millisecond says that an attempt was running.
+  has_ended(id, running and now + 0.5 or now)
+  has_ended('a' .. sub(record, 2, 9), now)
   gone[#gone + 1] = key
   if state then held[#held + 1] = key end
   if after then
-    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9))
+    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9), now)
     followed[#followed + 1] = key
   end
   if (state and byte(state, 15) or 0) >= QUARANTINE_AT then suspects[#suspects + 1] = key end
@@ -53,10 +56,8 @@ end
 
 for i, key in ipairs(keys) do
   local code, deadline = '\0', 0
-  if repeated and redis.call('ZSCORE', tombstones, 'c' .. ids[i]) then
-    code = '\1'
-  elseif repeated and redis.call('ZSCORE', tombstones, 'f' .. ids[i]) then
-    code = '\2'
+  if before[i] then
+    code = tonumber(before[i]) % 1 > 0 and '\2' or '\1'
   elseif records[i] then
     code, deadline = cancel(key, ids[i], records[i], states[i], kept[i])
   end

@@ -28,7 +28,7 @@ fn running(server: &Server, topic: &Topic<u32>) -> (Running, Reports<(u32, Durat
 async fn arm(
     schedule: &Schedule,
     topic: &Topic<u32>,
-    deadlines: impl IntoIterator<Item = (u32, SystemTime)>,
+    deadlines: impl IntoIterator<Item = (u32, SystemTime), IntoIter: Send>,
 ) {
     let arms = deadlines.into_iter().map(|(n, at)| NewArm::new([n.to_string()], at, n));
     for result in schedule.arm_many(topic, arms).await.unwrap() {

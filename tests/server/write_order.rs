@@ -105,7 +105,7 @@ async fn a_cancel_that_may_not_tell_the_holder_is_a_cancel() {
     // Publishing is allowed by a selector of its own.
     scene.user("clearselectors").await;
     let cancel = Cancel { key: KEY, id: CancelId::random() };
-    let replies = scene.store.cancel(&scene.at, &[cancel], false).await.unwrap();
+    let replies = scene.store.cancel(&scene.at, &[cancel]).await.unwrap();
     assert_eq!(replies[0].result, Cancelled::InFlight);
     assert!(matches!(scene.retry().await.unwrap()[0], SettleReply::Gone), "it is fenced all the same");
 }

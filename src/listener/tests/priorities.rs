@@ -24,7 +24,7 @@ async fn work(lapse: Lapse<u32>) -> Result<Done, Failure> {
 }
 
 /// So many timers that are due after these times, and take so long.
-async fn arm(bed: &TestBed, topic: &Topic<u32>, after: impl Iterator<Item = Duration>, takes: u32) {
+async fn arm(bed: &TestBed, topic: &Topic<u32>, after: impl Iterator<Item = Duration> + Send, takes: u32) {
     let arms = after.enumerate().map(|(number, after)| {
         let id = format!("{}-{number}", after.as_micros());
         NewArm::new([id], after, takes)

@@ -153,7 +153,7 @@ pub(super) fn change_of<'a>(asks: &[&'a Ask], repeat: bool) -> Change<'a> {
         }
     }
     if !cancelled.is_empty() {
-        return Change::Cancel(CancelHow { triggers, repeat }, cancelled);
+        return Change::Cancel(CancelHow { triggers }, cancelled);
     }
     if !moved.is_empty() {
         return Change::Reschedule(RescheduleHow { triggers }, moved);

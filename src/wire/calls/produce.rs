@@ -39,8 +39,6 @@ pub struct ArmHow {
 pub struct CancelHow {
     /// Whether to delete trigger keys.
     pub triggers: bool,
-    /// Whether this repeats an unanswered call with the same ids.
-    pub repeat: bool,
 }
 
 /// How to reschedule.
@@ -141,9 +139,9 @@ impl Store {
     pub(super) fn change_call<'a>(&'a self, at: &'a PartitionNames, change: &Change<'_>) -> Call<'a> {
         match change {
             Change::Arm(how, timers) => self.arm_call(at, *how, timers),
-            Change::Cancel(CancelHow { triggers, repeat }, timers) => {
+            Change::Cancel(CancelHow { triggers }, timers) => {
                 let mut call = self.call(&scripts::CANCEL, at);
-                call.arg(&[flag(*repeat), flag(*triggers)][..]);
+                call.arg(&[flag(*triggers)][..]);
                 for timer in timers {
                     call.arg(&timer.key[..]).arg(timer.id.as_bytes());
                 }
@@ -227,17 +225,12 @@ impl Store {
     }
 
     /// Withdraws timers, and leaves trigger keys alone.
-    pub async fn cancel(
-        &self,
-        at: &PartitionNames,
-        timers: &[Cancel],
-        repeat: bool,
-    ) -> Result<Vec<CancelReply>> {
+    pub async fn cancel(&self, at: &PartitionNames, timers: &[Cancel]) -> Result<Vec<CancelReply>> {
         let cancelled = |changed| match changed {
             Changed::Cancelled(reply) => Some(reply),
             _ => None,
         };
-        let how = CancelHow { triggers: false, repeat };
+        let how = CancelHow { triggers: false };
         self.change_only(at, Change::Cancel(how, timers.iter().collect()), cancelled)
             .await?
             .into_iter()

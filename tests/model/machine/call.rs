@@ -80,7 +80,7 @@ impl Call {
                 let how = ArmHow { only_if_absent: *only_if_absent, repeat: *repeat, ..ArmHow::default() };
                 Answer::Armed(rig.arm(how, timers).await?)
             }
-            Self::Cancel { timers, repeat } => Answer::Cancelled(store.cancel(at, timers, *repeat).await?),
+            Self::Cancel { timers, .. } => Answer::Cancelled(store.cancel(at, timers).await?),
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
             Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
             Self::Ack(held) => Answer::Acked(store.ack(at, false, held).await?),

@@ -226,15 +226,15 @@ impl Rig {
 
     pub(crate) async fn cancel(&mut self, key: &str) -> CancelReply {
         let cancel = self.cancelling(key);
-        self.cancel_as(&cancel, false).await
+        self.cancel_as(&cancel).await
     }
 
     pub(crate) fn cancelling(&mut self, key: &str) -> Cancel {
         Cancel { key: Bytes::copy_from_slice(key.as_bytes()), id: self.ids.cancel() }
     }
 
-    pub(crate) async fn cancel_as(&self, cancel: &Cancel, repeat: bool) -> CancelReply {
-        let replies = self.store.cancel(&self.at, std::slice::from_ref(cancel), repeat).await;
+    pub(crate) async fn cancel_as(&self, cancel: &Cancel) -> CancelReply {
+        let replies = self.store.cancel(&self.at, std::slice::from_ref(cancel)).await;
         replies.expect("it can be cancelled")[0]
     }
 

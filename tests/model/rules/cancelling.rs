@@ -57,25 +57,25 @@ async fn a_repeated_cancel_gives_the_first_answer(rig: &mut Rig) {
     rig.run("running").await;
     for (key, code) in [("waiting", Cancelled::Cancelled), ("running", Cancelled::InFlight)] {
         let cancel = rig.cancelling(key);
-        assert_eq!(rig.cancel_as(&cancel, false).await.result, code);
-        assert_eq!(rig.cancel_as(&cancel, true).await, CancelReply { result: code, deadline: None });
+        assert_eq!(rig.cancel_as(&cancel).await.result, code);
+        assert_eq!(rig.cancel_as(&cancel).await, CancelReply { result: code, deadline: None });
     }
 }
 
 async fn a_repeated_cancel_leaves_what_was_armed_since(rig: &mut Rig) {
     rig.arm_in("a", 10).await;
     let cancel = rig.cancelling("a");
-    rig.cancel_as(&cancel, false).await;
+    rig.cancel_as(&cancel).await;
     let (later, reply) = rig.arm_in("a", 10).await;
     assert_eq!(reply.code, ArmCode::Armed);
-    rig.cancel_as(&cancel, true).await;
+    rig.cancel_as(&cancel).await;
     assert_eq!(rig.armed("a").await, Some(later.arming));
 }
 
 async fn a_repeated_cancel_that_never_arrived_cancels(rig: &mut Rig) {
     let (_, armed) = rig.arm_in("a", 10).await;
     let cancel = rig.cancelling("a");
-    let reply = rig.cancel_as(&cancel, true).await;
+    let reply = rig.cancel_as(&cancel).await;
     assert_eq!(reply, CancelReply { result: Cancelled::Cancelled, deadline: Some(armed.deadline) });
 }
 
@@ -118,7 +118,7 @@ async fn several_are_cancelled_in_one_call(rig: &mut Rig) {
     let timers = ["a", "b", "c"].map(|key| rig.timer(key, WireWhen::In(10)));
     rig.arm_all(&timers).await;
     let cancels: Vec<Cancel> = ["c", "x", "a"].map(|key| rig.cancelling(key)).into();
-    let replies = rig.store.cancel(&rig.at, &cancels, false).await.expect("it answers");
+    let replies = rig.store.cancel(&rig.at, &cancels).await.expect("it answers");
     let codes: Vec<Cancelled> = replies.iter().map(|reply| reply.result).collect();
     assert_eq!(codes, [Cancelled::Cancelled, Cancelled::NotArmed, Cancelled::Cancelled]);
     rig.pass(ms(11)).await;

@@ -76,7 +76,7 @@ async fn what_is_closed_refuses_every_call_and_changes_nothing(rig: &mut Rig) {
         store.ack(at, false, std::slice::from_ref(&held)).await.map(drop),
         store.settle(at, LETTERS, false, &[settle]).await.map(drop),
         store.renew(at, 1000, &[held]).await.map(drop),
-        store.cancel(at, &[cancel], false).await.map(drop),
+        store.cancel(at, &[cancel]).await.map(drop),
         store.reschedule(at, b"waiting", WireWhen::In(5)).await.map(drop),
         store.pause(at, Some("why")).await.map(drop),
         store.look(at, b"waiting").await.map(drop),

@@ -184,7 +184,7 @@ async fn the_oldest_of_a_hundred_thousand_tombstones_are_forgotten(rig: &mut Rig
         let timers: Vec<_> = names.iter().map(|name| rig.timer(name, WireWhen::In(10))).collect();
         rig.arm_all(&timers).await;
         let cancels: Vec<Cancel> = names.iter().map(|name| rig.cancelling(name)).collect();
-        rig.store.cancel(&rig.at, &cancels, false).await.expect("they can be cancelled");
+        rig.store.cancel(&rig.at, &cancels).await.expect("they can be cancelled");
     }
     assert_eq!(rig.arm_again(&first).await.code, ArmCode::Armed);
     assert_eq!(rig.arm_again(&second).await.code, ArmCode::Superseded);

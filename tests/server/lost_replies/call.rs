@@ -73,7 +73,7 @@ impl Caller {
             Step::Arm { timers, in_ms, absent, by } => {
                 self.arm(timers, *in_ms, *absent, by.map(id), repeat).await
             }
-            Step::Cancel(timers) => self.cancel(timers, repeat).await,
+            Step::Cancel(timers) => self.cancel(timers).await,
             Step::Claim { index, token } => self.claim(*index, *token, repeat).await,
             Step::Ack(names, number) => self.ack(names, *number).await,
             Step::Settle(name, number, end) => self.settle(name, *number, end).await,
@@ -152,13 +152,13 @@ impl Caller {
         Ok(list(armings?.iter().map(armed)))
     }
 
-    async fn cancel(&self, timers: &[(&str, u8)], repeat: bool) -> Said {
+    async fn cancel(&self, timers: &[(&str, u8)]) -> Said {
         let cancel = |(name, number): &(&str, u8)| Cancel {
             key: key(name),
             id: CancelId::from_bytes(&bytes(*number)).expect("an id has eight bytes"),
         };
         let timers: Vec<_> = timers.iter().map(cancel).collect();
-        let replies = self.store.cancel(&self.at, &timers, repeat).await?;
+        let replies = self.store.cancel(&self.at, &timers).await?;
         Ok(list(replies.iter().map(|reply| format!("{:?} {}", reply.result, from_start(reply.deadline)))))
     }
 

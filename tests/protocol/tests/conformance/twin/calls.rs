@@ -41,8 +41,7 @@ impl Twin {
             Deed::Cancel { id: cancel } => {
                 let id = CancelId::from_bytes(&id(b'C', number, cancel)).expect("it has 8 bytes");
                 let cancel = Cancel { key: key(number), id };
-                let reply =
-                    self.store.cancel(&self.at, &[cancel], repeat).await.expect("it can be cancelled")[0];
+                let reply = self.store.cancel(&self.at, &[cancel]).await.expect("it can be cancelled")[0];
                 told(match reply.result {
                     Cancelled::NotArmed => Told::NotArmed,
                     Cancelled::Cancelled => Told::Cancelled,
