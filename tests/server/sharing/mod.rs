@@ -12,4 +12,5 @@ mod patience;
 mod refusals;
 mod replies;
 
+mod runtimes;
 mod scene;
