@@ -63,3 +63,20 @@ async fn a_deadline_that_the_server_cannot_keep_fails_alone() {
     scene.none_stands(&["too-far-1", "too-far-2"]).await;
     scene.all_stand(&["1", "2", "3", "far", "moved"]).await;
 }
+
+/// As after a restart: some are there, some are not, and the topic's names are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_on_the_server_is_supplied_to_calls_that_went_together() {
+    let scene = Scene::start().await;
+    let caller = scene.caller().await;
+    for flush in [&["SCRIPT", "FLUSH"][..], &["FLUSHALL"], &["SCRIPT", "FLUSH"]] {
+        let held = scene.hold(&caller).await;
+        scene.server.cmd(flush).await;
+        let calls = [caller.arm("1"), caller.arm_absent("2"), caller.cancel("3"), caller.reschedule("4")];
+        assert_eq!(held.release(calls).await, ["Armed", "Armed", "NotArmed", "NotArmed"], "{flush:?}");
+        for id in ["1", "2"] {
+            assert_eq!(caller.cancel(id).await, "Cancelled");
+        }
+        scene.take_seen();
+    }
+}
