@@ -58,6 +58,7 @@ async fn calls_that_were_sent_together_without_an_answer_each_end_with_their_own
         assert!((SECOND / 2..6 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
         assert!([ErrorKind::Unknown, ErrorKind::Timeout].contains(&error.kind()), "{error}");
         assert_eq!(error.kind() == ErrorKind::Timeout, error.to_string().contains("was not sent"), "{error}");
+        assert_eq!(error.kind() == ErrorKind::Unknown, error.arming().is_some(), "{error}");
     }
 }
 
