@@ -7,6 +7,11 @@ use redis::Value;
 use super::scene::Scene;
 use crate::support::PATIENCE;
 
+/// Of a runtime of one thread, on which nothing happens meanwhile.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_call_is_one_request_with_its_trigger_key() {
     let scene = Scene::start().await;
@@ -35,8 +40,9 @@ async fn a_lone_call_is_one_request_with_its_trigger_key() {
 async fn a_lone_call_is_on_its_way_once_it_was_polled() {
     let scene = Scene::start().await;
     let caller = scene.caller().await;
-    let mut call = caller.arm("1");
+    let (mut call, before) = (caller.arm("1"), tasks());
     assert_eq!((&mut call).now_or_never(), None);
+    assert_eq!(tasks(), before, "nobody else carries it");
     scene.until_seen("1").await;
     let stands = async || scene.standing("1").await.is_some();
     eventually(PATIENCE, "the timer to stand", stands).await;
@@ -63,19 +69,20 @@ async fn a_lone_call_that_nobody_polls_holds_up_no_other_not_even_of_its_key() {
     scene.all_stand(&["1"]).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_lone_call_that_is_dropped_without_an_answer_lets_the_next_go_alone() {
     let scene = Scene::start().await;
     let caller = scene.caller().await;
     scene.proxy.stall(Direction::Replies);
     for id in ["1", "2", "3"] {
-        let mut dropped = caller.arm(id);
+        let (mut dropped, before) = (caller.arm(id), tasks());
         assert_eq!((&mut dropped).now_or_never(), None);
+        assert_eq!(tasks(), before, "nobody else carries it");
         scene.until_seen(id).await;
     }
     scene.proxy.resume();
     assert_eq!(caller.cancel("1").await, "Cancelled");
-    let alone: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();
-    assert_eq!(alone, [["1"], ["2"], ["3"], ["1"]]);
+    let all: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();
+    assert_eq!(all, [["1"], ["2"], ["3"], ["1"]]);
     scene.all_stand(&["2", "3"]).await;
 }
