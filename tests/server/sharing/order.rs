@@ -77,8 +77,8 @@ async fn calls_of_one_key_that_are_joined_on_a_quiet_line_end_as_if_made_one_aft
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_one_key_keep_their_order_though_answers_are_lost() {
     let scene = Scene::start().await;
-    let caller = scene.quick_caller().await;
     for then in [Then::Close, Then::Stall, Then::Reset] {
+        let caller = scene.quick_caller().await;
         let held = scene.hold(&caller).await;
         scene.lose("k", then);
         let (calls, expected) = calls(&caller);

@@ -68,8 +68,8 @@ async fn a_deadline_that_the_server_cannot_keep_fails_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_on_the_server_is_supplied_to_calls_that_went_together() {
     let scene = Scene::start().await;
-    let caller = scene.caller().await;
     for flush in [&["SCRIPT", "FLUSH"][..], &["FLUSHALL"], &["SCRIPT", "FLUSH"]] {
+        let caller = scene.caller().await;
         let held = scene.hold(&caller).await;
         scene.server.cmd(flush).await;
         let calls = [caller.arm("1"), caller.arm_absent("2"), caller.cancel("3"), caller.reschedule("4")];

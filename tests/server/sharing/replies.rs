@@ -12,10 +12,10 @@ const WAYS: [Then; 5] = [Then::Close, Then::Stall, Then::Reset, Then::Tear(1), T
 #[tokio::test(flavor = "multi_thread")]
 async fn every_member_of_a_call_without_an_answer_is_told_what_the_first_execution_did() {
     let scene = Scene::start().await;
-    let caller = scene.quick_caller().await;
     let mut losses = 0;
     for (round, then) in WAYS.into_iter().enumerate() {
         for lost in ["fresh", "absent", "cancelled", "moved"] {
+            let caller = scene.quick_caller().await;
             let named = |id: &str| format!("{id}-{round}-{lost}");
             for id in ["replaced", "there", "cancelled", "moved"] {
                 assert!(scene.direct.armed_with(named(id), LATER, "old").await.unwrap().is_armed());

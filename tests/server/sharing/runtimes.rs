@@ -92,10 +92,13 @@ async fn calls_that_were_sent_by_a_runtime_that_ends_are_told_what_was_done() {
         caller.cancel("cancelled"),
         caller.reschedule("moved"),
     ];
-    scene.lose("armed", Then::Stall);
+    scene.lose("armed", Then::Close);
+    let connections = || scene.proxy.requests()["AUTH"];
+    let before = connections();
     driven_by(&scene, &ending, &mut calls).await;
-    // It runs until the answer is lost, and never again.
+    // It runs until the answer is lost and there is another line, and never again.
     run(&ending, scene.proxy.until_lost(1));
+    run(&ending, eventually(PATIENCE, "another line", async || connections() > before));
     ending.shutdown_background();
     let expected = ["Armed", "Armed", "Armed", "Replaced", "Armed", "Exists", "Cancelled", "Rescheduled"];
     assert_eq!(answers(calls).await, expected);

@@ -127,7 +127,7 @@ impl Scene {
     }
 
     /// Sends two calls, and holds up all answers: one went alone, one is carried by a driver. What is called
-    /// behind them gathers.
+    /// behind them gathers. The caller must be one that has made no others: theirs may still have a driver.
     pub(super) async fn hold(&self, caller: &Caller) -> Held<'_> {
         self.proxy.stall(Direction::Replies);
         let mut calls = Vec::new();
