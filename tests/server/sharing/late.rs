@@ -27,7 +27,7 @@ fn timer(id: &str) -> NewTimer {
     }
 }
 
-fn words(answers: Vec<keylapse::Result<Arming>>) -> Vec<String> {
+fn words(answers: &[keylapse::Result<Arming>]) -> Vec<String> {
     answers.iter().map(super::scene::word_of).collect()
 }
 
@@ -51,11 +51,11 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
         for others in [vec![], vec![timer("b"), timer("c")]] {
             let late = [&[timer("a")][..], &others].concat();
             let armed = store.arm(&at, ArmHow { only_if_absent, ..repeat }, &late[..1]).await.unwrap();
-            assert_eq!(words(armed), ["Armed"]);
+            assert_eq!(words(&armed), ["Armed"]);
             let cancel = Cancel { key: key("a"), id: CancelId::random() };
             let cancelled = store.cancel(&at, &[cancel], false).await.unwrap();
             assert!(matches!(cancelled[..], [CancelReply { result: Cancelled::Cancelled, .. }]));
-            let answers = words(store.arm(&at, first, &late).await.unwrap());
+            let answers = words(&store.arm(&at, first, &late).await.unwrap());
             assert_eq!(answers[0], "Superseded", "{first:?} beside {}", others.len());
             assert!(answers[1..].iter().all(|answer| answer == "Armed"), "{answers:?}");
             assert!(store.look(&at, &key("a")).await.unwrap().is_none());

@@ -100,7 +100,7 @@ impl Scene {
     /// Loses the reply to the next script call that names this timer.
     pub(super) fn lose(&self, id: &str, then: Then) {
         let key = key(id);
-        self.proxy.lose_reply(move |words: &[Bytes]| words.iter().any(|word| *word == key), then);
+        self.proxy.lose_reply(move |words: &[Bytes]| words.contains(&key), then);
     }
 
     pub(super) async fn standing(&self, id: &str) -> Option<Timer<String>> {
