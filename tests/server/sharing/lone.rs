@@ -86,3 +86,24 @@ async fn a_lone_call_that_is_dropped_without_an_answer_lets_the_next_go_alone() 
     assert_eq!(all, [["1"], ["2"], ["3"], ["1"]]);
     scene.all_stand(&["2", "3"]).await;
 }
+
+/// It is the one that connects.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_call_that_nobody_polls_while_it_connects_holds_up_no_other() {
+    let scene = Scene::start().await;
+    let caller = scene.caller().await;
+    scene.proxy.cut();
+    // The loss is noticed by a call, and not yet made good.
+    scene.proxy.stall(Direction::Both);
+    let mut unpolled = caller.arm("1");
+    let connections = || scene.proxy.requests()["AUTH"];
+    let before = connections();
+    let connecting = async || {
+        assert_eq!((&mut unpolled).now_or_never(), None);
+        connections() > before
+    };
+    eventually(PATIENCE, "it to connect", connecting).await;
+    scene.proxy.resume();
+    let other = tokio::time::timeout(PATIENCE, caller.arm("2")).await;
+    assert_eq!(other.expect("it is not held up"), "Armed");
+}

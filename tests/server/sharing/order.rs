@@ -1,13 +1,15 @@
 //! What concerns one key happens in the order in which it was asked, whatever it is.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join, join_all};
 use keylapse::{NewArm, TimerPhase};
-use keylapse_support::Then;
+use keylapse_support::{Direction, Then, eventually};
 
 use super::scene::{Caller, LATER, Scene, word_of};
+use crate::support::PATIENCE;
 
 /// Of an arm of many.
 fn arm_many(caller: &Caller, ids: &[&'static str], only_if_absent: bool) -> BoxFuture<'static, String> {
@@ -114,4 +116,47 @@ async fn arms_of_many_keep_their_place_between_single_calls() {
     assert_eq!(held.release(calls).await, expected);
     assert_moved(&scene, "k").await;
     scene.all_stand(&["i", "j"]).await;
+}
+
+/// Neither has been executed when the line breaks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_keeps_its_place_behind_a_lone_one_of_its_key_that_never_arrived() {
+    let scene = Scene::start().await;
+    let connections = || scene.proxy.requests()["AUTH"];
+    for n in 0..10 {
+        let (caller, id) = (scene.caller().await, format!("k{n}"));
+        scene.proxy.stall(Direction::Requests);
+        let calls = tokio::spawn(join_all([caller.arm(&id), caller.cancel(&id)]));
+        scene.until_seen(&id).await;
+        let before = connections();
+        scene.proxy.cut();
+        eventually(PATIENCE, "the line to be broken", async || connections() > before).await;
+        scene.proxy.resume();
+        assert_eq!(calls.await.unwrap(), ["Armed", "Cancelled"], "{n}");
+        scene.none_stands(&[&id]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_keeps_its_place_behind_a_lone_one_of_its_key_whose_script_is_missing() {
+    let scene = Scene::start().await;
+    let caller = scene.caller().await;
+    scene.server.cmd(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(caller.cancel("k").await, "NotArmed", "this one is there again");
+    assert_eq!(join_all([caller.arm("k"), caller.cancel("k")]).await, ["Armed", "Cancelled"]);
+    scene.none_stands(&["k"]).await;
+}
+
+/// More than are on their way at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_keeps_its_place_behind_an_arm_of_very_many() {
+    let scene = Scene::start().await;
+    let caller = scene.caller().await;
+    let ids: Vec<_> = (0..3_000).map(|n| n.to_string()).collect();
+    let arms = ids.iter().map(|id| NewArm::new([id], LATER, String::new()));
+    let many = caller.schedule.arm_many(&caller.topic, arms).into_future();
+    let (many, cancelled) = join(many, caller.cancel("2999")).await;
+    assert!(many.unwrap().iter().all(|one| word_of(one) == "Armed"));
+    assert_eq!(cancelled, "Cancelled");
+    scene.none_stands(&["2999"]).await;
 }

@@ -105,3 +105,22 @@ async fn payloads_of_dropped_calls_do_not_stay_in_memory_while_the_line_is_silen
     assert!(most <= 2_500, "{most} payloads of 10,000 were kept");
     held.release::<()>([]).await;
 }
+
+/// The answers to those before them come after ten times their patience.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_not_sent_hears_of_it_when_its_own_patience_ends() {
+    let scene = Scene::start().await;
+    let slow = scene.client().patience(SECOND).answer_within(10 * SECOND).unwrap();
+    let caller = scene.caller_of(slow).await;
+    let held = scene.hold(&caller).await;
+    let first = tokio::spawn(failing(caller.clone(), "1"));
+    let started = Instant::now();
+    eventually(PATIENCE, "half its patience", async || started.elapsed() > SECOND / 2).await;
+    let second = tokio::spawn(failing(caller.clone(), "2"));
+    for call in [first, second] {
+        let (elapsed, error) = call.await.unwrap();
+        assert!((SECOND..4 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
+        assert!(error.to_string().contains("was not sent"), "{error}");
+    }
+    held.abandon().await;
+}

@@ -148,3 +148,20 @@ async fn durably(caller: &Caller, id: &str, replicas: u32) -> String {
     let within = Duration::from_secs(4);
     word_of(&arm.durably(Durably::replicas(replicas).within(within)).await)
 }
+
+/// The driver's task is dropped before its first poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_go_on_though_their_runtime_ended_before_it_ran() {
+    let scene = Scene::start().await;
+    let caller = scene.caller().await;
+    let ending = standing_still();
+    let (mut alone, mut driven) = (caller.arm("1"), caller.arm("2"));
+    assert!((&mut alone).now_or_never().is_none());
+    {
+        let _there = ending.enter();
+        assert!((&mut driven).now_or_never().is_none());
+    }
+    ending.shutdown_background();
+    assert_eq!(answers([alone, driven]).await, ["Armed"; 2]);
+    assert_eq!(answers([caller.cancel("1"), caller.cancel("2")]).await, ["Cancelled"; 2]);
+}
