@@ -21,6 +21,7 @@ mod python;
 mod redis_conf;
 mod rounding;
 mod scripts;
+mod sharing;
 mod subscription;
 mod support;
 mod wire;

@@ -1,0 +1,110 @@
+//! A request that was held up on its way arrives after its repeat, and does nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use keylapse::internals::names::PartitionNames;
+use keylapse::internals::{ArmHow, Cancel, CancelId, CancelReply, NewTimer, Store, TopicEntry, WireWhen};
+use keylapse::{Arming, ArmingId, Cancelled};
+use keylapse_support::{Direction, Proxy, Server, eventually};
+use redis::InfoDict;
+use tokio::net::TcpStream;
+
+use super::scene::{Scene, key};
+use crate::support::PATIENCE;
+
+fn timer(id: &str) -> NewTimer {
+    NewTimer {
+        key: key(id),
+        when: WireWhen::In(3_600_000),
+        arming: ArmingId::random(),
+        payload: Bytes::new(),
+        trace: None,
+        by: None,
+    }
+}
+
+fn words(answers: &[keylapse::Result<Arming>]) -> Vec<String> {
+    answers.iter().map(super::scene::word_of).collect()
+}
+
+#[tokio::test]
+async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded() {
+    let server = Server::start().await;
+    let store = Store::at(&server.app_url()).unwrap();
+    let at = PartitionNames::new("keylapse", "app.share", 0, 1, false);
+    let entry = TopicEntry {
+        name: "app.share".into(),
+        pattern: "app:share:{id}".into(),
+        partitions: 1,
+        triggers: true,
+        attached: false,
+    };
+    store.register(&entry, std::slice::from_ref(&at)).await.unwrap();
+    let (first, repeat) =
+        (ArmHow { triggers: true, ..ArmHow::default() }, ArmHow { repeat: true, ..ArmHow::default() });
+    for only_if_absent in [false, true] {
+        let first = ArmHow { only_if_absent, ..first };
+        for others in [vec![], vec![timer("b"), timer("c")]] {
+            let late = [&[timer("a")][..], &others].concat();
+            let armed = store.arm(&at, ArmHow { only_if_absent, ..repeat }, &late[..1]).await.unwrap();
+            assert_eq!(words(&armed), ["Armed"]);
+            let cancel = Cancel { key: key("a"), id: CancelId::random() };
+            let cancelled = store.cancel(&at, &[cancel], false).await.unwrap();
+            assert!(matches!(cancelled[..], [CancelReply { result: Cancelled::Cancelled, .. }]));
+            let answers = words(&store.arm(&at, first, &late).await.unwrap());
+            assert_eq!(answers[0], "Superseded", "{first:?} beside {}", others.len());
+            assert!(answers[1..].iter().all(|answer| answer == "Armed"), "{answers:?}");
+            assert!(store.look(&at, &key("a")).await.unwrap().is_none());
+            let set = server.cmd(&["EXISTS", "app:share:a"]).await;
+            assert_eq!(set, redis::Value::Int(0), "nor is there a trigger key");
+            for NewTimer { key, .. } in others {
+                let cancel = Cancel { key, id: CancelId::random() };
+                let _ = store.cancel(&at, &[cancel], false).await.unwrap();
+            }
+        }
+    }
+}
+
+/// How many script calls the server has run.
+async fn runs(server: &Server) -> u64 {
+    let info: InfoDict = redis::from_redis_value(server.cmd(&["INFO", "commandstats"]).await).unwrap();
+    let evalsha: String = info.get("cmdstat_evalsha").unwrap_or_default();
+    let calls = evalsha.split(',').find_map(|word| word.strip_prefix("calls=")).unwrap_or("0");
+    calls.parse().unwrap()
+}
+
+/// The first connection is held up, and the call repeated over another; then the first comes to life.
+#[tokio::test(flavor = "multi_thread")]
+async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_since() {
+    let scene = Scene::start().await;
+    let other = Proxy::before(&scene.server).await;
+    let port = Arc::new(AtomicU16::new(scene.proxy.port()));
+    let (to, limit) = (port.clone(), Duration::from_millis(500));
+    let open = move || TcpStream::connect(("127.0.0.1", to.load(Ordering::SeqCst)));
+    let caller = scene.caller_of(scene.client().answer_within(limit).unwrap().streams(open)).await;
+    let before = runs(&scene.server).await;
+    scene.proxy.stall(Direction::Requests);
+    port.store(other.port(), Ordering::SeqCst);
+    let ids = ["0", "1", "2", "3"];
+    // The first goes alone, and the others together.
+    let answers = join_all(ids.map(|id| caller.arm(id))).await;
+    assert_eq!(answers, ["Armed"; 4]);
+    let sent: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();
+    assert_eq!(sent, [vec!["0"], vec!["1", "2", "3"]], "they are on their way");
+    assert_eq!(runs(&scene.server).await, before + 2, "of the repeats");
+    for id in ["0", "1", "2"] {
+        assert_eq!(caller.cancel(id).await, "Cancelled");
+    }
+    assert_eq!(caller.arm("2").await, "Armed");
+    let standing = (scene.standing("2").await, scene.standing("3").await);
+    let counted = runs(&scene.server).await;
+    scene.proxy.resume();
+    let arrived = async || runs(&scene.server).await == counted + 2;
+    eventually(PATIENCE, "what was held up to arrive", arrived).await;
+    scene.none_stands(&["0", "1"]).await;
+    assert_eq!((scene.standing("2").await, scene.standing("3").await), standing);
+}
