@@ -95,7 +95,8 @@ impl Node {
         if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }
-        let _one_at_a_time = self.connecting.lock().await;
+        // Who connects may be a future that nobody polls any more: it is not waited for any longer than it may take.
+        let _one_at_a_time = tokio::time::timeout(CONNECT_WITHIN, self.connecting.lock()).await;
         if let Some(live) = &*lock(&self.current) {
             return Ok(live.clone());
         }

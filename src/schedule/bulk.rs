@@ -69,7 +69,8 @@ enum Job {
 impl Schedule {
     /// Arms many timers, in batches of at most 250 and about a mebibyte of which up to eight wait for their answers
     /// at a time. The answers come in the order of the arms, each with its own result: one that fails does not keep
-    /// the others from being armed. Of a key that is named twice the later arm comes later.
+    /// the others from being armed. Of a key that is named twice the later arm comes later. The list is read as it is
+    /// sent: another call for one of its keys that is made meanwhile may come before it.
     ///
     /// # Errors
     /// As a whole only when the topic cannot be agreed on with Redis.

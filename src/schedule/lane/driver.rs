@@ -18,21 +18,17 @@ use crate::lock::lock;
 const AT_A_TIME: usize = 4;
 
 /// Until nothing is left.
-pub(super) async fn drive(lane: Arc<Shared>) {
-    let mut driving = Driving { lane, rested: false };
+pub(super) async fn drive(mut driving: Driving) {
     let lane = driving.lane.clone();
     let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
     loop {
         while let Some(batch) = next(&lane, going.len(), &mut on_their_way) {
             going.push(batch.carry(&lane));
         }
-        if going.is_empty() {
-            if driving.rest() {
-                return;
-            }
-            continue;
+        if going.is_empty() && driving.rest() {
+            return;
         }
-        let first_until = lock(&lane.queue).first_until();
+        let look = lock(&lane.queue).next_look(Instant::now());
         tokio::select! {
             Some(keys) = going.next() => {
                 keys.iter().for_each(|key| {
@@ -42,7 +38,7 @@ pub(super) async fn drive(lane: Arc<Shared>) {
                 tokio::task::yield_now().await;
             }
             () = lane.enough.notified() => {}
-            () = sleep_until(first_until) => {}
+            () = sleep_until(look) => {}
         }
     }
 }
@@ -69,18 +65,22 @@ fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Optio
         return None;
     }
     let share = queue.share(going == 0);
-    let batch = queue.take(share, on_their_way);
+    let batch = queue.take(share, now, on_their_way);
     (!batch.is_empty()).then_some(batch)
 }
 
 /// While a driver is at work. Should it end before its time, as its runtime does, all that waits goes back to those
 /// who have asked.
-struct Driving {
+pub(super) struct Driving {
     lane: Arc<Shared>,
     rested: bool,
 }
 
 impl Driving {
+    pub(super) fn of(lane: Arc<Shared>) -> Self {
+        Self { lane, rested: false }
+    }
+
     /// Ends the driver's work, if there is none.
     fn rest(&mut self) -> bool {
         let mut queue = lock(&self.lane.queue);

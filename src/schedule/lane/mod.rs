@@ -11,14 +11,15 @@ mod queue;
 
 pub(super) use self::ask::{Ask, Jobs};
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use self::ask::{Answers, Outcome, Waiting};
-use self::queue::Queue;
+use self::driver::Driving;
+use self::queue::{Alone, Queue};
 use crate::connection::persist_from;
 use crate::error::{Error, Result};
 use crate::lock::lock;
@@ -67,29 +68,40 @@ impl Lane {
     /// Puts down a call that shares others' in any case; the answer comes whether it is waited for or not.
     pub(super) fn put(&self, patience: Duration, ask: Ask) -> impl Future<Output = Answers> + use<> {
         let until = Instant::now() + patience;
-        let answer = self.queue(&mut lock(&self.0.queue), ask, until);
+        let answer = self.queue(lock(&self.0.queue), ask, until);
         let lane = self.clone();
         async move { lane.wait(until, answer).await }
     }
 
     fn enter(&self, ask: Ask, until: Instant) -> Entered {
         let mut queue = lock(&self.0.queue);
-        if !queue.alone && !queue.driven {
-            queue.alone = true;
+        if queue.alone.is_none() && !queue.driven {
+            queue.alone = Alone::with(&ask);
             return Entered::Alone(Going(self.0.clone()), ask);
         }
-        Entered::Together(self.queue(&mut queue, ask, until))
+        Entered::Together(self.queue(queue, ask, until))
     }
 
-    fn queue(&self, queue: &mut Queue, ask: Ask, until: Instant) -> oneshot::Receiver<Outcome> {
+    fn queue(
+        &self,
+        mut queue: MutexGuard<'_, Queue>,
+        ask: Ask,
+        until: Instant,
+    ) -> oneshot::Receiver<Outcome> {
         let (waiting, receiver) = Waiting::new(ask, until);
+        let was_empty = queue.is_empty();
         queue.push(waiting);
-        if !queue.driven {
-            queue.driven = true;
-            tokio::spawn(driver::drive(self.0.clone()));
-        } else if queue.is_worth_a_call() {
-            self.0.enough.notify_one();
+        if queue.driven {
+            // The driver looks when the patience of the first ends, too.
+            if was_empty || queue.is_worth_a_call() {
+                self.0.enough.notify_one();
+            }
+            return receiver;
         }
+        queue.driven = true;
+        // A runtime that is ending drops the driver at once, and that needs the lock.
+        drop(queue);
+        tokio::spawn(driver::drive(Driving::of(self.0.clone())));
         receiver
     }
 
@@ -122,7 +134,11 @@ struct Going(Arc<Shared>);
 
 impl Drop for Going {
     fn drop(&mut self) {
-        lock(&self.0.queue).alone = false;
+        let mut queue = lock(&self.0.queue);
+        queue.alone = None;
+        if !queue.is_empty() {
+            self.0.enough.notify_one();
+        }
     }
 }
 

@@ -1,23 +1,27 @@
 //! What waits to be sent, in the order in which it was asked.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::ask::Waiting;
+use super::ask::{Ask, Waiting};
 use super::batch::Batch;
 use super::{BATCH, BATCH_BYTES};
 
 /// Asks that nobody waits for any more are cleared away when so many wait, and twice as many as the last time.
 const MANY: usize = 1000;
+/// So long a call that goes alone keeps others of its key from overtaking it. It is in the hands of its caller, who
+/// may have stopped polling: so nobody waits for it any longer.
+const KEPT: Duration = Duration::from_secs(1);
 /// The fewest timers for which a call is made while another is on its way.
 pub(super) const HALF: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Somebody has sent a call alone, and waits for its answer.
-    pub(super) alone: bool,
+    pub(super) alone: Option<Alone>,
     /// There is a driver.
     pub(super) driven: bool,
     waiting: VecDeque<Waiting>,
@@ -28,6 +32,20 @@ pub(super) struct Queue {
     left: usize,
     /// How many timers are worth a call of their own beside those that are on their way.
     pub(super) worth: usize,
+}
+
+/// A call that goes alone.
+#[derive(Debug)]
+pub(super) struct Alone {
+    key: Bytes,
+    /// So long others of its key wait for it.
+    until: Instant,
+}
+
+impl Alone {
+    pub(super) fn with(ask: &Ask) -> Option<Self> {
+        Some(Self { key: ask.keys().next()?.clone(), until: Instant::now() + KEPT })
+    }
 }
 
 impl Queue {
@@ -55,21 +73,26 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// When the patience of the first ends, who has the least: all have the same.
-    pub(super) fn first_until(&self) -> Option<Instant> {
-        self.waiting.front().map(|waiting| waiting.until)
+    /// When to look again, though nothing has happened: when the patience of the first ends, who has the least, as
+    /// all have the same, or when nobody waits for the call that goes alone any longer.
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let first = self.waiting.front()?.until;
+        let alone = self.alone.as_ref().map(|alone| alone.until).filter(|until| *until > now);
+        Some(alone.map_or(first, |alone| alone.min(first)))
     }
 
     /// Takes out the first if its time is over.
     pub(super) fn pop_expired(&mut self, now: Instant) -> Option<Waiting> {
-        self.first_until().filter(|until| *until <= now)?;
+        self.waiting.front().filter(|waiting| waiting.until <= now)?;
         self.pop()
     }
 
-    /// Takes the first asks, up to so many timers, to the bounds of a call and to the first whose key is on its way
-    /// already, and adds their keys to those. So of what concerns one key the later comes later, whatever it is.
-    pub(super) fn take(&mut self, most: usize, on_their_way: &mut HashSet<Bytes>) -> Batch {
-        let mut batch = Batch::default();
+    /// Takes the first asks, up to so many timers and to the bounds of a call, and adds their keys to those on their
+    /// way. Who names a key that is on its way stays, and so does who names one of theirs: of what concerns one key
+    /// the later comes later, whatever it is.
+    pub(super) fn take(&mut self, most: usize, now: Instant, on_their_way: &mut HashSet<Bytes>) -> Batch {
+        let (mut batch, mut stays, mut kept) = (Batch::default(), VecDeque::new(), HashSet::new());
+        kept.extend(self.alone.as_ref().filter(|alone| alone.until > now).map(|alone| alone.key.clone()));
         let (mut count, mut bytes) = (0, 0);
         while let Some(first) = self.waiting.front() {
             if first.is_forsaken() {
@@ -79,14 +102,26 @@ impl Queue {
             let ask = first.ask();
             count += ask.len();
             bytes += ask.bytes();
-            let fits = batch.is_empty() || count <= most && bytes <= BATCH_BYTES;
-            if !fits || ask.keys().any(|key| on_their_way.contains(key)) {
+            if count > most.max(ask.len()) || bytes > BATCH_BYTES.max(ask.bytes()) {
                 break;
             }
-            on_their_way.extend(ask.keys().cloned());
-            if let Some(first) = self.pop() {
-                batch.add(first);
+            let waits = ask.keys().any(|key| on_their_way.contains(key) || kept.contains(key));
+            if waits {
+                kept.extend(ask.keys().cloned());
+            } else {
+                on_their_way.extend(ask.keys().cloned());
             }
+            match self.waiting.pop_front() {
+                Some(first) if waits => stays.push_back(first),
+                Some(first) => {
+                    self.leave(first.ask());
+                    batch.add(first);
+                }
+                None => break,
+            }
+        }
+        while let Some(last) = stays.pop_back() {
+            self.waiting.push_front(last);
         }
         batch
     }
@@ -99,9 +134,13 @@ impl Queue {
 
     fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.waiting.pop_front()?;
-        self.count -= waiting.ask().len();
-        self.bytes -= waiting.ask().bytes();
+        self.leave(waiting.ask());
         Some(waiting)
+    }
+
+    fn leave(&mut self, ask: &Ask) {
+        self.count -= ask.len();
+        self.bytes -= ask.bytes();
     }
 
     fn clear_forsaken(&mut self) {

@@ -53,7 +53,7 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
             let armed = store.arm(&at, ArmHow { only_if_absent, ..repeat }, &late[..1]).await.unwrap();
             assert_eq!(words(&armed), ["Armed"]);
             let cancel = Cancel { key: key("a"), id: CancelId::random() };
-            let cancelled = store.cancel(&at, &[cancel], false).await.unwrap();
+            let cancelled = store.cancel(&at, &[cancel]).await.unwrap();
             assert!(matches!(cancelled[..], [CancelReply { result: Cancelled::Cancelled, .. }]));
             let answers = words(&store.arm(&at, first, &late).await.unwrap());
             assert_eq!(answers[0], "Superseded", "{first:?} beside {}", others.len());
@@ -63,7 +63,7 @@ async fn a_first_sending_that_comes_after_its_repeat_and_a_cancel_is_superseded(
             assert_eq!(set, redis::Value::Int(0), "nor is there a trigger key");
             for NewTimer { key, .. } in others {
                 let cancel = Cancel { key, id: CancelId::random() };
-                let _ = store.cancel(&at, &[cancel], false).await.unwrap();
+                let _ = store.cancel(&at, &[cancel]).await.unwrap();
             }
         }
     }

@@ -1,10 +1,9 @@
 //! What concerns one key happens in the order in which it was asked, whatever it is.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, join, join_all};
+use futures::future::{BoxFuture, join_all};
 use keylapse::{NewArm, TimerPhase};
 use keylapse_support::{Direction, Then, eventually};
 
@@ -145,18 +144,4 @@ async fn a_call_keeps_its_place_behind_a_lone_one_of_its_key_whose_script_is_mis
     assert_eq!(caller.cancel("k").await, "NotArmed", "this one is there again");
     assert_eq!(join_all([caller.arm("k"), caller.cancel("k")]).await, ["Armed", "Cancelled"]);
     scene.none_stands(&["k"]).await;
-}
-
-/// More than are on their way at a time.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_keeps_its_place_behind_an_arm_of_very_many() {
-    let scene = Scene::start().await;
-    let caller = scene.caller().await;
-    let ids: Vec<_> = (0..3_000).map(|n| n.to_string()).collect();
-    let arms = ids.iter().map(|id| NewArm::new([id], LATER, String::new()));
-    let many = caller.schedule.arm_many(&caller.topic, arms).into_future();
-    let (many, cancelled) = join(many, caller.cancel("2999")).await;
-    assert!(many.unwrap().iter().all(|one| word_of(one) == "Armed"));
-    assert_eq!(cancelled, "Cancelled");
-    scene.none_stands(&["2999"]).await;
 }
