@@ -170,5 +170,5 @@ impl Settler {
 }
 
 fn trigger(held: &Held, attempt: u32, deadline: u64) -> Trigger {
-    Trigger { key: held.key.clone(), deadline, attempt, moved: false }
+    Trigger { key: held.key.clone(), deadline, attempt }
 }

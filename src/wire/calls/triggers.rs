@@ -15,19 +15,17 @@ pub struct Trigger {
     pub deadline: u64,
     /// The attempt to come.
     pub attempt: u32,
-    /// Whether this moves the deadline of a timer that was there before: then a
-    /// number that expires at another time is taken for its key.
-    pub moved: bool,
 }
 
 impl Store {
-    /// Sets trigger keys where they lie elsewhere than the index.
+    /// Sets trigger keys where they lie elsewhere than the index. `moved`: whether the timers were there before, so
+    /// that a number that expires at another time is taken for their key.
     #[cfg(feature = "testing")]
-    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Result<Vec<TriggerKey>> {
+    pub async fn set_triggers(&self, triggers: &[Trigger], moved: bool) -> Result<Vec<TriggerKey>> {
         let keys: Vec<_> = triggers.iter().map(|trigger| &trigger.key[..]).collect();
         let mut call = self.call_with(&scripts::TRIGGER, &keys);
         for trigger in triggers {
-            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(trigger.moved));
+            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(moved));
         }
         let codes = [TriggerKey::None, TriggerKey::Set, TriggerKey::Taken];
         let codes = crate::wire::Reply::new("trigger", call.run().await?)?

@@ -115,8 +115,8 @@ impl Caller {
             }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);
-                let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
-                format!("{:?}", store.set_triggers(&[trigger]).await?)
+                let trigger = Trigger { key: key(name), deadline, attempt: 1 };
+                format!("{:?}", store.set_triggers(&[trigger], false).await?)
             }
             Step::Untrigger(name, number) => {
                 format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)

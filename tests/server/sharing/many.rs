@@ -77,11 +77,8 @@ async fn what_gathers_goes_in_a_call_for_each_kind_and_two_that_take_turns() {
     assert!(answers.chunks(4).all(|four| *four == ["Armed", "Armed", "NotArmed", "NotArmed"]), "{answers:?}");
     let seen = scene.take_seen();
     for kind in [("arm", "r01"), ("arm", "a01"), ("cancel", "1"), ("reschedule", "1")] {
-        let counts: Vec<_> = seen
-            .iter()
-            .filter(|seen| (&*seen.script, &*seen.how) == kind)
-            .map(|seen| seen.ids.len())
-            .collect();
+        let counts: Vec<_> =
+            seen.iter().filter(|seen| (seen.script, &*seen.how) == kind).map(|seen| seen.ids.len()).collect();
         assert_eq!(counts.iter().sum::<usize>(), 10, "{kind:?}");
         assert!(counts.len() <= 3, "{kind:?} in {counts:?}");
     }
