@@ -60,8 +60,8 @@ pub enum Arming {
     AfterRunning(Receipt),
     /// There is a timer, and it was to be left alone.
     Exists,
-    /// The arm was made, but its answer was lost; by the time it was asked for
-    /// again, somebody had cancelled or replaced it.
+    /// The arm was made, but its answer was lost, or it came a second time, late; by
+    /// then somebody had cancelled or replaced it.
     Superseded,
 }
 

@@ -1,27 +1,24 @@
 //! Many timers: arming, withdrawing and moving them in bounded batches that overlap.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod job;
+mod sending;
+
 use std::fmt;
 use std::future::IntoFuture;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, iter};
 use futures::{FutureExt, Stream, StreamExt};
 
+use self::job::Job;
+use self::sending::{Give, Sending};
 use crate::error::{Error, Result};
 use crate::id::CancelId;
 use crate::lapse::RUNNING;
-use crate::schedule::lane::{Ask, BATCH, BATCH_BYTES, Jobs, Lane};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::{Arming, Cancel, Cancelled, Changed, MAX_BATCH, Move, NewTimer, Rescheduled};
-
-/// Batches of one request that may wait for their answers.
-const IN_FLIGHT: usize = 8;
-
-const _: () = assert!(BATCH <= MAX_BATCH);
+use crate::wire::{Arming, Cancel, Cancelled, Changed, Move, Rescheduled};
 
 /// One of many timers to be armed.
 #[derive(Clone, Debug)]
@@ -57,13 +54,6 @@ impl<R> fmt::Debug for BulkRequest<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BulkRequest({})", self.config.name)
     }
-}
-
-/// One of them.
-enum Job {
-    Arm(NewTimer),
-    Cancel(Cancel),
-    Move(Move),
 }
 
 impl Schedule {
@@ -195,61 +185,20 @@ impl<'a, R: Send + 'a> BulkRequest<'a, R> {
     ///
     /// # Errors
     /// As for [`arm_many`](Schedule::arm_many).
-    pub async fn for_each(self, mut take: impl FnMut(usize, Result<R>) + Send) -> Result<usize> {
-        let Self { schedule, config, mut jobs, only_if_absent, mut progress, read } = self;
+    pub async fn for_each(self, take: impl FnMut(usize, Result<R>) + Send) -> Result<usize> {
+        let Self { schedule, config, mut jobs, only_if_absent, progress, read } = self;
         let lanes = schedule.partitions(config).await?;
         let by = RUNNING.try_with(|arming| *arming).ok();
-        let mut sending = Sending { schedule, config, lanes: &lanes, only_if_absent, asked: VecDeque::new() };
-        let (mut open, mut place, mut done) = (HashMap::<usize, Open>::new(), 0, 0);
-        let mut give = |results: Vec<(usize, Result<Changed>)>| {
-            done += results.len();
-            for (place, result) in results {
-                take(place, result.and_then(|changed| read(&changed).ok_or_else(another_kind)));
-            }
-            progress.iter_mut().for_each(|tell| tell(done));
-        };
-        loop {
-            let next = match jobs.next().now_or_never() {
-                Some(next) => next,
-                // Nothing is ready: what has gathered goes, and answers are taken in while there is time.
-                None => {
-                    for (partition, batch) in open.drain() {
-                        sending.put(partition, batch);
-                    }
-                    tokio::select! {
-                        next = jobs.next() => next,
-                        results = sending.first() => {
-                            give(results);
-                            continue;
-                        }
-                    }
-                }
-            };
-            let Some(job) = next else { break };
+        let mut sending = Sending::new(schedule, config, &lanes, only_if_absent);
+        let (mut giving, mut place) = (Giving { take, progress, read, done: 0 }, 0);
+        while let Some(job) = sending.next(&mut jobs, &mut giving).await {
             match job {
-                Err(error) => give(vec![(place, Err(error))]),
-                Ok(mut job) => {
-                    if let Job::Arm(timer) = &mut job {
-                        timer.by = by;
-                    }
-                    let partition = config.partition_of(job.key());
-                    if open.get(&partition).is_some_and(|batch| !batch.has_room(&job)) {
-                        if sending.asked.len() >= IN_FLIGHT {
-                            give(sending.first().await);
-                        }
-                        sending.put(partition, open.remove(&partition).unwrap_or_default());
-                    }
-                    open.entry(partition).or_default().add(place, job);
-                }
+                Ok(job) => sending.add(place, job.made_by(by), &mut giving).await,
+                Err(error) => giving.give(vec![(place, Err(error))]),
             }
             place += 1;
         }
-        for (partition, batch) in open {
-            sending.put(partition, batch);
-        }
-        while !sending.asked.is_empty() {
-            give(sending.first().await);
-        }
+        sending.finish(&mut giving).await;
         Ok(place)
     }
 
@@ -270,92 +219,21 @@ impl<'a, R: Send + 'a> IntoFuture for BulkRequest<'a, R> {
     }
 }
 
-/// What has been sent, in its order.
-struct Sending<'a> {
-    schedule: &'a Schedule,
-    config: &'a TopicConfig,
-    lanes: &'a [Lane],
-    only_if_absent: bool,
-    asked: VecDeque<(Vec<usize>, Answer)>,
+/// Hands results on.
+struct Giving<'a, R, F> {
+    take: F,
+    progress: Option<Box<dyn FnMut(usize) + Send + 'a>>,
+    read: fn(&Changed) -> Option<R>,
+    done: usize,
 }
 
-/// That to a batch.
-type Answer = BoxFuture<'static, Result<Vec<Result<Changed>>>>;
-
-impl Sending<'_> {
-    fn put(&mut self, partition: usize, batch: Open) {
-        let Open { places, jobs, .. } = batch;
-        let ask = Ask { triggers: self.config.triggers, jobs: all_of(jobs, self.only_if_absent) };
-        let answer = self.lanes[partition].put(self.schedule.client.patience, ask);
-        self.asked.push_back((places, answer.boxed()));
-    }
-
-    /// The results of the batch that was sent first; waits for ever if there is none. Can be dropped and asked again.
-    async fn first(&mut self) -> Vec<(usize, Result<Changed>)> {
-        let Some((_, answer)) = self.asked.front_mut() else { return std::future::pending().await };
-        let answers = answer.await;
-        let (places, _) =
-            self.asked.pop_front().unwrap_or_else(|| (Vec::new(), std::future::pending().boxed()));
-        let answers = answers.unwrap_or_else(|error| vec![Err(error); places.len()]);
-        places.into_iter().zip(answers).collect()
-    }
-}
-
-/// A batch that is being filled.
-#[derive(Default)]
-struct Open {
-    places: Vec<usize>,
-    jobs: Vec<Job>,
-    bytes: usize,
-    keys: HashSet<Bytes>,
-}
-
-impl Open {
-    /// A call names no key twice: who names one again opens the next batch, which then waits for this one.
-    fn has_room(&self, job: &Job) -> bool {
-        let fits = self.jobs.len() < BATCH && self.bytes + job.bytes() <= BATCH_BYTES;
-        fits && !self.keys.contains(job.key())
-    }
-
-    fn add(&mut self, place: usize, job: Job) {
-        self.places.push(place);
-        self.bytes += job.bytes();
-        self.keys.insert(job.key().clone());
-        self.jobs.push(job);
-    }
-}
-
-impl Job {
-    fn key(&self) -> &Bytes {
-        match self {
-            Self::Arm(timer) => &timer.key,
-            Self::Cancel(cancel) => &cancel.key,
-            Self::Move(moved) => &moved.key,
+impl<R, F: FnMut(usize, Result<R>) + Send> Give for Giving<'_, R, F> {
+    fn give(&mut self, results: Vec<(usize, Result<Changed>)>) {
+        self.done += results.len();
+        for (place, result) in results {
+            (self.take)(place, result.and_then(|changed| (self.read)(&changed).ok_or_else(another_kind)));
         }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Arm(timer) => timer.bytes(),
-            Self::Cancel(_) | Self::Move(_) => self.key().len(),
-        }
-    }
-}
-
-/// Jobs of one request are of one kind.
-fn all_of(jobs: Vec<Job>, only_if_absent: bool) -> Jobs {
-    let (mut timers, mut cancels, mut moves) = (Vec::new(), Vec::new(), Vec::new());
-    for job in jobs {
-        match job {
-            Job::Arm(timer) => timers.push(timer),
-            Job::Cancel(cancel) => cancels.push(cancel),
-            Job::Move(moved) => moves.push(moved),
-        }
-    }
-    match (cancels.is_empty(), moves.is_empty()) {
-        (false, _) => Jobs::Cancel(cancels),
-        (_, false) => Jobs::Reschedule(moves),
-        _ => Jobs::Arm { only_if_absent, timers },
+        self.progress.iter_mut().for_each(|tell| tell(self.done));
     }
 }
 
