@@ -13,12 +13,13 @@
 -- Invariants: a timer goes only with the token that holds it; a lease that is
 --   over but has not been claimed again still counts.
 
+local due, quarantine, rec, run, nxt = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local count = (#ARGV - 4) / 2
 local asked = {}
 for i = 1, count do asked[i] = ARGV[3 + 2 * i] end
 
 local states = redis.call('HMGET', run, unpack(asked))
-local done, places, gone, followed, taken = {}, {}, {}, {}, 0
+local done, places, gone = {}, {}, {}
 for i = 1, count do
   local state = states[i]
   if state and sub(state, 3, 10) == ARGV[4 + 2 * i] then
@@ -30,10 +31,10 @@ for i = 1, count do
   end
 end
 
+local ended = {}
 if #done > 0 then
-  local kept = redis.call('EXISTS', nxt) == 1
-  local ended = {}
-  if kept then
+  -- What was kept for later follows; mostly there is nothing.
+  if redis.call('EXISTS', nxt) == 1 then
     for i, key in ipairs(done) do
       ended[i] = redis.call('HEXISTS', nxt, key) == 1 and (redis.call('HGET', rec, key) or '')
     end
@@ -42,17 +43,20 @@ if #done > 0 then
   redis.call('HDEL', rec, unpack(done))
   redis.call('ZREM', due, unpack(done))
   redis.call('HDEL', run, unpack(done))
-  if kept then
-    for i, key in ipairs(done) do
-      local at, id
-      if ended[i] then at, id = succeed(key, 0, ended[i]) end
-      if at then
-        local n = #followed
-        followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
-        if ARGV[4] == '1' and set_trigger(key, at, 1, false) == TAKEN then taken = taken + 1 end
-      end
-    end
-    wake()
+end
+if #ended == 0 then return { secs, micros, gone, {}, 0, '' } end
+
+-- Here stand the parts.
+
+local followed, taken = {}, 0
+for i, key in ipairs(done) do
+  local at, id
+  if ended[i] then at, id = succeed(key, 0, ended[i]) end
+  if at then
+    local n = #followed
+    followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
+    if ARGV[4] == '1' and set_trigger(key, at, 1, false) == TAKEN then taken = taken + 1 end
   end
 end
+wake()
 return { secs, micros, gone, followed, taken, refused }

@@ -21,7 +21,7 @@ local keys, ids = {}, {}
 for at = 5, #ARGV, 2 do
   keys[#keys + 1], ids[#ids + 1] = ARGV[at], 'c' .. ARGV[at + 1]
 end
-local before = redis.call('ZMSCORE', tombstones, unpack(ids))
+local done_before = redis.call('ZMSCORE', tombstones, unpack(ids))
 local records = redis.call('HMGET', rec, unpack(keys))
 local states = redis.call('HMGET', run, unpack(keys))
 local kept = redis.call('HMGET', nxt, unpack(keys))
@@ -56,8 +56,8 @@ end
 
 for i, key in ipairs(keys) do
   local code, deadline = '\0', 0
-  if before[i] then
-    code = tonumber(before[i]) % 1 > 0 and '\2' or '\1'
+  if done_before[i] then
+    code = tonumber(done_before[i]) % 1 > 0 and '\2' or '\1'
   elseif records[i] then
     code, deadline = cancel(key, ids[i], records[i], states[i], kept[i])
   end

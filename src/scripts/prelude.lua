@@ -29,6 +29,9 @@ local ceil = micros % 1000 > 0 and now + 1 or now
 -- Deadlines lie below 2^43 ms, in 2248: beyond it a score has no room for the
 -- fraction that orders a millisecond.
 local MAX_DEADLINE = 8796093022208
+-- A timer with this many lost leases waits in `quarantine` to run in a group, which
+-- is smaller after each further one. The last of them is lost alone: a dead letter.
+local QUARANTINE_AT, DEAD_AT = 2, 5
 local byte, sub, char = string.byte, string.sub, string.char
 
 -- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier

@@ -5,9 +5,6 @@
 -- KEYS 1 meta
 -- ARGV 3 wake-up channel
 
--- A timer with this many lost leases waits in `quarantine` to run in a group, which
--- is smaller after each further one. The last of them is lost alone: a dead letter.
-local QUARANTINE_AT, DEAD_AT = 2, 5
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
 
 -- Whether a record is of a version that is known: 1, or 129 where it says before its payload where a trace stands.
