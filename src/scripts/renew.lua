@@ -1,7 +1,7 @@
 -- renew.lua: keep what is held.
 --
 -- Purpose: extend leases; at most 1,000 a call.
--- Parts: prelude, timers
+-- Parts: prelude
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 run
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
