@@ -82,8 +82,10 @@ end
 -- Writes all that was put down: index and records first, then trigger keys, and at last the word to listeners.
 local function write()
   if size == 0 then return end
-  if redis.call('EXISTS', run) == 1 then
-    for _, i in ipairs(fresh) do redis.call('HDEL', run, keys[i]) end
+  if #fresh > 0 and redis.call('EXISTS', run) == 1 then
+    local stale = {}
+    for n, i in ipairs(fresh) do stale[n] = keys[i] end
+    redis.call('HDEL', run, unpack(stale))
   end
   redis.call('ZADD', due, unpack(scores))
   redis.call('HSET', rec, unpack(fields))
