@@ -159,8 +159,8 @@ impl System {
     }
 }
 
-/// Ours come first, in this order.
-const OURS: [&str; 7] = [
+/// The systems that this package's own program is. They come first, in this order.
+pub const OURS: [&str; 7] = [
     "keylapse",
     "keylapse-no-triggers",
     "bare-script",

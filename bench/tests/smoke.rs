@@ -37,15 +37,7 @@ fn played(peers: &Path, name: &str, branches: &str) {
 
 /// The systems that this package's program is.
 fn ours(peers: &Path) {
-    for name in [
-        "keylapse",
-        "keylapse-no-triggers",
-        "bare-script",
-        "bare-script-no-triggers",
-        "bare-zadd",
-        "ceiling",
-        "floor",
-    ] {
+    for name in keylapse_bench::OURS {
         let program = env!("CARGO_BIN_EXE_keylapse-peer");
         system(peers, name, &format!("[ $1 = check ] || exec {program} {name} $1"));
     }

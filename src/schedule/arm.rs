@@ -13,7 +13,7 @@ use crate::schedule::{KeyArgs, Schedule};
 use crate::time::When;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::{Inject, Traceparent};
-use crate::wire::{ArmHow, Arming, Changed, Durably, NewTimer, PartitionNames};
+use crate::wire::{ArmHow, Arming, Durably, NewTimer, PartitionNames};
 
 /// An arm, about to be made: set options, then `.await` it.
 #[derive(Debug)]
@@ -93,10 +93,7 @@ impl ArmRequest<'_> {
             return schedule.arm_durably(config, lane.at(), &timer, only_if_absent, ask).await;
         }
         let jobs = Jobs::Arm { only_if_absent, timers: vec![timer] };
-        match lane.call(schedule.client.patience, Ask { triggers: config.triggers, jobs }).await? {
-            Changed::Armed(arming) => Ok(arming),
-            _ => Err(Error::invalid("an arm without an answer")),
-        }
+        lane.call(schedule.client.patience, Ask { triggers: config.triggers, jobs }).await?.armed()
     }
 }
 
@@ -139,12 +136,6 @@ impl Schedule {
             let how = ArmHow { only_if_absent, triggers: config.triggers, repeat };
             self.client.store.arm_durably(at, how, timer, ask).await
         };
-        self.persist(call).await.map_err(|error| failed(error, timer))
+        self.persist(call).await.map_err(|error| timer.failed(error))
     }
-}
-
-/// Names the key, and where nobody knows whether it was armed, the arming.
-fn failed(error: Error, timer: &NewTimer) -> Error {
-    let error = error.at_key(&timer.key);
-    if error.is_unknown() { error.of_arming(timer.arming) } else { error }
 }

@@ -8,9 +8,7 @@ use crate::schedule::lane::{Ask, Jobs};
 use crate::schedule::{KeyArgs, Schedule};
 use crate::time::{When, system_time};
 use crate::topic::Topic;
-use crate::wire::{
-    Cancel, Cancelled, Changed, FailedAttempt, History, Look, Move, Record, Rescheduled, State,
-};
+use crate::wire::{Cancel, Cancelled, FailedAttempt, History, Look, Move, Record, Rescheduled, State};
 
 /// A timer, as it stood a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +55,7 @@ impl Schedule {
         let cancel = Cancel { key, id: CancelId::random() };
         let lane = self.lane_of(&topic.config, &cancel.key).await?;
         let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Cancel(vec![cancel]) };
-        match lane.call(self.client.patience, ask).await? {
-            Changed::Cancelled(reply) => Ok(reply.result),
-            _ => Err(Error::invalid("a cancel without an answer")),
-        }
+        Ok(lane.call(self.client.patience, ask).await?.cancelled()?.result)
     }
 
     /// Moves a waiting timer to another deadline; its payload and attempt stay.
@@ -77,10 +72,7 @@ impl Schedule {
         let when = when.into().resolve(topic.config.max_delay).map_err(|error| error.at_key(&key))?;
         let lane = self.lane_of(&topic.config, &key).await?;
         let ask = Ask { triggers: topic.config.triggers, jobs: Jobs::Reschedule(vec![Move { key, when }]) };
-        match lane.call(self.client.patience, ask).await? {
-            Changed::Rescheduled(result) => Ok(result),
-            _ => Err(Error::invalid("a reschedule without an answer")),
-        }
+        lane.call(self.client.patience, ask).await?.rescheduled()
     }
 
     /// Looks a timer up; `None` if there is none.

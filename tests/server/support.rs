@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylapse::internals::scripts;
 use keylapse::{
     Done, Error, Failure, Handler, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Stats, Topic,
 };
@@ -24,6 +25,13 @@ pub(crate) async fn server_and_schedule() -> (Server, Schedule) {
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.app_url()).await.expect("a schedule");
     (server, schedule)
+}
+
+/// Has a server know every script from the start.
+pub(crate) async fn load_scripts(server: &Server) {
+    for script in scripts::all() {
+        server.cmd(&["SCRIPT", "LOAD", &script.text]).await;
+    }
 }
 
 /// A listener that runs in the background until it is stopped or dropped.

@@ -12,7 +12,7 @@ use futures::{FutureExt, Stream, StreamExt};
 
 use self::job::Job;
 use self::sending::{Give, Sending};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::CancelId;
 use crate::lapse::RUNNING;
 use crate::schedule::{KeyArgs, Schedule};
@@ -47,7 +47,7 @@ pub struct BulkRequest<'a, R> {
     jobs: BoxStream<'a, Result<Job>>,
     only_if_absent: bool,
     progress: Option<Box<dyn FnMut(usize) + Send + 'a>>,
-    read: fn(&Changed) -> Option<R>,
+    read: fn(Changed) -> Result<R>,
 }
 
 impl<R> fmt::Debug for BulkRequest<'_, R> {
@@ -81,7 +81,7 @@ impl Schedule {
         topic: &'a Topic<T>,
         arms: impl Stream<Item = NewArm<K, T>> + Send + 'a,
     ) -> BulkRequest<'a, Arming> {
-        self.bulk(topic, arms.map(|arm| self.new_arm(topic, &arm)), armed)
+        self.bulk(topic, arms.map(|arm| self.new_arm(topic, &arm)), Changed::armed)
     }
 
     /// Withdraws many timers, as [`cancel`](Self::cancel) does one and [`arm_many`](Self::arm_many) arms many.
@@ -105,7 +105,9 @@ impl Schedule {
         topic: &'a Topic<T>,
         keys: impl Stream<Item = K> + Send + 'a,
     ) -> BulkRequest<'a, Cancelled> {
-        self.bulk(topic, keys.map(|key| self.new_cancel(topic, &key)), cancelled)
+        self.bulk(topic, keys.map(|key| self.new_cancel(topic, &key)), |changed| {
+            Ok(changed.cancelled()?.result)
+        })
     }
 
     /// Moves many waiting timers, as [`reschedule`](Self::reschedule) does one and [`arm_many`](Self::arm_many)
@@ -130,14 +132,18 @@ impl Schedule {
         topic: &'a Topic<T>,
         moves: impl Stream<Item = (K, W)> + Send + 'a,
     ) -> BulkRequest<'a, Rescheduled> {
-        self.bulk(topic, moves.map(|(key, when)| self.new_move(topic, &key, when.into())), rescheduled)
+        self.bulk(
+            topic,
+            moves.map(|(key, when)| self.new_move(topic, &key, when.into())),
+            Changed::rescheduled,
+        )
     }
 
     fn bulk<'a, T, R>(
         &'a self,
         topic: &'a Topic<T>,
         jobs: impl Stream<Item = Result<Job>> + Send + 'a,
-        read: fn(&Changed) -> Option<R>,
+        read: fn(Changed) -> Result<R>,
     ) -> BulkRequest<'a, R> {
         let jobs = jobs.boxed();
         BulkRequest {
@@ -223,7 +229,7 @@ impl<'a, R: Send + 'a> IntoFuture for BulkRequest<'a, R> {
 struct Giving<'a, R, F> {
     take: F,
     progress: Option<Box<dyn FnMut(usize) + Send + 'a>>,
-    read: fn(&Changed) -> Option<R>,
+    read: fn(Changed) -> Result<R>,
     done: usize,
 }
 
@@ -231,33 +237,8 @@ impl<R, F: FnMut(usize, Result<R>) + Send> Give for Giving<'_, R, F> {
     fn give(&mut self, results: Vec<(usize, Result<Changed>)>) {
         self.done += results.len();
         for (place, result) in results {
-            (self.take)(place, result.and_then(|changed| (self.read)(&changed).ok_or_else(another_kind)));
+            (self.take)(place, result.and_then(self.read));
         }
         self.progress.iter_mut().for_each(|tell| tell(self.done));
     }
-}
-
-fn armed(changed: &Changed) -> Option<Arming> {
-    match changed {
-        Changed::Armed(arming) => Some(arming.clone()),
-        _ => None,
-    }
-}
-
-fn cancelled(changed: &Changed) -> Option<Cancelled> {
-    match changed {
-        Changed::Cancelled(reply) => Some(reply.result),
-        _ => None,
-    }
-}
-
-fn rescheduled(changed: &Changed) -> Option<Rescheduled> {
-    match changed {
-        Changed::Rescheduled(result) => Some(*result),
-        _ => None,
-    }
-}
-
-fn another_kind() -> Error {
-    Error::invalid("an answer of another kind")
 }

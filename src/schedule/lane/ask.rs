@@ -128,10 +128,10 @@ impl Ask {
 
     /// An error of the whole call, as this caller sees it.
     pub(super) fn name(&self, error: Error) -> Error {
-        let Some(key) = self.keys().next().filter(|_| self.len() == 1) else { return error };
-        let error = error.at_key(key);
         match &self.jobs {
-            Jobs::Arm { timers, .. } if error.is_unknown() => error.of_arming(timers[0].arming),
+            Jobs::Arm { timers, .. } if timers.len() == 1 => timers[0].failed(error),
+            Jobs::Cancel(cancels) if cancels.len() == 1 => error.at_key(&cancels[0].key),
+            Jobs::Reschedule(moves) if moves.len() == 1 => error.at_key(&moves[0].key),
             _ => error,
         }
     }

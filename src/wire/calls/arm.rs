@@ -33,6 +33,12 @@ pub struct NewTimer {
 }
 
 impl NewTimer {
+    /// An error of its arm: names the key, and where nobody knows whether it was armed, the arming.
+    pub(crate) fn failed(&self, error: Error) -> Error {
+        let error = error.at_key(&self.key);
+        if error.is_unknown() { error.of_arming(self.arming) } else { error }
+    }
+
     /// Bytes of key and payload.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.payload.len()
@@ -199,11 +205,8 @@ impl Store {
         let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
-        match armed.pop() {
-            Some(Ok(Changed::Armed(arming))) => Ok(arming.having_reached(reached)),
-            Some(Err(error)) => Err(error),
-            _ => Err(Error::invalid("an arm without an answer")),
-        }
+        let arming = armed.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
+        Ok(arming.and_then(Changed::armed)?.having_reached(reached))
     }
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no

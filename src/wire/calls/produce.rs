@@ -122,6 +122,27 @@ pub enum Changed {
     Rescheduled(Rescheduled),
 }
 
+impl Changed {
+    /// What an arm was answered.
+    pub(crate) fn armed(self) -> Result<Arming> {
+        if let Self::Armed(arming) = self { Ok(arming) } else { Err(another_kind()) }
+    }
+
+    /// What a cancel was answered.
+    pub(crate) fn cancelled(self) -> Result<CancelReply> {
+        if let Self::Cancelled(reply) = self { Ok(reply) } else { Err(another_kind()) }
+    }
+
+    /// What a reschedule was answered.
+    pub(crate) fn rescheduled(self) -> Result<Rescheduled> {
+        if let Self::Rescheduled(result) = self { Ok(result) } else { Err(another_kind()) }
+    }
+}
+
+fn another_kind() -> Error {
+    Error::invalid("an answer of another kind")
+}
+
 impl Store {
     /// Makes these calls in one request, in their order; each has its own answer, with one for each of its timers.
     /// The keys of all have to differ: a call whose script is missing is made again after the others.
@@ -217,21 +238,13 @@ impl Store {
         how: ArmHow,
         timers: &[NewTimer],
     ) -> Result<Vec<Result<Arming>>> {
-        let armed = |changed| match changed {
-            Changed::Armed(arming) => Some(arming),
-            _ => None,
-        };
-        self.change_only(at, Change::Arm(how, timers.iter().collect()), armed).await
+        self.change_only(at, Change::Arm(how, timers.iter().collect()), Changed::armed).await
     }
 
     /// Withdraws timers, and leaves trigger keys alone.
     pub async fn cancel(&self, at: &PartitionNames, timers: &[Cancel]) -> Result<Vec<CancelReply>> {
-        let cancelled = |changed| match changed {
-            Changed::Cancelled(reply) => Some(reply),
-            _ => None,
-        };
         let how = CancelHow { triggers: false };
-        self.change_only(at, Change::Cancel(how, timers.iter().collect()), cancelled)
+        self.change_only(at, Change::Cancel(how, timers.iter().collect()), Changed::cancelled)
             .await?
             .into_iter()
             .collect()
@@ -240,12 +253,8 @@ impl Store {
     /// Moves a waiting timer to another deadline, and leaves its trigger key alone.
     pub async fn reschedule(&self, at: &PartitionNames, key: &[u8], when: WireWhen) -> Result<Rescheduled> {
         let moved = Move { key: Bytes::copy_from_slice(key), when };
-        let rescheduled = |changed| match changed {
-            Changed::Rescheduled(result) => Some(result),
-            _ => None,
-        };
         let change = Change::Reschedule(RescheduleHow { triggers: false }, vec![&moved]);
-        let mut answers = self.change_only(at, change, rescheduled).await?;
+        let mut answers = self.change_only(at, change, Changed::rescheduled).await?;
         answers.pop().unwrap_or_else(|| Err(unexpected(scripts::RESCHEDULE.name)))
     }
 
@@ -253,11 +262,11 @@ impl Store {
         &self,
         at: &PartitionNames,
         change: Change<'_>,
-        read: impl Fn(Changed) -> Option<T>,
+        read: fn(Changed) -> Result<T>,
     ) -> Result<Vec<Result<T>>> {
         let mut answers = self.change(at, &[change]).await;
         let each = answers.pop().unwrap_or_else(|| Ok(Vec::new()))?.into_iter();
-        Ok(each.map(|one| read(one?).ok_or_else(|| Error::invalid("an answer of another kind"))).collect())
+        Ok(each.map(|one| one.and_then(read)).collect())
     }
 }
 

@@ -8,11 +8,10 @@ use futures::future::{BoxFuture, join, join_all};
 use keylapse::internals::scripts;
 use keylapse::{Client, Timer};
 use keylapse_support::{Direction, Proxy, Server, Then, eventually};
-use redis::cmd;
 use tokio::task::JoinHandle;
 
 pub(super) use super::caller::{Caller, LATER, word_of};
-use crate::support::{PATIENCE, show_log};
+use crate::support::{PATIENCE, load_scripts, show_log};
 
 const PREFIX: &str = "app:share:";
 
@@ -41,11 +40,8 @@ impl Scene {
         show_log();
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
-        let mut admin = server.conn().await;
-        for script in scripts::all() {
-            // Or it would be called twice, and the first reply be a NOSCRIPT.
-            cmd("SCRIPT").arg("LOAD").arg(&script.text).exec_async(&mut admin).await.expect("it loads");
-        }
+        // Or each would be called twice at first, and the first reply be a NOSCRIPT.
+        load_scripts(&server).await;
         let book = Arc::<Mutex<Vec<Seen>>>::default();
         let writing = book.clone();
         let note = move |words: &[Bytes]| {

@@ -7,12 +7,11 @@ mod producers;
 
 use std::time::Duration;
 
-use keylapse::internals::scripts::{self, Script};
+use keylapse::internals::scripts::Script;
 use keylapse::{Backoff, Client, Done, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Proxy, Server, Then};
-use redis::cmd;
 
-use crate::support::{Reports, Running, listener, reporting, show_log};
+use crate::support::{Reports, Running, listener, load_scripts, reporting, show_log};
 
 /// A lost reply shows at once, or only by its not coming.
 const BOTH: [Then; 2] = [Then::Close, Then::Stall];
@@ -30,11 +29,8 @@ impl Line {
         show_log();
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
-        let mut admin = server.conn().await;
-        for script in scripts::all() {
-            // Or the lost reply might be a NOSCRIPT, and nothing have been done.
-            cmd("SCRIPT").arg("LOAD").arg(&script.text).exec_async(&mut admin).await.expect("it loads");
-        }
+        // Or the lost reply might be a NOSCRIPT, and nothing have been done.
+        load_scripts(&server).await;
         let direct = Schedule::connect(&server.app_url()).await.expect("a schedule");
         Self { server, proxy, direct }
     }
