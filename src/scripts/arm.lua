@@ -34,10 +34,10 @@ local NEVER = '\0\0\0\0\0\0\0\0'
 -- Timers for the same millisecond keep the order of arming by a fraction: the microsecond in which their
 -- call began, and one more for each. Where that is the first it says nothing (a clock that stands still, as in
 -- tests, may give it to many calls), and those that are there are counted.
-local step = math.min(micros % 1000, 1024 - count)
+local step = math.min(micros % 1000, 1000 - count)
 local function behind_others(at)
   local there = redis.call('ZCOUNT', due, at, '(' .. string.format('%.0f', at + 1))
-  return math.min(there, 1024 - count)
+  return math.min(there, 1000 - count)
 end
 
 -- What is answered, two texts for each timer; and the places of those whose trigger key could not simply be set.
@@ -47,23 +47,25 @@ local out, unset
 if count == 1 and not repeated then
   local key, at, head = ARGV[5], deadline_of(ARGV[6]), ARGV[7]
   if at and redis.call('HEXISTS', rec, key) == 0 and not redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
-    local packed = struct.pack('>I8', at)
+    local packed, text = struct.pack('>I8', at), string.format('%.0f', at)
     if step == 0 then step = behind_others(at) end
     -- What a lost index entry left behind must not speak for a new timer.
     redis.call('HDEL', run, key)
-    redis.call('ZADD', due, at + step / 1024, key)
+    redis.call('ZADD', due, text .. string.format('.%03d', step), key)
     redis.call('HSET', rec, key, sub(head, 1, 9) .. packed .. ARGV[8])
     local wanted = triggered and at > now
-    local set = wanted and redis.pcall('SET', key, '1', 'PXAT', at, 'NX')
+    local set = wanted and redis.pcall('SET', key, '1', 'PXAT', text, 'NX')
     local is_set = set and set.ok
-    if redis.call('ZRANGE', due, 0, 0)[1] == key then tell('w' .. string.format('%.0f', at)) end
+    if redis.call('ZRANGE', due, '0', '0')[1] == key then tell('w' .. text) end
     if untold == '' and (is_set or not wanted) then return (is_set and '\0\1' or '\0\0') .. packed end
     out, unset = { is_set and '\0\1' or '\0\0', packed }, { wanted and not is_set and 1 or nil }
   end
 end
 
 local keys, records, withdrawn, fresh, there = {}, {}, {}, {}, {}
-local ats, texts_of, soonest, soonest_key = {}, {}, math.huge, nil
+-- Times as text, too: a number that stands as an argument is written out at each of them, which is not cheap.
+local ats, texts_of = {}, {}
+local soonest, soonest_place, soonest_key = math.huge, 0, nil
 local scores, fields, size = {}, {}, 0
 local at, packed, text
 
@@ -71,12 +73,15 @@ local at, packed, text
 local function put(i, code)
   local key, head = keys[i], ARGV[BASE + WIDTH * i - 1]
   if #head > 9 then head = sub(head, 1, 9) end
-  local score = ats[i] + (step + i - 1) / 1024
-  scores[size + 1], scores[size + 2] = score, key
+  local place = step + i - 1
+  scores[size + 1], scores[size + 2] = texts_of[i] .. string.format('.%03d', place), key
   fields[size + 1], fields[size + 2] = key, head .. out[2 * i] .. ARGV[BASE + WIDTH * i]
   size = size + 2
   out[2 * i - 1] = code
-  if score < soonest then soonest, soonest_key = score, key end
+  local at = ats[i]
+  if at < soonest or at == soonest and place < soonest_place then
+    soonest, soonest_place, soonest_key = at, place, key
+  end
 end
 
 -- Writes all that was put down: index and records first, then trigger keys, and at last the word to listeners.
@@ -97,7 +102,7 @@ local function write()
       end
     end
   end
-  if redis.call('ZRANGE', due, 0, 0)[1] == soonest_key then tell('w' .. string.format('%.0f', math.floor(soonest))) end
+  if redis.call('ZRANGE', due, '0', '0')[1] == soonest_key then tell('w' .. string.format('%.0f', soonest)) end
 end
 
 if not out then
@@ -140,10 +145,11 @@ if #there + #unset == 0 and untold == '' then return table.concat(out) end
 
 -- Here stand the parts.
 
-local ended, cleared, moved = {}, {}, {}
+local ended, ends, cleared, moved = {}, 0, {}, {}
+local now_text = string.format('%.0f', now)
 local function has_ended(member)
-  ended[#ended + 1] = now
-  ended[#ended + 1] = member
+  ended[ends + 1], ended[ends + 2] = now_text, member
+  ends = ends + 2
 end
 
 local function is_indexed(key)
@@ -202,7 +208,7 @@ if #there > 0 then
       if code == '\0' or code == '\1' and #moved == counted then unset[#unset + 1] = i end
     end
   end
-  if #ended > 0 then remember_ends(ended) end
+  if ends > 0 then remember_ends(ended) end
   if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
   write()
   wake()

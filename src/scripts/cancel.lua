@@ -26,23 +26,25 @@ local records = redis.call('HMGET', rec, unpack(keys))
 local states = redis.call('HMGET', run, unpack(keys))
 local kept = redis.call('HMGET', nxt, unpack(keys))
 
+local now_text = string.format('%.0f', now)
 -- What ends, by where it has to be removed, and what there is to be said of it.
 local ended, gone, held, followed, suspects, fences, deadlines, out = {}, {}, {}, {}, {}, {}, {}, {}
 
+local ends = 0
 local function has_ended(member, at)
-  ended[#ended + 1] = at
-  ended[#ended + 1] = member
+  ended[ends + 1], ended[ends + 2] = at, member
+  ends = ends + 2
 end
 
 local function cancel(key, id, record, state, after)
   local running = state and byte(state, 2) == 1
   -- Half a millisecond says that an attempt was running.
-  has_ended(id, running and now + 0.5 or now)
-  has_ended('a' .. sub(record, 2, 9), now)
+  has_ended(id, running and now_text .. '.5' or now_text)
+  has_ended('a' .. sub(record, 2, 9), now_text)
   gone[#gone + 1] = key
   if state then held[#held + 1] = key end
   if after then
-    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9), now)
+    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9), now_text)
     followed[#followed + 1] = key
   end
   if (state and byte(state, 15) or 0) >= QUARANTINE_AT then suspects[#suspects + 1] = key end

@@ -40,7 +40,7 @@ local function move(key, record, state, at)
     add(held, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
   end
   local index = byte(state, 15) >= QUARANTINE_AT and quarantine or due
-  add(index == due and scores or suspects, at, key)
+  add(index == due and scores or suspects, text_of(at), key)
   soonest[index] = math.min(soonest[index], at)
   return '\1', at, (struct.unpack('>I4', state, 11))
 end

@@ -10,7 +10,7 @@ local TOMB_AGE, TOMB_COUNT = 600000, 100000
 
 -- Forgets so many of those past their age; how many there were.
 local function forget_tombstones(most)
-  local old = redis.call('ZRANGE', tombstones, '-inf', now - TOMB_AGE, 'BYSCORE', 'LIMIT', 0, most)
+  local old = redis.call('ZRANGE', tombstones, '-inf', now - TOMB_AGE, 'BYSCORE', 'LIMIT', '0', most)
   if #old > 0 then redis.call('ZREM', tombstones, unpack(old)) end
   return #old
 end
@@ -20,7 +20,7 @@ end
 local function remember_ends(ended)
   redis.call('ZADD', tombstones, unpack(ended))
   forget_tombstones(math.min(2 * #ended, 1000))
-  redis.call('ZREMRANGEBYRANK', tombstones, 0, -TOMB_COUNT - 1)
+  redis.call('ZREMRANGEBYRANK', tombstones, '0', -TOMB_COUNT - 1)
 end
 
 local function tombstone(member)

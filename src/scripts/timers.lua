@@ -26,7 +26,7 @@ local function fresh_state(lost)
 end
 
 local function head_of(zset)
-  return redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
+  return redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2]
 end
 
 -- What this call puts ahead of an index's head is announced: the score, by the letter of the index's message.

@@ -19,9 +19,17 @@ local function refusal(answer)
   end
 end
 
+-- A time as text. A number that stands as an argument is written out at each of them, which costs as much
+-- as a small command does; and many timers have one deadline.
+local last_time, last_text
+local function text_of(at)
+  if at ~= last_time then last_time, last_text = at, string.format('%.0f', at) end
+  return last_text
+end
+
 -- Not GET: what others keep there may be large.
 local function is_number(key)
-  local start = redis.pcall('GETRANGE', key, 0, 4)
+  local start = redis.pcall('GETRANGE', key, '0', '4')
   return type(start) == 'string' and string.find(start, '^[1-9][0-9]?[0-9]?[0-9]?$') ~= nil
 end
 
@@ -35,7 +43,8 @@ local function set_trigger(key, deadline, attempt, moved)
   if deadline <= now then
     return not free and refusal(redis.pcall('DEL', key)) or NONE
   end
-  return refusal(redis.pcall('SET', key, math.max(1, math.min(attempt, 9999)), 'PXAT', deadline)) or SET
+  local value = attempt == 1 and '1' or math.max(1, math.min(attempt, 9999))
+  return refusal(redis.pcall('SET', key, value, 'PXAT', text_of(deadline))) or SET
 end
 
 -- Of a timer that is gone: whether its key, known by the deadline, was there.
