@@ -55,7 +55,7 @@ for i, key in ipairs(done) do
   if at then
     local n = #followed
     followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
-    if ARGV[4] == '1' and set_trigger(key, at, 1, false) == TAKEN then taken = taken + 1 end
+    if ARGV[4] == '1' and set_trigger(key, string.format('%.0f', at), 1, false) == TAKEN then taken = taken + 1 end
   end
 end
 wake()

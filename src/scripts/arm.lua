@@ -45,9 +45,9 @@ local out, unset
 
 -- One timer whose key has none: nearly every arm that does not share its call. No table and no helper is made.
 if count == 1 and not repeated then
-  local key, at, head = ARGV[5], deadline_of(ARGV[6]), ARGV[7]
+  local key, head, at, text = ARGV[5], ARGV[7], deadline_of(ARGV[6])
   if at and redis.call('HEXISTS', rec, key) == 0 and not redis.call('ZSCORE', tombstones, 'a' .. sub(head, 2, 9)) then
-    local packed, text = struct.pack('>I8', at), string.format('%.0f', at)
+    local packed = struct.pack('>I8', at)
     if step == 0 then step = behind_others(at) end
     -- What a lost index entry left behind must not speak for a new timer.
     redis.call('HDEL', run, key)
@@ -63,7 +63,6 @@ if count == 1 and not repeated then
 end
 
 local keys, records, withdrawn, fresh, there = {}, {}, {}, {}, {}
--- Times as text, too: a number that stands as an argument is written out at each of them, which is not cheap.
 local ats, texts_of = {}, {}
 local soonest, soonest_place, soonest_key = math.huge, 0, nil
 local scores, fields, size = {}, {}, 0
@@ -118,8 +117,8 @@ if not out then
     -- Many have the same deadline: it is written out once.
     local when = ARGV[BASE + WIDTH * i - 2]
     if when ~= '' or i == 1 then
-      at = deadline_of(when)
-      packed, text = at and struct.pack('>I8', at) or NEVER, at and string.format('%.0f', at)
+      at, text = deadline_of(when)
+      packed = at and struct.pack('>I8', at) or NEVER
       if at and micros % 1000 == 0 then step = behind_others(at) end
     end
     ats[i], texts_of[i], out[2 * i] = at, text, packed
@@ -216,11 +215,11 @@ end
 
 if triggered then
   for _, i in ipairs(moved) do
-    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(keys[i], ats[i], 1, true)
+    out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(keys[i], texts_of[i], 1, true)
   end
   -- Those whose trigger key may be there already, or is taken, or refused.
   for _, i in ipairs(unset) do
-    local deadline = struct.unpack('>I8', out[2 * i])
+    local deadline = string.format('%.0f', (struct.unpack('>I8', out[2 * i])))
     out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
   end
 end

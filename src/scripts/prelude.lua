@@ -35,11 +35,20 @@ local QUARANTINE_AT, DEAD_AT = 2, 5
 local byte, sub, char = string.byte, string.sub, string.char
 
 -- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier
--- than asked for, and nil beyond the limit.
+-- than asked for, and nil beyond the limit. And the same as text: a number is written
+-- out anew wherever it is an argument, which costs as much as a small command.
+local last_when, last_at, last_text
 local function deadline_of(when)
-  local at = math.ceil(tonumber(when) or MAX_DEADLINE)
-  if byte(when) == 43 then at = ceil + at elseif at < ceil then at = ceil end
-  if at < MAX_DEADLINE then return at end
+  local at = tonumber(when) or MAX_DEADLINE
+  if at >= ceil and at < MAX_DEADLINE and string.find(when, '^[1-9][0-9]*$') then return at, when end
+  -- Many have the same delay.
+  if when ~= last_when then
+    at = math.ceil(at)
+    if byte(when) == 43 then at = ceil + at elseif at < ceil then at = ceil end
+    if not (at < MAX_DEADLINE) then return end
+    last_when, last_at, last_text = when, at, string.format('%.0f', at)
+  end
+  return last_at, last_text
 end
 
 -- Last of all, and under pcall: a caller without the right to publish has

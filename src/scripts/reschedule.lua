@@ -26,7 +26,7 @@ local function add(list, first, second)
   list[#list + 1] = second
 end
 
-local function move(key, record, state, at)
+local function move(key, record, state, at, text)
   if not record or #record < 17 then return '\0', 0 end
   if state and byte(state, 2) == 1 then return '\2', 0 end
   if not at then return '\3', 0 end
@@ -40,14 +40,14 @@ local function move(key, record, state, at)
     add(held, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
   end
   local index = byte(state, 15) >= QUARANTINE_AT and quarantine or due
-  add(index == due and scores or suspects, text_of(at), key)
+  add(index == due and scores or suspects, text, key)
   soonest[index] = math.min(soonest[index], at)
-  return '\1', at, (struct.unpack('>I4', state, 11))
+  return '\1', at, text, (struct.unpack('>I4', state, 11))
 end
 
-local codes, ats, attempts, out = {}, {}, {}, {}
+local codes, ats, texts_of, attempts, out = {}, {}, {}, {}, {}
 for i, key in ipairs(keys) do
-  codes[i], ats[i], attempts[i] = move(key, records[i], states[i], deadline_of(ARGV[2 * i + 4]))
+  codes[i], ats[i], texts_of[i], attempts[i] = move(key, records[i], states[i], deadline_of(ARGV[2 * i + 4]))
 end
 local function put(zset, members)
   if #members == 0 then return end
@@ -62,7 +62,7 @@ if #cleared > 0 then redis.call('HDEL', run, unpack(cleared)) end
 if #fields > 0 then redis.call('HSET', rec, unpack(fields)) end
 for i, key in ipairs(keys) do
   local trigger = NONE
-  if triggered and attempts[i] then trigger = set_trigger(key, ats[i], attempts[i], true) end
+  if triggered and attempts[i] then trigger = set_trigger(key, texts_of[i], attempts[i], true) end
   out[i] = codes[i] .. trigger .. struct.pack('>I8', ats[i])
 end
 wake()

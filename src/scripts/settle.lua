@@ -83,7 +83,7 @@ for base = BASE, #ARGV - 1, WIDTH do
     code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
     -- What is handed back runs at once elsewhere, or has its key still.
     if ARGV[7] == '1' and at > 0 and what ~= 'release' then
-      if set_trigger(key, at, attempt or 1, false) == TAKEN then taken = taken + 1 end
+      if set_trigger(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then taken = taken + 1 end
     end
   end
   local n = #out

@@ -19,6 +19,6 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local out = {}
 for i, key in ipairs(KEYS) do
   local at = 3 * (i - 1)
-  out[i] = string.byte(set_trigger(key, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'))
+  out[i] = string.byte(set_trigger(key, ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'))
 end
 return out

@@ -19,32 +19,26 @@ local function refusal(answer)
   end
 end
 
--- A time as text. A number that stands as an argument is written out at each of them, which costs as much
--- as a small command does; and many timers have one deadline.
-local last_time, last_text
-local function text_of(at)
-  if at ~= last_time then last_time, last_text = at, string.format('%.0f', at) end
-  return last_text
-end
-
 -- Not GET: what others keep there may be large.
 local function is_number(key)
   local start = redis.pcall('GETRANGE', key, '0', '4')
   return type(start) == 'string' and string.find(start, '^[1-9][0-9]?[0-9]?[0-9]?$') ~= nil
 end
 
+-- deadline: as text
 -- moved: whether the timer was there before
 local function set_trigger(key, deadline, attempt, moved)
+  local at = tonumber(deadline)
   local expires = redis.pcall('PEXPIRETIME', key) -- -2: there is none
   if refusal(expires) then return REFUSED end
   local free = expires == -2
-  local ours = expires >= 0 and (moved or expires <= now or expires == deadline)
+  local ours = expires >= 0 and (moved or expires <= now or expires == at)
   if not free and not (ours and is_number(key)) then return TAKEN end
-  if deadline <= now then
+  if at <= now then
     return not free and refusal(redis.pcall('DEL', key)) or NONE
   end
   local value = attempt == 1 and '1' or math.max(1, math.min(attempt, 9999))
-  return refusal(redis.pcall('SET', key, value, 'PXAT', text_of(deadline))) or SET
+  return refusal(redis.pcall('SET', key, value, 'PXAT', deadline)) or SET
 end
 
 -- Of a timer that is gone: whether its key, known by the deadline, was there.
