@@ -14,6 +14,10 @@ use crate::attached::write_back;
 use crate::lock::lock;
 use crate::roles::attempt::Job;
 
+/// So many are spawned by one task. Of more those that wait longest would give way to the rest: what a thread of the
+/// runtime has no room for, which is 256, goes to the end of what all share.
+const TOGETHER: usize = 32;
+
 /// Holds jobs until they may start.
 #[derive(Clone)]
 pub(crate) struct Starter(Arc<Inner>);
@@ -132,15 +136,34 @@ impl Inner {
     }
 
     fn start(&self, jobs: impl IntoIterator<Item = Job>) {
+        let mut ready = Vec::new();
         for job in jobs {
             job.begin();
             if write_back::may_be_back(&job.partition.topic, &job.record.payload, &job.state) {
                 self.roles.spawn(start_unless_superseded(job, self.handlers.clone()));
             } else {
-                self.handlers.spawn(job.run());
+                ready.push(job);
+            }
+        }
+        let mut ready = ready.into_iter();
+        loop {
+            let mut together: Vec<_> = ready.by_ref().take(TOGETHER).collect();
+            match together.len() {
+                0 => return,
+                1 => drop(together.pop().map(|only| self.handlers.spawn(only.run()))),
+                _ => drop(self.handlers.spawn(spawn_all(together.into_iter().map(Job::run)))),
             }
         }
     }
+}
+
+/// From within the runtime, where a thread that runs already takes all of them: from elsewhere each would wake one.
+async fn spawn_all(tasks: impl Iterator<Item = impl Future<Output = ()> + Send + 'static>) {
+    for task in tasks {
+        tokio::spawn(task);
+    }
+    // What a thread has spawned last it runs first. Let that be nothing.
+    tokio::spawn(async {});
 }
 
 /// The server is asked where its connection is.
@@ -169,5 +192,32 @@ impl Queue {
             ready.push(first.remove());
         }
         ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spawned_together_starts_in_its_order() {
+        let many = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        let one = tokio::runtime::Builder::new_current_thread().build();
+        for runtime in [many.expect("a runtime"), one.expect("a runtime")] {
+            let (note, mut noted) = tokio::sync::mpsc::unbounded_channel();
+            let task = move |number: i32| {
+                let note = note.clone();
+                async move { note.send(number).expect("the test reads them") }
+            };
+            let order = runtime.block_on(async {
+                tokio::spawn(spawn_all((0..100).map(task)));
+                let mut order = Vec::new();
+                while let Some(number) = noted.recv().await {
+                    order.push(number);
+                }
+                order
+            });
+            assert!(order.iter().copied().eq(0..100), "{order:?}");
+        }
     }
 }

@@ -43,10 +43,18 @@ impl Clock {
     }
 }
 
-/// What the server's clock shows at the least at a later moment.
-fn at_least(known: &Reading, later: Instant) -> ServerTime {
-    let elapsed = later.saturating_duration_since(known.arrived);
-    known.at(known.arrived + elapsed.saturating_sub(DRIFT_PER_S.mul_f64(elapsed.as_secs_f64())))
+/// What the server's clock shows at the least at another moment. That may be an earlier one: of calls that
+/// overlap, one was sent before the answer to the other arrived.
+fn at_least(known: &Reading, moment: Instant) -> ServerTime {
+    let later = moment.saturating_duration_since(known.arrived);
+    let earlier = known.arrived.saturating_duration_since(moment);
+    let drift = DRIFT_PER_S.mul_f64((later + earlier).as_secs_f64());
+    let ahead = signed_nanos(later) - signed_nanos(earlier) - signed_nanos(drift);
+    ServerTime(known.stamp.0.saturating_add_signed(ahead.div_euclid(1000)))
+}
+
+fn signed_nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX / 4)
 }
 
 #[cfg(test)]
@@ -95,23 +103,40 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the calls' ways take, and however the server's clock is slewed.
+        /// Whatever the calls' ways take, however they overlap and the server's clock is slewed: it never runs ahead,
+        /// and nothing that a quick answer has shown is forgotten. Once it was with each answer to a call that had
+        /// been sent before another was answered, as claims and acks are: at 10,000 timers a second their starts were
+        /// 0.3 ms late for it.
         #[test]
-        fn it_never_runs_ahead(
-            calls in prop::collection::vec((0..200_000_u64, 0..20_000_u64, 0..20_000_u64, -1000..=1000_i64), 1..50),
+        fn it_never_runs_ahead_and_forgets_nothing(
+            calls in prop::collection::vec((0..20_000_u64, 0..20_000_u64, 0..20_000_u64), 1..50),
+            swaps in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+            ppm in -500..=500_i64,
         ) {
             let (clock, start) = (Clock::default(), Instant::now());
-            // The local moment, and the server's, in µs.
-            let (mut local, mut server) = (0_u64, 0_f64);
-            for (pause, there, back, ppm) in calls {
-                let leadership = 1.0 + ppm as f64 / 1e6;
-                let sent = local + pause;
-                let stamped = (server + (pause + there) as f64 * leadership) as u64;
-                local = sent + there + back;
-                server += (pause + there + back) as f64 * leadership;
-                let reading = call(&clock, start, [sent, stamped, local]);
-                // Both count whole microseconds.
-                prop_assert!(reading.stamp.0 <= ORIGIN + server as u64 + 1);
+            let server = |local: u64| local as f64 * (1.0 + ppm as f64 / 1e6);
+            let mut sent = 0;
+            let mut moments: Vec<[u64; 3]> = calls.iter().map(|(pause, there, back)| {
+                sent += pause;
+                [sent, sent + there, sent + there + back]
+            }).collect();
+            moments.sort_by_key(|moments| moments[2]);
+            // Answers may be read in another order than that in which they came.
+            let pairs = moments.len() - 1;
+            for at in swaps.iter().filter(|_| pairs > 0) {
+                let at = at.index(pairs);
+                moments.swap(at, at + 1);
+            }
+            let mut quickest = f64::MAX;
+            for [sent, stamped, arrived] in moments {
+                let stamped = server(stamped) as u64;
+                let reading = call(&clock, start, [sent, stamped, arrived]);
+                let behind = server(arrived) - (reading.stamp.0 as f64 - ORIGIN as f64);
+                // Both count whole microseconds, and each answer is read once.
+                prop_assert!(behind > -2.0, "{behind} µs");
+                quickest = f64::min(quickest, server(arrived) - stamped as f64);
+                // It wears out by what the clocks may drift apart, and by parts of a microsecond.
+                prop_assert!(behind <= quickest + 2e-3 * arrived as f64 + 200.0, "{behind} µs, {quickest}");
             }
         }
     }
