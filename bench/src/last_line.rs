@@ -71,7 +71,8 @@ fn others_that_survive<'a>(all: impl Iterator<Item = &'a Measured>) -> impl Iter
 
 /// Whether it is a library that people use, and no loop of a few commands that stands for what they write themselves.
 fn is_queue(one: &Measured) -> bool {
-    !one.is_ours && !one.system.starts_with("zset_")
+    let is_a_loop = one.system.starts_with("zset_") || one.system == "subscriber";
+    !one.is_ours && !is_a_loop
 }
 
 /// The one that does most a second, and how many.
