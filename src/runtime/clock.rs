@@ -132,7 +132,7 @@ mod tests {
                 let stamped = server(stamped) as u64;
                 let reading = call(&clock, start, [sent, stamped, arrived]);
                 let behind = server(arrived) - (reading.stamp.0 as f64 - ORIGIN as f64);
-                // Both count whole microseconds, and each answer is read once.
+                // Both count whole microseconds.
                 prop_assert!(behind > -2.0, "{behind} µs");
                 quickest = f64::min(quickest, server(arrived) - stamped as f64);
                 // It wears out by what the clocks may drift apart, and by parts of a microsecond.

@@ -35,7 +35,7 @@ local QUARANTINE_AT, DEAD_AT = 2, 5
 local byte, sub, char = string.byte, string.sub, string.char
 
 -- A deadline as callers give it, '+ms' from now or ms since 1970: never earlier
--- than asked for, and nil beyond the limit. And the same as text: a number is written
+-- than asked for, and nil beyond the limit. Then the same as text: a number is written
 -- out anew wherever it is an argument, which costs as much as a small command.
 local last_when, last_at, last_text
 local function deadline_of(when)
