@@ -141,18 +141,21 @@ impl Inner {
             job.begin();
             if write_back::may_be_back(&job.partition.topic, &job.record.payload, &job.state) {
                 self.roles.spawn(start_unless_superseded(job, self.handlers.clone()));
-            } else {
-                ready.push(job);
+                continue;
+            }
+            ready.push(job);
+            if ready.len() == TOGETHER {
+                self.spawn(mem::take(&mut ready));
             }
         }
-        let mut ready = ready.into_iter();
-        loop {
-            let mut together: Vec<_> = ready.by_ref().take(TOGETHER).collect();
-            match together.len() {
-                0 => return,
-                1 => drop(together.pop().map(|only| self.handlers.spawn(only.run()))),
-                _ => drop(self.handlers.spawn(spawn_all(together.into_iter().map(Job::run)))),
-            }
+        self.spawn(ready);
+    }
+
+    fn spawn(&self, mut together: Vec<Job>) {
+        if together.len() > 1 {
+            self.handlers.spawn(spawn_all(together.into_iter().map(Job::run)));
+        } else if let Some(only) = together.pop() {
+            self.handlers.spawn(only.run());
         }
     }
 }
