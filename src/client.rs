@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Address, Streams};
+use crate::connection::{Address, Streams, Topology};
 use crate::error::{Error, Result};
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self::over(Store::new(&Address::parse(url)?, DEFAULT_ANSWER_WITHIN)))
+        Ok(Self::over(Store::new(&Topology::parse(url)?, DEFAULT_ANSWER_WITHIN)))
     }
 
     pub(crate) fn over(store: Store) -> Self {
@@ -74,8 +74,10 @@ impl Client {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let address = Address { streams: Some(Streams::new(open)), ..self.store.address().clone() };
-        Self { store: Store::new(&address, self.answer_within), ..self }
+        let streams = Streams::new(open);
+        let over = |address| Address { streams: Some(streams.clone()), ..address };
+        let topology = self.store.topology().clone().with_login(over);
+        Self { store: Store::new(&topology, self.answer_within), ..self }
     }
 
     /// The prefix of all names in Redis. Default: `keylapse`.
@@ -95,7 +97,7 @@ impl Client {
         if limit.is_zero() {
             return Err(Error::invalid("answer_within must be more than zero"));
         }
-        Ok(Self { store: Store::new(self.store.address(), limit), answer_within: limit, ..self })
+        Ok(Self { store: Store::new(self.store.topology(), limit), answer_within: limit, ..self })
     }
 
     /// For how long a producer's call is repeated while it has no answer. Default: 5 s, at most 2 min: a
@@ -106,7 +108,7 @@ impl Client {
 
     /// The same with connections of its own: they live on the runtime on which they were opened.
     pub(crate) fn apart(self) -> Self {
-        Self { store: Store::new(self.store.address(), self.answer_within), ..self }
+        Self { store: Store::new(self.store.topology(), self.answer_within), ..self }
     }
 
     #[cfg(feature = "testing")]
@@ -152,6 +154,6 @@ read_from!(&str, String, &String);
 impl fmt::Debug for Client {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({}, {})", self.store.address(), self.namespace)
+        write!(f, "Client({}, {})", self.store.topology(), self.namespace)
     }
 }

@@ -29,6 +29,17 @@ struct Inner {
     maybe_done: bool,
     /// The server's own word, where it has answered.
     code: Option<Box<str>>,
+    redirect: Option<Redirect>,
+}
+
+/// Where else a node of a cluster sends a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    /// For this call alone: the slot is on its way there.
+    pub(crate) once: bool,
+    pub(crate) slot: u16,
+    /// As the node has written it.
+    pub(crate) to: Box<str>,
 }
 
 /// The cases that a program may want to tell apart.
@@ -80,7 +91,15 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Arc::new(Inner { kind, message, key: None, arming: None, maybe_done: false, code: None }))
+        Self(Arc::new(Inner {
+            kind,
+            message,
+            key: None,
+            arming: None,
+            maybe_done: false,
+            code: None,
+            redirect: None,
+        }))
     }
 
     /// Marks a call that was sent and has no answer: the server may have
@@ -96,6 +115,15 @@ impl Error {
     /// The error code with which the server has answered; none where it did not answer.
     pub(crate) fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
+    }
+
+    pub(crate) fn with_redirect(self, redirect: Option<Redirect>) -> Self {
+        self.with(|inner| inner.redirect = redirect)
+    }
+
+    /// Where the server wants the call to be made instead; nothing was executed.
+    pub(crate) fn redirect(&self) -> Option<&Redirect> {
+        self.0.redirect.as_ref()
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {

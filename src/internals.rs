@@ -19,6 +19,8 @@ pub use crate::wire::{
 use tokio::sync::mpsc;
 
 use crate::client::Client;
+use crate::connection::Servers;
+use crate::events::{Decoder, Share};
 
 /// The store that a client speaks to.
 pub fn store_of(client: &Client) -> Store {
@@ -43,8 +45,13 @@ pub async fn check_settings(store: &Store) -> crate::Result<()> {
 /// # Panics
 /// Without any.
 pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
-    let (address, namespace) = (store.address(), &partitions[0].namespace);
-    let (stream, supervisor) = crate::events::open(address, namespace, partitions, &[], Default::default());
+    let Servers::One(server) = store.servers() else { panic!("of one server") };
+    let namespace = &partitions[0].namespace;
+    let decoder = Decoder::new(namespace, store.topology().login().db, partitions, &[]);
+    let canaries = Some(names::canary(namespace, 0));
+    let share = Share { partitions: (0..partitions.len()).collect(), canaries };
+    let (_, share) = tokio::sync::watch::channel(share);
+    let (stream, supervisor) = crate::events::open(server.place(), decoder, share, Default::default());
     tokio::spawn(supervisor);
     stream.events
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
+use crate::connection::endpoint::Endpoint;
 use crate::connection::outage::Outage;
 use crate::connection::stream::Streams;
 use crate::error::{Error, Result};
@@ -63,6 +64,33 @@ impl Address {
         })?;
         let db = info.redis_settings().db();
         Ok(Self { info: info.set_tcp_settings(tcp_settings()), db, streams: None, outage: Arc::default() })
+    }
+
+    /// Whether it is spoken to in TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// Where it is.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        match self.info.addr() {
+            ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Endpoint::Tcp { host: host.clone(), port: *port }
+            }
+            // There are no others; this one has no port either.
+            other => Endpoint::Tcp { host: other.to_string(), port: 0 },
+        }
+    }
+
+    /// Another server with the same login.
+    pub(crate) fn at(&self, endpoint: &Endpoint) -> Self {
+        let addr = match endpoint {
+            Endpoint::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+            Endpoint::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        };
+        let info = self.info.clone().set_addr(addr);
+        Self { info, outage: Arc::new(self.outage.of_another()), ..self.clone() }
     }
 
     /// The same server, as nobody in particular.

@@ -5,7 +5,7 @@
 
 use redis::RedisError;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Redirect};
 use crate::escape::plain;
 
 /// A way out where the end is not in sight.
@@ -34,7 +34,12 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
         (None, R::InvalidClientConfig) => (K::Invalid, said),
         _ => (K::Server, said),
     };
-    Error::new(kind, format!("{doing}: {what}")).with_code(error.code())
+    Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
+}
+
+fn redirect(error: &RedisError) -> Option<Redirect> {
+    let (to, slot) = error.redirect_node()?;
+    Some(Redirect { once: error.code() == Some("ASK"), slot, to: to.into() })
 }
 
 /// The same for a connection that never stood: a server without room says so and
@@ -55,6 +60,8 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
+        "MOVED" | "ASK" => (K::Unavailable, "; this is a cluster: its URL begins with redis+cluster://"),
+        "CROSSSLOT" => (K::Server, "; this is a cluster: its URL begins with redis+cluster://"),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
         "NOAUTH" | "WRONGPASS" => (K::Auth, "; check user and password in the URL"),
         "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),

@@ -9,6 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value
 
 use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
+use crate::connection::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
@@ -18,7 +19,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// A shared connection. Not `redis`' ConnectionManager: that one gives up
 /// after six tries, and keeps a connection on which everything times out.
 pub(crate) struct Node {
-    address: Address,
+    place: Place,
     answer_within: Duration,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
@@ -29,12 +30,14 @@ pub(crate) struct Node {
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
+    /// How often the place had changed when it was opened.
+    moves: u64,
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, answer_within: Duration) -> Self {
+    pub(crate) fn new(place: Place, answer_within: Duration) -> Self {
         Self {
-            address,
+            place,
             answer_within,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(()),
@@ -42,8 +45,13 @@ impl Node {
         }
     }
 
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where it is at present.
+    pub(crate) fn address(&self) -> Address {
+        self.place.present()
     }
 
     /// How many requests (pipelines count once) have been sent.
@@ -92,32 +100,52 @@ impl Node {
     }
 
     async fn live(&self) -> Result<Live> {
-        if let Some(live) = &*lock(&self.current) {
-            return Ok(live.clone());
+        if let Some(live) = self.current() {
+            return Ok(live);
         }
         // Who connects may be a future that nobody polls any more: it is not waited for any longer than it may take.
         let _one_at_a_time = tokio::time::timeout(CONNECT_WITHIN, self.connecting.lock()).await;
-        if let Some(live) = &*lock(&self.current) {
-            return Ok(live.clone());
+        if let Some(live) = self.current() {
+            return Ok(live);
         }
         // Boxed, as it is rare and large: every call would carry the room for it.
-        let connection = Box::pin(self.connect()).await.inspect_err(|error| self.lost(error))?;
+        let (connection, moves) = Box::pin(self.connect()).await?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection };
+        let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection, moves };
         *lock(&self.current) = Some(live.clone());
         Ok(live)
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection> {
+    /// The connection that is there, unless it leads to where the server was before.
+    fn current(&self) -> Option<Live> {
+        let mut current = lock(&self.current);
+        current.take_if(|live| live.moves != self.place.moves());
+        current.clone()
+    }
+
+    /// A new connection to where the server is now, and how often that had changed before.
+    async fn connect(&self) -> Result<(MultiplexedConnection, u64)> {
+        let address = self.place.find().await?;
+        let moves = self.place.moves();
+        let connection = self.connect_to(&address).await.inspect_err(|error| lost(&address, error))?;
+        match self.place.is_at(&address) {
+            true => Ok((connection, moves)),
+            false => {
+                Err(Error::new(ErrorKind::Unreachable, format!("{address} is not the primary any more")))
+            }
+        }
+    }
+
+    async fn connect_to(&self, address: &Address) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_response_timeout(Some(self.answer_within));
-        let connecting = self.address.connect(&config);
-        let doing = || format!("connecting to {}", self.address);
+        let connecting = address.connect(&config);
+        let doing = || format!("connecting to {address}");
         match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
             Ok(Err(error)) if error.kind() == redis::ErrorKind::AuthenticationFailed => {
-                let other = tokio::time::timeout(CONNECT_WITHIN, self.other_reason()).await;
+                let other = tokio::time::timeout(CONNECT_WITHIN, other_reason(address)).await;
                 Err(classify(&doing(), &other.ok().flatten().unwrap_or(error)))
             }
             Ok(Err(error)) => Err(classify_refusal(&doing(), &error)),
@@ -125,24 +153,12 @@ impl Node {
         }
     }
 
-    /// `redis` takes every error in answer to AUTH for a wrong password. There
-    /// are others that pass, such as too many clients; whoever does not log in
-    /// is told of them, too.
-    async fn other_reason(&self) -> Option<RedisError> {
-        let config = AsyncConnectionConfig::new();
-        let error = match self.address.anonymous().connect(&config).await {
-            Ok(mut connection) => redis::cmd("PING").exec_async(&mut connection).await.err()?,
-            Err(error) => error,
-        };
-        (!matches!(error.code(), Some("NOAUTH" | "NOPERM"))).then_some(error)
-    }
-
     /// What came of a call, and so whether the server answers.
     fn heard<T>(&self, doing: &str, number: u64, answer: RedisResult<T>) -> Result<T> {
         match answer {
             Err(error) => Err(self.failed(doing, number, &error)),
             Ok(answer) => {
-                self.address.outage.answered(&self.address);
+                self.answered();
                 Ok(answer)
             }
         }
@@ -157,22 +173,40 @@ impl Node {
         }
         let error = classify(doing, error);
         if error.code().is_some() {
-            self.address.outage.answered(&self.address);
+            self.answered();
             return error;
         }
         // A connection that broke says nothing: the next may stand.
         if error.kind() == ErrorKind::Timeout {
-            self.lost(&error);
+            lost(&self.address(), &error);
         }
         error.unanswered()
     }
 
-    /// The server does not answer, or there is no way to it.
-    fn lost(&self, error: &Error) {
-        if error.is_of_the_line() {
-            self.address.outage.failed(&self.address, error);
-        } else {
-            self.address.outage.answered(&self.address);
+    fn answered(&self) {
+        if !self.place.outage().answers() {
+            self.place.outage().answered(&self.address());
         }
     }
+}
+
+/// The server does not answer, or there is no way to it.
+fn lost(address: &Address, error: &Error) {
+    if error.is_of_the_line() {
+        address.outage.failed(address, error);
+    } else {
+        address.outage.answered(address);
+    }
+}
+
+/// `redis` takes every error in answer to AUTH for a wrong password. There
+/// are others that pass, such as too many clients; whoever does not log in
+/// is told of them, too.
+async fn other_reason(address: &Address) -> Option<RedisError> {
+    let config = AsyncConnectionConfig::new();
+    let error = match address.anonymous().connect(&config).await {
+        Ok(mut connection) => redis::cmd("PING").exec_async(&mut connection).await.err()?,
+        Err(error) => error,
+    };
+    (!matches!(error.code(), Some("NOAUTH" | "NOPERM"))).then_some(error)
 }

@@ -1,5 +1,6 @@
 //! From a pushed message to what it means.
 
+use std::collections::HashMap;
 use std::mem;
 
 use bytes::Bytes;
@@ -25,6 +26,8 @@ pub(crate) enum Decoded {
     Dropped(u64),
     /// Something for the listener.
     Event(Event),
+    /// The wake-ups of this partition are heard elsewhere from now on.
+    Moved(usize),
     /// The server has closed the connection.
     Disconnected,
 }
@@ -62,12 +65,12 @@ impl Item for Decoded {
 pub(crate) struct Decoder {
     /// The channel of expired keys.
     pub(super) expired: String,
-    /// The counter of canaries.
-    pub(super) canaries: String,
-    /// The names of canaries up to their number.
+    /// What the names of all canaries begin with.
     canary: String,
     /// The wake-up channels, in the order of the partitions.
     pub(super) wake: Vec<String>,
+    /// The partition of each.
+    partitions: HashMap<String, usize>,
     /// What the channels of keys begin with.
     keyspace: String,
     /// Patterns of the channels of attached topics' keys, and of canaries; none without such topics.
@@ -76,18 +79,18 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     pub(crate) fn new(namespace: &str, db: i64, partitions: &[PartitionNames], attached: &[String]) -> Self {
-        let canaries = names::canary(namespace);
-        let canary = format!("{canaries}:");
+        let canary = names::canary_prefix(namespace);
         let keyspace = names::keyspace_channel(db);
-        let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&canary));
+        let heard = format!("{}:", names::canary(namespace, 0));
+        let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&heard));
         let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
         Self {
             expired: names::expired_channel(db),
             keyspace,
             patterns,
-            canaries,
             canary,
             wake: partitions.iter().map(|at| at.wake.clone()).collect(),
+            partitions: partitions.iter().enumerate().map(|(place, at)| (at.wake.clone(), place)).collect(),
         }
     }
 
@@ -100,12 +103,18 @@ impl Decoder {
             (PushKind::Message | PushKind::SMessage, [Text(channel), Text(payload)]) => {
                 self.message(channel, mem::take(payload).into())
             }
+            // The server has ended the subscription by itself: the slot has moved.
+            (PushKind::SUnsubscribe, [Text(channel), ..]) => self.partition(channel).map(Decoded::Moved),
             (PushKind::PMessage, [_, Text(channel), Text(event)]) => {
                 channel.starts_with(self.keyspace.as_bytes()).then_some(())?;
                 self.changed(Bytes::from(mem::take(channel)).slice(self.keyspace.len()..), event)
             }
             _ => None,
         }
+    }
+
+    fn partition(&self, channel: &[u8]) -> Option<usize> {
+        self.partitions.get(std::str::from_utf8(channel).ok()?).copied()
     }
 
     fn message(&self, channel: &[u8], payload: Bytes) -> Option<Decoded> {
@@ -117,8 +126,7 @@ impl Decoder {
                 None => Decoded::Event(Event::Expired(Bytes::new())),
             });
         }
-        let partition = self.wake.iter().position(|wake| wake.as_bytes() == channel)?;
-        signal(partition, &payload).map(Decoded::Event)
+        signal(self.partition(channel)?, &payload).map(Decoded::Event)
     }
 
     /// A change of a key. What neither gives it another deadline nor takes it away is of no interest,
@@ -142,7 +150,9 @@ impl Decoder {
     }
 
     fn canary_number(&self, key: &[u8]) -> Option<(u64, u64)> {
-        numbers_of(std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?)
+        let (tag, name) =
+            std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?.split_once("}:")?;
+        tag.parse::<u32>().ok().and_then(|_| numbers_of(name))
     }
 }
 
@@ -190,7 +200,9 @@ mod tests {
     fn messages_are_told_apart() {
         let decoder = decoder();
         let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
-        assert_eq!(expired(b"keylapse:{canary/0}:17:16"), Some(Decoded::Canary(17, 16)));
+        for canary in [&b"keylapse:{canary/0}:17:16"[..], b"keylapse:{canary/4711}:17:16"] {
+            assert_eq!(expired(canary), Some(Decoded::Canary(17, 16)), "of any primary");
+        }
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
         for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {
             assert_eq!(

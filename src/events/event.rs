@@ -45,6 +45,10 @@ pub enum Event {
     Refused,
     /// A canary of this number that is not believed. All hear it, so what was heard in a gap has a name by it.
     Hearsay(u64),
+    /// What these partitions' wake-ups would have said until now may have been missed: they were held elsewhere.
+    Joined(Vec<usize>),
+    /// A partition is held elsewhere from now on.
+    Moved,
     /// From here on, events are missing; so many, as far as they were counted.
     Lost(u64),
     /// A key of an attached topic has changed.

@@ -13,27 +13,28 @@ pub mod event;
 mod open;
 mod prompts;
 mod session;
+mod share;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;
 pub(crate) use self::decoder::Decoder;
 pub(crate) use self::event::{Answer, Canary, Change, Event, Gap, Question, Touch, Touched};
 pub(crate) use self::prompts::{Prompt, Prompts};
+pub(crate) use self::share::Share;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::unconstrained;
 
-use crate::connection::Address;
+use crate::connection::{Address, Place};
 use crate::error::{Error, Result};
 use crate::events::session::Session;
 use crate::log::{info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::rounds::Rounds;
-use crate::wire::PartitionNames;
 
 /// Events that may wait for the listener. Beyond, the session waits.
 const QUEUE: usize = 4096;
@@ -61,27 +62,26 @@ pub(crate) struct EventStream {
     pub(crate) prompts: Arc<Prompts>,
 }
 
-/// The stream of events about these partitions, and about the keys of attached topics, which begin
-/// with these prefixes; and what has to run for it. It lives until the receiver is dropped, and reconnects by itself.
+/// The stream of a server's events, as far as they are about its share and the decoder understands them; and what has to
+/// run for it. It lives until the receiver is dropped, and reconnects by itself.
 pub(crate) fn open(
-    address: &Address,
-    namespace: &str,
-    partitions: &[PartitionNames],
-    attached: &[String],
+    place: &Place,
+    decoder: Decoder,
+    share: watch::Receiver<Share>,
     rounds: Rounds,
 ) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
-    let decoder = Decoder::new(namespace, address.db, partitions, attached);
     let prompts = Arc::<Prompts>::default();
     let supervisor =
-        Supervisor { address: address.clone(), decoder, events, prompts: prompts.clone(), rounds };
+        Supervisor { place: place.clone(), decoder, share, events, prompts: prompts.clone(), rounds };
     (EventStream { events: receiver, touches, prompts }, supervisor.run(asked))
 }
 
 struct Supervisor {
-    address: Address,
+    place: Place,
     decoder: Decoder,
+    share: watch::Receiver<Share>,
     events: mpsc::Sender<Event>,
     prompts: Arc<Prompts>,
     rounds: Rounds,
@@ -107,9 +107,9 @@ impl Supervisor {
             }
             in_vain += usize::from(ended.is_err());
             match ended {
-                Ok(true) => info!(server = %self.address, "subscription lost; reconnecting"),
+                Ok(true) => info!(server = %self.server(), "subscription lost; reconnecting"),
                 Err(error) if self.is_news(&error, in_vain) && throttle.is_new(&error) => warn!(
-                    server = %self.address, %error,
+                    server = %self.server(), %error,
                     "no subscription; sweeping every second until it is back"
                 ),
                 Ok(false) | Err(_) => {}
@@ -124,7 +124,12 @@ impl Supervisor {
     /// Whether it is the subscription's own trouble. Where the server is lost, calls find that out as soon,
     /// and it is said already.
     fn is_news(&self, error: &Error, in_vain: usize) -> bool {
-        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.address.outage.is_lost()
+        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.place.outage().is_lost()
+    }
+
+    /// Where it is at present, for the log.
+    fn server(&self) -> Address {
+        self.place.present()
     }
 
     /// One session, to its end; whether it ever was anchored.

@@ -1,5 +1,6 @@
 //! Opening a subscription: RESP3, or RESP2 where a proxy speaks nothing else.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd,
+    AsyncConnectionConfig, ErrorKind as RedisErrorKind, PushInfo, PushKind, RedisResult, Value, cmd, pipe,
 };
 
 use crate::backlog::{self, Receiver, backlog};
@@ -35,21 +36,40 @@ pub(super) struct Opened {
     pub(super) queue: backlog::Sender<Decoded>,
     /// For each attached topic why its changes are not heard, if they are refused.
     pub(super) unheard: Vec<Option<String>>,
-    /// Whether wake-ups and fences are heard, too.
-    pub(super) wake_ups: bool,
+    /// Of which partitions wake-ups and fences are heard, too.
+    pub(super) wake_ups: WakeUps,
     /// Whether an answer on the connection follows what was published before it.
     pub(super) ordered: bool,
 }
 
+/// Whether wake-ups and fences are heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WakeUps {
+    /// Of these partitions.
+    Of(BTreeSet<usize>),
+    /// There is no way to hear any.
+    Refused,
+}
+
 /// Connects and subscribes, within a deadline.
-pub(super) async fn open(address: &Address, decoder: &Decoder, prompts: &Arc<Prompts>) -> Result<Opened> {
+pub(super) async fn open(
+    address: &Address,
+    decoder: &Decoder,
+    partitions: &[usize],
+    prompts: &Arc<Prompts>,
+) -> Result<Opened> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    let opened =
-        tokio::time::timeout(OPEN_WITHIN, subscribe(address, decoder, prompts)).await.map_err(late)?;
+    let opening = subscribe(address, decoder, partitions, prompts);
+    let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
     opened.map_err(|error| classify("subscribing", &error))
 }
 
-async fn subscribe(address: &Address, decoder: &Decoder, prompts: &Arc<Prompts>) -> RedisResult<Opened> {
+async fn subscribe(
+    address: &Address,
+    decoder: &Decoder,
+    partitions: &[usize],
+    prompts: &Arc<Prompts>,
+) -> RedisResult<Opened> {
     let (queue, pushed) = backlog(PUSHED);
     let sender = Sender {
         decoder: Arc::new(decoder.clone()),
@@ -57,10 +77,10 @@ async fn subscribe(address: &Address, decoder: &Decoder, prompts: &Arc<Prompts>)
         prompts: prompts.clone(),
         dropped: Arc::default(),
     };
-    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, sender.clone()).await {
+    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, partitions, sender.clone()).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
-            (in_resp2(address, sender).await?, Vec::new(), false, false)
+            (in_resp2(address, sender).await?, Vec::new(), WakeUps::Refused, false)
         }
         opened => opened.map(|(connection, unheard, wake_ups)| (connection, unheard, wake_ups, true))?,
     };
@@ -76,8 +96,9 @@ fn lacks_resp3(error: &redis::RedisError) -> bool {
 
 async fn in_resp3(
     address: &Address,
+    partitions: &[usize],
     sender: Sender,
-) -> RedisResult<(MultiplexedConnection, Vec<Option<String>>, bool)> {
+) -> RedisResult<(MultiplexedConnection, Vec<Option<String>>, WakeUps)> {
     let decoder = sender.decoder.clone();
     let config = config().set_push_sender(move |push| {
         sender.hear(push);
@@ -86,13 +107,42 @@ async fn in_resp3(
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
     let unheard = hear_changes(&mut connection, &decoder).await?;
-    let answer = cmd("SSUBSCRIBE").arg(&decoder.wake).exec_async(&mut connection).await;
-    let refused = refusal("SSUBSCRIBE", answer)?;
-    if let Some(error) = &refused {
-        // Better without wake-ups than without anything.
-        warn!(%error, "no wake-ups: new timers are found by sweeps");
+    let wake_ups = match hear_wake_ups(&mut connection, &decoder, partitions).await? {
+        Ok(heard) => WakeUps::Of(heard),
+        Err(error) => {
+            // Better without wake-ups than without anything.
+            warn!(server = %address, %error, "no wake-ups: new timers are found by sweeps");
+            WakeUps::Refused
+        }
+    };
+    Ok((connection, unheard, wake_ups))
+}
+
+/// Wake-ups of these partitions: of which they are heard now, or why they are refused. In a cluster some may be held
+/// elsewhere by now. One channel a command: those of two slots are refused, though one server may have both.
+pub(super) async fn hear_wake_ups(
+    connection: &mut MultiplexedConnection,
+    decoder: &Decoder,
+    partitions: &[usize],
+) -> RedisResult<Result<BTreeSet<usize>>> {
+    if partitions.is_empty() {
+        return Ok(Ok(BTreeSet::new()));
     }
-    Ok((connection, unheard, refused.is_none()))
+    let mut commands = pipe();
+    for partition in partitions {
+        commands.add_command(cmd("SSUBSCRIBE").arg(&decoder.wake[*partition]).clone());
+    }
+    let answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
+    let mut heard = BTreeSet::new();
+    for (partition, answer) in partitions.iter().zip(answers) {
+        match answer.extract_error() {
+            Ok(_) => _ = heard.insert(*partition),
+            Err(error) if matches!(error.code(), Some("MOVED" | "ASK" | "CLUSTERDOWN")) => {}
+            Err(error) if error.code().is_some() => return Ok(Err(classify("SSUBSCRIBE", &error))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Ok(heard))
 }
 
 /// Changes of attached keys, where the operator and the ACL grant them. Canaries prove it only where all

@@ -1,15 +1,17 @@
 //! One subscribed connection, from its opening to its end.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::Receiver;
+use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
 use crate::events::Supervisor;
@@ -17,9 +19,10 @@ use crate::events::calls::{make_canary, release_canary, touch};
 use crate::events::chain::{Chain, Link, Numbers};
 use crate::events::decoder::{Decoded, numbers_of};
 use crate::events::event::{Canary, Event, Gap, Touch};
-use crate::events::open::{Opened, hear_changes, open};
+use crate::events::open::{Opened, WakeUps, hear_changes, hear_wake_ups, open};
+use crate::events::share::Share;
 use crate::log::{debug, info, warn};
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, until_due};
 use crate::stats::meter;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
@@ -42,12 +45,24 @@ const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+/// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
+const JOIN_AGAIN: Duration = Duration::from_millis(250);
+
+/// Of which partitions wake-ups are heard besides, or why they are refused.
+type Joined = redis::RedisResult<Result<BTreeSet<usize>>>;
 /// For each attached topic, why its changes are not heard.
 type Resubscribed = redis::RedisResult<Vec<Option<String>>>;
 
 pub(super) struct Session<'a> {
     supervisor: &'a Supervisor,
+    /// Where it is connected to.
+    server: Address,
     opened: Opened,
+    /// What the server has of the work, and news of it.
+    shares: watch::Receiver<Share>,
+    share: Share,
+    /// When wake-ups are asked for that ought to be heard and are not.
+    join_at: Option<Instant>,
     /// Events that were dropped, and not reported yet.
     dropped: u64,
     reported: Option<Instant>,
@@ -88,9 +103,18 @@ enum Anchor {
 impl<'a> Session<'a> {
     /// Connects and subscribes, within a deadline.
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
+        let mut shares = supervisor.share.clone();
+        let share = shares.borrow_and_update().clone();
+        let server = supervisor.place.find().await?;
+        let Supervisor { decoder, prompts, .. } = supervisor;
+        let opened = open(&server, decoder, &share.partitions, prompts).await?;
         Ok(Self {
             supervisor,
-            opened: open(&supervisor.address, &supervisor.decoder, &supervisor.prompts).await?,
+            server,
+            opened,
+            shares,
+            share,
+            join_at: None,
             dropped: 0,
             reported: None,
             canary: Canary::default(),
@@ -116,6 +140,8 @@ impl<'a> Session<'a> {
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
         let (mut touching, mut releasing, mut subscribing) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let mut joining = JoinSet::new();
+        self.plan_joining();
         let unheard = mem::take(&mut self.opened.unheard);
         self.subscribed(unheard, &mut subscribing).await;
         let mut rounds = self.supervisor.rounds.clone();
@@ -133,6 +159,7 @@ impl<'a> Session<'a> {
                         self.dropped += count;
                         self.lose(count).await;
                     }
+                    Heard::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
                     Heard::Pushed(Some(Decoded::Event(event))) => self.supervisor.pass(event).await,
                     Heard::Pushed(Some(Decoded::Disconnected) | None) => {
                         return Ok(self.anchor != Anchor::Never);
@@ -149,6 +176,16 @@ impl<'a> Session<'a> {
                     let subscribed = subscribed.expect("a subscription that ends");
                     self.subscribed(subscribed.map_err(|error| classify("subscribing", &error))?, &mut subscribing).await;
                 }
+                Ok(()) = self.shares.changed() => {
+                    self.share = self.shares.borrow_and_update().clone();
+                    self.plan_joining();
+                }
+                () = until_due(self.join_at) => self.join(&mut joining),
+                Some(joined) = joining.join_next() => {
+                    let joined = joined.expect("a subscription that ends");
+                    self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
+                }
+                () = self.supervisor.place.left(&self.server) => return Ok(self.anchor != Anchor::Never),
                 () = wake(urgent_at, self.next_canary, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
@@ -179,6 +216,65 @@ impl<'a> Session<'a> {
         self.supervisor.pass(Event::Subscribed(refused)).await;
     }
 
+    /// The server holds a partition no more; unless it does again by now, which it is asked.
+    async fn lost_wake_ups(&mut self, partition: usize) {
+        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
+            heard.remove(&partition);
+        }
+        self.supervisor.pass(Event::Moved).await;
+        self.plan_joining();
+    }
+
+    /// What is not heard of all that the server holds.
+    fn unheard(&self) -> Vec<usize> {
+        match &self.opened.wake_ups {
+            WakeUps::Refused => Vec::new(),
+            WakeUps::Of(heard) => {
+                self.share.partitions.iter().copied().filter(|one| !heard.contains(one)).collect()
+            }
+        }
+    }
+
+    /// At once; what was asked for in vain, after a while.
+    fn plan_joining(&mut self) {
+        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
+            heard.retain(|one| self.share.partitions.binary_search(one).is_ok());
+        }
+        self.join_at = (!self.unheard().is_empty()).then(Instant::now);
+    }
+
+    fn join(&mut self, joining: &mut JoinSet<Joined>) {
+        self.join_at = None;
+        if !joining.is_empty() {
+            return; // what is missing then is seen when that has ended
+        }
+        let (asked, decoder) = (self.unheard(), self.supervisor.decoder.clone());
+        let mut connection = self.opened.connection.clone();
+        joining.spawn(async move { hear_wake_ups(&mut connection, &decoder, &asked).await });
+    }
+
+    /// More wake-ups are heard from now on. What they would have said before has to be looked for.
+    async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
+        match (answer, &mut self.opened.wake_ups) {
+            (Ok(new), WakeUps::Of(heard)) => {
+                heard.extend(&new);
+                if !new.is_empty() {
+                    self.supervisor.pass(Event::Joined(new.into_iter().collect())).await;
+                }
+            }
+            (Ok(_), WakeUps::Refused) => {}
+            (Err(error), _) => {
+                warn!(server = %self.server, %error, "no wake-ups: new timers are found by sweeps");
+                self.opened.wake_ups = WakeUps::Refused;
+                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
+            }
+        }
+        if !self.unheard().is_empty() {
+            self.supervisor.pass(Event::Moved).await;
+            self.join_at = Some(Instant::now() + JOIN_AGAIN);
+        }
+    }
+
     /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
     fn plan_canary(&mut self) {
         self.ask_at = None;
@@ -201,14 +297,15 @@ impl<'a> Session<'a> {
 
     /// Has the next canary made, unless that is being done.
     fn make_canary(&mut self, idle: bool) {
-        let (now, counter) = (Instant::now(), &self.supervisor.decoder.canaries);
+        let now = Instant::now();
+        let Some(counter) = self.share.canaries.clone() else { return self.plan_canary() };
         self.asked = Some(now);
         self.plan_canary();
         let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
         self.missing_at.get_or_insert(now + within);
         if idle {
             self.made = Some(now);
-            self.making = Some((now, make_canary(counter.clone(), self.opened.connection.clone()).boxed()));
+            self.making = Some((now, make_canary(counter, self.opened.connection.clone()).boxed()));
         }
     }
 
@@ -226,7 +323,7 @@ impl<'a> Session<'a> {
         if let Some((number, before)) = numbers_of(&name) {
             self.chain.name(Numbers { number, before }, asked);
         }
-        let name = format!("{}:{name}", self.supervisor.decoder.canaries);
+        let name = format!("{}:{name}", self.share.canaries.as_deref().unwrap_or_default());
         releasing.spawn(release_canary(name, self.opened.connection.clone()));
         Ok(())
     }
@@ -272,13 +369,13 @@ impl<'a> Session<'a> {
         self.missed = 0;
         self.plan_canary();
         if let Some(made) = self.made.take() {
-            meter::canary(&self.supervisor.address.to_string(), made.elapsed());
+            meter::canary(&self.server.to_string(), made.elapsed());
         }
         if self.anchor != Anchor::Holds {
-            info!(server = %self.supervisor.address, "expired events flow");
+            info!(server = %self.server, "expired events flow");
             self.anchor = Anchor::Holds;
             self.supervisor.pass(Event::Anchored).await;
-            if !self.opened.wake_ups {
+            if self.opened.wake_ups == WakeUps::Refused {
                 self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
             }
         }
@@ -287,7 +384,7 @@ impl<'a> Session<'a> {
     /// Forged, or the server's clock or data were set anew: the server knows.
     async fn refused_canary(&mut self, heard: Numbers) {
         if !mem::replace(&mut self.said, true) {
-            let (server, Numbers { number, before }) = (&self.supervisor.address, heard);
+            let (server, Numbers { number, before }) = (&self.server, heard);
             warn!(
                 %server, number, before,
                 "a canary was heard that cannot be the server's next, and is not believed: who publishes to its \
@@ -300,7 +397,7 @@ impl<'a> Session<'a> {
 
     /// What is said of it depends on whether the server has answered the call that made it.
     async fn missed_canary(&mut self, answered: bool) {
-        let server = &self.supervisor.address;
+        let server = &self.server;
         // In a flood the canary is somewhere behind, or was dropped.
         let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
         self.missed += usize::from(answered && !flooded);
@@ -324,7 +421,7 @@ impl<'a> Session<'a> {
     fn released(&mut self, done: Result<()>) -> Result<()> {
         self.refused = None;
         let Err(error) = done else { return Ok(()) };
-        let error = error.at_key(self.supervisor.decoder.canaries.as_bytes());
+        let error = error.at_key(self.share.canaries.as_deref().unwrap_or_default().as_bytes());
         if error.code().is_none_or(|code| code == "READONLY") {
             return Err(error);
         }
@@ -383,16 +480,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::connection::Place;
     use crate::events::Decoder;
     use crate::testing::TestBed;
 
     #[tokio::test(start_paused = true)]
     async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
         let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
-        let address = bed.client().store.address().clone();
+        let place = Place::Fixed(bed.client().store.topology().login());
         let decoder = Decoder::new("keylapse", 0, &[], &[]);
+        let (_share, share) = watch::channel(Share::default());
         let supervisor =
-            Supervisor { address, decoder, events, prompts: Arc::default(), rounds: Rounds::default() };
+            Supervisor { place, decoder, share, events, prompts: Arc::default(), rounds: Rounds::default() };
         let mut session = Session::open(&supervisor).await.expect("a subscription");
         for (after, dropped, reported) in
             [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]

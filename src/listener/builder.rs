@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tracing::Span;
 use tracing::dispatcher::{Dispatch, get_default};
 
@@ -20,7 +19,7 @@ use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
 use crate::runtime::{
-    Hearing, LastError, Listening, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState, Waiting,
+    LastError, Listening, Nodes, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState, Waiting,
 };
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
@@ -216,7 +215,7 @@ impl<S> ListenerBuilder<S> {
         warn_of_few_permits(self.concurrency, &self.topics);
         warn_of_equal_priorities(self.strict, &self.topics);
         let client = self.client?.apart();
-        client.store.address().outage.report();
+        client.store.topology().login().outage.report();
         let router = route(&self.topics, &client.namespace)?;
         let limits: Vec<_> =
             self.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
@@ -251,10 +250,9 @@ impl<S> ListenerBuilder<S> {
             partitions,
             router,
             stats: ListenerCounters::default(),
-            calm: watch::Sender::default(),
+            nodes: Nodes::default(),
             stream_state: StreamState::default(),
             waiting: Waiting::default(),
-            hearing: Hearing::default(),
             permits,
             listening: Listening::default(),
         };

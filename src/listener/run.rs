@@ -7,15 +7,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, Ear, agreement};
-use crate::connection::retry;
+use crate::attached::{AttachedRoles, agreement};
+use crate::connection::{Place, Server, Servers, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
-use crate::events::{self, Event, EventStream};
+use crate::events::{self, Decoder, EventStream};
 use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
@@ -30,12 +30,13 @@ use crate::roles::event_loop::EventLoop;
 use crate::roles::expirer::touches;
 use crate::roles::lease_guard::guard_leases;
 use crate::roles::lease_keeper::keep_leases;
+use crate::roles::node_keeper::NodeKeeper;
 use crate::roles::repair::repair;
 use crate::roles::reporter::{Reporter, leave};
 use crate::roles::settler::Settler;
 use crate::roles::starter::Starter;
 use crate::roles::sweeper::Sweeper;
-use crate::runtime::{Groups, Partition, RunningTopic, Runtime};
+use crate::runtime::{Groups, NodeState, Partition, RunningTopic, Runtime};
 
 /// How long settling and handing back may take at the end, with the server away.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -194,37 +195,55 @@ impl Roles {
             roles.keeping.spawn(keep_leases(partition.clone()));
             roles.keeping.spawn(Settler { partition: partition.clone() }.run());
         }
-        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
-        let (events, attached) = roles.listen(runtime);
-        let event_loop = EventLoop { runtime: runtime.clone(), events, attached };
         // Fences matter as long as anything runs.
-        roles.keeping.spawn(event_loop.run());
+        roles.listen(runtime);
         roles.keeping.spawn(guard_leases(runtime.clone()));
-        roles.keeping.spawn(sweeper.run());
         roles.keeping.spawn(repair(runtime.clone()));
         roles.keeping.spawn(Reporter::new(runtime.clone()).run());
         roles.keeping.spawn(keep_an_eye_on_settings(runtime.clone()));
         roles
     }
 
-    /// Opens the stream of events; with the keys of other programs where there are attached topics.
-    fn listen(&mut self, runtime: &Arc<Runtime>) -> (mpsc::Receiver<Event>, Option<Ear>) {
+    /// Hears the events of each server, and sweeps it.
+    fn listen(&mut self, runtime: &Arc<Runtime>) {
         let partitions: Vec<_> = runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
-        let (address, namespace) = (client.store.address(), &client.namespace);
-        let (stream, supervisor) = events::open(address, namespace, &partitions, &prefixes, client.rounds());
+        let db = client.store.topology().login().db;
+        let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes);
+        match client.store.servers() {
+            Servers::One(server) => self.listen_to(runtime, server, decoder),
+            Servers::Cluster(cluster) => {
+                let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder);
+                self.keeping.spawn(keeper.run());
+            }
+        }
+    }
+
+    /// The same of the only server; with the keys of other programs where there are attached topics.
+    fn listen_to(&mut self, runtime: &Arc<Runtime>, server: &Server, decoder: Decoder) {
+        let (client, node) = (&runtime.client, NodeState::only(server, runtime));
+        runtime.nodes.add(&node);
+        let share = node.share.subscribe();
+        let (stream, supervisor) = events::open(node.place(), decoder, share, client.rounds());
         self.keeping.spawn(supervisor);
+        if let Place::Primary(sentinels) = node.place() {
+            let sentinels = sentinels.clone();
+            self.keeping.spawn(async move { sentinels.watch().await });
+        }
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
         let EventStream { events, touches, prompts } = stream;
-        if prefixes.is_empty() {
-            return (events, None);
-        }
-        let attached = AttachedRoles::start(runtime, touches, &prompts, &mut self.keeping, &mut self.writers);
-        self.scanners = attached.scanners;
-        (events, Some(attached.ear))
+        let attached = runtime.attached_topics().next().map(|_| {
+            let (keeping, writers) = (&mut self.keeping, &mut self.writers);
+            let attached = AttachedRoles::start(runtime, touches, &prompts, keeping, writers);
+            self.scanners = attached.scanners;
+            attached.ear
+        });
+        let event_loop = EventLoop { runtime: runtime.clone(), node: node.clone(), events, attached };
+        self.keeping.spawn(event_loop.run());
+        self.keeping.spawn(Sweeper::new(runtime.clone(), node).run());
     }
 
     /// None of them does, unasked: what has become of the first that did.

@@ -215,7 +215,7 @@ impl Claimer {
         let (partition, sent) = (self.partition.clone(), Instant::now());
         self.asked = Some(sent);
         tokio::spawn(async move {
-            if let Ok((stamp, _)) = partition.store.peek(&[]).await {
+            if let Ok(stamp) = partition.store.time_at(&partition.names).await {
                 partition.clock.read(sent, Reading::now(stamp));
             }
         });

@@ -9,7 +9,7 @@ use crate::attached::{Ear, Heard};
 use crate::escape::Escaped;
 use crate::events::{Change, Event, Gap};
 use crate::log::{debug, trace, warn};
-use crate::runtime::{Asked, Runtime};
+use crate::runtime::{Asked, NodeState, Runtime};
 
 /// Events that are taken together, before others get their turn.
 const AT_ONCE: usize = 4096;
@@ -17,6 +17,8 @@ const AT_ONCE: usize = 4096;
 /// Passes events on, until the stream ends. It waits for nobody: wake-ups and fences come in the same stream.
 pub(crate) struct EventLoop {
     pub(crate) runtime: Arc<Runtime>,
+    /// Of which server.
+    pub(crate) node: Arc<NodeState>,
     pub(crate) events: mpsc::Receiver<Event>,
     /// Of attached topics.
     pub(crate) attached: Option<Ear>,
@@ -32,7 +34,7 @@ impl EventLoop {
 
     fn heard(&mut self, event: Event) {
         let runtime = &self.runtime;
-        runtime.hearing.note(&event, || runtime.client.store.address().to_string());
+        self.node.note(&event);
         match event {
             Event::Wake { partition, index, at } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
@@ -54,7 +56,7 @@ impl EventLoop {
                 runtime.stats.gaps.add(1);
                 debug!(?gap, "events may have been missed: sweeping");
                 // Often until events flow again; what a full queue has dropped is found at once.
-                runtime.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
+                self.node.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
                 match gap {
                     Gap::Disconnected => self.tell(Heard::Disconnected),
                     Gap::Silent => self.tell(Heard::Silent),
@@ -63,8 +65,10 @@ impl EventLoop {
             }
             Event::Anchored => {
                 runtime.stats.anchored.add(1);
-                runtime.calm.send_replace(true);
+                self.node.calm.send_replace(true);
             }
+            Event::Joined(_) => self.node.sweep(),
+            Event::Moved => runtime.client.store.servers().suspect(),
             // Of those that were written the subscription has told the prompter.
             Event::Changed(_, Change::Written) => {}
             Event::Changed(key, Change::Gone) => {
@@ -155,7 +159,15 @@ mod tests {
         let (touches, _touched) = mpsc::channel(1);
         let attached = AttachedRoles::start(&runtime, touches, &Arc::default(), &mut roles, &mut writers);
         let (heard, events) = mpsc::channel(1);
-        roles.spawn(EventLoop { runtime: runtime.clone(), events, attached: Some(attached.ear) }.run());
+        roles.spawn(
+            EventLoop {
+                runtime: runtime.clone(),
+                node: NodeState::of(&runtime),
+                events,
+                attached: Some(attached.ear),
+            }
+            .run(),
+        );
 
         heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {

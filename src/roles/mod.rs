@@ -9,6 +9,7 @@ pub(crate) mod event_loop;
 pub(crate) mod expirer;
 pub(crate) mod lease_guard;
 pub(crate) mod lease_keeper;
+pub(crate) mod node_keeper;
 pub(crate) mod repair;
 pub(crate) mod reporter;
 pub(crate) mod settler;

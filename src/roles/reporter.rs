@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{RunningTopic, Runtime};
+use crate::runtime::{NodeState, RunningTopic, Runtime};
 use crate::time::unix_ms;
 use crate::wire::{ListenerReport, NodeReport, TopicReport, listeners};
 
@@ -75,14 +75,20 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         since_ms: unix_ms(since),
         running,
         limit,
-        nodes: vec![NodeReport {
-            node: runtime.client.store.address().to_string(),
-            mode: runtime.mode().as_str().to_owned(),
-            gap: runtime.gap().map(|gap| gap.as_str().to_owned()),
-            gaps: runtime.stats.gaps.get(),
-        }],
+        nodes: runtime.nodes.all().iter().map(|node| of_node(runtime, node)).collect(),
         topics: topics.collect(),
         at_ms: 0,
+    }
+}
+
+fn of_node(runtime: &Runtime, node: &NodeState) -> NodeReport {
+    // Where there is only one, attached topics know more of it.
+    let mode = if runtime.client.store.servers().are_many() { node.mode() } else { runtime.mode() };
+    NodeReport {
+        node: node.address().to_string(),
+        mode: mode.as_str().to_owned(),
+        gap: node.gap().map(|gap| gap.as_str().to_owned()),
+        gaps: node.gaps(),
     }
 }
 

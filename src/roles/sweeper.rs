@@ -8,23 +8,30 @@ use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::log::debug;
-use crate::runtime::Runtime;
+use crate::runtime::{NodeState, Runtime};
 use crate::source::LapseSource;
-use crate::time::Reading;
+use crate::time::{Reading, ServerTime};
+use crate::wire::Heads;
 
 /// While a canary is heard, wake-ups tell of new work, and the sweep is a second line.
 const CALM: Duration = Duration::from_secs(5);
 /// While none is heard, it is what finds new work.
 const ALERT: Duration = Duration::from_secs(1);
 
-/// Peeks at every partition.
+/// Peeks at every partition of one server.
 pub(crate) struct Sweeper {
-    pub(crate) runtime: Arc<Runtime>,
+    runtime: Arc<Runtime>,
+    node: Arc<NodeState>,
     /// Whether events flow. Whenever that is said, something may have been missed before.
-    pub(crate) calm: watch::Receiver<bool>,
+    calm: watch::Receiver<bool>,
 }
 
 impl Sweeper {
+    pub(crate) fn new(runtime: Arc<Runtime>, node: Arc<NodeState>) -> Self {
+        let calm = node.calm.subscribe();
+        Self { runtime, node, calm }
+    }
+
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut rounds = self.runtime.client.rounds();
@@ -48,25 +55,33 @@ impl Sweeper {
     /// others what is next.
     pub(crate) async fn tick(&self) -> Result<()> {
         self.runtime.stats.sweeps.add(1);
-        let partitions: Vec<_> =
-            self.runtime.partitions.iter().map(|partition| partition.names.clone()).collect();
+        let places = self.node.share.borrow().partitions.clone();
+        let names: Vec<_> =
+            places.iter().map(|place| self.runtime.partitions[*place].names.clone()).collect();
         let sent = Instant::now();
-        let (stamp, heads) = self.runtime.client.store.peek(&partitions).await?;
-        let reading = Reading::now(stamp);
-        for (partition, heads) in self.runtime.partitions.iter().zip(heads) {
-            partition.condition.note_head(stamp.ms(), heads.due);
-            // Where nothing is claimed for hours, this alone shows that the server's clock was set forward.
-            partition.clock.read(sent, reading);
-            match heads.due {
-                Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
-                Some(ms) => partition.wakeup.head(ms),
-                None => {}
-            }
-            if let Some(ms) = heads.quarantine {
-                partition.quarantine.head(ms);
+        let mut worst = Ok(());
+        for (place, answer) in places.into_iter().zip(self.runtime.client.store.heads(&names).await) {
+            match answer {
+                Ok((stamp, heads)) => self.seen(place, sent, stamp, heads),
+                Err(error) => worst = Err(error),
             }
         }
-        Ok(())
+        worst
+    }
+
+    fn seen(&self, place: usize, sent: Instant, stamp: ServerTime, heads: Heads) {
+        let partition = &self.runtime.partitions[place];
+        partition.condition.note_head(stamp.ms(), heads.due);
+        // Where nothing is claimed for hours, this alone shows that the server's clock was set forward.
+        partition.clock.read(sent, Reading::now(stamp));
+        match heads.due {
+            Some(ms) if ms <= stamp.ms() => partition.wakeup.look(Instant::now(), LapseSource::Sweep),
+            Some(ms) => partition.wakeup.head(ms),
+            None => {}
+        }
+        if let Some(ms) = heads.quarantine {
+            partition.quarantine.head(ms);
+        }
     }
 }
 
@@ -85,12 +100,13 @@ mod tests {
         let topic = Topic::<u32>::new("a:{id}").unwrap();
         let handler = |_: Lapse<u32>| std::future::ready(Ok::<_, Failure>(Done));
         let runtime = Listener::builder(bed.client()).on(topic, handler).build().unwrap().runtime;
-        let sweeper = Sweeper { runtime: runtime.clone(), calm: runtime.calm.subscribe() };
+        let node = NodeState::of(&runtime);
+        let sweeper = Sweeper::new(runtime.clone(), node.clone());
         let sweeping = tokio::spawn(sweeper.run());
-        runtime.calm.send_replace(true);
+        node.calm.send_replace(true);
         tokio::task::yield_now().await;
         assert_eq!(runtime.stats.sweeps.get(), 1, "it is on its way");
-        runtime.calm.send_replace(true);
+        node.calm.send_replace(true);
         tokio::time::sleep(ALERT).await;
         assert_eq!(runtime.stats.sweeps.get(), 2);
         sweeping.abort();

@@ -6,44 +6,9 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::escape::of_error;
-use crate::events::{Event, Gap};
 use crate::lock::lock;
 use crate::runtime::{EventMode, Partition, Runtime};
-use crate::stats::meter;
 use crate::wire::Index;
-
-/// What is known of the subscription.
-#[derive(Debug, Default)]
-pub(crate) struct Hearing(Mutex<Heard>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Heard {
-    mode: EventMode,
-    /// Why something may have been missed, until that is over.
-    gap: Option<Gap>,
-}
-
-impl Hearing {
-    /// Notes what an event says of it.
-    pub(crate) fn note(&self, event: &Event, node: impl Fn() -> String) {
-        match event {
-            Event::Gap(gap) => {
-                meter::gap(&node(), gap.as_str());
-                let mut heard = lock(&self.0);
-                heard.gap = Some(*gap);
-                if matches!(gap, Gap::Disconnected | Gap::Silent) {
-                    heard.mode = EventMode::Blind;
-                }
-            }
-            Event::Anchored | Event::Canary(_) => {
-                let mut heard = lock(&self.0);
-                heard.mode = EventMode::Expired;
-                heard.gap = heard.gap.filter(|gap| *gap == Gap::NoWakeUps);
-            }
-            _ => {}
-        }
-    }
-}
 
 /// Whether a listener is past its start and not stopping yet.
 #[derive(Debug, Default)]
@@ -118,21 +83,15 @@ impl LastError {
 impl Runtime {
     /// What is heard of expired keys; of attached ones the reader knows more.
     pub(crate) fn mode(&self) -> EventMode {
-        let heard = lock(&self.hearing.0).mode;
         match self.stream_state.known().mode {
-            EventMode::Starting => heard,
+            EventMode::Starting => self.nodes.mode(),
             mode => mode,
         }
     }
 
-    /// Why something may have been missed, and may still be.
-    pub(crate) fn gap(&self) -> Option<Gap> {
-        lock(&self.hearing.0).gap
-    }
-
-    /// Whether a canary was heard, and none was missed since.
+    /// Whether a canary of each server was heard, and none was missed since.
     pub(crate) fn hears(&self) -> bool {
-        lock(&self.hearing.0).mode == EventMode::Expired
+        self.nodes.mode() == EventMode::Expired
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod disposition;
 pub(crate) mod groups;
 pub(crate) mod leadership;
 pub(crate) mod leases;
+pub(crate) mod nodes;
 pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
@@ -15,11 +16,12 @@ pub(crate) mod stream_state;
 pub(crate) mod waiting;
 pub(crate) mod wakeup;
 
-pub(crate) use self::condition::{Condition, Hearing, LastError, Listening};
+pub(crate) use self::condition::{Condition, LastError, Listening};
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
 pub(crate) use self::disposition::{Ended, first_undecodable};
 pub(crate) use self::groups::{Groups, Member};
 pub(crate) use self::leases::Lease;
+pub(crate) use self::nodes::{NodeState, Nodes};
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
@@ -30,8 +32,6 @@ pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-
-use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::handler::AnyHandler;
@@ -54,14 +54,12 @@ pub(crate) struct Runtime {
     /// From a key to the index of its topic.
     pub(crate) router: Router<usize>,
     pub(crate) stats: ListenerCounters,
-    /// Whether events flow, as far as canaries tell. Said anew whenever something may have been missed.
-    pub(crate) calm: watch::Sender<bool>,
+    /// The servers that it listens to.
+    pub(crate) nodes: Nodes,
     /// What is known of the stream, for attached topics.
     pub(crate) stream_state: StreamState,
     /// What waits of attached topics' keys.
     pub(crate) waiting: Waiting,
-    /// What is known of the subscription, for those who ask from outside.
-    pub(crate) hearing: Hearing,
     /// How many attempts may run.
     pub(crate) permits: Arc<Permits>,
     /// Whether it is past its start.

@@ -2,6 +2,7 @@
 //! docs/wire.md is the contract.
 
 pub mod calls;
+pub(crate) mod canary_tags;
 #[cfg(test)]
 mod constants;
 pub(crate) mod copy;

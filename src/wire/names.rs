@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::connection::slot::slot_of;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The prefix of every name, unless another one is chosen.
@@ -57,6 +58,8 @@ pub struct Names {
     pub attached: bool,
     /// The channel of its wake-ups and fences.
     pub wake: String,
+    /// Where all of them lie in a cluster.
+    pub(crate) slot: u16,
     names: [String; NAMES.len()],
 }
 
@@ -70,6 +73,7 @@ impl PartitionNames {
             index,
             of,
             attached,
+            slot: slot_of(name("wake").as_bytes()),
             wake: name("wake"),
             names: NAMES.map(|(what, _)| name(what)),
         }))
@@ -160,10 +164,16 @@ pub(crate) fn listeners(namespace: &str) -> String {
     format!("{namespace}:listeners")
 }
 
-/// What names the last canary of the only primary, 0; a canary's own name is
-/// this, a colon and what it says: its number, a colon, its predecessor's.
-pub(crate) fn canary(namespace: &str) -> String {
-    format!("{namespace}:{{canary/0}}")
+/// What names the last canary of a primary; a canary's own name is this, a colon and what it says: its number, a colon,
+/// its predecessor's. The tag of a server that is alone is 0; in a cluster it is one that lies in a slot of the
+/// primary's, see [`canary_tag`](super::canary_tags::tag_of).
+pub(crate) fn canary(namespace: &str, tag: u32) -> String {
+    format!("{}{tag}}}", canary_prefix(namespace))
+}
+
+/// What the names of all canaries begin with, up to the tag.
+pub(crate) fn canary_prefix(namespace: &str) -> String {
+    format!("{namespace}:{{canary/")
 }
 
 /// The channel on which a database publishes the keys that expire.
@@ -197,6 +207,7 @@ mod tests {
         for name in partition.all().iter().chain([&partition.wake]) {
             let (_, rest) = name.split_once('{').unwrap();
             assert_eq!(rest.split_once('}').unwrap().0, "orders.v2/3");
+            assert_eq!(slot_of(name.as_bytes()), partition.slot);
         }
     }
 
@@ -221,7 +232,7 @@ mod tests {
         for own in [
             &registry("ns")[..],
             &listeners("ns"),
-            &canary("ns"),
+            &canary("ns", 0),
             PartitionNames::new("ns", "a", 0, 1, false).key("due"),
             "ns:",
         ] {

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
-use crate::connection::{DESTROYING_ADVICE, Node};
+use crate::connection::{DESTROYING_ADVICE, Seat};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::names::{DESTROYING, NAMES, WIRE_VERSION};
 use crate::wire::reply::{Reply, number};
@@ -16,6 +16,8 @@ pub(super) struct Call<'a> {
     script: &'static Script,
     /// The partition that it is about, where it is about one.
     at: Option<&'a PartitionNames>,
+    /// Where its keys lie.
+    slot: u16,
     command: Cmd,
 }
 
@@ -30,17 +32,39 @@ impl Store {
     /// The same without these arguments.
     pub(super) fn bare_call<'a>(&'a self, script: &'static Script, at: &'a PartitionNames) -> Call<'a> {
         let keys: Vec<_> = script.keys.iter().map(|place| &at.all()[*place]).collect();
-        Call { at: Some(at), ..self.call_with(script, &keys) }
+        let command = script_call(self.variant(script), &keys);
+        Call { at: Some(at), ..self.call_of(script, at.slot, command) }
     }
 
-    /// A call of any other script.
-    pub(super) fn call_with(&self, script: &'static Script, keys: &[impl ToRedisArgs]) -> Call<'_> {
-        self.call_of(script, script_call(self.variant(script), keys))
+    /// A call of any other script. Its keys lie in one slot.
+    pub(super) fn call_with<K: ToRedisArgs + AsRef<[u8]>>(
+        &self,
+        script: &'static Script,
+        keys: &[K],
+    ) -> Call<'_> {
+        let slot = keys.first().map_or(0, |key| self.0.servers.slot_of(key.as_ref()));
+        self.call_of(script, slot, script_call(self.variant(script), keys))
     }
 
     /// A call of which all is there already.
-    pub(super) fn call_of(&self, script: &'static Script, command: Cmd) -> Call<'_> {
-        Call { store: self, script, at: None, command }
+    pub(super) fn call_of(&self, script: &'static Script, slot: u16, command: Cmd) -> Call<'_> {
+        Call { store: self, script, at: None, slot, command }
+    }
+
+    /// Sends one command about this key.
+    pub(super) async fn send(&self, doing: &str, key: &[u8], command: &Cmd) -> Result<Value> {
+        let slot = self.0.servers.slot_of(key);
+        self.0.servers.at(slot, |seat| async move { seat.call(doing, command).await }).await
+    }
+
+    /// Sends several about this partition in one request. An error among the answers is that of all.
+    pub(super) async fn send_all(
+        &self,
+        doing: &str,
+        at: &PartitionNames,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>> {
+        self.0.servers.at(at.slot, |seat| async move { seat.call_all(doing, commands).await }).await
     }
 
     /// Asks about a partition without a script, in one request.
@@ -50,7 +74,7 @@ impl Store {
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<Reply> {
-        let answers = self.0.node.call_all(doing, commands).await;
+        let answers = self.send_all(doing, at, commands).await;
         Reply::new(doing, Value::Array(self.named(at, answers).await?))
     }
 
@@ -66,7 +90,7 @@ impl Store {
     /// Creates the partition's meta; refused if there is one that says something else.
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
-        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(at.kind()).run_on(&self.0.node).await;
+        let answer = call.arg(WIRE_VERSION).arg(at.of).arg(at.kind()).run_once().await;
         let mut reply = Reply::new("init", self.named(at, answer).await?)?;
         let (version, of, there) = (reply.bytes()?, reply.int()?, reply.bytes()?);
         if version == DESTROYING.as_bytes() {
@@ -112,7 +136,7 @@ impl Store {
         at.all().iter().for_each(|name| {
             types.cmd("TYPE").arg(name);
         });
-        let found = self.0.node.call_all("looking for the wrong type", &types).await.ok()?;
+        let found = self.send_all("looking for the wrong type", at, &types).await.ok()?;
         at.all().iter().zip(NAMES).zip(found).find_map(|((name, (_, expected)), found)| match found {
             Value::SimpleString(found) if found != "none" && found != expected => {
                 Some(wrong_type(name, expected, &found))
@@ -142,28 +166,25 @@ impl Call<'_> {
     /// Runs the script. Creates the partition if it is new, and finds the name at fault if one holds a
     /// value of another type.
     pub(super) async fn run(&self) -> Result<Value> {
-        let node = &self.store.0.node;
-        let mut answer = self.run_on(node).await;
+        let mut answer = self.run_once().await;
         let Some(at) = self.at else { return answer };
         if code_of(&answer) == Some("NOMETA") {
             self.store.agree(at).await?;
             self.store.list_anew(at).await;
-            answer = self.run_on(node).await;
+            answer = self.run_once().await;
         }
         self.store.named(at, answer).await
     }
 
-    /// Runs several scripts of one store in one request. What may be missing is supplied to each by itself.
+    /// Runs several scripts of one store, in one request for each server. What may be missing is supplied to each by
+    /// itself.
     pub(super) async fn run_all(calls: &[Self]) -> Vec<Result<Value>> {
         if let [only] = calls {
             return vec![only.run().await];
         }
         let Some(first) = calls.first() else { return Vec::new() };
-        let mut commands = pipe();
-        for call in calls {
-            commands.add_command(call.command.clone());
-        }
-        let answers = first.store.0.node.call_each("changing timers", &commands).await;
+        let commands = calls.iter().map(|call| (call.slot, call.command.clone())).collect();
+        let answers = first.store.0.servers.each(first.script.name, commands).await;
         let supplied = calls.iter().zip(answers).map(async |(call, answer)| match code_of(&answer) {
             Some("NOSCRIPT" | "NOMETA" | "WRONGTYPE") => call.run().await,
             _ => answer,
@@ -181,18 +202,23 @@ impl Call<'_> {
         Reply::new(self.script.name, self.run().await?)
     }
 
-    /// Runs the script on this connection, loading it first where the server does not have it.
+    /// Runs the script where its keys lie.
+    async fn run_once(&self) -> Result<Value> {
+        self.store.0.servers.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
+    }
+
+    /// Runs the script there, loading it first where the server does not have it.
     /// NOSCRIPT means that nothing was executed. Should somebody flush the
     /// scripts over and over, the text goes along.
-    pub(super) async fn run_on(&self, node: &Node) -> Result<Value> {
+    pub(super) async fn run_on(&self, seat: &Seat) -> Result<Value> {
         let (name, text) = (self.script.name, &self.store.variant(self.script).text);
-        let mut answer = node.call(name, &self.command).await;
+        let mut answer = seat.call(name, &self.command).await;
         if code_of(&answer) == Some("NOSCRIPT") {
-            node.call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
-            answer = node.call(name, &self.command).await;
+            seat.plain().call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
+            answer = seat.call(name, &self.command).await;
         }
         if code_of(&answer) == Some("NOSCRIPT") {
-            answer = node.call(name, &with_text(&self.command, text)).await;
+            answer = seat.call(name, &with_text(&self.command, text)).await;
         }
         answer
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use redis::cmd;
 
+use crate::connection::{Address, Server};
 use crate::error::Result;
 use crate::lock::lock;
 use crate::log::{debug, error, info, warn};
@@ -22,17 +23,27 @@ impl Store {
     /// Reports settings that weaken a promise, once for each change. Adds the
     /// missing notification flags only when asked to: they are the operator's.
     pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
-        let Some(settings) = self.read_settings().await? else { return Ok(()) };
-        let seen = lock(&self.0.settings).replace(settings.clone());
+        // Replicas too: one may be the primary next.
+        for server in self.0.servers.all().await? {
+            self.check_settings_of(&server, manage_notifications).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_settings_of(&self, server: &Server, manage_notifications: bool) -> Result<()> {
+        let Some(settings) = read_settings(server).await? else { return Ok(()) };
+        let address = server.place().present();
+        let seen = lock(&self.0.settings).insert(address.endpoint(), settings.clone());
         let should_log = seen.as_ref() != Some(&settings);
         if should_log {
-            warn_of_eviction(&settings);
+            warn_of_eviction(&address, &settings);
         }
         let Some(flags) = settings.get(FLAGS) else { return Ok(()) };
         match missing_flags(flags) {
             "" => {}
-            missing if manage_notifications => self.add_flags(flags, missing).await?,
+            missing if manage_notifications => add_flags(server, flags, missing).await?,
             missing if should_log => warn!(
+                server = %address,
                 flags,
                 missing,
                 "expired events are off: set notify-keyspace-events to at least Ex. Timers fire all the same"
@@ -41,27 +52,27 @@ impl Store {
         }
         Ok(())
     }
+}
 
-    /// None where the server does not let us.
-    async fn read_settings(&self) -> Result<Option<Settings>> {
-        let mut get = cmd("CONFIG");
-        get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
-        match self.0.node.call("reading settings", &get).await {
-            Ok(value) => Ok(Some(redis::from_redis_value(value).unwrap_or_default())),
-            Err(error) if error.code().is_some() => {
-                debug!(%error, "settings cannot be read; the canary will tell whether events flow");
-                Ok(None)
-            }
-            Err(error) => Err(error),
+/// None where the server does not let us.
+async fn read_settings(server: &Server) -> Result<Option<Settings>> {
+    let mut get = cmd("CONFIG");
+    get.arg("GET").arg(FLAGS).arg("maxmemory").arg("maxmemory-policy");
+    match server.seat().call("reading settings", &get).await {
+        Ok(value) => Ok(Some(redis::from_redis_value(value).unwrap_or_default())),
+        Err(error) if error.code().is_some() => {
+            debug!(%error, "settings cannot be read; the canary will tell whether events flow");
+            Ok(None)
         }
+        Err(error) => Err(error),
     }
+}
 
-    async fn add_flags(&self, flags: &str, missing: &str) -> Result<()> {
-        let all = format!("{flags}{missing}");
-        self.0.node.call("switching expired events on", cmd("CONFIG").arg("SET").arg(FLAGS).arg(all)).await?;
-        info!(flags, added = missing, "expired events switched on, as asked");
-        Ok(())
-    }
+async fn add_flags(server: &Server, flags: &str, missing: &str) -> Result<()> {
+    let set = cmd("CONFIG").arg("SET").arg(FLAGS).arg(format!("{flags}{missing}")).clone();
+    server.seat().call("switching expired events on", &set).await?;
+    info!(server = %server.place().present(), flags, added = missing, "expired events switched on, as asked");
+    Ok(())
 }
 
 /// Which of `E` and `x` a flag string lacks. `A` stands for all classes.
@@ -74,16 +85,16 @@ fn missing_flags(flags: &str) -> &'static str {
     }
 }
 
-fn warn_of_eviction(settings: &Settings) {
+fn warn_of_eviction(server: &Address, settings: &Settings) {
     let limited = settings.get("maxmemory").is_some_and(|limit| limit != "0");
     let policy = settings.get("maxmemory-policy").map_or("noeviction", String::as_str);
     if limited && policy.starts_with("allkeys") {
         error!(
-            policy,
+            %server, policy,
             "the server may evict keylapse's index and lose timers: set maxmemory-policy to noeviction"
         );
     } else if limited && policy != "noeviction" {
-        warn!(policy, "the server may evict trigger keys (timers fire all the same): noeviction is safer");
+        warn!(%server, policy, "the server may evict trigger keys (timers fire all the same): noeviction is safer");
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::connection::{Address, Node};
+use crate::connection::{Address, Endpoint, Servers, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
@@ -28,26 +28,24 @@ pub const DEFAULT_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub struct Store(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    /// For everything but waiting.
-    pub(super) node: Node,
-    /// WAIT and WAITAOF hold up all that follows them on a connection.
-    pub(super) waiting: Node,
+    pub(super) servers: Servers,
+    topology: Topology,
     /// Whether it was said lately that listeners cannot be told.
     pub(super) untold: LogThrottle,
     /// The topics that were registered, to list them anew when they were destroyed.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
-    /// The server's settings, as they were seen last.
-    pub(super) settings: Mutex<Option<Settings>>,
+    /// The servers' settings, as they were seen last.
+    pub(super) settings: Mutex<HashMap<Endpoint, Settings>>,
     /// The scripts, made to read the time from a key: for tests on a real server.
     #[cfg(feature = "testing")]
     pub(super) clocked: HashMap<&'static str, crate::wire::scripts::Script>,
 }
 
 impl Inner {
-    fn new(address: &Address, answer_within: Duration) -> Self {
+    fn new(topology: Topology, answer_within: Duration) -> Self {
         Self {
-            node: Node::new(address.clone(), answer_within),
-            waiting: Node::new(address.clone(), answer_within),
+            servers: Servers::new(&topology, answer_within),
+            topology,
             untold: LogThrottle::default(),
             registered: Mutex::default(),
             settings: Mutex::default(),
@@ -58,14 +56,14 @@ impl Inner {
 }
 
 impl Store {
-    pub(crate) fn new(address: &Address, answer_within: Duration) -> Self {
-        Self(Arc::new(Inner::new(address, answer_within)))
+    pub(crate) fn new(topology: &Topology, answer_within: Duration) -> Self {
+        Self(Arc::new(Inner::new(topology.clone(), answer_within)))
     }
 
     /// The same at a URL, for tests of the scripts.
     #[cfg(feature = "testing")]
     pub fn at(url: &str) -> Result<Self> {
-        Ok(Self::new(&Address::parse(url)?, DEFAULT_ANSWER_WITHIN))
+        Ok(Self::new(&Topology::One(Address::parse(url)?), DEFAULT_ANSWER_WITHIN))
     }
 
     /// The same whose scripts read the time, in microseconds, from this key, so that a real server can be
@@ -79,14 +77,14 @@ impl Store {
         let clocked = crate::wire::scripts::all()
             .map(|script| (script.name, script.replace("redis.call('TIME')", &read)))
             .collect();
-        Self(Arc::new(Inner { clocked, ..Inner::new(self.address(), DEFAULT_ANSWER_WITHIN) }))
+        Self(Arc::new(Inner { clocked, ..Inner::new(self.topology().clone(), DEFAULT_ANSWER_WITHIN) }))
     }
 
     /// How many requests this store has sent; a pipeline counts once. The subscription has its own
     /// connection and is not counted here.
     #[cfg(feature = "testing")]
     pub fn requests(&self) -> u64 {
-        self.0.node.requests() + self.0.waiting.requests()
+        self.0.servers.requests()
     }
 
     /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
@@ -108,14 +106,18 @@ impl Store {
         error
     }
 
-    pub(crate) fn address(&self) -> &Address {
-        self.0.node.address()
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    pub(crate) fn servers(&self) -> &Servers {
+        &self.0.servers
     }
 }
 
 impl fmt::Debug for Store {
-    /// Without what the address might hold: user, password.
+    /// Without what an address might hold: user, password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({})", self.address())
+        write!(f, "Store({})", self.topology())
     }
 }

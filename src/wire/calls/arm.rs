@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
 
+use crate::connection::Seat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::{Escaped, plain};
 use crate::id::ArmingId;
@@ -198,11 +199,17 @@ impl Store {
         timer: &NewTimer,
         ask: Durably,
     ) -> Result<Arming> {
-        self.can_wait(ask).await?;
+        self.can_wait(at, ask).await?;
         self.agree(at).await?;
         let change = Change::Arm(how, vec![timer]);
-        let answer = self.change_call(at, &change).run_on(&self.0.waiting).await?;
-        let waited = self.0.waiting.call("waiting for replicas", &ask.command()).await;
+        let call = self.change_call(at, &change);
+        let (call, ask) = (&call, &ask);
+        let arm_and_wait = |seat: Seat| async move {
+            let seat = seat.waiting();
+            let answer = call.run_on(&seat).await?;
+            Ok((answer, seat.plain().call("waiting for replicas", &ask.command()).await))
+        };
+        let (answer, waited) = self.0.servers.at(at.slot, arm_and_wait).await?;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
         let arming = armed.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
@@ -211,17 +218,17 @@ impl Store {
 
     /// Asks for the disk before anything is armed: an answer with an error code is a refusal. Of what has no
     /// answer, the arm on the same connection will tell.
-    async fn can_wait(&self, ask: Durably) -> Result<()> {
+    async fn can_wait(&self, at: &PartitionNames, ask: Durably) -> Result<()> {
         if !ask.local_fsync {
             return Ok(());
         }
         let probe = Durably { replicas: 0, within_ms: 1, ..ask }.command();
-        match self.0.waiting.call("waiting for the disk", &probe).await {
+        match self.wait_at(at, "waiting for the disk", &probe).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let message = format!(
                     "durably(fsync) needs WAITAOF, which {} does not have: use Redis 7.2, Valkey 7.2 or newer, \
                      or ask for replicas",
-                    self.version().await
+                    self.version(at).await
                 );
                 Err(Error::new(ErrorKind::Unsupported, message).with_code(error.code()))
             }
@@ -230,9 +237,14 @@ impl Store {
         }
     }
 
+    /// Sends a command where it may wait.
+    async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
+        self.0.servers.at(at.slot, |seat| async move { seat.waiting().call(doing, command).await }).await
+    }
+
     /// What the server calls itself.
-    async fn version(&self) -> String {
-        let info = self.0.waiting.call("asking for the version", cmd("INFO").arg("server")).await;
+    async fn version(&self, at: &PartitionNames) -> String {
+        let info = self.wait_at(at, "asking for the version", cmd("INFO").arg("server")).await;
         let info =
             info.ok().and_then(|info| redis::from_redis_value::<String>(info).ok()).unwrap_or_default();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));

@@ -343,7 +343,8 @@ impl Store {
 
     /// Reads keys, anywhere.
     pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
-        let call = self.call_of(&scripts::TOUCH, touch_command(keys, capture, None));
+        let slot = keys.first().map_or(0, |key| self.0.servers.slot_of(key));
+        let call = self.call_of(&scripts::TOUCH, slot, touch_command(keys, capture, None));
         read_touched(call.run().await?, keys.len(), capture)
     }
 
@@ -352,7 +353,7 @@ impl Store {
     pub async fn scan(&self, cursor: u64, pattern: &[u8], count: usize) -> Result<(u64, Vec<Bytes>)> {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
-        let mut reply = Reply::new("scan", self.0.node.call("scanning for keys", &scan).await?)?;
+        let mut reply = Reply::new("scan", self.send("scanning for keys", b"", &scan).await?)?;
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 

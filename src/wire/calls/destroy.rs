@@ -92,13 +92,14 @@ impl Store {
     /// Asks for the right that nothing but the end of a partition needs, before any is closed.
     pub(crate) async fn may_unlink(&self, at: &PartitionNames) -> Result<()> {
         // No key has that name: it is a channel's.
-        self.0.node.call("destroying", cmd("UNLINK").arg(&at.wake)).await.map(drop)
+        self.send("destroying", at.wake.as_bytes(), cmd("UNLINK").arg(&at.wake)).await.map(drop)
     }
 
     /// Takes a topic from the list.
     pub(crate) async fn unlist(&self, at: &PartitionNames) -> Result<()> {
         let mut call = cmd("HDEL");
-        call.arg(names::registry(&at.namespace)).arg(&at.topic);
-        self.0.node.call("taking the topic from the list", &call).await.map(drop)
+        let registry = names::registry(&at.namespace);
+        call.arg(&registry).arg(&at.topic);
+        self.send("taking the topic from the list", registry.as_bytes(), &call).await.map(drop)
     }
 }

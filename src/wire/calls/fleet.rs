@@ -138,7 +138,7 @@ impl Store {
 
     /// Everybody who has reported lately.
     pub(crate) async fn listeners(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
-        let now = self.peek(&[]).await?.0.ms();
+        let now = self.time_of(listeners).await?.ms();
         let mut found = BTreeMap::new();
         let take = |report: ListenerReport| {
             if u128::from(now.abs_diff(report.at_ms)) <= PRESENT.as_millis() {

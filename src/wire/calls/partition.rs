@@ -8,6 +8,7 @@ use crate::id::SlotId;
 use crate::lock::lock;
 use crate::log::{debug, warn};
 use crate::time::ServerTime;
+use crate::wire::run::{Call, script_call};
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
 /// Partitions that one call peeks at, or that are made at the same time.
@@ -82,7 +83,39 @@ pub struct Repaired {
 }
 
 impl Store {
-    /// The earliest scores of partitions, read cheaply, and the server's time; of none, only the time.
+    /// The earliest scores of partitions, read cheaply, each with the time of its server.
+    pub(crate) async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
+        if self.0.servers.are_many() {
+            let calls: Vec<_> =
+                partitions.iter().map(|at| self.peek_call(std::slice::from_ref(at))).collect();
+            let read = |answer| {
+                let (stamp, heads) = read_peeked(Reply::new(scripts::PEEK.name, answer?)?.stamped()?)?;
+                Ok((stamp, heads.into_iter().next().unwrap_or_default()))
+            };
+            return Call::run_all(&calls).await.into_iter().map(read).collect();
+        }
+        match self.peek(partitions).await {
+            Ok((stamp, heads)) => heads.into_iter().map(|heads| Ok((stamp, heads))).collect(),
+            Err(error) => vec![Err(error); partitions.len()],
+        }
+    }
+
+    /// The time of the server that holds this partition.
+    pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
+        self.time_in(at.slot).await
+    }
+
+    /// The time of the server that holds this key.
+    pub(crate) async fn time_of(&self, key: &str) -> Result<ServerTime> {
+        self.time_in(self.0.servers.slot_of(key.as_bytes())).await
+    }
+
+    async fn time_in(&self, slot: u16) -> Result<ServerTime> {
+        let script = script_call(&scripts::PEEK, &[""; 0]);
+        Ok(self.call_of(&scripts::PEEK, slot, script).reply().await?.stamp)
+    }
+
+    /// The earliest scores of partitions of one server, and its time; of none, only the time.
     pub async fn peek(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
         let (first, others) = partitions.split_at(partitions.len().min(PEEKED));
         let (stamp, mut heads) = self.peek_at(first).await?;
@@ -94,9 +127,13 @@ impl Store {
     }
 
     async fn peek_at(&self, partitions: &[PartitionNames]) -> Result<(ServerTime, Vec<Heads>)> {
+        read_peeked(self.peek_call(partitions).reply().await?)
+    }
+
+    fn peek_call(&self, partitions: &[PartitionNames]) -> Call<'_> {
         let indexes: Vec<_> =
             partitions.iter().flat_map(|at| [at.key("due"), at.key("quarantine")]).collect();
-        read_peeked(self.call_with(&scripts::PEEK, &indexes).reply().await?)
+        self.call_with(&scripts::PEEK, &indexes)
     }
 
     /// Tells other listeners that more is due than this one can run.
@@ -149,7 +186,7 @@ impl Store {
         let entry = serde_json::to_string(topic)
             .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
         let doing = "registering the topic";
-        match self.0.node.call(doing, cmd("HGET").arg(registry).arg(&topic.name)).await {
+        match self.send(doing, registry.as_bytes(), cmd("HGET").arg(registry).arg(&topic.name)).await {
             Ok(Value::BulkString(known)) if known == entry.as_bytes() => return Ok(()),
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 let error = error.at_key(registry.as_bytes());
@@ -158,8 +195,8 @@ impl Store {
             }
             other => other?,
         };
-        self.0.node.call(doing, cmd("HSET").arg(registry).arg(&topic.name).arg(entry)).await?;
-        Ok(())
+        let set = cmd("HSET").arg(registry).arg(&topic.name).arg(entry).clone();
+        self.send(doing, registry.as_bytes(), &set).await.map(drop)
     }
 
     /// Forgets what a slot's last claim was, when its listener ends; if that led, tells the others.

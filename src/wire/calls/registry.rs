@@ -1,6 +1,6 @@
 //! The topics that are registered, whoever uses them.
 
-use redis::{cmd, pipe};
+use redis::cmd;
 use serde::de::DeserializeOwned;
 
 use crate::error::Result;
@@ -49,7 +49,7 @@ impl Store {
         loop {
             let mut scan = cmd("HSCAN");
             scan.arg(hash).arg(cursor).arg("COUNT").arg(page);
-            let mut reply = Reply::new("HSCAN", self.0.node.call(doing, &scan).await?)?;
+            let mut reply = Reply::new("HSCAN", self.send(doing, hash.as_bytes(), &scan).await?)?;
             cursor = reply.int()?;
             let pairs = reply.list()?.each(Reply::bytes)?;
             let values = pairs.chunks_exact(2).filter_map(|pair| serde_json::from_slice(&pair[1]).ok());
@@ -61,13 +61,9 @@ impl Store {
     }
 
     async fn count(&self, by: &str, partitions: &[PartitionNames], names: &[&str]) -> Result<Vec<u64>> {
-        let mut counts = pipe();
-        for at in partitions {
-            names.iter().for_each(|name| {
-                counts.cmd(by).arg(at.key(name));
-            });
-        }
-        let counts = self.0.node.call_all("counting timers", &counts).await?;
-        Ok(counts.into_iter().map(|count| redis::from_redis_value(count).unwrap_or_default()).collect())
+        let count = |at: &PartitionNames, name| (at.slot, cmd(by).arg(at.key(name)).clone());
+        let counts = partitions.iter().flat_map(|at| names.iter().map(move |name| count(at, name)));
+        let counts = self.0.servers.each("counting timers", counts.collect()).await.into_iter();
+        counts.map(|count| Ok(redis::from_redis_value(count?).unwrap_or_default())).collect()
     }
 }

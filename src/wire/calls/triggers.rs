@@ -50,9 +50,14 @@ impl Store {
 
     /// Reads trigger keys, so that the server expires those that are due.
     pub async fn touch(&self, keys: &[Bytes]) -> Result<()> {
-        let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
-        self.0.node.call("touching", cmd("EXISTS").arg(keys)).await?;
-        Ok(())
+        let servers = &self.0.servers;
+        if !servers.are_many() {
+            let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+            return self.send("touching", b"", cmd("EXISTS").arg(keys)).await.map(drop);
+        }
+        let touches = keys.iter().map(|key| (servers.slot_of(key), cmd("EXISTS").arg(&key[..]).clone()));
+        let answers = servers.each("touching", touches.collect()).await;
+        answers.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 }
 

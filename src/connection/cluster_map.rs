@@ -1,0 +1,228 @@
+//! Who owns which slot of a cluster, as one of its nodes sees it.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use redis::Value;
+
+use crate::connection::endpoint::Endpoint;
+use crate::connection::slot::SLOTS;
+
+/// More nodes than any cluster has (the specification's advice is 1,000 at most): an answer is forged or broken.
+const MOST_NODES: usize = 10_000;
+/// Ids have 40 characters.
+const LONGEST_ID: usize = 64;
+const NOBODY: u16 = u16::MAX;
+
+/// A node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// Nodes that hold the same slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shard {
+    /// None while it has failed.
+    pub(crate) primary: Option<Member>,
+    pub(crate) replicas: Vec<Member>,
+    pub(crate) slots: Vec<RangeInclusive<u16>>,
+}
+
+/// All of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterMap {
+    shards: Vec<Shard>,
+    /// For each slot the endpoint of its owner.
+    owners: Vec<u16>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl ClusterMap {
+    /// Of nothing: no slot has an owner.
+    pub(crate) fn empty() -> Self {
+        Self::of(Vec::new())
+    }
+
+    fn of(shards: Vec<Shard>) -> Self {
+        let (mut owners, mut endpoints) = (vec![NOBODY; usize::from(SLOTS)], Vec::new());
+        for shard in &shards {
+            let Some(primary) = &shard.primary else { continue };
+            let place = endpoints.len() as u16; // there are at most `MOST_NODES`
+            endpoints.push(primary.endpoint.clone());
+            for range in &shard.slots {
+                owners[usize::from(*range.start())..=usize::from(*range.end())].fill(place);
+            }
+        }
+        Self { shards, owners, endpoints }
+    }
+
+    /// Where a slot's owner listens; none while nobody owns it.
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Endpoint> {
+        self.endpoints.get(usize::from(self.owners[usize::from(slot)]))
+    }
+
+    /// The primaries that own slots.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = &Member> {
+        self.shards.iter().filter(|shard| !shard.slots.is_empty()).filter_map(|shard| shard.primary.as_ref())
+    }
+
+    /// Who owns slots, and the lowest of each.
+    pub(crate) fn owners(&self) -> Vec<(&Endpoint, u16)> {
+        let mut lowest = vec![None; self.endpoints.len()];
+        for slot in 0..SLOTS {
+            if let Some(lowest) = lowest.get_mut(usize::from(self.owners[usize::from(slot)])) {
+                lowest.get_or_insert(slot);
+            }
+        }
+        self.endpoints.iter().zip(lowest).filter_map(|(owner, lowest)| Some((owner, lowest?))).collect()
+    }
+
+    /// All nodes.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas))
+    }
+
+    /// Whether each slot has an owner.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.owners.iter().all(|owner| *owner != NOBODY)
+    }
+
+    /// The same, after a node has said who owns a slot now.
+    pub(crate) fn with_owner(&self, slot: u16, endpoint: &Endpoint) -> Self {
+        let mut map = self.clone();
+        let known = map.endpoints.iter().position(|known| known == endpoint);
+        let place = known.unwrap_or_else(|| {
+            map.endpoints.push(endpoint.clone());
+            map.endpoints.len() - 1
+        });
+        if place < MOST_NODES {
+            map.owners[usize::from(slot)] = place as u16;
+        }
+        map
+    }
+
+    /// The answer to CLUSTER SHARDS. What is no such answer is none; a node that cannot be reached by what is said of it
+    /// is left out.
+    pub(crate) fn read_shards(answer: &Value, asked: &Endpoint, tls: bool) -> Option<Self> {
+        let shards = items(answer)?.iter().map(|shard| read_shard(shard, asked, tls));
+        Self::checked(shards.collect::<Option<_>>()?)
+    }
+
+    /// The answer to CLUSTER SLOTS, of servers that may not be asked for their shards.
+    pub(crate) fn read_slots(answer: &Value, asked: &Endpoint) -> Option<Self> {
+        let mut shards: Vec<Shard> = Vec::new();
+        for range in items(answer)? {
+            let (slots, nodes) = items(range)?.split_at_checked(2)?;
+            let range = range_of(&slots[0], &slots[1])?;
+            let mut nodes = nodes.iter().map(|node| read_node_of_slots(node, asked));
+            let (primary, replicas) = (nodes.next()??, nodes.collect::<Option<Vec<_>>>()?);
+            match shards.iter_mut().find(|shard| shard.primary == primary) {
+                Some(shard) => shard.slots.push(range),
+                None => {
+                    let replicas = replicas.into_iter().flatten().collect();
+                    shards.push(Shard { primary, replicas, slots: vec![range] });
+                }
+            }
+        }
+        Self::checked(shards)
+    }
+
+    /// A map that names nobody is no answer: a node that has just been made knows of none.
+    fn checked(shards: Vec<Shard>) -> Option<Self> {
+        let map = Self::of(shards);
+        let count = map.members().count();
+        ((1..=MOST_NODES).contains(&count)).then_some(map)
+    }
+}
+
+fn read_shard(shard: &Value, asked: &Endpoint, tls: bool) -> Option<Shard> {
+    let shard = fields(shard)?;
+    let ends = items(shard.get("slots")?)?;
+    let slots = ends.chunks(2).map(|ends| range_of(&ends[0], ends.get(1)?)).collect::<Option<_>>()?;
+    let mut read = Shard { slots, ..Shard::default() };
+    for node in items(shard.get("nodes")?)? {
+        let node = fields(node)?;
+        let is_online = text(node.get("health")?)? == "online";
+        let is_primary = matches!(text(node.get("role")?)?, "master" | "primary");
+        let Some(member) = read_member(&node, asked, tls) else { continue };
+        match (is_primary, is_online) {
+            (true, true) => read.primary = Some(member),
+            (true, false) => {}
+            (false, _) => read.replicas.push(member),
+        }
+    }
+    Some(read)
+}
+
+/// A node of CLUSTER SHARDS; none if nobody could connect there.
+fn read_member(node: &HashMap<&str, &Value>, asked: &Endpoint, tls: bool) -> Option<Member> {
+    let host = match node.get("endpoint").and_then(|host| text(host)) {
+        // The server is to announce a hostname, and has none.
+        Some("?") => node.get("ip").and_then(|ip| text(ip)).unwrap_or_default(),
+        host => host.unwrap_or_default(),
+    };
+    let port = node.get(if tls { "tls-port" } else { "port" }).and_then(|port| port_of(port))?;
+    Some(Member { id: id_of(node.get("id")?)?, endpoint: Endpoint::of(host, port, asked)? })
+}
+
+/// A node of CLUSTER SLOTS: an answer of another shape is none at all, and one that nobody could connect to is left out.
+fn read_node_of_slots(node: &Value, asked: &Endpoint) -> Option<Option<Member>> {
+    let [host, port, id, ..] = items(node)? else { return None };
+    let host = text(host).unwrap_or_default();
+    let endpoint = port_of(port).and_then(|port| Endpoint::of(host, port, asked));
+    let id = id_of(id)?;
+    Some(endpoint.map(|endpoint| Member { id, endpoint }))
+}
+
+fn id_of(value: &Value) -> Option<String> {
+    let id = text(value)?;
+    let is_id = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_id.then(|| id.to_owned())
+}
+
+fn range_of(start: &Value, end: &Value) -> Option<RangeInclusive<u16>> {
+    let slot =
+        |value: &Value| number(value).and_then(|slot| u16::try_from(slot).ok()).filter(|slot| *slot < SLOTS);
+    let (start, end) = (slot(start)?, slot(end)?);
+    (start <= end).then_some(start..=end)
+}
+
+fn port_of(value: &Value) -> Option<u16> {
+    number(value).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn items(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(items) | Value::Set(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// Names and values, as a map in RESP3, one after the other in RESP2.
+fn fields(value: &Value) -> Option<HashMap<&str, &Value>> {
+    match value {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| Some((text(name)?, value))).collect(),
+        other => items(other)?.chunks_exact(2).map(|pair| Some((text(&pair[0])?, &pair[1]))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Where a server is found, asked anew for each connection.
+
+use std::sync::Arc;
+
+use crate::connection::address::Address;
+use crate::connection::outage::Outage;
+use crate::connection::sentinel::Sentinels;
+use crate::error::Result;
+
+/// One address for ever, or that of whoever is the primary at present.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Fixed(Address),
+    Primary(Arc<Sentinels>),
+}
+
+impl Place {
+    /// Where to connect to now.
+    pub(crate) async fn find(&self) -> Result<Address> {
+        match self {
+            Self::Fixed(address) => Ok(address.clone()),
+            Self::Primary(sentinels) => sentinels.find_primary().await,
+        }
+    }
+
+    /// Where it was found last.
+    pub(crate) fn present(&self) -> Address {
+        match self {
+            Self::Fixed(address) => address.clone(),
+            Self::Primary(sentinels) => sentinels.present(),
+        }
+    }
+
+    /// How often it has been another place than before. A connection from before such a change is of no use.
+    pub(crate) fn moves(&self) -> u64 {
+        match self {
+            Self::Fixed(_) => 0,
+            Self::Primary(sentinels) => sentinels.moves(),
+        }
+    }
+
+    /// Whether this is where it is.
+    pub(crate) fn is_at(&self, address: &Address) -> bool {
+        match self {
+            Self::Fixed(_) => true,
+            Self::Primary(sentinels) => sentinels.is_at(&address.endpoint()),
+        }
+    }
+
+    /// When it is elsewhere.
+    pub(crate) async fn left(&self, address: &Address) {
+        match self {
+            Self::Fixed(_) => std::future::pending().await,
+            Self::Primary(sentinels) => sentinels.left(&address.endpoint()).await,
+        }
+    }
+
+    /// Whether the server answers, wherever it is.
+    pub(crate) fn outage(&self) -> &Arc<Outage> {
+        match self {
+            Self::Fixed(address) => &address.outage,
+            Self::Primary(sentinels) => sentinels.outage(),
+        }
+    }
+}

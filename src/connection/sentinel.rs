@@ -1,0 +1,320 @@
+//! Sentinels: who is the primary at present.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use redis::{Value, cmd};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::connection::Node;
+use crate::connection::address::Address;
+use crate::connection::endpoint::Endpoint;
+use crate::connection::outage::Outage;
+use crate::connection::place::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::escape::plain;
+use crate::lock::lock;
+use crate::log::{debug, info, warn};
+use crate::log_throttle::LogThrottle;
+
+/// A sentinel that says nothing for so long is not waited for.
+const ASKED_WITHIN: Duration = Duration::from_secs(1);
+/// A server that is named as the primary says within this that it is.
+const VERIFIED_WITHIN: Duration = Duration::from_secs(2);
+/// Whoever watches asks all of them this often, whatever they announce.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// More than these are not remembered.
+const MOST: usize = 100;
+const SWITCHED: &str = "+switch-master";
+
+/// The sentinels of one primary, and where it was found last.
+pub(crate) struct Sentinels {
+    /// What they call it.
+    name: String,
+    /// How the servers are logged in to.
+    login: Address,
+    /// How they themselves are.
+    own_login: Address,
+    known: Mutex<BTreeMap<Endpoint, Arc<Node>>>,
+    present: watch::Sender<Option<Endpoint>>,
+    /// How often that has changed. Read by every call.
+    moves: AtomicU64,
+    disagreement: LogThrottle,
+}
+
+impl Sentinels {
+    pub(crate) fn new(name: String, sentinels: &[Endpoint], login: Address, own_login: Address) -> Self {
+        let all = Self {
+            name,
+            login,
+            own_login,
+            known: Mutex::default(),
+            present: watch::Sender::default(),
+            moves: AtomicU64::default(),
+            disagreement: LogThrottle::default(),
+        };
+        all.learn(sentinels.iter().cloned());
+        all
+    }
+
+    /// The same, asked over connections of its own.
+    pub(crate) fn apart(&self) -> Self {
+        let known: Vec<_> = lock(&self.known).keys().cloned().collect();
+        Self::new(self.name.clone(), &known, self.login.clone(), self.own_login.clone())
+    }
+
+    /// Where the primary was found last; before that, nowhere.
+    pub(crate) fn present(&self) -> Address {
+        let endpoint = self.present.borrow().clone();
+        match endpoint {
+            Some(endpoint) => self.at(&endpoint),
+            None => self.login.clone(),
+        }
+    }
+
+    pub(crate) fn outage(&self) -> &Arc<Outage> {
+        &self.login.outage
+    }
+
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
+        self.present.borrow().as_ref() == Some(endpoint)
+    }
+
+    /// When the primary is elsewhere.
+    pub(crate) async fn left(&self, endpoint: &Endpoint) {
+        let mut present = self.present.subscribe();
+        let _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await; // the sender is ours
+    }
+
+    /// The primary, wherever it is: one piece of news for its readers.
+    fn at(&self, endpoint: &Endpoint) -> Address {
+        Address { outage: self.login.outage.clone(), ..self.login.at(endpoint) }
+    }
+
+    /// Asks who is the primary, and that one whether it is.
+    pub(crate) async fn find_primary(&self) -> Result<Address> {
+        let mut named = self.named().await?;
+        // The most votes first.
+        named.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+        self.complain_of_disagreement(&named);
+        let mut refusal = None;
+        for (endpoint, _) in named {
+            let address = self.at(&endpoint);
+            match self.verify(&address).await {
+                Ok(()) => {
+                    self.settle_on(endpoint);
+                    return Ok(address);
+                }
+                Err(error) => {
+                    self.lost(&address, &error);
+                    refusal.get_or_insert(error);
+                }
+            }
+        }
+        Err(refusal.unwrap_or_else(|| self.unknown()))
+    }
+
+    fn lost(&self, address: &Address, error: &Error) {
+        if error.is_of_the_line() {
+            self.outage().failed(address, error);
+        }
+    }
+
+    fn settle_on(&self, endpoint: Endpoint) {
+        self.present.send_if_modified(|present| {
+            let is_news = present.as_ref() != Some(&endpoint);
+            if is_news {
+                match present.replace(endpoint.clone()) {
+                    Some(before) => info!(name = %self.name, primary = %endpoint, %before, "another server is the primary"),
+                    None => debug!(name = %self.name, primary = %endpoint, "found the primary"),
+                }
+                self.moves.fetch_add(1, Ordering::Relaxed);
+            }
+            is_news
+        });
+    }
+
+    /// Whom the sentinels name, each with its votes.
+    async fn named(&self) -> Result<Vec<(Endpoint, usize)>> {
+        let nodes: Vec<_> = lock(&self.known).iter().map(|(at, node)| (at.clone(), node.clone())).collect();
+        let asked = nodes.iter().map(|(at, node)| async move {
+            let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
+            timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)))
+        });
+        let (mut votes, mut worst, mut answered) = (HashMap::<_, usize>::new(), None::<Error>, false);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(named) => {
+                    answered = true;
+                    named.into_iter().for_each(|endpoint| *votes.entry(endpoint).or_default() += 1);
+                }
+                Err(error) if worst.as_ref().is_none_or(Error::is_transient) => worst = Some(error),
+                Err(_) => {}
+            }
+        }
+        match worst {
+            _ if !votes.is_empty() => Ok(votes.into_iter().collect()),
+            Some(error) if !answered => Err(error),
+            _ => Err(self.unknown()),
+        }
+    }
+
+    fn unknown(&self) -> Error {
+        Error::invalid(format!(
+            "no sentinel knows a primary called {}: SENTINEL MASTERS lists those that there are",
+            plain(&self.name, 100)
+        ))
+    }
+
+    /// Whom one sentinel names; learns from it which others there are.
+    async fn ask(&self, at: &Endpoint, sentinel: &Node) -> Result<Option<Endpoint>> {
+        let question = |what: &str| {
+            let mut question = cmd("SENTINEL");
+            question.arg(what).arg(&self.name);
+            question
+        };
+        let doing = format!("asking sentinel {at}");
+        let answer = match sentinel.call(&doing, &question("GET-MASTER-ADDR-BY-NAME")).await {
+            Err(error) if error.code() == Some("ERR") && error.to_string().contains("unknown command") => {
+                let message =
+                    format!("{at} is no sentinel: the URL of a server begins with redis:// ({error})");
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            answer => answer?,
+        };
+        // Who may not be asked for the others is still good for its own word.
+        if let Ok(others) = sentinel.call(&doing, &question("SENTINELS")).await {
+            self.learn(others_in(&others, at));
+        }
+        let named = redis::from_redis_value::<Option<(String, u16)>>(answer).ok().flatten();
+        Ok(named.and_then(|(host, port)| Endpoint::of(&host, port, at)))
+    }
+
+    fn learn(&self, sentinels: impl IntoIterator<Item = Endpoint>) {
+        let mut known = lock(&self.known);
+        for endpoint in sentinels {
+            if known.len() < MOST {
+                let place = Place::Fixed(self.own_login.at(&endpoint));
+                known.entry(endpoint).or_insert_with(|| Arc::new(Node::new(place, ASKED_WITHIN)));
+            }
+        }
+    }
+
+    /// A stale sentinel may name a server that is a replica by now, or gone.
+    async fn verify(&self, address: &Address) -> Result<()> {
+        let node = Node::new(Place::Fixed(address.clone()), VERIFIED_WITHIN);
+        let role = match timeout(VERIFIED_WITHIN, node.call("asking for the role", &cmd("ROLE"))).await {
+            Ok(Err(error)) if error.kind() == ErrorKind::Permission => return Ok(()),
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "no answer")),
+        };
+        let role = role.map_err(|error| {
+            let message = format!("the sentinels name {address} as the primary {}, but: {error}", self.name);
+            Error::new(error.kind(), message).with_code(error.code())
+        })?;
+        match redis::from_redis_value::<(String, Value, Value)>(role) {
+            Ok((role, ..)) if role == "master" => Ok(()),
+            _ => {
+                let message =
+                    format!("the sentinels name {address} as the primary {}, but it is a replica", self.name);
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+        }
+    }
+
+    fn complain_of_disagreement(&self, named: &[(Endpoint, usize)]) {
+        if named.len() < 2 {
+            self.disagreement.is_over();
+            return;
+        }
+        let all: BTreeSet<_> =
+            named.iter().map(|(endpoint, votes)| format!("{endpoint} ({votes})")).collect();
+        let error = Error::new(ErrorKind::Unavailable, format!("{all:?}"));
+        if self.disagreement.should_log(&error) {
+            warn!(
+                name = %self.name, named = ?all,
+                "the sentinels disagree who is the primary: the one that says so itself is taken. Do they see each other?"
+            );
+        }
+    }
+
+    /// Notices when another server becomes the primary, until it is dropped.
+    pub(crate) async fn watch(&self) {
+        loop {
+            let asked = Instant::now();
+            if let Err(error) = self.find_if_news().await {
+                debug!(name = %self.name, %error, "the sentinels were asked in vain");
+            }
+            let announced = async {
+                if self.hear_switch().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let _ = tokio::time::timeout_at(asked + ASK_EVERY, announced).await;
+        }
+    }
+
+    /// Looks closer only if another server is named.
+    async fn find_if_news(&self) -> Result<()> {
+        let named = self.named().await?;
+        let present = self.present.borrow().clone();
+        match &named[..] {
+            [(only, _)] if present.as_ref() == Some(only) => Ok(()),
+            _ => self.find_primary().await.map(drop),
+        }
+    }
+
+    /// Waits until a sentinel announces another primary of this name.
+    async fn hear_switch(&self) -> redis::RedisResult<()> {
+        let known: Vec<_> = lock(&self.known).keys().cloned().collect();
+        let mut last = None;
+        for endpoint in known {
+            let listening = async {
+                let mut pubsub = self.own_login.at(&endpoint).connect_pubsub().await?;
+                pubsub.subscribe(SWITCHED).await?;
+                Ok::<_, redis::RedisError>(pubsub)
+            };
+            let mut pubsub = match timeout(ASKED_WITHIN, listening).await {
+                Ok(Ok(pubsub)) => pubsub,
+                Ok(Err(error)) => {
+                    last = Some(error);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let mut messages = pubsub.on_message();
+            while let Some(message) = messages.next().await {
+                let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
+                if text.split(' ').next() == Some(&self.name) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| redis::RedisError::from((redis::ErrorKind::Io, "no sentinel"))))
+    }
+}
+
+/// The endpoints in an answer to SENTINEL SENTINELS.
+fn others_in(answer: &Value, asked: &Endpoint) -> Vec<Endpoint> {
+    let others = redis::from_redis_value_ref::<Vec<HashMap<String, String>>>(answer).unwrap_or_default();
+    let endpoint = |other: &HashMap<String, String>| {
+        Endpoint::of(other.get("ip")?, other.get("port")?.parse().ok()?, asked)
+    };
+    others.iter().filter_map(endpoint).collect()
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sentinels({})", self.name)
+    }
+}

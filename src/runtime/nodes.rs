@@ -1,0 +1,146 @@
+//! The servers that a listener listens to, and what is known of each.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+#[cfg(test)]
+use crate::connection::Servers;
+use crate::connection::{Address, Place, Server};
+use crate::events::{Event, Gap, Share};
+use crate::lock::lock;
+use crate::runtime::{EventMode, Runtime};
+use crate::stats::meter;
+use crate::wire::names::canary;
+
+/// One server: the only one, or one of a cluster's primaries.
+pub(crate) struct NodeState {
+    place: Place,
+    /// What it has of the work.
+    pub(crate) share: watch::Sender<Share>,
+    /// Whether its events flow, as far as canaries tell. Said anew whenever something may have been missed.
+    pub(crate) calm: watch::Sender<bool>,
+    heard: Mutex<Heard>,
+    gaps: AtomicU64,
+}
+
+/// What is known of its subscription.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    mode: EventMode,
+    /// Why something may have been missed, until that is over.
+    gap: Option<Gap>,
+}
+
+impl NodeState {
+    pub(crate) fn new(place: Place, share: Share) -> Arc<Self> {
+        Arc::new(Self {
+            place,
+            share: watch::Sender::new(share),
+            calm: watch::Sender::default(),
+            heard: Mutex::default(),
+            gaps: AtomicU64::default(),
+        })
+    }
+
+    /// The only server, which holds everything.
+    pub(crate) fn only(server: &Server, runtime: &Runtime) -> Arc<Self> {
+        let canaries = Some(canary(&runtime.client.namespace, 0));
+        let share = Share { partitions: (0..runtime.partitions.len()).collect(), canaries };
+        Self::new(server.place().clone(), share)
+    }
+
+    /// The same of a listener on a test bed.
+    #[cfg(test)]
+    pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
+        let Servers::One(server) = runtime.client.store.servers() else { panic!("a test bed is one server") };
+        Self::only(server, runtime)
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where it is at present.
+    pub(crate) fn address(&self) -> Address {
+        self.place.present()
+    }
+
+    /// Notes what an event says of its subscription.
+    pub(crate) fn note(&self, event: &Event) {
+        match event {
+            Event::Gap(gap) => {
+                meter::gap(&self.address().to_string(), gap.as_str());
+                self.gaps.fetch_add(1, Ordering::Relaxed);
+                let mut heard = lock(&self.heard);
+                heard.gap = Some(*gap);
+                if matches!(gap, Gap::Disconnected | Gap::Silent) {
+                    heard.mode = EventMode::Blind;
+                }
+            }
+            Event::Anchored | Event::Canary(_) => {
+                let mut heard = lock(&self.heard);
+                heard.mode = EventMode::Expired;
+                heard.gap = heard.gap.filter(|gap| *gap == Gap::NoWakeUps);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn mode(&self) -> EventMode {
+        lock(&self.heard).mode
+    }
+
+    /// Why something may have been missed, and may still be.
+    pub(crate) fn gap(&self) -> Option<Gap> {
+        lock(&self.heard).gap
+    }
+
+    /// How often something may have been missed.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// Has it swept at once.
+    pub(crate) fn sweep(&self) {
+        self.calm.send_modify(|_| {});
+    }
+}
+
+impl fmt::Debug for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address())
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes(Mutex<Vec<Arc<NodeState>>>);
+
+impl Nodes {
+    pub(crate) fn add(&self, node: &Arc<NodeState>) {
+        lock(&self.0).push(node.clone());
+    }
+
+    pub(crate) fn remove(&self, node: &Arc<NodeState>) {
+        lock(&self.0).retain(|one| !Arc::ptr_eq(one, node));
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<NodeState>> {
+        lock(&self.0).clone()
+    }
+
+    /// What is heard of expired keys on all of them: what is heard on the one that tells least.
+    pub(crate) fn mode(&self) -> EventMode {
+        let all = lock(&self.0);
+        let any = |mode| all.iter().any(|node| node.mode() == mode);
+        match all.len() {
+            0 => EventMode::Starting,
+            _ if any(EventMode::Blind) => EventMode::Blind,
+            _ if any(EventMode::Starting) => EventMode::Starting,
+            _ => EventMode::Expired,
+        }
+    }
+}
