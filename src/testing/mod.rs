@@ -40,7 +40,7 @@
 //! - each [`Run`] of a handler is written down: when, why, how late, how it ended;
 //! - a [`Listening`] can be stopped as by a deployment, or crash;
 //! - keys of attached topics are written by [`TestBed::command`], as another program would;
-//! - a [`Server`] is a real one to throw away, for what a bed cannot tell.
+//! - a [`Server`] is a real one to throw away, a [`Cluster`] is several, for what a bed cannot tell.
 //!
 //! The repository's `docs/testing.md` is a guide to all of this.
 
@@ -58,7 +58,7 @@ mod notifications;
 mod pulse;
 mod recorder;
 mod run;
-mod server;
+mod servers;
 mod waits;
 
 pub use bed::TestBed;
@@ -74,4 +74,4 @@ pub(crate) use log::{Log, log};
 pub use notifications::Notifications;
 pub(crate) use pulse::News;
 pub use run::{End, Run};
-pub use server::Server;
+pub use servers::{Cluster, ClusterBuilder, Node, Server};

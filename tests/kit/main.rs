@@ -1,6 +1,7 @@
 //! The test kit, tested: `keylapse::testing`.
 
 mod attached;
+mod cluster;
 mod determinism;
 mod faults;
 mod handlers;

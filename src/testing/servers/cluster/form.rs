@@ -1,0 +1,70 @@
+//! From servers to a cluster: what `redis-cli --cluster create` does.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+
+use crate::error::Result;
+use crate::testing::servers::cluster::builder::ClusterBuilder;
+use crate::testing::servers::cluster::health;
+use crate::testing::servers::cluster::view::View;
+use crate::testing::servers::instance::Plan;
+use crate::testing::servers::until::until;
+use crate::testing::servers::{Node, failed};
+
+const SLOTS: usize = 16_384;
+const READY: Duration = Duration::from_secs(30);
+
+/// Nodes that serve all slots; the primaries come first.
+pub(super) async fn cluster(builder: &ClusterBuilder, plan: Plan) -> Result<Vec<Node>> {
+    let primaries = builder.primaries;
+    if primaries == 0 {
+        return Err(failed("a cluster needs a primary"));
+    }
+    let count = primaries * (1 + builder.replicas_each);
+    let nodes = try_join_all((0..count).map(|_| Node::start_in_cluster_mode(plan.clone()))).await?;
+    let introductions = (0..count).map(|at| introduce(at, primaries, &nodes));
+    try_join_all(introductions).await?;
+    until(READY, "nodes to meet", async || all_know_all(&nodes).await).await?;
+
+    let replicas = nodes.iter().enumerate().skip(primaries);
+    try_join_all(replicas.map(|(at, replica)| follow(replica, &nodes[at % primaries]))).await?;
+    until(READY, "the cluster", async || {
+        all_know_all(&nodes).await?;
+        health::check(&nodes).await
+    })
+    .await?;
+    Ok(nodes)
+}
+
+/// Gives a node its slots, and tells it of all that come after it. Each has an epoch of its own from the
+/// start, or they would settle that first.
+async fn introduce(at: usize, primaries: usize, nodes: &[Node]) -> Result<()> {
+    let mut commands = vec![format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)];
+    if at < primaries {
+        let [first, end] = [at, at + 1].map(|at| at * SLOTS / primaries);
+        commands.push(format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
+    }
+    commands.extend(nodes[at + 1..].iter().map(meet));
+    nodes[at].tell(&commands).await
+}
+
+/// The command that makes others known.
+pub(super) fn meet(node: &Node) -> String {
+    format!("CLUSTER MEET 127.0.0.1 {} {}", node.port(), node.bus_port())
+}
+
+/// Makes one the replica of another, as soon as it knows that one.
+pub(super) async fn follow(replica: &Node, primary: &Node) -> Result<()> {
+    let command = [format!("CLUSTER REPLICATE {}", primary.id().unwrap_or_default())];
+    until(READY, "a replica to know its primary", async || replica.tell(&command).await).await
+}
+
+async fn all_know_all(nodes: &[Node]) -> Result<()> {
+    for view in try_join_all(nodes.iter().map(View::of)).await? {
+        if view.len() != nodes.len() || !view.is_well() {
+            return Err(failed(format!("a node knows only {view:?}")));
+        }
+    }
+    Ok(())
+}

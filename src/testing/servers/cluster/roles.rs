@@ -1,0 +1,113 @@
+//! Who is what: primaries, replicas, owners of slots.
+
+use futures::future::join_all;
+
+use crate::error::Result;
+use crate::testing::servers::cluster::view::{Entry, View};
+use crate::testing::servers::cluster::{Cluster, PATIENCE};
+use crate::testing::servers::until::until;
+use crate::testing::servers::{Node, failed};
+
+impl Cluster {
+    /// The running nodes that say of themselves that they are primaries.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn primaries(&self) -> Result<Vec<Node>> {
+        let said = self.what_they_say().await?;
+        Ok(said.into_iter().filter(|(_, says)| says.is_primary()).map(|(node, _)| node).collect())
+    }
+
+    /// The running replicas of this node, which need not run.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn replicas_of(&self, primary: &Node) -> Result<Vec<Node>> {
+        let id = primary.id();
+        let said = self.what_they_say().await?;
+        let said =
+            said.into_iter().filter(|(_, says)| says.primary.is_some() && says.primary.as_deref() == id);
+        Ok(said.map(|(node, _)| node).collect())
+    }
+
+    /// A running replica of this node.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub async fn replica_of(&self, primary: &Node) -> Result<Node> {
+        let first = self.replicas_of(primary).await?.into_iter().next();
+        first.ok_or_else(|| failed(format!("{primary:?} has no replica that runs")))
+    }
+
+    /// Who serves a slot: the running primary that says so, of several the one with the latest
+    /// epoch.
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub async fn owner_of_slot(&self, slot: u16) -> Result<Node> {
+        let said = self.what_they_say().await?;
+        let owners = said.into_iter().filter(|(_, says)| says.is_primary() && says.has(slot));
+        let latest = owners.max_by_key(|(_, says)| says.epoch).map(|(node, _)| node);
+        latest.ok_or_else(|| failed(format!("no running node serves slot {slot}")))
+    }
+
+    /// Who serves a key's slot; see [`owner_of_slot`](Self::owner_of_slot).
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub async fn owner_of_key(&self, key: &str) -> Result<Node> {
+        self.owner_of_slot(self.slot_of(key).await?).await
+    }
+
+    /// A key's slot.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn slot_of(&self, key: &str) -> Result<u16> {
+        let running = self.nodes().into_iter().find(Node::is_running);
+        let node = running.ok_or_else(|| failed("no node runs"))?;
+        node.slot_of(key).await
+    }
+
+    /// Has a replica take its primary's place, with the primary's consent (`CLUSTER FAILOVER`), and waits
+    /// until all know it.
+    ///
+    /// # Errors
+    /// When the server refuses it, or it has not happened within half a minute.
+    pub async fn failover(&self, replica: &Node) -> Result<()> {
+        replica.tell(&["CLUSTER FAILOVER".to_owned()]).await?;
+        until(PATIENCE, "the replica to be primary", async || {
+            match View::of(replica).await?.myself()?.is_primary() {
+                true => Ok(()),
+                false => Err(failed("it is a replica")),
+            }
+        })
+        .await?;
+        self.wait_until_ok().await
+    }
+
+    /// Waits until another than this one serves a slot, and answers who.
+    ///
+    /// # Errors
+    /// When nobody does within half a minute.
+    pub async fn wait_for_owner_other_than(&self, old: &Node, slot: u16) -> Result<Node> {
+        until(PATIENCE, "another owner of the slot", async || match self.owner_of_slot(slot).await? {
+            owner if owner == *old => Err(failed("it is the old one")),
+            owner => Ok(owner),
+        })
+        .await
+    }
+
+    /// What each running node says of itself. Those that do not answer say nothing.
+    async fn what_they_say(&self) -> Result<Vec<(Node, Entry)>> {
+        let running: Vec<_> = self.nodes().into_iter().filter(Node::is_running).collect();
+        let said = join_all(running.into_iter().map(what_it_says));
+        let said: Vec<_> = said.await.into_iter().filter_map(Result::ok).collect();
+        if said.is_empty() { Err(failed("no node of the cluster answers")) } else { Ok(said) }
+    }
+}
+
+async fn what_it_says(node: Node) -> Result<(Node, Entry)> {
+    let says = View::of(&node).await?.myself()?.clone();
+    Ok((node, says))
+}

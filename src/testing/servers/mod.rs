@@ -1,0 +1,23 @@
+//! Real servers to throw away: one, a cluster, and a group that sentinels watch.
+
+mod ask;
+mod binary;
+mod cluster;
+mod home;
+mod instance;
+mod node;
+mod ports;
+mod process;
+mod reply;
+mod server;
+mod until;
+
+pub use cluster::{Cluster, ClusterBuilder};
+pub use node::Node;
+pub use server::Server;
+
+use crate::error::{Error, ErrorKind};
+
+fn failed(reason: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("no server for tests: {reason}"))
+}
