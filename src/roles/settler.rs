@@ -13,7 +13,7 @@ use crate::log_throttle::LogThrottle;
 use crate::roles::attempt_log::dead_letter;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggersSet};
+use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -47,6 +47,7 @@ impl Settler {
             let copy = |one: &Settlement| Some((one.lease.held.key.clone(), one.restore.clone()?));
             let copies = chunk.iter().filter_map(copy).collect();
             write_back::write_back(&self.partition, &follows, &copies).await;
+            self.set_triggers_apart(follows);
         }
     }
 
@@ -109,7 +110,7 @@ impl Settler {
                 "attempts ended after their lease: the timers were cancelled or run again elsewhere"
             );
         }
-        self.note_triggers(&reply.triggers);
+        note_triggers(&self.partition, &reply.triggers);
         let followed = reply.followed.iter();
         followed.filter_map(|next| Some(trigger(acks.get(next.place)?, 1, next.deadline))).collect()
     }
@@ -121,7 +122,7 @@ impl Settler {
         let Some(((set, replies), repeated)) = self.deliver(ends.len(), call).await else {
             return Vec::new();
         };
-        self.note_triggers(&set);
+        note_triggers(&self.partition, &set);
         let mut triggers = Vec::new();
         for (settle, reply) in ends.iter().zip(replies) {
             self.note(settle, reply, repeated);
@@ -160,15 +161,36 @@ impl Settler {
         }
     }
 
-    /// A missing trigger needs no repair, since the index fires: so a failure is only reported.
-    fn note_triggers(&self, set: &TriggersSet) {
-        self.partition.topic.stats.taken_triggers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
-        if let Some(error) = &set.refused {
-            debug!(topic = ?self.partition.topic, %error, "trigger keys not set");
+    /// The same where trigger keys lie elsewhere than the index.
+    fn set_triggers_apart(&self, triggers: Vec<Trigger>) {
+        let Partition { topic, store, .. } = &*self.partition;
+        if triggers.is_empty() || !topic.config.triggers || !store.has_triggers_apart() {
+            return;
         }
+        let partition = self.partition.clone();
+        // Their servers may be away, and the next ends do not wait for that.
+        tokio::spawn(async move {
+            let mut set = TriggersSet::default();
+            for became in partition.store.set_triggers(&triggers).await {
+                match became {
+                    TriggerKey::Taken => set.taken += 1,
+                    TriggerKey::Failed(error) => set.refused = Some(error.to_string()),
+                    _ => {}
+                }
+            }
+            note_triggers(&partition, &set);
+        });
+    }
+}
+
+/// A missing trigger needs no repair, since the index fires: so a failure is only reported.
+fn note_triggers(partition: &Partition, set: &TriggersSet) {
+    partition.topic.stats.taken_triggers.add(usize::try_from(set.taken).unwrap_or(usize::MAX));
+    if let Some(error) = &set.refused {
+        debug!(topic = ?partition.topic, %error, "trigger keys not set");
     }
 }
 
 fn trigger(held: &Held, attempt: u32, deadline: u64) -> Trigger {
-    Trigger { key: held.key.clone(), deadline, attempt }
+    Trigger { key: held.key.clone(), deadline, attempt, moved: false }
 }

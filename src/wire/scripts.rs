@@ -69,8 +69,7 @@ scripts! {
     CLOSE = "close";
     /// Remove what a closed partition holds.
     DESTROY = "destroy";
-    /// Set trigger keys where they lie elsewhere than the index: for programs in other languages.
-    #[cfg(any(test, feature = "testing"))]
+    /// Set trigger keys where they lie elsewhere than the index.
     TRIGGER = "trigger";
     /// Delete a trigger key of an ended arming.
     UNTRIGGER = "untrigger";

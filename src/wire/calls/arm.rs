@@ -212,6 +212,9 @@ impl Store {
         let (answer, waited) = self.0.servers.at(at.slot, arm_and_wait).await?;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
+        if self.has_triggers_apart() {
+            self.see_to_triggers(&change, &mut armed).await;
+        }
         let arming = armed.pop().unwrap_or_else(|| Err(Error::invalid("an arm without an answer")));
         Ok(arming.and_then(Changed::armed)?.having_reached(reached))
     }
@@ -259,7 +262,7 @@ impl Store {
     ) -> Call<'a> {
         let mut call = self.call(&scripts::ARM, at);
         let mode = if how.only_if_absent { b'a' } else { b'r' };
-        call.arg(&[mode, flag(how.repeat), flag(how.triggers)][..]);
+        call.arg(&[mode, flag(how.repeat), flag(self.sees_to(how.triggers))][..]);
         let mut before = None;
         for timer in timers {
             call.arg(&timer.key[..]);

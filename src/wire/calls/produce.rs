@@ -5,12 +5,13 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use redis::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::id::CancelId;
 use crate::log::debug;
-use crate::time::{WireWhen, system_time};
+use crate::time::{WireWhen, system_time, unix_ms};
+use crate::wire::calls::triggers::no_right;
 use crate::wire::run::Call;
-use crate::wire::{Arming, NewTimer, PartitionNames, Receipt, Store, TriggerKey, scripts};
+use crate::wire::{Arming, NewTimer, PartitionNames, Receipt, Store, Trigger, TriggerKey, scripts};
 
 /// A script call of a producer's; no key twice, at most [`MAX_BATCH`](super::MAX_BATCH) timers.
 #[derive(Debug)]
@@ -154,7 +155,59 @@ impl Store {
         let calls: Vec<_> = changes.iter().map(|change| self.change_call(at, change)).collect();
         let answers = Call::run_all(&calls).await;
         let read = |(change, answer): (&Change<'_>, Result<Value>)| self.changed(at, change, answer?);
-        changes.iter().zip(answers).map(read).collect()
+        let mut answers: Vec<_> = changes.iter().zip(answers).map(read).collect();
+        if self.has_triggers_apart() {
+            for (change, answer) in changes.iter().zip(&mut answers) {
+                if let Ok(each) = answer {
+                    self.see_to_triggers(change, each).await;
+                }
+            }
+        }
+        answers
+    }
+
+    /// The second half of a change, where trigger keys lie elsewhere than the index.
+    pub(super) async fn see_to_triggers(&self, change: &Change<'_>, each: &mut [Result<Changed>]) {
+        match change {
+            Change::Arm(ArmHow { triggers: true, .. }, timers) => {
+                let (mut wanted, mut receipts) = (Vec::new(), Vec::new());
+                for (timer, one) in timers.iter().zip(each) {
+                    let (receipt, moved) = match one {
+                        Ok(Changed::Armed(Arming::Armed(receipt))) => (receipt, false),
+                        Ok(Changed::Armed(Arming::Replaced(receipt))) => (receipt, true),
+                        _ => continue,
+                    };
+                    let (key, deadline) = (timer.key.clone(), unix_ms(receipt.deadline));
+                    wanted.push(Trigger { key, deadline, attempt: 1, moved });
+                    receipts.push(receipt);
+                }
+                for (receipt, trigger) in receipts.into_iter().zip(self.set_triggers(&wanted).await) {
+                    receipt.trigger = trigger;
+                }
+            }
+            Change::Cancel(CancelHow { triggers: true }, timers) => {
+                let ended = timers.iter().zip(each).filter_map(|(timer, one)| match one {
+                    Ok(Changed::Cancelled(CancelReply { deadline, .. })) => {
+                        Some((timer.key.clone(), (*deadline)?))
+                    }
+                    _ => None,
+                });
+                self.drop_triggers(&ended.collect::<Vec<_>>()).await;
+            }
+            Change::Reschedule(RescheduleHow { triggers: true }, timers) => {
+                let moved = timers.iter().zip(each).filter_map(|(timer, one)| match one {
+                    Ok(Changed::Rescheduled(Rescheduled::Rescheduled(at))) => Some(Trigger {
+                        key: timer.key.clone(),
+                        deadline: unix_ms(*at),
+                        attempt: 0,
+                        moved: true,
+                    }),
+                    _ => None,
+                });
+                let _ = self.set_triggers(&moved.collect::<Vec<_>>()).await;
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn change_call<'a>(&'a self, at: &'a PartitionNames, change: &Change<'_>) -> Call<'a> {
@@ -162,7 +215,7 @@ impl Store {
             Change::Arm(how, timers) => self.arm_call(at, *how, timers),
             Change::Cancel(CancelHow { triggers }, timers) => {
                 let mut call = self.call(&scripts::CANCEL, at);
-                call.arg(&[flag(*triggers)][..]);
+                call.arg(&[flag(self.sees_to(*triggers))][..]);
                 for timer in timers {
                     call.arg(&timer.key[..]).arg(timer.id.as_bytes());
                 }
@@ -170,13 +223,18 @@ impl Store {
             }
             Change::Reschedule(RescheduleHow { triggers }, timers) => {
                 let mut call = self.call(&scripts::RESCHEDULE, at);
-                call.arg(&[flag(*triggers)][..]);
+                call.arg(&[flag(self.sees_to(*triggers))][..]);
                 for timer in timers {
                     call.arg(&timer.key[..]).arg(timer.when.to_string());
                 }
                 call
             }
         }
+    }
+
+    /// Whether the scripts are to see to trigger keys that are wanted.
+    pub(super) fn sees_to(&self, triggers: bool) -> bool {
+        triggers && !self.has_triggers_apart()
     }
 
     pub(super) fn changed(
@@ -281,9 +339,7 @@ struct Answers {
 
 impl Answers {
     fn refused(&self) -> Error {
-        let message =
-            format!("{}; grant this user the names of its timers (~…) or switch triggers off", self.refused);
-        Error::new(ErrorKind::Permission, message)
+        no_right(&self.refused)
     }
 }
 

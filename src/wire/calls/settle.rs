@@ -113,17 +113,19 @@ pub enum SettleReply {
 }
 
 impl Store {
-    /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set.
+    /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set, unless they
+    /// lie elsewhere.
     pub async fn ack(&self, at: &PartitionNames, triggers: bool, held: &[Held]) -> Result<AckReply> {
         let mut call = self.call(&scripts::ACK, at);
-        call.arg(i32::from(triggers));
+        call.arg(i32::from(self.sees_to(triggers)));
         held.iter().for_each(|one| one.add_to(&mut call));
         let mut reply = call.reply().await?;
         let (gone, followed) = (read_places(reply.list()?)?, read_followed(reply.list()?)?);
         Ok(AckReply { stamp: reply.stamp, gone, followed, triggers: read_triggers(&mut reply)? })
     }
 
-    /// Ends attempts in any other way. Where what comes next is to have trigger keys, these are set.
+    /// Ends attempts in any other way. Where what comes next is to have trigger keys, these are set, unless they lie
+    /// elsewhere.
     pub async fn settle(
         &self,
         at: &PartitionNames,
@@ -133,7 +135,7 @@ impl Store {
     ) -> Result<(TriggersSet, Vec<SettleReply>)> {
         let mut call = self.call(&scripts::SETTLE, at);
         letters.add_to(&mut call);
-        call.arg(i32::from(triggers));
+        call.arg(i32::from(self.sees_to(triggers)));
         ends.iter().for_each(|end| add_end(&mut call, end));
         let mut reply = call.reply().await?;
         Ok((read_triggers(&mut reply)?, reply.each(read_settled)?))

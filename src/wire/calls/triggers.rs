@@ -1,10 +1,18 @@
 //! Keys that expire at a deadline: trigger keys, and those that are written back for their retries.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use redis::{Value, cmd};
+use tokio::time::timeout;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::debug;
+use crate::wire::run::Call;
 use crate::wire::{Store, TriggerKey, copy, scripts};
+
+/// No call waits longer than this for trigger keys that lie elsewhere: the index fires without them.
+const WITHIN: Duration = Duration::from_millis(500);
 
 /// A trigger key to set.
 #[derive(Clone, Debug)]
@@ -13,26 +21,54 @@ pub struct Trigger {
     pub key: Bytes,
     /// When it expires, in ms since 1970.
     pub deadline: u64,
-    /// The attempt to come.
+    /// The attempt to come; 0: as the key says it.
     pub attempt: u32,
+    /// Whether the timer was there before, so that a number that expires at another time is taken for its key.
+    pub moved: bool,
 }
 
 impl Store {
-    /// Sets trigger keys where they lie elsewhere than the index. `moved`: whether the timers were there before, so
-    /// that a number that expires at another time is taken for their key.
-    #[cfg(feature = "testing")]
-    pub async fn set_triggers(&self, triggers: &[Trigger], moved: bool) -> Result<Vec<TriggerKey>> {
-        let keys: Vec<_> = triggers.iter().map(|trigger| &trigger.key[..]).collect();
-        let mut call = self.call_with(&scripts::TRIGGER, &keys);
-        for trigger in triggers {
-            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(moved));
+    /// Whether trigger keys lie elsewhere than the index, so that scripts cannot see to them.
+    pub(crate) fn has_triggers_apart(&self) -> bool {
+        self.0.servers.are_many()
+    }
+
+    /// Sets trigger keys where they lie elsewhere than the index, each by a call of its own.
+    pub async fn set_triggers(&self, triggers: &[Trigger]) -> Vec<TriggerKey> {
+        let call = |trigger: &Trigger| {
+            let mut call = self.call_with(&scripts::TRIGGER, &[&trigger.key[..]]);
+            call.arg(trigger.deadline).arg(trigger.attempt).arg(i32::from(trigger.moved));
+            call
+        };
+        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let read = |answer: Result<Value>| match answer.map(redis::from_redis_value::<Vec<u64>>) {
+            Ok(Ok(codes)) if codes == [0] => TriggerKey::None,
+            Ok(Ok(codes)) if codes == [1] => TriggerKey::Set,
+            Ok(Ok(codes)) if codes == [2] => TriggerKey::Taken,
+            Ok(_) => TriggerKey::Failed(no_right("the server refuses to have the trigger key written")),
+            Err(error) => TriggerKey::Failed(error),
+        };
+        match timeout(WITHIN, Call::run_all(&calls)).await {
+            Ok(answers) => answers.into_iter().map(read).collect(),
+            Err(_) => vec![TriggerKey::Failed(late()); triggers.len()],
         }
-        let codes = [TriggerKey::None, TriggerKey::Set, TriggerKey::Taken];
-        let codes = crate::wire::Reply::new("trigger", call.run().await?)?
-            .each(|reply| reply.one_of(&[0_usize, 1, 2]))?
-            .into_iter()
-            .map(|code| codes[code].clone());
-        Ok(codes.collect())
+    }
+
+    /// Deletes trigger keys that are ours and expire then.
+    pub(super) async fn drop_triggers(&self, triggers: &[(Bytes, u64)]) {
+        let call = |(key, deadline): &(Bytes, u64)| {
+            let mut call = self.call_with(&scripts::UNTRIGGER, &[&key[..]]);
+            call.arg(deadline);
+            call
+        };
+        let calls: Vec<_> = triggers.iter().map(call).collect();
+        let failed = match timeout(WITHIN, Call::run_all(&calls)).await {
+            Ok(answers) => answers.into_iter().find_map(Result::err),
+            Err(_) => Some(late()),
+        };
+        if let Some(error) = failed {
+            debug!(%error, "trigger keys not deleted: they expire for nothing");
+        }
     }
 
     /// Deletes a trigger key if it is ours and expires then.
@@ -68,4 +104,17 @@ fn placed(code: u64) -> TriggerKey {
         2 => TriggerKey::None,
         _ => TriggerKey::Taken,
     }
+}
+
+fn late() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "the server of the trigger key did not answer in time; the timer fires without it",
+    )
+}
+
+/// The caller may not write trigger keys.
+pub(super) fn no_right(said: &str) -> Error {
+    let message = format!("{said}; grant this user the names of its timers (~…) or switch triggers off");
+    Error::new(ErrorKind::Permission, message)
 }

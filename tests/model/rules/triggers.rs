@@ -31,8 +31,8 @@ fn key(rig: &Rig) -> String {
 }
 
 async fn send(rig: &Rig, deadline: u64, attempt: u32, moved: bool) -> TriggerKey {
-    let trigger = Trigger { key: Bytes::from(key(rig)), deadline, attempt };
-    rig.store.set_triggers(&[trigger], moved).await.expect("it answers").remove(0)
+    let trigger = Trigger { key: Bytes::from(key(rig)), deadline, attempt, moved };
+    rig.store.set_triggers(&[trigger]).await.remove(0)
 }
 
 /// For a timer that was not there before.

@@ -115,8 +115,11 @@ impl Caller {
             }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);
-                let trigger = Trigger { key: key(name), deadline, attempt: 1 };
-                format!("{:?}", store.set_triggers(&[trigger], false).await?)
+                let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
+                match store.set_triggers(&[trigger]).await.remove(0) {
+                    TriggerKey::Failed(error) => return Err(error),
+                    became => format!("{became:?}"),
+                }
             }
             Step::Untrigger(name, number) => {
                 format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)

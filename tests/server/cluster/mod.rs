@@ -1,0 +1,6 @@
+//! Managed topics on clusters.
+
+mod failover;
+mod life;
+mod load;
+mod moving;
