@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use keylapse::testing::{Cluster, Reply};
+use keylapse::ErrorKind;
+use keylapse::testing::{Cluster, Node, Reply};
 
 #[tokio::test]
 async fn six_nodes_are_a_cluster_as_long_as_it_is_kept() {
@@ -31,4 +32,84 @@ async fn the_replica_of_a_killed_primary_takes_its_place_and_the_old_one_comes_b
     primary.restart().await.expect("its ports are free");
     cluster.wait_until_ok().await.expect("it is well again");
     assert_eq!(cluster.replica_of(&successor).await.expect("it has come back"), primary);
+}
+
+#[tokio::test]
+async fn a_slot_moves_with_its_keys_and_can_be_caught_on_its_way() {
+    let cluster = Cluster::builder().replicas_each(0).password("p w%").start().await.expect("a cluster");
+    let slot = cluster.slot_of("{a}1").await.expect("an answer");
+    let [from, to] = [slot, (slot + 8192) % 16384].map(|slot| cluster.owner_of_slot(slot));
+    let (from, to) = (from.await.expect("it is well"), to.await.expect("it is well"));
+    from.command(["MSET", "{a}1", "1", "{a}2", "2"]).await.expect("an answer");
+
+    let half = cluster.begin_move(slot, &to).await.expect("a move");
+    assert!(half.move_key("{a}1").await.expect("an answer"));
+    assert!(!half.move_key("{a}3").await.expect("an answer"));
+    assert_eq!(code(&from, "GET {a}1").await, "ASK");
+    assert_eq!(code(&from, "MGET {a}1 {a}2").await, "TRYAGAIN");
+    assert_eq!(code(&to, "GET {a}1").await, "MOVED");
+    half.move_keys().await.expect("an answer");
+    half.end().await.expect("it has moved");
+    assert_eq!(code(&from, "GET {a}1").await, "MOVED");
+    assert_eq!(ask(&to, "MGET {a}1 {a}2").await, Reply::Array(vec![text("1"), text("2")]));
+    assert_eq!(cluster.owner_of_slot(slot).await.expect("it is well"), to);
+
+    cluster.move_slot(slot, &from).await.expect("it moves back");
+    assert_eq!(ask(&from, "GET {a}2").await, text("2"));
+    atomically(&cluster, slot, &to).await;
+}
+
+async fn atomically(cluster: &Cluster, slot: u16, to: &Node) {
+    let moved = cluster.move_slots_atomically(slot..=slot, to).await;
+    if cluster.can_move_slots_atomically().await.expect("an answer") {
+        moved.expect("the server can");
+        assert_eq!(ask(to, "GET {a}2").await, text("2"));
+    } else {
+        assert_eq!(moved.expect_err("the server cannot").kind(), ErrorKind::Unsupported);
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_stopped_and_go_on_trade_roles_come_and_go_and_change_their_addresses() {
+    let cluster = Cluster::start().await.expect("a cluster");
+    let [primary, other] = [0, 1].map(|at| cluster.nodes()[at].clone());
+    let replica = cluster.replica_of(&primary).await.expect("each has one");
+    cluster.failover(&replica).await.expect("an orderly failover");
+    assert_eq!(cluster.owner_of_slot(0).await.expect("it is well"), replica);
+
+    primary.stop().expect("it runs");
+    assert!(!primary.is_running() && primary.pid().is_some());
+    assert_eq!(cluster.replicas_of(&replica).await.expect("the others answer"), []);
+    primary.go_on().expect("it was stopped");
+    assert_eq!(cluster.replica_of(&replica).await.expect("it answers again"), primary);
+
+    let ports: Vec<u16> = cluster.nodes().iter().map(Node::port).collect();
+    primary.restart_elsewhere().await.expect("other ports are free");
+    cluster.wait_until_ok().await.expect("the others find it");
+    assert!(!ports.contains(&primary.port()));
+
+    let new = cluster.add_node().await.expect("a seventh");
+    let slot = cluster.slot_of("a").await.expect("an answer");
+    cluster.move_slot(slot, &new).await.expect("it is empty");
+    assert_eq!(cluster.owner_of_key("a").await.expect("it is well"), new);
+    cluster.move_slot(slot, &other).await.expect("it is empty");
+    cluster.remove_node(&new).await.expect("it has no slots");
+    assert_eq!((cluster.nodes().len(), new.pid()), (6, None));
+    cluster.wait_until_ok().await.expect("it is well without the seventh");
+}
+
+async fn ask(node: &Node, line: &str) -> Reply {
+    node.command(line.split(' ')).await.expect("an answer")
+}
+
+/// The first word of an error.
+async fn code(node: &Node, line: &str) -> String {
+    match ask(node, line).await {
+        Reply::Error(error) => error.split(' ').next().expect("a word").to_owned(),
+        reply => panic!("{line} is answered with {reply}"),
+    }
+}
+
+fn text(text: &'static str) -> Reply {
+    Reply::Bulk(text.into())
 }

@@ -12,7 +12,7 @@ mod reply;
 mod server;
 mod until;
 
-pub use cluster::{Cluster, ClusterBuilder};
+pub use cluster::{Cluster, ClusterBuilder, SlotMove};
 pub use node::Node;
 pub use server::Server;
 

@@ -110,16 +110,16 @@ impl Node {
 
     /// Asks one question, whose words have no spaces.
     pub(super) async fn ask<T: redis::FromRedisValue>(&self, line: &str) -> Result<T> {
-        ask::ask(&self.url(), &ask::words(line)).await
+        self.send(&ask::words(line)).await
+    }
+
+    pub(super) async fn send<T: redis::FromRedisValue>(&self, words: &[impl AsRef<[u8]>]) -> Result<T> {
+        ask::ask(&self.url(), words).await
     }
 
     /// Sends all of these at once, and is content if none is refused.
     pub(super) async fn tell(&self, commands: &[String]) -> Result<()> {
         ask::tell(&self.url(), commands).await
-    }
-
-    pub(super) async fn slot_of(&self, key: &str) -> Result<u16> {
-        ask::ask(&self.url(), &["CLUSTER", "KEYSLOT", key]).await
     }
 
     pub(super) fn bus_port(&self) -> u16 {

@@ -60,10 +60,12 @@ pub(super) async fn follow(replica: &Node, primary: &Node) -> Result<()> {
     until(READY, "a replica to know its primary", async || replica.tell(&command).await).await
 }
 
-async fn all_know_all(nodes: &[Node]) -> Result<()> {
-    for view in try_join_all(nodes.iter().map(View::of)).await? {
-        if view.len() != nodes.len() || !view.is_well() {
-            return Err(failed(format!("a node knows only {view:?}")));
+/// Whether those that run have all been introduced to each other.
+pub(super) async fn all_know_all(nodes: &[Node]) -> Result<()> {
+    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+    for view in try_join_all(running.iter().map(|node| View::of(node))).await? {
+        if let Some(stranger) = running.iter().find(|node| !view.knows(node.id().unwrap_or_default())) {
+            return Err(failed(format!("a node knows only {view:?}, and not {stranger:?}")));
         }
     }
     Ok(())

@@ -3,7 +3,9 @@
 mod builder;
 mod form;
 mod health;
+mod members;
 mod roles;
+mod slots;
 mod view;
 
 use std::sync::Mutex;
@@ -11,10 +13,11 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::lock::lock;
-use crate::testing::servers::Node;
 use crate::testing::servers::until::until;
+use crate::testing::servers::{Node, failed};
 
 pub use builder::ClusterBuilder;
+pub use slots::SlotMove;
 
 /// How long waiting methods wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,6 +71,11 @@ impl Cluster {
     /// When that is not so within half a minute; the message says what is missing.
     pub async fn wait_until_ok(&self) -> Result<()> {
         until(PATIENCE, "the cluster", async || health::check(&self.nodes()).await).await
+    }
+
+    /// A node that runs.
+    fn any(&self) -> Result<Node> {
+        self.nodes().into_iter().find(Node::is_running).ok_or_else(|| failed("no node of the cluster runs"))
     }
 }
 

@@ -64,9 +64,7 @@ impl Cluster {
     /// # Errors
     /// When no node answers.
     pub async fn slot_of(&self, key: &str) -> Result<u16> {
-        let running = self.nodes().into_iter().find(Node::is_running);
-        let node = running.ok_or_else(|| failed("no node runs"))?;
-        node.slot_of(key).await
+        self.any()?.send(&["CLUSTER", "KEYSLOT", key]).await
     }
 
     /// Has a replica take its primary's place, with the primary's consent (`CLUSTER FAILOVER`), and waits

@@ -34,13 +34,9 @@ impl View {
         myself.ok_or_else(|| failed("a node does not know itself"))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether the node that was asked believes all to be there.
-    pub(super) fn is_well(&self) -> bool {
-        self.0.iter().all(Entry::is_well)
+    /// Whether the node that was asked has met this one, and believes it to be there.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.0.iter().any(|entry| entry.id == id && entry.is_well())
     }
 
     /// What each node with slots serves, for comparison with what others believe.
