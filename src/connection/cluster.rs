@@ -33,6 +33,8 @@ const ASKED_AT_ONCE: usize = 3;
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 /// Calls that find the map old ask for another no more often than this.
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
+/// A node that was silent has learnt by then whether it was replaced.
+const DOUBTED_FOR: Duration = Duration::from_secs(10);
 /// A call whose slot has another owner by now is answered by the former one within this, or not at all.
 const LEFT_BEHIND: Duration = Duration::from_millis(250);
 
@@ -47,6 +49,8 @@ pub(crate) struct Cluster {
     /// Something has shown that the map is old.
     stale: AtomicBool,
     suspected: Notify,
+    /// Nodes that were silent for long: whether they are primaries still is for others to say.
+    doubted: Mutex<HashMap<Endpoint, Instant>>,
     refreshed: Mutex<Option<Instant>>,
     refreshing: tokio::sync::Mutex<()>,
 }
@@ -61,6 +65,7 @@ impl Cluster {
             servers: Mutex::default(),
             stale: AtomicBool::default(),
             suspected: Notify::default(),
+            doubted: Mutex::default(),
             refreshed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
         }
@@ -170,9 +175,20 @@ impl Cluster {
             let _ = map.wait_for(|map| map.owner(slot).is_some_and(|owner| *owner != endpoint)).await;
             tokio::time::sleep(LEFT_BEHIND).await;
         };
+        let asked = seat.server().trust().asks();
         tokio::select! {
             biased;
-            answer = call => answer,
+            answer = call => match answer {
+                // Of what has no answer there is nothing to believe.
+                Err(error) if error.code().is_none() => Err(error),
+                answer if asked.is_believed() => answer,
+                _ => {
+                    lock(&self.doubted).insert(endpoint.clone(), Instant::now());
+                    self.suspect();
+                    let message = format!("{endpoint} was silent for long, and may have been replaced meanwhile");
+                    Err(Error::new(ErrorKind::Unreachable, message).unanswered())
+                }
+            },
             () = left_behind => {
                 let message = format!("{endpoint} did not answer, and no longer owns slot {slot}");
                 Err(Error::new(ErrorKind::Unreachable, message).unanswered())
@@ -282,17 +298,30 @@ impl Cluster {
         });
     }
 
-    /// The first answer of the nodes that are known, and then of the seeds.
+    /// The first answer of a node that is known.
     async fn ask_anyone(&self) -> Result<ClusterMap> {
+        let (trusted, doubted) = self.known_nodes();
+        match self.ask_any_of(trusted).await {
+            Err(_) if !doubted.is_empty() => self.ask_any_of(doubted).await,
+            answer => answer,
+        }
+    }
+
+    /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong.
+    fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let map = self.map.borrow().clone();
         let mut known: Vec<_> = map.members().map(|member| member.endpoint.clone()).collect();
         known.shuffle(&mut rand::rng());
-        known.extend(
-            self.seeds.iter().filter(|seed| map.members().all(|member| member.endpoint != **seed)).cloned(),
-        );
-        let mut answers = iter(known)
-            .map(|endpoint| async move { self.ask(&endpoint).await })
-            .buffer_unordered(ASKED_AT_ONCE);
+        let is_new = |seed: &&Endpoint| map.members().all(|member| member.endpoint != **seed);
+        known.extend(self.seeds.iter().filter(is_new).cloned());
+        let mut doubted = lock(&self.doubted);
+        doubted.retain(|_, since| since.elapsed() < DOUBTED_FOR);
+        known.into_iter().partition(|endpoint| !doubted.contains_key(endpoint))
+    }
+
+    async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<ClusterMap> {
+        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
+        let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
         let mut worst: Option<Error> = None;
         while let Some(answer) = answers.next().await {
             match answer {

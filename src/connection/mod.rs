@@ -18,6 +18,7 @@ mod server;
 mod servers;
 pub(crate) mod slot;
 pub(crate) mod stream;
+mod trust;
 
 pub(crate) use self::address::Address;
 pub(crate) use self::classify::{DESTROYING_ADVICE, classify};

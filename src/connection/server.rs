@@ -7,6 +7,7 @@ use redis::{Cmd, Pipeline, Value, cmd, pipe};
 
 use crate::connection::Node;
 use crate::connection::place::Place;
+use crate::connection::trust::Trust;
 use crate::error::Result;
 
 /// A server with the connections that are kept to it.
@@ -18,12 +19,13 @@ struct Nodes {
     calls: Node,
     /// WAIT and WAITAOF hold up all that follows them on a connection.
     waits: Node,
+    trust: Trust,
 }
 
 impl Server {
     pub(crate) fn new(place: &Place, answer_within: Duration) -> Self {
         let node = || Node::new(place.clone(), answer_within);
-        Self(Arc::new(Nodes { calls: node(), waits: node() }))
+        Self(Arc::new(Nodes { calls: node(), waits: node(), trust: Trust::default() }))
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -33,6 +35,11 @@ impl Server {
     /// Where calls are made.
     pub(crate) fn seat(&self) -> Seat {
         Seat { server: self.clone(), waits: false, asking: false }
+    }
+
+    /// Whether its answers can be believed.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.0.trust
     }
 
     /// How many requests (pipelines count once) have been sent.
@@ -72,7 +79,7 @@ impl Seat {
     }
 
     fn node(&self) -> &Node {
-        let Nodes { calls, waits } = &*self.server.0;
+        let Nodes { calls, waits, .. } = &*self.server.0;
         if self.waits { waits } else { calls }
     }
 

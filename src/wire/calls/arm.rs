@@ -203,13 +203,13 @@ impl Store {
         self.agree(at).await?;
         let change = Change::Arm(how, vec![timer]);
         let call = self.change_call(at, &change);
-        let (call, ask) = (&call, &ask);
-        let arm_and_wait = |seat: Seat| async move {
+        let call = &call;
+        let arm = |seat: Seat| async move {
             let seat = seat.waiting();
-            let answer = call.run_on(&seat).await?;
-            Ok((answer, seat.plain().call("waiting for replicas", &ask.command()).await))
+            Ok((call.run_on(&seat).await?, seat))
         };
-        let (answer, waited) = self.0.servers.at(at.slot, arm_and_wait).await?;
+        let (answer, seat) = self.0.servers.at(at.slot, arm).await?;
+        let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
         if self.has_triggers_apart() {

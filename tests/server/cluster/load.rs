@@ -67,6 +67,13 @@ impl Load {
         Self { running, starts, arming }
     }
 
+    /// Waits until so many timers have run.
+    pub(super) async fn until_handled(&self, count: usize) {
+        let starts = &self.starts;
+        eventually(Duration::from_secs(30), "timers to run", async || starts.lock().unwrap().len() >= count)
+            .await;
+    }
+
     /// Waits until all that was armed has been handled.
     pub(super) async fn end(self) -> Outcome {
         let armed = self.arming.await.unwrap();

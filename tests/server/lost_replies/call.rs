@@ -11,7 +11,7 @@ use keylapse::internals::{
     LetterBounds, NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry,
     Trigger, WireWhen, scripts,
 };
-use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled};
+use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled, TriggerKey};
 use keylapse_support::connect;
 
 use super::dump::CLOCK;
@@ -117,7 +117,7 @@ impl Caller {
                 let deadline = trigger_deadline(*number);
                 let trigger = Trigger { key: key(name), deadline, attempt: 1, moved: false };
                 match store.set_triggers(&[trigger]).await.remove(0) {
-                    TriggerKey::Failed(error) => return Err(error),
+                    TriggerKey::Failed(error) => return Err(error.into()),
                     became => format!("{became:?}"),
                 }
             }

@@ -1,0 +1,106 @@
+//! Whether an answer can be believed to be a primary's.
+//!
+//! A primary that hangs for longer than its cluster waits, or its sentinels, is replaced. When it goes on it takes what has
+//! waited in its sockets, and answers, until it learns that it is a replica by now; then it throws all of that away
+//! (`tests/server/cluster_facts.rs`). So what was answered after so long a silence counts as unanswered: it is asked for
+//! again, as a repeat, of whoever is the primary by then.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::lock::lock;
+
+/// Nobody is replaced within this time: `cluster-node-timeout` is 15 s by default and `down-after-milliseconds` 30 s, and
+/// both are of no use below this.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
+/// What is on its way to one server, and how long nothing has come back.
+#[derive(Debug, Default)]
+pub(crate) struct Trust(Mutex<Progress>);
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Calls that wait for their answers.
+    waiting: usize,
+    /// When the last answer came, or the first of these was made.
+    since: Option<Instant>,
+    /// What was asked before this was answered after a silence, or will be.
+    doubted: Option<Instant>,
+}
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    trust: &'a Trust,
+    at: Instant,
+}
+
+impl Trust {
+    pub(crate) fn asks(&self) -> Asked<'_> {
+        let (at, mut progress) = (Instant::now(), lock(&self.0));
+        if progress.waiting == 0 {
+            progress.since = Some(at);
+        }
+        progress.waiting += 1;
+        Asked { trust: self, at }
+    }
+}
+
+impl Asked<'_> {
+    /// Whether the answer that has just come can be believed.
+    pub(crate) fn is_believed(&self) -> bool {
+        let (now, mut progress) = (Instant::now(), lock(&self.trust.0));
+        let silence = progress.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        progress.since = Some(now);
+        if silence >= SILENCE {
+            progress.doubted = Some(now);
+        }
+        progress.doubted.is_none_or(|doubted| self.at > doubted)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.trust.0).waiting -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_asked_before_the_end_of_a_silence_is_not_believed() {
+        let trust = Trust::default();
+        let first = trust.asks();
+        advance(SILENCE / 2).await;
+        let second = trust.asks();
+        advance(SILENCE / 2).await;
+        // Whichever of them is looked at first.
+        assert!(!second.is_believed());
+        assert!(!first.is_believed());
+        advance(MS).await;
+        assert!(trust.asks().is_believed(), "what is asked from then on is answered by who hears");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_answers_others_is_not_silent_and_nor_is_one_that_is_asked_nothing() {
+        let trust = Trust::default();
+        let slow = trust.asks();
+        for _ in 0..3 {
+            let quick = trust.asks();
+            advance(SILENCE - MS).await;
+            assert!(quick.is_believed());
+        }
+        assert!(slow.is_believed());
+        drop(slow);
+        advance(SILENCE * 10).await;
+        assert!(trust.asks().is_believed());
+    }
+}
