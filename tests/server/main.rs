@@ -5,6 +5,7 @@
 mod attached_scripts;
 mod bulk;
 mod capture;
+mod cluster_facts;
 mod demoted;
 mod destroying;
 mod holding;
