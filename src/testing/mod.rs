@@ -40,7 +40,8 @@
 //! - each [`Run`] of a handler is written down: when, why, how late, how it ended;
 //! - a [`Listening`] can be stopped as by a deployment, or crash;
 //! - keys of attached topics are written by [`TestBed::command`], as another program would;
-//! - a [`Server`] is a real one to throw away, a [`Cluster`] is several, for what a bed cannot tell.
+//! - a [`Server`] is a real one to throw away, a [`Cluster`] and a [`SentinelGroup`] are several, for what a
+//!   bed cannot tell.
 //!
 //! The repository's `docs/testing.md` is a guide to all of this.
 
@@ -74,4 +75,4 @@ pub(crate) use log::{Log, log};
 pub use notifications::Notifications;
 pub(crate) use pulse::News;
 pub use run::{End, Run};
-pub use servers::{Cluster, ClusterBuilder, Node, Server};
+pub use servers::{Cluster, ClusterBuilder, Node, SentinelGroup, SentinelGroupBuilder, Server, SlotMove};

@@ -8,6 +8,7 @@ mod handlers;
 mod lives;
 mod quiet;
 mod seen;
+mod sentinel;
 mod server;
 mod services;
 mod serving;

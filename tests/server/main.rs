@@ -6,6 +6,7 @@ mod attached_scripts;
 mod bulk;
 mod capture;
 mod cluster;
+mod cluster_facts;
 mod demoted;
 mod destroying;
 mod holding;

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 const VARIABLE: &str = "KEYLAPSE_SERVER";
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
@@ -18,7 +18,12 @@ pub(super) fn find() -> Option<PathBuf> {
     candidates.into_iter().find(|candidate| candidate.is_file())
 }
 
-pub(super) fn none_found() -> Error {
+/// The one that is given, else the one that is found.
+pub(super) fn or_found(given: Option<&PathBuf>) -> Result<PathBuf> {
+    given.cloned().or_else(find).ok_or_else(none_found)
+}
+
+fn none_found() -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(

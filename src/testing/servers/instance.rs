@@ -33,6 +33,7 @@ pub(super) enum Kind {
     #[default]
     Server,
     ClusterNode,
+    Sentinel,
 }
 
 /// A server that can end and start again: with its ports, its configuration and its directory.
@@ -191,7 +192,8 @@ impl Instance {
         let mut settings = vec![("port", self.port().to_string()), ("bind", "127.0.0.1".to_owned())];
         settings.push(("dir", self.home.path().display().to_string()));
         settings.extend(self.bus_port().map(|port| ("cluster-port", port.to_string())));
-        settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect()
+        let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+        settings.chain((self.plan.kind == Kind::Sentinel).then(|| "--sentinel".to_owned())).collect()
     }
 
     /// Whether it is *this* process that answers on the port, and has loaded what it kept.

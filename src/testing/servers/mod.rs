@@ -8,12 +8,15 @@ mod instance;
 mod node;
 mod ports;
 mod process;
+mod replication;
 mod reply;
+mod sentinel;
 mod server;
 mod until;
 
 pub use cluster::{Cluster, ClusterBuilder, SlotMove};
 pub use node::Node;
+pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
 pub use server::Server;
 
 use crate::error::{Error, ErrorKind};

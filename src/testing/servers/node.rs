@@ -8,7 +8,8 @@ use crate::testing::Reply;
 use crate::testing::servers::ask;
 use crate::testing::servers::instance::{Instance, Plan};
 
-/// One server of a [`Cluster`](super::Cluster): a process that can be killed,
+/// One server of a [`Cluster`](super::Cluster), or a server or sentinel of a
+/// [`SentinelGroup`](super::SentinelGroup): a process that can be killed,
 /// stopped and started again where it was.
 ///
 /// Cheap to clone; each clone is the same server, and two of them are equal. It ends with what

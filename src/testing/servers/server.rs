@@ -50,7 +50,7 @@ impl Server {
     /// When none is installed, or it does not start within 20 s; the message holds
     /// what it said.
     pub async fn start() -> Result<Self> {
-        let binary = binary::find().ok_or_else(binary::none_found)?;
+        let binary = binary::or_found(None)?;
         let config = ["save \"\"", "appendonly no", "notify-keyspace-events Ex"].map(str::to_owned);
         let plan = Plan { binary, config: config.into(), ..Plan::default() };
         Ok(Self(Instance::start(plan).await?))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(25);
 
 /// Asks again and again until this is found. What fails may work next time: servers come and go. The
 /// error says what was waited for, and why it was not there at the end.

@@ -105,7 +105,7 @@ impl ClusterBuilder {
     }
 
     pub(super) fn plan(&self) -> Result<Plan> {
-        let binary = self.binary.clone().or_else(binary::find).ok_or_else(binary::none_found)?;
+        let binary = binary::or_found(self.binary.as_ref())?;
         let config = self.lines();
         Ok(Plan { binary, config, password: self.password.clone(), kind: Kind::ClusterNode })
     }

@@ -23,8 +23,10 @@ pub(super) async fn cluster(builder: &ClusterBuilder, plan: Plan) -> Result<Vec<
     }
     let count = primaries * (1 + builder.replicas_each);
     let nodes = try_join_all((0..count).map(|_| Node::start_in_cluster_mode(plan.clone()))).await?;
-    let introductions = (0..count).map(|at| introduce(at, primaries, &nodes));
-    try_join_all(introductions).await?;
+    // Each has an epoch of its own from the start, or they would settle that first. It is given one
+    // before it knows others.
+    try_join_all(nodes.iter().enumerate().map(|(at, node)| give_slots(at, primaries, node))).await?;
+    try_join_all(nodes.iter().enumerate().map(|(at, node)| introduce(node, &nodes[at + 1..]))).await?;
     until(READY, "nodes to meet", async || all_know_all(&nodes).await).await?;
 
     let replicas = nodes.iter().enumerate().skip(primaries);
@@ -37,16 +39,20 @@ pub(super) async fn cluster(builder: &ClusterBuilder, plan: Plan) -> Result<Vec<
     Ok(nodes)
 }
 
-/// Gives a node its slots, and tells it of all that come after it. Each has an epoch of its own from the
-/// start, or they would settle that first.
-async fn introduce(at: usize, primaries: usize, nodes: &[Node]) -> Result<()> {
+/// Gives a node its epoch, and a primary its slots.
+async fn give_slots(at: usize, primaries: usize, node: &Node) -> Result<()> {
     let mut commands = vec![format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)];
     if at < primaries {
         let [first, end] = [at, at + 1].map(|at| at * SLOTS / primaries);
         commands.push(format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
     }
-    commands.extend(nodes[at + 1..].iter().map(meet));
-    nodes[at].tell(&commands).await
+    node.tell(&commands).await
+}
+
+/// Each pair meets by itself: rumours are slower.
+async fn introduce(node: &Node, others: &[Node]) -> Result<()> {
+    let commands: Vec<_> = others.iter().map(meet).collect();
+    if commands.is_empty() { Ok(()) } else { node.tell(&commands).await }
 }
 
 /// The command that makes others known.

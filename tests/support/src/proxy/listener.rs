@@ -29,23 +29,22 @@ impl Listener {
         }
     }
 
-    /// Listens again on a port that was in use a moment ago.
-    pub(super) async fn on_port(port: u16) -> Self {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    /// Listens at an address that may have been in use a moment ago.
+    pub(super) async fn on(address: SocketAddr) -> Self {
         let deadline = Deadline::after(PATIENCE);
         loop {
             match TcpListener::bind(address).await {
                 Ok(listener) => return Self(listener),
                 Err(error) => {
-                    assert!(!deadline.is_over(), "the proxy's port {port} stayed in use: {error}");
+                    assert!(!deadline.is_over(), "the proxy's address {address} stayed in use: {error}");
                 }
             }
             sleep(PAUSE).await;
         }
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.0.local_addr().expect("a bound socket has an address").port()
+    pub(super) fn address(&self) -> SocketAddr {
+        self.0.local_addr().expect("a bound socket has an address")
     }
 
     pub(super) async fn serve_all(self, shared: Arc<Shared>) {

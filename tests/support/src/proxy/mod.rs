@@ -14,7 +14,12 @@ mod frame;
 mod listener;
 
 use std::{
-    collections::BTreeMap, net::Ipv4Addr, num::NonZeroUsize, panic::Location, sync::Arc, time::Duration,
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    panic::Location,
+    sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -36,13 +41,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A proxy on a port of its own. It and its connections end with this value.
 #[derive(Debug)]
 pub struct Proxy {
-    port: u16,
+    address: SocketAddr,
     shared: Arc<Shared>,
     /// The task that owns the listening socket; none while connections are refused.
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Proxy {
+    /// Where those proxies listen that have their servers' ports. Linux has all of 127.0.0.0/8 on loopback.
+    pub const BESIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
     /// Starts a proxy before this server. It follows the server through restarts.
     pub async fn before(server: &Server) -> Self {
         Self::before_port(server.port()).await
@@ -50,30 +58,40 @@ impl Proxy {
 
     /// Starts a proxy before whatever listens on this port of 127.0.0.1.
     pub async fn before_port(upstream: u16) -> Self {
+        Self::serving(Listener::on_any_port().await, upstream)
+    }
+
+    /// Starts a proxy on 127.0.0.2, before whatever listens on the same port of 127.0.0.1. Nodes of a
+    /// cluster that announce this host, and no other port, have their clients come through such proxies,
+    /// and talk to each other without.
+    pub async fn beside_port(upstream: u16) -> Self {
+        Self::serving(Listener::on((Self::BESIDE, upstream).into()).await, upstream)
+    }
+
+    fn serving(listener: Listener, upstream: u16) -> Self {
         let shared = Arc::new(Shared {
             upstream: (Ipv4Addr::LOCALHOST, upstream).into(),
             faults: Faults::none(),
             counters: Counters::default(),
         });
-        let listener = Listener::on_any_port().await;
-        let port = listener.port();
+        let address = listener.address();
         let accepting = tokio::spawn(listener.serve_all(Arc::clone(&shared)));
-        Self { port, shared, accepting: Mutex::new(Some(accepting)) }
+        Self { address, shared, accepting: Mutex::new(Some(accepting)) }
     }
 
     /// The port, the same also after [`refuse`](Self::refuse).
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Where the `default` user connects.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        format!("redis://{}/", self.address)
     }
 
     /// Where this user connects. Name and password are put into the URL as they are.
     pub fn url_for(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}/", self.port)
+        format!("redis://{user}:{password}@{}/", self.address)
     }
 
     /// Where the user of `redis.conf` with the least rights connects.
@@ -136,7 +154,7 @@ impl Proxy {
     pub async fn accept(&self) {
         let mut accepting = self.accepting.lock().await;
         if accepting.is_none() {
-            let listener = Listener::on_port(self.port).await;
+            let listener = Listener::on(self.address).await;
             *accepting = Some(tokio::spawn(listener.serve_all(Arc::clone(&self.shared))));
         }
     }

@@ -1,0 +1,36 @@
+//! From processes to a group.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+
+use crate::error::Result;
+use crate::testing::servers::sentinel::SentinelGroup;
+use crate::testing::servers::sentinel::builder::SentinelGroupBuilder;
+use crate::testing::servers::until::until;
+use crate::testing::servers::{Node, replication};
+
+const READY: Duration = Duration::from_secs(30);
+
+pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
+    let plan = builder.server_plan()?;
+    let servers = try_join_all((0..=builder.replicas).map(|_| Node::start(plan.clone()))).await?;
+    let (master, replicas) = (&servers[0], &servers[1..]);
+    // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
+    let follow = [format!("REPLICAOF 127.0.0.1 {}", master.port()), "CONFIG REWRITE".to_owned()];
+    try_join_all(replicas.iter().map(|replica| replica.tell(&follow))).await?;
+    until(READY, "replicas to be linked", async || {
+        try_join_all(servers.iter().map(replication::is_up)).await
+    })
+    .await?;
+
+    let plan = builder.sentinel_plan(master.port())?;
+    let hurry = ["SENTINEL DEBUG PING-PERIOD 200 INFO-PERIOD 1000 PUBLISH-PERIOD 500".to_owned()];
+    let sentinels = try_join_all((0..builder.sentinels).map(|_| Node::start(plan.clone()))).await?;
+    if !builder.keeps_pace {
+        try_join_all(sentinels.iter().map(|sentinel| sentinel.tell(&hurry))).await?;
+    }
+    let group = SentinelGroup { servers, sentinels, name: builder.name };
+    group.wait_until_ok().await?;
+    Ok(group)
+}
