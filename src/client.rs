@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Address, Streams};
+use crate::connection::{Streams, Target};
 use crate::error::{Error, Result};
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
@@ -45,13 +45,27 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]` or `unix:///path`, with
-    /// `valkey://` in place of `redis://` if you like.
+    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS (with the
+    /// feature `tls`), or `unix:///path`, with `valkey` in place of `redis` if you like. [`Servers`](crate::Servers) says
+    /// the same in Rust, and has what URLs have no words for.
+    ///
+    /// A password that the URL does not say is taken from the environment: from `KEYLAPSE_REDIS_PASSWORD`, or from the
+    /// file that `KEYLAPSE_REDIS_PASSWORD_FILE` names, which is read anew for each connection. Only one of them may be set.
+    ///
+    /// Also read are the URLs of a cluster, `redis+cluster://[user:password@]h1:7000,h2:7001/`, and of servers that
+    /// Sentinel watches, `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]`, each with `rediss+…` for
+    /// TLS; but this version does not serve them yet. The login at the sentinels is one of its own:
+    /// `?sentinel_user=…&sentinel_password=…`, or `KEYLAPSE_SENTINEL_PASSWORD`, with `_FILE` or without.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// When the URL cannot be read, or says what cannot be; the message names the part.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self::over(Store::new(&Address::parse(url)?, DEFAULT_ANSWER_WITHIN)))
+        Self::over_target(Target::parse(url)?)
+    }
+
+    /// A client of what a URL or a program has named.
+    pub(crate) fn over_target(target: Target) -> Result<Self> {
+        Ok(Self::over(Store::of(target, DEFAULT_ANSWER_WITHIN)?))
     }
 
     pub(crate) fn over(store: Store) -> Self {
@@ -66,7 +80,7 @@ impl Client {
     }
 
     /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
-    /// your own. User, password and database are still the URL's. It is called for each connection, of which a
+    /// your own. User, password and database are still the URL's; with `rediss://`, TLS is spoken over them. It is called for each connection, of which a
     /// producer has up to two and a listener up to three, and again after each is lost; its errors are treated as
     /// a server that is away. A listener opens its streams on a thread and a tokio runtime of its own.
     pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
@@ -74,7 +88,7 @@ impl Client {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let address = Address { streams: Some(Streams::new(open)), ..self.store.address().clone() };
+        let address = self.store.address().over(Streams::new(open));
         Self { store: Store::new(&address, self.answer_within), ..self }
     }
 

@@ -5,6 +5,7 @@
 
 use redis::RedisError;
 
+use crate::connection::carried::carried;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 
@@ -15,6 +16,9 @@ pub(crate) const DESTROYING_ADVICE: &str =
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
+    if let Some(own) = carried(error) {
+        return Error::new(own.kind(), format!("{doing}: {own}"));
+    }
     let said = plain(&error.to_string(), 200);
     let (kind, what) = match (error.code(), error.kind()) {
         (Some(code), _) => {

@@ -72,7 +72,7 @@ pub(crate) fn open(
 ) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (touches, asked) = mpsc::channel(TOUCHES);
-    let decoder = Decoder::new(namespace, address.db, partitions, attached);
+    let decoder = Decoder::new(namespace, address.db(), partitions, attached);
     let prompts = Arc::<Prompts>::default();
     let supervisor =
         Supervisor { address: address.clone(), decoder, events, prompts: prompts.clone(), rounds };

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::connection::{Address, Node};
+use crate::connection::{Address, Endpoints, Node, Target};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
@@ -62,10 +62,22 @@ impl Store {
         Self(Arc::new(Inner::new(address, answer_within)))
     }
 
+    /// A store at what a URL or a program has named.
+    pub(crate) fn of(target: Target, answer_within: Duration) -> Result<Self> {
+        let later = match target.endpoints {
+            Endpoints::One(endpoint) => {
+                return Ok(Self::new(&Address::at(endpoint, target.access), answer_within));
+            }
+            Endpoints::Cluster(_) => "redis+cluster:// (a cluster)",
+            Endpoints::Sentinel { .. } => "redis+sentinel:// (servers that Sentinel watches)",
+        };
+        Err(Error::invalid(format!("{later} is not supported by this version; name a standalone server")))
+    }
+
     /// The same at a URL, for tests of the scripts.
     #[cfg(feature = "testing")]
     pub fn at(url: &str) -> Result<Self> {
-        Ok(Self::new(&Address::parse(url)?, DEFAULT_ANSWER_WITHIN))
+        Self::of(Target::parse(url)?, DEFAULT_ANSWER_WITHIN)
     }
 
     /// The same whose scripts read the time, in microseconds, from this key, so that a real server can be
