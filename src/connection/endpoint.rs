@@ -27,6 +27,9 @@ impl Endpoint {
     pub(crate) fn read(text: &str, default_port: u16) -> Result<Self, &'static str> {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or("a `[` without its `]`")?,
+            None if text.matches(':').count() > 1 => {
+                return Err("an IPv6 address has to stand in brackets: [::1]:6379");
+            }
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let host = if text.starts_with('[') {
@@ -64,7 +67,6 @@ fn read_port(text: &str, default: u16) -> Result<u16, &'static str> {
         None if text.is_empty() => Ok(default),
         None => Err("only a `:` and a port may follow a `]`"),
         Some("") => Ok(default),
-        Some(port) if port.contains(':') => Err("an IPv6 address has to stand in brackets: [::1]:6379"),
         Some(port) => match port.parse() {
             Ok(0) | Err(_) => Err("its port is not a number from 1 to 65535"),
             Ok(port) => Ok(port),

@@ -1,7 +1,9 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
+use std::sync::Arc;
+
 use crate::client::Client;
-use crate::connection::{Address, Draft, Target};
+use crate::connection::{Address, Draft, Password, Target};
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::servers::Servers;
 
@@ -18,8 +20,8 @@ pub fn url(data: &[u8]) {
 }
 
 struct Read {
-    /// Users and passwords; none of a URL that was refused.
-    secrets: Option<Vec<Option<String>>>,
+    /// Users and passwords, of servers and of sentinels; none of a URL that was refused.
+    secrets: Option<[(Option<Arc<str>>, Option<Password>); 2]>,
     shown: String,
 }
 
@@ -27,10 +29,20 @@ fn read(url: &str) -> Read {
     let (draft, target) = (Draft::of_url(url), Target::parse(url));
     let mut shown = format!("{draft:?} {target:?} {:?} {:?}", Client::new(url), Servers::at(url));
     assert_fit_for_a_log(&shown, 100_000);
-    let Ok(target) = target else { return Read { secrets: None, shown } };
-    let endpoints = target.endpoints.all();
-    assert!(!endpoints.is_empty());
-    for endpoint in endpoints {
+    assert!(target.is_err() || draft.is_ok());
+    if let Ok(target) = target {
+        assert!(!target.endpoints.all().is_empty());
+        shown += &addresses(&target);
+    }
+    let secrets =
+        draft.ok().map(|draft| [draft.login, draft.sentinel_login].map(|login| (login.user, login.password)));
+    Read { secrets, shown }
+}
+
+/// What is shown of all that may be connected to.
+fn addresses(target: &Target) -> String {
+    let mut shown = String::new();
+    for endpoint in target.endpoints.all() {
         for access in [&target.access, &target.sentinel_access] {
             let address = Address::at(endpoint.clone(), access.clone());
             shown += &format!("{address} {address:?} {access:?}");
@@ -40,11 +52,7 @@ fn read(url: &str) -> Read {
         }
     }
     assert_fit_for_a_log(&shown, 1_000_000);
-    let logins = draft.into_iter().flat_map(|draft| [draft.login, draft.sentinel_login]);
-    let secrets = logins.flat_map(|login| {
-        [login.user.map(|user| user.to_string()), login.password.map(|password| password.said().to_owned())]
-    });
-    Read { secrets: Some(secrets.collect()), shown }
+    shown
 }
 
 /// The same text in the place of host and port.
