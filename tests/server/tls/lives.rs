@@ -3,25 +3,25 @@
 use std::process::Command;
 use std::time::Duration;
 
-use keylapse::{Client, Done, Listener, Schedule, Topic};
-use keylapse_support::{APP_USER, Server};
+use keylapse::{Client, Done, Lapse, Listener, Schedule, Topic};
+use keylapse_support::{APP_USER, Server, eventually};
 
 use super::scene::Scene;
-use crate::support::{Running, reporting, show_log};
+use crate::support::{PATIENCE, Running, reporting, show_log};
 
 fn topic() -> Topic<String> {
     Topic::new("app:tls:{id}").unwrap()
 }
 
-/// Arms a timer, hears it, and leaves the listener running.
-async fn live(scene: &Scene) -> Running {
+/// Arms a timer, hears it, and leaves both ends connected.
+async fn live(scene: &Scene) -> (Schedule, Running) {
     let client = Client::try_from(scene.servers()).unwrap();
-    let (handler, mut reports) = reporting(|lapse| (lapse.payload().clone(), Ok(Done)));
+    let (handler, mut reports) = reporting(|lapse: Lapse<String>| (lapse.payload().clone(), Ok(Done)));
     let running = Running::start(Listener::builder(client.clone()).on(topic(), handler));
     let schedule = Schedule::connect(client).await.unwrap();
-    schedule.arm(&topic(), ["1"], Duration::from_millis(20), &"paid".to_owned()).await.unwrap();
+    let _ = schedule.arm(&topic(), ["1"], Duration::from_millis(20), &"paid".to_owned()).await.unwrap();
     assert_eq!(reports.next().await, "paid");
-    running
+    (schedule, running)
 }
 
 /// The ports at which the library's connections have come in, one for each.
@@ -34,14 +34,23 @@ async fn ports(server: &Server) -> Vec<u16> {
     ours.map(|line| port(line).unwrap()).collect()
 }
 
+/// Waits for this many connections, and fails if one of them is plain.
+async fn until_all_are_over_tls(scene: &Scene, count: usize) {
+    eventually(PATIENCE, "the connections", async || {
+        let ports = ports(&scene.server).await;
+        assert!(ports.iter().all(|port| *port == scene.port), "{ports:?}");
+        ports.len() >= count
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_producer_and_a_listener_do_all_that_they_do_over_tls() {
     show_log();
     let Some(scene) = Scene::start().await else { return };
-    let running = live(&scene).await;
+    let (_schedule, running) = live(&scene).await;
     running.until_anchored().await;
-    let ports = ports(&scene.server).await;
-    assert!(ports.len() >= 3 && ports.iter().all(|port| *port == scene.port), "{ports:?}");
+    until_all_are_over_tls(&scene, 3).await;
     running.stop().await.unwrap();
 }
 
@@ -50,9 +59,8 @@ async fn a_subscription_in_resp2_is_over_tls_too() {
     show_log();
     let server = Server::builder().config("rename-command", "HELLO \"\"").start().await;
     let Some(scene) = Scene::on(server).await else { return };
-    let running = live(&scene).await;
-    let ports = ports(&scene.server).await;
-    assert!(ports.len() >= 4 && ports.iter().all(|port| *port == scene.port), "{ports:?}");
+    let (_schedule, running) = live(&scene).await;
+    until_all_are_over_tls(&scene, 4).await;
     running.stop().await.unwrap();
 }
 
@@ -63,7 +71,7 @@ const URL: &str = "KEYLAPSE_TLS_URL";
 async fn connect_if_told_to() {
     if let Ok(url) = std::env::var(URL) {
         let schedule = Schedule::connect(url).await.unwrap();
-        schedule.arm(&topic(), ["url"], Duration::from_secs(60), &"x".to_owned()).await.unwrap();
+        let _ = schedule.arm(&topic(), ["url"], Duration::from_secs(60), &"x".to_owned()).await.unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::{Client, Done, ErrorKind, Listener, Schedule, Servers, Topic};
+use keylapse::{Client, Done, ErrorKind, Lapse, Listener, Schedule, Servers, Topic};
 use keylapse_support::{APP_USER, Server};
 
 use super::authority::{Authority, write};
@@ -23,7 +23,7 @@ impl Life {
         show_log();
         let client = Client::try_from(servers).unwrap().patience(PATIENCE);
         let topic = Topic::new("app:rotated:{id}").unwrap();
-        let (handler, reports) = reporting(|lapse| (*lapse.payload(), Ok(Done)));
+        let (handler, reports) = reporting(|lapse: Lapse<u64>| (*lapse.payload(), Ok(Done)));
         let running = Running::start(Listener::builder(client.clone()).on(topic.clone(), handler));
         let schedule = Schedule::connect(client).await.unwrap();
         Self { schedule, running, reports, topic, armed: 0 }
@@ -33,7 +33,7 @@ impl Life {
     async fn goes_on(&mut self) {
         self.armed += 1;
         let id = [self.armed.to_string()];
-        self.schedule.arm(&self.topic, id, Duration::from_millis(5), &self.armed).await.unwrap();
+        let _ = self.schedule.arm(&self.topic, id, Duration::from_millis(5), &self.armed).await.unwrap();
         assert_eq!(self.reports.next().await, self.armed);
     }
 
