@@ -36,7 +36,7 @@ pub(super) async fn speaks_tls(endpoint: &Endpoint) -> bool {
 pub(super) async fn turns_out_plain(endpoint: &Endpoint) {
     tokio::time::sleep(SUSPECT_AFTER).await;
     if !matches!(first_bytes(endpoint, b"PING\r\n").await, Some([b'+' | b'-', _])) {
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -187,7 +187,7 @@ fn read_query(draft: &mut Draft, kind: Kind, query: &str) -> Result<()> {
             ("pass", Kind::Unix) => draft.login.password = said().map(Password::Said),
             ("sentinel_user", Kind::Sentinel) => draft.sentinel_login.user = said(),
             ("sentinel_password", Kind::Sentinel) => {
-                draft.sentinel_login.password = said().map(Password::Said)
+                draft.sentinel_login.password = said().map(Password::Said);
             }
             _ => return Err(unknown_parameter(name, index, kind)),
         }
