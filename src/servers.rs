@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 #[must_use = "each setting returns the changed servers"]
 pub struct Servers {
-    draft: Result<Draft>,
+    pub(crate) draft: Result<Draft>,
     /// Whether a URL has said that there is no TLS.
     plain: bool,
 }

@@ -1,9 +1,8 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
-use std::sync::Arc;
-
 use crate::client::Client;
-use crate::connection::{Address, Draft, Password, Target};
+use crate::connection::draft::Login;
+use crate::connection::{Address, Draft, Target};
 use crate::fuzzing::assert_fit_for_a_log;
 use crate::servers::Servers;
 
@@ -21,7 +20,7 @@ pub fn url(data: &[u8]) {
 
 struct Read {
     /// Users and passwords, of servers and of sentinels; none of a URL that was refused.
-    secrets: Option<[(Option<Arc<str>>, Option<Password>); 2]>,
+    secrets: Option<[Login; 2]>,
     shown: String,
 }
 
@@ -34,8 +33,7 @@ fn read(url: &str) -> Read {
         assert!(!target.endpoints.all().is_empty());
         shown += &addresses(&target);
     }
-    let secrets =
-        draft.ok().map(|draft| [draft.login, draft.sentinel_login].map(|login| (login.user, login.password)));
+    let secrets = draft.ok().map(|draft| [draft.login, draft.sentinel_login]);
     Read { secrets, shown }
 }
 
