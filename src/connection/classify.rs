@@ -27,9 +27,11 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
             (kind, format!("{} {detail}{advice}", plain(code, 40)))
         }
         _ if error.is_timeout() => (K::Timeout, "the server did not answer in time".into()),
-        (None, R::AuthenticationFailed) => {
-            (K::Auth, "the server refused the user or password; check the URL and the ACL".into())
-        }
+        (None, R::AuthenticationFailed) => (
+            K::Auth,
+            "the server refused the user or password; check the URL, KEYLAPSE_REDIS_PASSWORD and the ACL"
+                .into(),
+        ),
         (None, R::Parse) => {
             let advice = "what answers there does not speak Redis' protocol; check host and port";
             (K::Unsupported, format!("{advice} ({said})"))
@@ -60,7 +62,9 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
-        "NOAUTH" | "WRONGPASS" => (K::Auth, "; check user and password in the URL"),
+        "NOAUTH" | "WRONGPASS" => {
+            (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")
+        }
         "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),

@@ -13,7 +13,7 @@ use crate::connection::socket;
 const WITHIN: Duration = Duration::from_millis(500);
 /// After this long without an answer to TLS somebody who speaks none is suspected.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
 /// The shortest greeting of TLS 1.2. It need not lead to a session: an alert is an answer, too.
 #[rustfmt::skip]

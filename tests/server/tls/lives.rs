@@ -6,6 +6,8 @@ use std::time::Duration;
 use keylapse::{Client, Done, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{APP_USER, Server, eventually};
 
+use tokio::net::TcpStream;
+
 use super::scene::Scene;
 use crate::support::{PATIENCE, Running, reporting, show_log};
 
@@ -62,6 +64,20 @@ async fn a_subscription_in_resp2_is_over_tls_too() {
     let (_schedule, running) = live(&scene).await;
     until_all_are_over_tls(&scene, 4).await;
     running.stop().await.unwrap();
+}
+
+/// A tunnel, say: the certificate is still that of the host that was named.
+#[tokio::test]
+async fn over_streams_of_the_application_tls_is_spoken_too() {
+    let Some(scene) = Scene::start().await else { return };
+    let address = ("127.0.0.1", scene.port);
+    let client = Client::try_from(scene.servers()).unwrap().streams(move || TcpStream::connect(address));
+    let _schedule = Schedule::connect(client).await.unwrap();
+    until_all_are_over_tls(&scene, 1).await;
+
+    let strange = Client::try_from(scene.at("redis.example.com").tls(scene.tls())).unwrap();
+    let error = Schedule::connect(strange.streams(move || TcpStream::connect(address))).await.unwrap_err();
+    assert!(error.to_string().contains("not that of redis.example.com"), "{error}");
 }
 
 const URL: &str = "KEYLAPSE_TLS_URL";
