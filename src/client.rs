@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Address, Streams, Topology};
+use crate::connection::{Streams, Target};
 use crate::error::{Error, Result};
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
@@ -45,13 +45,27 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]` or `unix:///path`, with
-    /// `valkey://` in place of `redis://` if you like.
+    /// A client of the server at a URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS (with the
+    /// feature `tls`), or `unix:///path`, with `valkey` in place of `redis` if you like. [`Servers`](crate::Servers) says
+    /// the same in Rust, and has what URLs have no words for.
+    ///
+    /// A password that the URL does not say is taken from the environment: from `KEYLAPSE_REDIS_PASSWORD`, or from the
+    /// file that `KEYLAPSE_REDIS_PASSWORD_FILE` names, which is read anew for each connection. Only one of them may be set.
+    ///
+    /// Also read are the URLs of a cluster, `redis+cluster://[user:password@]h1:7000,h2:7001/`, and of servers that
+    /// Sentinel watches, `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]`, each with `rediss+…` for
+    /// TLS; but this version does not serve them yet. The login at the sentinels is one of its own:
+    /// `?sentinel_user=…&sentinel_password=…`, or `KEYLAPSE_SENTINEL_PASSWORD`, with `_FILE` or without.
     ///
     /// # Errors
-    /// When the URL cannot be read.
+    /// When the URL cannot be read, or says what cannot be; the message names the part.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self::over(Store::new(&Topology::parse(url)?, DEFAULT_ANSWER_WITHIN)))
+        Ok(Self::over_target(&Target::parse(url)?))
+    }
+
+    /// A client of what a URL or a program has named.
+    pub(crate) fn over_target(target: &Target) -> Self {
+        Self::over(Store::new(target, DEFAULT_ANSWER_WITHIN))
     }
 
     pub(crate) fn over(store: Store) -> Self {
@@ -66,7 +80,7 @@ impl Client {
     }
 
     /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
-    /// your own. User, password and database are still the URL's. It is called for each connection, of which a
+    /// your own. User, password and database are still the URL's; with `rediss://`, TLS is spoken over them. It is called for each connection, of which a
     /// producer has up to two and a listener up to three, and again after each is lost; its errors are treated as
     /// a server that is away. A listener opens its streams on a thread and a tokio runtime of its own.
     pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
@@ -74,10 +88,8 @@ impl Client {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let streams = Streams::new(open);
-        let over = |address| Address { streams: Some(streams.clone()), ..address };
-        let topology = self.store.topology().clone().with_login(over);
-        Self { store: Store::new(&topology, self.answer_within), ..self }
+        let target = self.store.target().over(Streams::new(open));
+        Self { store: Store::new(&target, self.answer_within), ..self }
     }
 
     /// The prefix of all names in Redis. Default: `keylapse`.
@@ -97,7 +109,7 @@ impl Client {
         if limit.is_zero() {
             return Err(Error::invalid("answer_within must be more than zero"));
         }
-        Ok(Self { store: Store::new(self.store.topology(), limit), answer_within: limit, ..self })
+        Ok(Self { store: Store::new(self.store.target(), limit), answer_within: limit, ..self })
     }
 
     /// For how long a producer's call is repeated while it has no answer. Default: 5 s, at most 2 min: a
@@ -108,7 +120,7 @@ impl Client {
 
     /// The same with connections of its own: they live on the runtime on which they were opened.
     pub(crate) fn apart(self) -> Self {
-        Self { store: Store::new(self.store.topology(), self.answer_within), ..self }
+        Self { store: Store::new(self.store.target(), self.answer_within), ..self }
     }
 
     #[cfg(feature = "testing")]
@@ -154,6 +166,6 @@ read_from!(&str, String, &String);
 impl fmt::Debug for Client {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({}, {})", self.store.topology(), self.namespace)
+        write!(f, "Client({}, {})", self.store.target().endpoints, self.namespace)
     }
 }

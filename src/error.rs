@@ -60,8 +60,10 @@ pub enum ErrorKind {
     Timeout,
     /// A call may or may not have been executed, and it is too late to ask again.
     Unknown,
-    /// Wrong user or password.
+    /// Wrong user or password, or no password can be had.
     Auth,
+    /// No TLS session with the server: a certificate, a name, a file, or a port that speaks something else.
+    Tls,
     /// The user lacks a permission (ACL).
     Permission,
     /// The server is a replica, or does not accept writes for now.
@@ -198,11 +200,11 @@ impl Error {
         self.kind() == ErrorKind::Unknown
     }
 
-    /// Whether an operator has to change something: a password, a permission,
-    /// a setting, a version.
+    /// Whether an operator has to change something: a password, a certificate,
+    /// a permission, a setting, a version.
     pub fn needs_operator(&self) -> bool {
-        use ErrorKind::{Auth, Partitions, Permission, Unsupported, WireVersion, WrongType};
-        matches!(self.kind(), Auth | Permission | WrongType | Partitions | WireVersion | Unsupported)
+        use ErrorKind::{Auth, Partitions, Permission, Tls, Unsupported, WireVersion, WrongType};
+        matches!(self.kind(), Auth | Tls | Permission | WrongType | Partitions | WireVersion | Unsupported)
     }
 }
 

@@ -19,7 +19,7 @@ pub use crate::wire::{
 use tokio::sync::mpsc;
 
 use crate::client::Client;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::events::{Decoder, Share};
 
 /// The store that a client speaks to.
@@ -45,9 +45,9 @@ pub async fn check_settings(store: &Store) -> crate::Result<()> {
 /// # Panics
 /// Without any.
 pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
-    let Servers::One(server) = store.servers() else { panic!("of one server") };
+    let Topology::One(server) = store.topology() else { panic!("of one server") };
     let namespace = &partitions[0].namespace;
-    let decoder = Decoder::new(namespace, store.topology().login().db, partitions, &[]);
+    let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[]);
     let canaries = Some(names::canary(namespace, 0));
     let share = Share { partitions: (0..partitions.len()).collect(), canaries };
     let (_, share) = tokio::sync::watch::channel(share);

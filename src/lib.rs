@@ -111,6 +111,7 @@ mod roles;
 mod rounds;
 mod runtime;
 mod schedule;
+mod servers;
 mod signal;
 mod source;
 mod stats;
@@ -134,6 +135,7 @@ pub use backoff::Backoff;
 /// The crate whose `Bytes` keys and raw payloads are.
 pub use bytes;
 pub use client::Client;
+pub use connection::Tls;
 pub use distribution::Distribution;
 pub use error::{Error, ErrorKind, Result};
 pub use handler::Handler;
@@ -150,6 +152,7 @@ pub use schedule::{
     ArmRequest, AttachPlan, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed,
     Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase, Undecoded,
 };
+pub use servers::Servers;
 pub use signal::shutdown_signal;
 pub use source::LapseSource;
 pub use stats::{AttachedStats, ListenerStats, Sample, TopicStats};

@@ -40,10 +40,29 @@ fn a_production_build_has_no_server_no_lua_and_no_clock_that_stops() {
     for features in [["--no-default-features"].as_slice(), &[], &["--features", "metrics,tower"]] {
         let crates = crates(features);
         assert!(has(&crates, "keylapse") && has(&crates, "tokio"), "{crates:#?}");
-        for unwanted in ["keylapse-testserver", "mlua", "mlua-sys", "keylapse-support", "proptest", "cc"] {
+        for unwanted in [
+            "keylapse-testserver",
+            "mlua",
+            "mlua-sys",
+            "keylapse-support",
+            "proptest",
+            "cc",
+            "rustls",
+            "ring",
+        ] {
             assert!(!has(&crates, unwanted), "{features:?} brings {unwanted}");
         }
         assert!(!has_paused_clock(&crates), "{features:?} brings tokio's test-util");
+    }
+}
+
+/// One provider, and of the library that offers others as well none but that.
+#[test]
+fn tls_is_one_feature_with_one_provider() {
+    let crates = crates(&["--features", "tls"]);
+    assert!(has(&crates, "rustls") && has(&crates, "ring") && has(&crates, "rustls-native-certs"));
+    for unwanted in ["aws-lc-rs", "aws-lc-sys", "openssl", "webpki-roots", "keylapse-testserver"] {
+        assert!(!has(&crates, unwanted), "tls brings {unwanted}");
     }
 }
 
@@ -131,7 +150,7 @@ fn the_oldest_rust_builds_it() {
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oldest");
     let target = ["--target-dir", target.to_str().unwrap()];
-    for features in [["--no-default-features"].as_slice(), &["--features", "testing,tower"]] {
+    for features in [["--no-default-features"].as_slice(), &["--features", "testing,tls,tower"]] {
         cargo(&[["check", "-p", "keylapse", "--lib"].as_slice(), features, &target].concat()).unwrap();
     }
 }

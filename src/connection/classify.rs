@@ -5,6 +5,7 @@
 
 use redis::RedisError;
 
+use crate::connection::carried::carried;
 use crate::error::{Error, ErrorKind, Redirect};
 use crate::escape::plain;
 
@@ -15,6 +16,9 @@ pub(crate) const DESTROYING_ADVICE: &str =
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
+    if let Some(own) = carried(error) {
+        return Error::new(own.kind(), format!("{doing}: {own}"));
+    }
     let said = plain(&error.to_string(), 200);
     let (kind, what) = match (error.code(), error.kind()) {
         (Some(code), _) => {
@@ -23,9 +27,11 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
             (kind, format!("{} {detail}{advice}", plain(code, 40)))
         }
         _ if error.is_timeout() => (K::Timeout, "the server did not answer in time".into()),
-        (None, R::AuthenticationFailed) => {
-            (K::Auth, "the server refused the user or password; check the URL and the ACL".into())
-        }
+        (None, R::AuthenticationFailed) => (
+            K::Auth,
+            "the server refused the user or password; check the URL, KEYLAPSE_REDIS_PASSWORD and the ACL"
+                .into(),
+        ),
         (None, R::Parse) => {
             let advice = "what answers there does not speak Redis' protocol; check host and port";
             (K::Unsupported, format!("{advice} ({said})"))
@@ -63,7 +69,9 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "MOVED" | "ASK" => (K::Unavailable, "; this is a cluster: its URL begins with redis+cluster://"),
         "CROSSSLOT" => (K::Server, "; this is a cluster: its URL begins with redis+cluster://"),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
-        "NOAUTH" | "WRONGPASS" => (K::Auth, "; check user and password in the URL"),
+        "NOAUTH" | "WRONGPASS" => {
+            (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")
+        }
         "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),

@@ -16,6 +16,7 @@ use redis::{Cmd, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::connection::access::Access;
 use crate::connection::address::Address;
 use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
@@ -41,8 +42,10 @@ const LEFT_BEHIND: Duration = Duration::from_millis(250);
 /// The servers of a cluster, found by asking those that are known.
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
-    /// How all of them are logged in to.
-    login: Address,
+    /// How one gets into all of them.
+    access: Arc<Access>,
+    /// Whether somebody waits for them, and wants to read of it.
+    reported: AtomicBool,
     answer_within: Duration,
     map: watch::Sender<Arc<ClusterMap>>,
     servers: Mutex<HashMap<Endpoint, Server>>,
@@ -56,10 +59,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Endpoint>, login: Address, answer_within: Duration) -> Self {
+    pub(crate) fn new(seeds: Vec<Endpoint>, access: Arc<Access>, answer_within: Duration) -> Self {
         Self {
             seeds,
-            login,
+            access,
+            reported: AtomicBool::default(),
             answer_within,
             map: watch::Sender::new(Arc::new(ClusterMap::empty())),
             servers: Mutex::default(),
@@ -69,6 +73,11 @@ impl Cluster {
             refreshed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// From now on the losses and returns of nodes are said.
+    pub(crate) fn report(&self) {
+        self.reported.store(true, Ordering::Relaxed);
     }
 
     /// What is known at present, and news of it.
@@ -234,7 +243,13 @@ impl Cluster {
     /// A server of the cluster.
     pub(crate) fn server(&self, endpoint: &Endpoint) -> Server {
         let mut servers = lock(&self.servers);
-        let new = || Server::new(&Place::Fixed(self.login.at(endpoint)), self.answer_within);
+        let new = || {
+            let address = Address::at(endpoint.clone(), self.access.clone());
+            if self.reported.load(Ordering::Relaxed) {
+                address.outage.report();
+            }
+            Server::new(&Place::Fixed(address), self.answer_within)
+        };
         servers.entry(endpoint.clone()).or_insert_with(new).clone()
     }
 
@@ -345,7 +360,7 @@ impl Cluster {
         let ask =
             async |what: &str| seat.call("asking for the cluster's map", cmd("CLUSTER").arg(what)).await;
         let map = match ask("SHARDS").await {
-            Ok(answer) => ClusterMap::read_shards(&answer, endpoint, self.login.has_tls()),
+            Ok(answer) => ClusterMap::read_shards(&answer, endpoint, self.access.tls.is_some()),
             Err(error) if error.code().is_none() => return Err(error),
             Err(shards) => match ask("SLOTS").await {
                 Ok(answer) => ClusterMap::read_slots(&answer, endpoint),

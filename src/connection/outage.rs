@@ -33,12 +33,6 @@ impl Outage {
         self.reported.store(true, Ordering::Relaxed);
     }
 
-    /// What is known of another server, of which nothing is known yet, to the same readers.
-    pub(super) fn of_another(&self) -> Self {
-        let reported = self.reported.load(Ordering::Relaxed).into();
-        Self { reported, ..Self::default() }
-    }
-
     /// Whether the last that was asked of it was answered.
     pub(crate) fn answers(&self) -> bool {
         self.answers.load(Ordering::Relaxed)

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::Node;
+use crate::connection::access::Access;
 use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::outage::Outage;
@@ -37,10 +38,12 @@ const SWITCHED: &str = "+switch-master";
 pub(crate) struct Sentinels {
     /// What they call it.
     name: String,
-    /// How the servers are logged in to.
-    login: Address,
-    /// How they themselves are.
-    own_login: Address,
+    /// How one gets into the servers.
+    access: Arc<Access>,
+    /// And into the sentinels.
+    own_access: Arc<Access>,
+    /// Whether the primary answers, wherever it is: one piece of news for its readers.
+    outage: Arc<Outage>,
     known: Mutex<BTreeMap<Endpoint, Arc<Node>>>,
     present: watch::Sender<Option<Endpoint>>,
     /// How often that has changed. Read by every call.
@@ -49,11 +52,17 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(crate) fn new(name: String, sentinels: &[Endpoint], login: Address, own_login: Address) -> Self {
+    pub(crate) fn new(
+        name: String,
+        sentinels: &[Endpoint],
+        access: Arc<Access>,
+        own_access: Arc<Access>,
+    ) -> Self {
         let all = Self {
             name,
-            login,
-            own_login,
+            access,
+            own_access,
+            outage: Arc::default(),
             known: Mutex::default(),
             present: watch::Sender::default(),
             moves: AtomicU64::default(),
@@ -63,23 +72,17 @@ impl Sentinels {
         all
     }
 
-    /// The same, asked over connections of its own.
-    pub(crate) fn apart(&self) -> Self {
-        let known: Vec<_> = lock(&self.known).keys().cloned().collect();
-        Self::new(self.name.clone(), &known, self.login.clone(), self.own_login.clone())
-    }
-
-    /// Where the primary was found last; before that, nowhere.
+    /// Where the primary was found last; before that, whom to ask.
     pub(crate) fn present(&self) -> Address {
         let endpoint = self.present.borrow().clone();
         match endpoint {
             Some(endpoint) => self.at(&endpoint),
-            None => self.login.clone(),
+            None => self.at(lock(&self.known).keys().next().expect("there is a sentinel")),
         }
     }
 
     pub(crate) fn outage(&self) -> &Arc<Outage> {
-        &self.login.outage
+        &self.outage
     }
 
     pub(crate) fn moves(&self) -> u64 {
@@ -96,9 +99,13 @@ impl Sentinels {
         let _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await; // the sender is ours
     }
 
-    /// The primary, wherever it is: one piece of news for its readers.
     fn at(&self, endpoint: &Endpoint) -> Address {
-        Address { outage: self.login.outage.clone(), ..self.login.at(endpoint) }
+        let address = Address::at(endpoint.clone(), self.access.clone());
+        Address { outage: self.outage.clone(), ..address }
+    }
+
+    fn sentinel(&self, endpoint: &Endpoint) -> Address {
+        Address::at(endpoint.clone(), self.own_access.clone())
     }
 
     /// Asks who is the primary, and that one whether it is.
@@ -204,7 +211,7 @@ impl Sentinels {
         let mut known = lock(&self.known);
         for endpoint in sentinels {
             if known.len() < MOST {
-                let place = Place::Fixed(self.own_login.at(&endpoint));
+                let place = Place::Fixed(self.sentinel(&endpoint));
                 known.entry(endpoint).or_insert_with(|| Arc::new(Node::new(place, ASKED_WITHIN)));
             }
         }
@@ -280,7 +287,7 @@ impl Sentinels {
         let mut last = None;
         for endpoint in known {
             let listening = async {
-                let mut pubsub = self.own_login.at(&endpoint).connect_pubsub().await?;
+                let mut pubsub = self.sentinel(&endpoint).connect_pubsub().await?;
                 pubsub.subscribe(SWITCHED).await?;
                 Ok::<_, redis::RedisError>(pubsub)
             };

@@ -1,17 +1,26 @@
-//! Connections, over sockets or over streams that the application opens.
+//! Connections, over sockets or over streams that the application opens, with TLS or without.
 
 use std::io;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind as RedisErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::connection::access::Access;
 use crate::connection::address::Address;
+use crate::connection::carried::carry;
+use crate::connection::endpoint::Endpoint;
+use crate::connection::tls::Context;
+use crate::connection::{probe, socket};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Anything that carries a connection: a tunnel, a TLS session.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A stream that is being opened.
@@ -34,26 +43,100 @@ impl Streams {
     }
 }
 
+/// What files say now: how to log in, and how TLS is spoken.
+struct Prepared {
+    settings: RedisConnectionInfo,
+    tls: Option<Context>,
+}
+
+impl Prepared {
+    async fn of(access: &Arc<Access>) -> Result<Self> {
+        if !access.has_files() {
+            return Self::read(access);
+        }
+        let access = access.clone();
+        let reading = tokio::task::spawn_blocking(move || Self::read(&access));
+        reading.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "reading files was cut short")))
+    }
+
+    fn read(access: &Access) -> Result<Self> {
+        let tls = access.tls.as_ref().map(Context::new).transpose()?;
+        Ok(Self { settings: access.settings()?, tls })
+    }
+}
+
 impl Address {
     /// Connects and logs in.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
-        let Some(streams) = &self.streams else {
-            let client = Client::open(self.info.clone())?;
-            return client.get_multiplexed_async_connection_with_config(config).await;
+        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+        let Some(stream) = self.open(tls.as_ref()).await? else {
+            let connecting =
+                async { self.client(&settings)?.get_multiplexed_async_connection_with_config(config).await };
+            return match connecting.await {
+                Err(error) => Err(self.explain(error).await),
+                connected => connected,
+            };
         };
-        let stream = streams.0().await?;
-        let settings = self.info.redis_settings();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(settings, stream, config.clone()).await?;
+        let made = MultiplexedConnection::new_with_config(&settings, stream, config.clone()).await;
+        let (connection, driver) = made.map_err(|error| explained(error, tls.as_ref()))?;
         tokio::spawn(driver);
         Ok(connection)
     }
 
     /// A connection for a subscription in RESP2.
     pub(crate) async fn connect_pubsub(&self) -> RedisResult<PubSub> {
-        match &self.streams {
-            Some(streams) => PubSub::new(self.info.redis_settings(), streams.0().await?).await,
-            None => Client::open(self.info.clone())?.get_async_pubsub().await,
+        let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
+        match self.open(tls.as_ref()).await? {
+            Some(stream) => {
+                PubSub::new(&settings, stream).await.map_err(|error| explained(error, tls.as_ref()))
+            }
+            None => self.client(&settings)?.get_async_pubsub().await,
         }
     }
+
+    /// A stream that we open; none where `redis` does.
+    async fn open(&self, tls: Option<&Context>) -> RedisResult<Option<Box<dyn Stream>>> {
+        let stream = match (&self.access.streams, tls, &self.endpoint) {
+            (Some(streams), ..) => streams.0().await?,
+            (None, Some(_), Endpoint::Tcp { host, port }) => Box::new(socket::open(host, *port).await?),
+            _ => return Ok(None),
+        };
+        let Some(tls) = tls else { return Ok(Some(stream)) };
+        let session = tls.begin(stream, &self.endpoint);
+        if self.access.streams.is_some() {
+            return session.await.map(Some).map_err(carry);
+        }
+        tokio::select! {
+            session = session => session.map(Some).map_err(carry),
+            () = probe::turns_out_plain(&self.endpoint) => Err(carry(Error::new(
+                ErrorKind::Tls,
+                "no TLS is spoken at this port, but plain Redis: give the server's TLS port (`tls-port`), or say \
+                 redis:// if the way to it is safe",
+            ))),
+        }
+    }
+
+    fn client(&self, settings: &RedisConnectionInfo) -> RedisResult<Client> {
+        let info = self.endpoint.addr().into_connection_info()?;
+        Client::open(info.set_redis_settings(settings.clone()).set_tcp_settings(socket::settings()))
+    }
+
+    /// Why a plain connection was cut: perhaps TLS is spoken there.
+    async fn explain(&self, error: RedisError) -> RedisError {
+        let cut = error.is_connection_dropped() && !error.is_connection_refusal();
+        let odd = error.kind() == RedisErrorKind::Parse;
+        if error.code().is_some() || !(cut || odd) || !probe::speaks_tls(&self.endpoint).await {
+            return error;
+        }
+        carry(Error::new(
+            ErrorKind::Tls,
+            "TLS is spoken at this port: say rediss:// in place of redis:// (in Rust: Servers::tls)",
+        ))
+    }
+}
+
+/// Why a connection over a stream could not be made: with TLS 1.3 a server judges a client's certificate only when the
+/// session stands.
+fn explained(error: RedisError, tls: Option<&Context>) -> RedisError {
+    tls.and_then(|tls| tls.explain(&error)).map_or(error, carry)
 }

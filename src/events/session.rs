@@ -480,14 +480,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::connection::Place;
+    use crate::connection::Topology;
     use crate::events::Decoder;
     use crate::testing::TestBed;
 
     #[tokio::test(start_paused = true)]
     async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
         let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
-        let place = Place::Fixed(bed.client().store.topology().login());
+        let Topology::One(server) = bed.client().store.topology().clone() else { panic!("one server") };
+        let place = server.place().clone();
         let decoder = Decoder::new("keylapse", 0, &[], &[]);
         let (_share, share) = watch::channel(Share::default());
         let supervisor =

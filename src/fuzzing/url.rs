@@ -1,40 +1,66 @@
 //! Any text as the URL of a server, with one of two secrets somewhere in it.
 
 use crate::client::Client;
-use crate::connection::Address;
+use crate::connection::draft::Login;
+use crate::connection::{Address, Draft, Target};
 use crate::fuzzing::assert_fit_for_a_log;
+use crate::servers::Servers;
 
-/// It is read or refused, and nothing that is shown of it depends on its user or password.
+/// It is read or refused, and nothing that is shown of it depends on its users or passwords.
 pub fn url(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     // In the place of the first `!`, so that an input chooses where it stands.
     let urls = ["hunter2", "swordfish"].map(|secret| text.replacen('!', secret, 1));
     let [one, other] = urls.each_ref().map(|url| read(url));
-    if one.secret != other.secret || one.secret.is_none() {
+    if one.secrets != other.secrets || one.secrets.is_none() {
         assert_eq!(one.shown, other.shown, "{text:?}");
     }
+    as_a_server(text);
 }
 
 struct Read {
-    /// User and password; none of a URL that was refused.
-    secret: Option<(Option<String>, Option<String>)>,
+    /// Users and passwords, of servers and of sentinels; none of a URL that was refused.
+    secrets: Option<[Login; 2]>,
     shown: String,
 }
 
 fn read(url: &str) -> Read {
-    let address = Address::parse(url);
-    let client = Client::new(url);
-    let shown = format!("{address:?} {client:?}");
-    assert_fit_for_a_log(&shown, 10_000);
-    let Ok(address) = address else { return Read { secret: None, shown } };
-    let settings = address.info.redis_settings();
-    assert_eq!(address.db, settings.db());
-    assert_eq!(address.resp3().info.redis_settings().password(), settings.password());
-    let anonymous = address.anonymous();
-    assert_eq!(
-        (anonymous.info.redis_settings().username(), anonymous.info.redis_settings().password()),
-        (None, None)
-    );
-    let secret = (settings.username().map(str::to_owned), settings.password().map(str::to_owned));
-    Read { secret: Some(secret), shown: format!("{shown} {address}") }
+    let (draft, target) = (Draft::of_url(url), Target::parse(url));
+    let mut shown = format!("{draft:?} {target:?} {:?} {:?}", Client::new(url), Servers::at(url));
+    assert_fit_for_a_log(&shown, 100_000);
+    assert!(target.is_err() || draft.is_ok());
+    if let Ok(target) = target {
+        assert!(!target.endpoints.all().is_empty());
+        shown += &addresses(&target);
+    }
+    let secrets = draft.ok().map(|draft| [draft.login, draft.sentinel_login]);
+    Read { secrets, shown }
+}
+
+/// What is shown of all that may be connected to.
+fn addresses(target: &Target) -> String {
+    let mut shown = String::new();
+    for endpoint in target.endpoints.all() {
+        for access in [&target.access, &target.sentinel_access] {
+            let address = Address::at(endpoint.clone(), access.clone());
+            shown += &format!("{address} {address:?} {access:?}");
+            assert_eq!(address.db(), access.db);
+            assert_eq!(address.resp3().login(), address.login());
+            assert_eq!(address.anonymous().login(), (None, None));
+        }
+    }
+    assert_fit_for_a_log(&shown, 1_000_000);
+    shown
+}
+
+/// The same text in the place of host and port.
+fn as_a_server(text: &str) {
+    let [one, other] = ["hunter2", "swordfish"].map(|secret| text.replacen('!', secret, 1));
+    let [one, other] = [one, other].map(|text| {
+        let all = [Servers::one(&text), Servers::cluster(["h", &text]), Servers::sentinel([&text], "m")];
+        let shown = format!("{all:?}");
+        assert_fit_for_a_log(&shown, 100_000);
+        all.map(|servers| Client::try_from(servers).err().map(|error| error.to_string()))
+    });
+    assert_eq!(one, other, "{text:?}");
 }

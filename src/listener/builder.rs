@@ -215,7 +215,7 @@ impl<S> ListenerBuilder<S> {
         warn_of_few_permits(self.concurrency, &self.topics);
         warn_of_equal_priorities(self.strict, &self.topics);
         let client = self.client?.apart();
-        client.store.topology().login().outage.report();
+        client.store.topology().report();
         let router = route(&self.topics, &client.namespace)?;
         let limits: Vec<_> =
             self.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();

@@ -77,7 +77,7 @@ impl Health {
 
     /// Whether the last call was answered. A listener makes one every five seconds at least.
     pub fn connected(&self) -> bool {
-        self.0.client.store.servers().answer()
+        self.0.client.store.topology().answer()
     }
 
     /// Whether a canary was heard, and none was missed since: expired events flow.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::attached::{AttachedRoles, agreement};
-use crate::connection::{Place, Server, Servers, retry};
+use crate::connection::{Place, Server, Topology, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::events::{self, Decoder, EventStream};
@@ -210,11 +210,11 @@ impl Roles {
         let prefix = |topic: &Arc<RunningTopic>| topic.config.pattern.literal_prefix().to_owned();
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
-        let db = client.store.topology().login().db;
+        let db = client.store.target().access.db;
         let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes);
-        match client.store.servers() {
-            Servers::One(server) => self.listen_to(runtime, server, decoder),
-            Servers::Cluster(cluster) => {
+        match client.store.topology() {
+            Topology::One(server) => self.listen_to(runtime, server, decoder),
+            Topology::Cluster(cluster) => {
                 let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder);
                 self.keeping.spawn(keeper.run());
             }

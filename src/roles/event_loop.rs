@@ -68,7 +68,7 @@ impl EventLoop {
                 self.node.calm.send_replace(true);
             }
             Event::Joined(_) => self.node.sweep(),
-            Event::Moved => runtime.client.store.servers().suspect(),
+            Event::Moved => runtime.client.store.topology().suspect(),
             // Of those that were written the subscription has told the prompter.
             Event::Changed(_, Change::Written) => {}
             Event::Changed(key, Change::Gone) => {

@@ -83,7 +83,7 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
 
 fn of_node(runtime: &Runtime, node: &NodeState) -> NodeReport {
     // Where there is only one, attached topics know more of it.
-    let mode = if runtime.client.store.servers().are_many() { node.mode() } else { runtime.mode() };
+    let mode = if runtime.client.store.topology().are_many() { node.mode() } else { runtime.mode() };
     NodeReport {
         node: node.address().to_string(),
         mode: mode.as_str().to_owned(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 #[cfg(test)]
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::connection::{Address, Place, Server};
 use crate::events::{Event, Gap, Share};
 use crate::lock::lock;
@@ -55,7 +55,9 @@ impl NodeState {
     /// The same of a listener on a test bed.
     #[cfg(test)]
     pub(crate) fn of(runtime: &Runtime) -> Arc<Self> {
-        let Servers::One(server) = runtime.client.store.servers() else { panic!("a test bed is one server") };
+        let Topology::One(server) = runtime.client.store.topology() else {
+            panic!("a test bed is one server")
+        };
         Self::only(server, runtime)
     }
 

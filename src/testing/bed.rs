@@ -15,12 +15,13 @@ use super::pulse::{News, Pulse};
 use super::recorder::{Crash, Recorder};
 use super::run::Run;
 use crate::client::Client;
+use crate::connection::{Endpoint, Endpoints, SERVER_PORT, Target};
 use crate::error::Result;
 use crate::listener::{Listener, ListenerBuilder};
 use crate::lock::lock;
 use crate::schedule::Schedule;
 use crate::topic::Topic;
-use crate::wire::scripts;
+use crate::wire::{DEFAULT_ANSWER_WITHIN, Store, scripts};
 
 /// A server in the test's own process, a clock that the test moves, notifications that can be
 /// broken, and a ledger of everything that handlers did.
@@ -126,7 +127,14 @@ impl TestBed {
         let news = virtual_time.then(|| News::of(pulse.clone()));
         let (streams, hooks) =
             (server.clone(), Hooks { virtual_time, notifications: Some(notifications.clone()), news });
-        let client = Client::new("redis://in.this.process").expect("the URL is fine");
+        // Not by a URL, for which the environment might have a password.
+        let endpoint = Endpoint::Tcp { host: "in.this.process".to_owned(), port: SERVER_PORT };
+        let nowhere = Target {
+            endpoints: Endpoints::One(endpoint),
+            access: Arc::default(),
+            sentinel_access: Arc::default(),
+        };
+        let client = Client::over(Store::new(&nowhere, DEFAULT_ANSWER_WITHIN));
         let client = client.streams(move || std::future::ready(Ok(streams.connect())));
         Self {
             server,

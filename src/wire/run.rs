@@ -42,7 +42,7 @@ impl Store {
         script: &'static Script,
         keys: &[K],
     ) -> Call<'_> {
-        let slot = keys.first().map_or(0, |key| self.0.servers.slot_of(key.as_ref()));
+        let slot = keys.first().map_or(0, |key| self.0.topology.slot_of(key.as_ref()));
         self.call_of(script, slot, script_call(self.variant(script), keys))
     }
 
@@ -53,8 +53,8 @@ impl Store {
 
     /// Sends one command about this key.
     pub(super) async fn send(&self, doing: &str, key: &[u8], command: &Cmd) -> Result<Value> {
-        let slot = self.0.servers.slot_of(key);
-        self.0.servers.at(slot, |seat| async move { seat.call(doing, command).await }).await
+        let slot = self.0.topology.slot_of(key);
+        self.0.topology.at(slot, |seat| async move { seat.call(doing, command).await }).await
     }
 
     /// Sends several about this partition in one request. An error among the answers is that of all.
@@ -64,7 +64,7 @@ impl Store {
         at: &PartitionNames,
         commands: &Pipeline,
     ) -> Result<Vec<Value>> {
-        self.0.servers.at(at.slot, |seat| async move { seat.call_all(doing, commands).await }).await
+        self.0.topology.at(at.slot, |seat| async move { seat.call_all(doing, commands).await }).await
     }
 
     /// Asks about a partition without a script, in one request.
@@ -184,7 +184,7 @@ impl Call<'_> {
         }
         let Some(first) = calls.first() else { return Vec::new() };
         let commands = calls.iter().map(|call| (call.slot, call.command.clone())).collect();
-        let answers = first.store.0.servers.each(first.script.name, commands).await;
+        let answers = first.store.0.topology.each(first.script.name, commands).await;
         let supplied = calls.iter().zip(answers).map(async |(call, answer)| match code_of(&answer) {
             Some("NOSCRIPT" | "NOMETA" | "WRONGTYPE") => call.run().await,
             _ => answer,
@@ -204,7 +204,7 @@ impl Call<'_> {
 
     /// Runs the script where its keys lie.
     async fn run_once(&self) -> Result<Value> {
-        self.store.0.servers.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
+        self.store.0.topology.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
     }
 
     /// Runs the script there, loading it first where the server does not have it.

@@ -24,7 +24,7 @@ impl Store {
     /// missing notification flags only when asked to: they are the operator's.
     pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
         // Replicas too: one may be the primary next.
-        for server in self.0.servers.all().await? {
+        for server in self.0.topology.all().await? {
             self.check_settings_of(&server, manage_notifications).await?;
         }
         Ok(())

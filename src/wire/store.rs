@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::connection::{Address, Endpoint, Servers, Topology};
+use crate::connection::{Endpoint, Target, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
@@ -28,8 +28,8 @@ pub const DEFAULT_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub struct Store(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) servers: Servers,
-    topology: Topology,
+    pub(super) topology: Topology,
+    target: Target,
     /// Whether it was said lately that listeners cannot be told.
     pub(super) untold: LogThrottle,
     /// The topics that were registered, to list them anew when they were destroyed.
@@ -42,10 +42,10 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    fn new(topology: Topology, answer_within: Duration) -> Self {
+    fn new(target: Target, answer_within: Duration) -> Self {
         Self {
-            servers: Servers::new(&topology, answer_within),
-            topology,
+            topology: Topology::new(&target, answer_within),
+            target,
             untold: LogThrottle::default(),
             registered: Mutex::default(),
             settings: Mutex::default(),
@@ -56,14 +56,15 @@ impl Inner {
 }
 
 impl Store {
-    pub(crate) fn new(topology: &Topology, answer_within: Duration) -> Self {
-        Self(Arc::new(Inner::new(topology.clone(), answer_within)))
+    /// Of the servers that a URL or a program has named.
+    pub(crate) fn new(target: &Target, answer_within: Duration) -> Self {
+        Self(Arc::new(Inner::new(target.clone(), answer_within)))
     }
 
     /// The same at a URL, for tests of the scripts.
     #[cfg(feature = "testing")]
     pub fn at(url: &str) -> Result<Self> {
-        Ok(Self::new(&Topology::One(Address::parse(url)?), DEFAULT_ANSWER_WITHIN))
+        Ok(Self::new(&Target::parse(url)?, DEFAULT_ANSWER_WITHIN))
     }
 
     /// The same whose scripts read the time, in microseconds, from this key, so that a real server can be
@@ -77,14 +78,14 @@ impl Store {
         let clocked = crate::wire::scripts::all()
             .map(|script| (script.name, script.replace("redis.call('TIME')", &read)))
             .collect();
-        Self(Arc::new(Inner { clocked, ..Inner::new(self.topology().clone(), DEFAULT_ANSWER_WITHIN) }))
+        Self(Arc::new(Inner { clocked, ..Inner::new(self.target().clone(), DEFAULT_ANSWER_WITHIN) }))
     }
 
     /// How many requests this store has sent; a pipeline counts once. The subscription has its own
     /// connection and is not counted here.
     #[cfg(feature = "testing")]
     pub fn requests(&self) -> u64 {
-        self.0.servers.requests()
+        self.0.topology.requests()
     }
 
     /// Why listeners could not be told of what a script has done, if it says so. That is no error of the call: it
@@ -106,18 +107,18 @@ impl Store {
         error
     }
 
-    pub(crate) fn topology(&self) -> &Topology {
-        &self.0.topology
+    pub(crate) fn target(&self) -> &Target {
+        &self.0.target
     }
 
-    pub(crate) fn servers(&self) -> &Servers {
-        &self.0.servers
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.0.topology
     }
 }
 
 impl fmt::Debug for Store {
     /// Without what an address might hold: user, password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({})", self.topology())
+        write!(f, "Store({})", self.target().endpoints)
     }
 }

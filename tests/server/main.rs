@@ -26,5 +26,6 @@ mod scripts;
 mod sharing;
 mod subscription;
 mod support;
+mod tls;
 mod wire;
 mod write_order;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished};
-use crate::{Attached, Backoff, Client, Durably, Listener, Priority, Topic};
+use crate::{Attached, Backoff, Client, Durably, Listener, Priority, Servers, Tls, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);
@@ -71,6 +71,26 @@ fn client() -> [Row; 4] {
     ]
 }
 
+fn servers() -> [Row; 9] {
+    let said = Servers::sentinel(["h"], "m").draft.expect("sentinels");
+    let tls = format!("{:?}", Tls::new());
+    [
+        ("user", "the server's default user", said.login.user.is_none()),
+        (
+            "password",
+            "that of the environment, as for [`Client::new`], or none",
+            said.login.password.is_none(),
+        ),
+        ("database", "0", said.db == 0),
+        ("sentinel_user", "their default user", said.sentinel_login.user.is_none()),
+        ("sentinel_password", "that of the environment, or none", said.sentinel_login.password.is_none()),
+        ("tls", "none", said.tls.is_none()),
+        ("ca_file", "the platform's", tls.contains("ca_file: None")),
+        ("client_certificate", "none", tls.contains("client: None")),
+        ("server_name", "the host", tls.contains("server_name: None")),
+    ]
+}
+
 fn attached() -> [Row; 11] {
     let topic = Attached::new(Topic::<u32>::new("a:{id}").expect("a pattern")).into_topic();
     let Some(policy) = topic.config.attach else { panic!("it is attached") };
@@ -104,7 +124,7 @@ fn attached() -> [Row; 11] {
 
 #[test]
 fn each_documented_default_is_so() {
-    let rows: Vec<Row> = [&topic()[..], &listener(), &client(), &attached()].concat();
+    let rows: Vec<Row> = [&topic()[..], &listener(), &client(), &servers(), &attached()].concat();
     for (setter, says, is_so) in &rows {
         assert!(is_so, "{setter}: the documentation says {says}");
     }

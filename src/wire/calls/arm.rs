@@ -208,7 +208,7 @@ impl Store {
             let seat = seat.waiting();
             Ok((call.run_on(&seat).await?, seat))
         };
-        let (answer, seat) = self.0.servers.at(at.slot, arm).await?;
+        let (answer, seat) = self.0.topology.at(at.slot, arm).await?;
         let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
@@ -242,7 +242,7 @@ impl Store {
 
     /// Sends a command where it may wait.
     async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
-        self.0.servers.at(at.slot, |seat| async move { seat.waiting().call(doing, command).await }).await
+        self.0.topology.at(at.slot, |seat| async move { seat.waiting().call(doing, command).await }).await
     }
 
     /// What the server calls itself.

@@ -343,7 +343,7 @@ impl Store {
 
     /// Reads keys, anywhere.
     pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
-        let slot = keys.first().map_or(0, |key| self.0.servers.slot_of(key));
+        let slot = keys.first().map_or(0, |key| self.0.topology.slot_of(key));
         let call = self.call_of(&scripts::TOUCH, slot, touch_command(keys, capture, None));
         read_touched(call.run().await?, keys.len(), capture)
     }

@@ -85,7 +85,7 @@ pub struct Repaired {
 impl Store {
     /// The earliest scores of partitions, read cheaply, each with the time of its server.
     pub(crate) async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
-        if self.0.servers.are_many() {
+        if self.0.topology.are_many() {
             let calls: Vec<_> =
                 partitions.iter().map(|at| self.peek_call(std::slice::from_ref(at))).collect();
             let read = |answer| {
@@ -107,7 +107,7 @@ impl Store {
 
     /// The time of the server that holds this key.
     pub(crate) async fn time_of(&self, key: &str) -> Result<ServerTime> {
-        self.time_in(self.0.servers.slot_of(key.as_bytes())).await
+        self.time_in(self.0.topology.slot_of(key.as_bytes())).await
     }
 
     async fn time_in(&self, slot: u16) -> Result<ServerTime> {

@@ -63,7 +63,7 @@ impl Store {
     async fn count(&self, by: &str, partitions: &[PartitionNames], names: &[&str]) -> Result<Vec<u64>> {
         let count = |at: &PartitionNames, name| (at.slot, cmd(by).arg(at.key(name)).clone());
         let counts = partitions.iter().flat_map(|at| names.iter().map(move |name| count(at, name)));
-        let counts = self.0.servers.each("counting timers", counts.collect()).await.into_iter();
+        let counts = self.0.topology.each("counting timers", counts.collect()).await.into_iter();
         counts.map(|count| Ok(redis::from_redis_value(count?).unwrap_or_default())).collect()
     }
 }

@@ -30,7 +30,7 @@ pub struct Trigger {
 impl Store {
     /// Whether trigger keys lie elsewhere than the index, so that scripts cannot see to them.
     pub(crate) fn has_triggers_apart(&self) -> bool {
-        self.0.servers.are_many()
+        self.0.topology.are_many()
     }
 
     /// Sets trigger keys where they lie elsewhere than the index, each by a call of its own.
@@ -86,7 +86,7 @@ impl Store {
 
     /// Reads trigger keys, so that the server expires those that are due.
     pub async fn touch(&self, keys: &[Bytes]) -> Result<()> {
-        let servers = &self.0.servers;
+        let servers = &self.0.topology;
         if !servers.are_many() {
             let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
             return self.send("touching", b"", cmd("EXISTS").arg(keys)).await.map(drop);

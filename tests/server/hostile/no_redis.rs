@@ -179,8 +179,11 @@ fn urls_that_cannot_be_read_are_refused_without_being_quoted() {
         "http://hunter2",
         "redis://u:hunter2@h:port/",
         "redis://h:1/hunter2",
-        "rediss://u:hunter2@h/",
+        "redis://h?hunter2",
+        "redis://u:hunter2@h1,h2/",
+        "rediss://u:hunter2@h/#insecure",
         "redis+cluster://u:hunter2@h/",
+        "rediss+sentinel://u:hunter2@h",
     ] {
         let builder = Listener::builder(url).on(orders(), Tally::default().handler());
         let error = builder.build().unwrap_err();

@@ -1,6 +1,5 @@
 //! The servers that keep the timers, however many there are: the one seam for every topology.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,100 +7,44 @@ use redis::{Cmd, Value, pipe};
 
 use crate::connection::address::Address;
 use crate::connection::cluster::Cluster;
-use crate::connection::endpoint::Endpoint;
 use crate::connection::place::Place;
 use crate::connection::sentinel::Sentinels;
 use crate::connection::server::{Seat, Server};
 use crate::connection::slot::slot_of;
+use crate::connection::target::{Endpoints, Target};
 use crate::error::Result;
-
-/// How the servers are found. Nothing is connected.
-#[derive(Clone)]
-pub(crate) enum Topology {
-    /// One server.
-    One(Address),
-    /// Whichever server the sentinels name.
-    Sentinel(Arc<Sentinels>),
-    /// The nodes of a cluster, by some of them, and how all are logged in to.
-    Cluster(Vec<Endpoint>, Address),
-}
-
-impl Topology {
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        let Some((scheme, rest)) = url.split_once("://") else { return Address::parse(url).map(Self::One) };
-        let (kind, rest) = match scheme.split_once('+') {
-            Some((_, kind @ ("cluster" | "sentinel"))) => (kind, rest),
-            _ => return Address::parse(url).map(Self::One),
-        };
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, hosts) = hosts
-            .rsplit_once('@')
-            .map_or((String::new(), hosts), |(login, hosts)| (format!("{login}@"), hosts));
-        let asked = Endpoint::Tcp { host: "x".into(), port: 1 };
-        let seeds: Vec<_> = hosts.split(',').filter_map(|host| Endpoint::announced(host, &asked)).collect();
-        let login =
-            Address::parse(&format!("redis://{login}{}/", hosts.split(',').next().unwrap_or_default()))?;
-        Ok(match kind {
-            "cluster" => Self::Cluster(seeds, login),
-            _ => {
-                let own =
-                    Address::parse(&format!("redis://{}/", hosts.split(',').next().unwrap_or_default()))?;
-                Self::Sentinel(Arc::new(Sentinels::new(path.to_owned(), &seeds, login, own)))
-            }
-        })
-    }
-
-    /// How all servers are logged in to; of a single one, where it is, too.
-    pub(crate) fn login(&self) -> Address {
-        match self {
-            Self::One(address) | Self::Cluster(_, address) => address.clone(),
-            Self::Sentinel(sentinels) => sentinels.present(),
-        }
-    }
-
-    /// The same with other logins, or streams.
-    pub(crate) fn with_login(self, change: impl Fn(Address) -> Address) -> Self {
-        match self {
-            Self::One(address) => Self::One(change(address)),
-            Self::Cluster(seeds, address) => Self::Cluster(seeds, change(address)),
-            Self::Sentinel(sentinels) => Self::Sentinel(sentinels),
-        }
-    }
-}
-
-impl fmt::Display for Topology {
-    /// Without user and password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(address) => address.fmt(f),
-            Self::Sentinel(sentinels) => write!(f, "{sentinels:?}"),
-            Self::Cluster(seeds, _) => {
-                let seeds: Vec<_> = seeds.iter().map(Endpoint::to_string).collect();
-                f.write_str(&seeds.join(","))
-            }
-        }
-    }
-}
 
 /// The servers, with the connections to them.
 #[derive(Clone)]
-pub(crate) enum Servers {
+pub(crate) enum Topology {
     /// One at a time holds everything.
     One(Server),
     /// Each holds some of the slots.
     Cluster(Arc<Cluster>),
 }
 
-impl Servers {
-    pub(crate) fn new(topology: &Topology, answer_within: Duration) -> Self {
+impl Topology {
+    pub(crate) fn new(target: &Target, answer_within: Duration) -> Self {
         let one = |place| Self::One(Server::new(&place, answer_within));
-        match topology {
-            Topology::One(address) => one(Place::Fixed(address.clone())),
-            // Connections live on the runtime on which they were opened.
-            Topology::Sentinel(sentinels) => one(Place::Primary(Arc::new(sentinels.apart()))),
-            Topology::Cluster(seeds, login) => {
-                Self::Cluster(Arc::new(Cluster::new(seeds.clone(), login.clone(), answer_within)))
+        match &target.endpoints {
+            Endpoints::One(endpoint) => {
+                one(Place::Fixed(Address::at(endpoint.clone(), target.access.clone())))
             }
+            Endpoints::Sentinel { sentinels, master } => {
+                let (access, own) = (target.access.clone(), target.sentinel_access.clone());
+                one(Place::Primary(Arc::new(Sentinels::new(master.clone(), sentinels, access, own))))
+            }
+            Endpoints::Cluster(seeds) => {
+                Self::Cluster(Arc::new(Cluster::new(seeds.clone(), target.access.clone(), answer_within)))
+            }
+        }
+    }
+
+    /// Has what becomes of the connections said in the log: somebody waits for them.
+    pub(crate) fn report(&self) {
+        match self {
+            Self::One(server) => server.place().outage().report(),
+            Self::Cluster(cluster) => cluster.report(),
         }
     }
 

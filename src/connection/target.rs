@@ -1,0 +1,75 @@
+//! What a URL or a program says of its servers, read and checked before anything is connected.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::connection::access::Access;
+use crate::connection::draft::Draft;
+use crate::connection::endpoint::Endpoint;
+use crate::connection::stream::Streams;
+use crate::connection::url;
+use crate::error::Result;
+
+/// The port of a server, and of a sentinel, that says none.
+pub(crate) const SERVER_PORT: u16 = 6379;
+pub(crate) const SENTINEL_PORT: u16 = 26379;
+
+/// Servers, and how one gets into them.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) endpoints: Endpoints,
+    /// To servers.
+    pub(crate) access: Arc<Access>,
+    /// To sentinels: a login of their own, and the same TLS.
+    pub(crate) sentinel_access: Arc<Access>,
+}
+
+/// Whom to ask first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoints {
+    One(Endpoint),
+    /// Nodes of a cluster, of which any may be down.
+    Cluster(Vec<Endpoint>),
+    Sentinel {
+        sentinels: Vec<Endpoint>,
+        /// As the sentinels call it.
+        master: String,
+    },
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        Self::of(url::read(url)?)
+    }
+
+    /// The same, over streams of the application.
+    pub(crate) fn over(&self, streams: Streams) -> Self {
+        let access = Access { streams: Some(streams), ..(*self.access).clone() };
+        Self { access: Arc::new(access), ..self.clone() }
+    }
+
+    /// Refuses what does not fit together, and adds what the environment says.
+    pub(crate) fn of(draft: Draft) -> Result<Self> {
+        draft.check()
+    }
+}
+
+impl Endpoints {
+    pub(crate) fn all(&self) -> &[Endpoint] {
+        match self {
+            Self::One(endpoint) => std::slice::from_ref(endpoint),
+            Self::Cluster(seeds) => seeds,
+            Self::Sentinel { sentinels, .. } => sentinels,
+        }
+    }
+}
+
+impl fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, endpoint) in self.all().iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{endpoint}")?;
+        }
+        Ok(())
+    }
+}
