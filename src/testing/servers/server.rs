@@ -8,7 +8,7 @@ use crate::testing::servers::instance::{Instance, Plan};
 /// expired events on (`notify-keyspace-events Ex`), keeping nothing on disk. It ends
 /// with this value.
 ///
-/// For what a [`TestBed`](super::TestBed) cannot tell: a real server's memory,
+/// For what a [`TestBed`](crate::testing::TestBed) cannot tell: a real server's memory,
 /// persistence and speed. It does not go together with a paused clock.
 ///
 /// The binary is `$KEYLAPSE_SERVER`, or the first `redis-server` or `valkey-server`
