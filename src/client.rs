@@ -52,9 +52,9 @@ impl Client {
     /// A password that the URL does not say is taken from the environment: from `KEYLAPSE_REDIS_PASSWORD`, or from the
     /// file that `KEYLAPSE_REDIS_PASSWORD_FILE` names, which is read anew for each connection. Only one of them may be set.
     ///
-    /// Also read are the URLs of a cluster, `redis+cluster://[user:password@]h1:7000,h2:7001/`, and of servers that
-    /// Sentinel watches, `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]`, each with `rediss+…` for
-    /// TLS; but this version does not serve them yet. The login at the sentinels is one of its own:
+    /// A cluster is `redis+cluster://[user:password@]h1:7000,h2:7001/`, by some of its nodes, and servers that Sentinel
+    /// watches are `redis+sentinel://[user:password@]h1:26379,h2:26379/mymaster[/db]`, each with `rediss+…` for TLS. Any of
+    /// the hosts may be down. The login at the sentinels is one of its own:
     /// `?sentinel_user=…&sentinel_password=…`, or `KEYLAPSE_SENTINEL_PASSWORD`, with `_FILE` or without.
     ///
     /// # Errors

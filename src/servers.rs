@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 /// Which servers, and how one gets into them: what a URL says, said in Rust.
 ///
 /// Wherever a [`Client`] is asked for, this will do, and what cannot work is refused there, by the part that is at fault.
-/// A cluster and servers that Sentinel watches can be named, and are not served by this version.
 ///
 /// ```
 /// use keylapse::{Client, Schedule, Servers};
@@ -215,16 +214,5 @@ mod tests {
             .sentinel_password("hunter2");
         let shown = format!("{servers:?} {:?}", servers.draft);
         assert!(!shown.contains("hunter2") && !shown.contains("someone"), "{shown}");
-    }
-
-    #[test]
-    fn topologies_that_are_not_served_yet_are_refused_by_name() {
-        for (servers, name) in [
-            (Servers::cluster(["h"]), "redis+cluster"),
-            (Servers::sentinel(["h"], "m"), "redis+sentinel"),
-            (Servers::at("rediss+cluster://h"), "redis+cluster"),
-        ] {
-            assert!(refusal(servers).contains(name));
-        }
     }
 }

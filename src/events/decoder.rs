@@ -132,7 +132,7 @@ impl Decoder {
     /// A change of a key. What neither gives it another deadline nor takes it away is of no interest,
     /// nor is `expired`, which is heard on a channel of its own; and what is evicted was not deleted.
     fn changed(&self, key: Bytes, event: &[u8]) -> Option<Decoded> {
-        if key.starts_with(self.canary.as_bytes()) {
+        if self.canary_number(&key).is_some() {
             return match event {
                 b"set" => Some(Decoded::Writes),
                 b"expire" => Some(Decoded::Expires),

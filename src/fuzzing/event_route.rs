@@ -12,7 +12,7 @@ use crate::wire::{Index, PartitionNames};
 
 const PARTITIONS: usize = 2;
 const EXPIRED: &[u8] = b"__keyevent@7__:expired";
-const CANARY: &[u8] = b"keylapse:{canary/0}:";
+const CANARY: &str = "keylapse:{canary/";
 
 /// Only the one channel speaks of expired keys, only the wake-up channels wake, and only keys of the
 /// pattern have a route.
@@ -41,17 +41,23 @@ pub fn event_route(data: &[u8]) {
     }
 }
 
+/// The numbers of a canary of any primary.
+fn canary(key: &[u8]) -> Option<(u64, u64)> {
+    let (tag, numbers) = str::from_utf8(key).ok()?.strip_prefix(CANARY)?.split_once("}:")?;
+    let (number, before) = numbers.split_once(':')?;
+    tag.parse::<u32>().ok()?;
+    Some((number.parse().ok()?, before.parse().ok()?))
+}
+
 fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
     let event = match heard {
         Decoded::Event(event) => event,
         Decoded::Canary(number, before) => {
-            let numbers = str::from_utf8(payload.strip_prefix(CANARY).expect("its name")).expect("digits");
-            let (last, first) = numbers.split_once(':').expect("two numbers");
-            assert_eq!((last.parse(), first.parse(), channel), (Ok(number), Ok(before), EXPIRED));
+            assert_eq!((canary(payload), channel), (Some((number, before)), EXPIRED));
             return;
         }
         Decoded::Writes | Decoded::Expires => {
-            assert!(key_of(channel).starts_with(CANARY));
+            assert!(canary(key_of(channel)).is_some());
             return;
         }
         other => panic!("nobody publishes {other:?}"),
