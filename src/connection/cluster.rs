@@ -36,9 +36,6 @@ const ASKED_WITHIN: Duration = Duration::from_secs(2);
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// A node that was silent has learnt by then whether it was replaced.
 const DOUBTED_FOR: Duration = Duration::from_secs(10);
-/// A call whose slot has another owner by now is answered by the former one within this, or not at all.
-const LEFT_BEHIND: Duration = Duration::from_millis(250);
-
 /// The servers of a cluster, found by asking those that are known.
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
@@ -178,31 +175,16 @@ impl Cluster {
     async fn made_at<T>(&self, slot: u16, seat: &Seat, call: impl Future<Output = Result<T>>) -> Result<T> {
         let endpoint = seat.server().place().present().endpoint();
         let mut map = self.map();
-        let left_behind = async {
+        let left = async {
             // Who follows a redirect may be where the map does not say yet.
             let _ = map.wait_for(|map| map.owner(slot) == Some(&endpoint)).await;
             let _ = map.wait_for(|map| map.owner(slot).is_some_and(|owner| *owner != endpoint)).await;
-            tokio::time::sleep(LEFT_BEHIND).await;
         };
-        let asked = seat.server().trust().asks();
-        tokio::select! {
-            biased;
-            answer = call => match answer {
-                // Of what has no answer there is nothing to believe.
-                Err(error) if error.code().is_none() => Err(error),
-                answer if asked.is_believed() => answer,
-                _ => {
-                    lock(&self.doubted).insert(endpoint.clone(), Instant::now());
-                    self.suspect();
-                    let message = format!("{endpoint} was silent for long, and may have been replaced meanwhile");
-                    Err(Error::new(ErrorKind::Unreachable, message).unanswered())
-                }
-            },
-            () = left_behind => {
-                let message = format!("{endpoint} did not answer, and no longer owns slot {slot}");
-                Err(Error::new(ErrorKind::Unreachable, message).unanswered())
-            }
-        }
+        let doubt = || {
+            lock(&self.doubted).insert(endpoint.clone(), Instant::now());
+            self.suspect();
+        };
+        seat.server().trust().believed(&endpoint, left, doubt, call).await
     }
 
     /// The server that owns a slot. Asks for the map if nobody is known to, or it is said to be old.

@@ -64,7 +64,7 @@ impl Topology {
         F: Future<Output = Result<T>>,
     {
         match self {
-            Self::One(server) => call(server.seat()).await,
+            Self::One(server) => server.place().believed(server.trust(), call(server.seat())).await,
             Self::Cluster(cluster) => cluster.at(slot, call).await,
         }
     }
@@ -78,7 +78,10 @@ impl Topology {
                 for (_, command) in commands {
                     pipeline.add_command(command);
                 }
-                server.seat().call_each(doing, &pipeline).await
+                let (seat, count) = (server.seat(), pipeline.len());
+                let sent = async { Ok(seat.call_each(doing, &pipeline).await) };
+                let answers = server.place().believed(server.trust(), sent).await;
+                answers.unwrap_or_else(|error| vec![Err(error); count])
             }
             Self::Cluster(cluster) => cluster.each(doing, &commands).await,
         }

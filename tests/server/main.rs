@@ -23,6 +23,7 @@ mod python;
 mod redis_conf;
 mod rounding;
 mod scripts;
+mod sentinel;
 mod sharing;
 mod subscription;
 mod support;

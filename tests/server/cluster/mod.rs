@@ -2,5 +2,5 @@
 
 mod failover;
 mod life;
-mod load;
+pub(crate) mod load;
 mod moving;
