@@ -87,6 +87,17 @@ impl Topology {
         }
     }
 
+    /// A slot of each primary.
+    pub(crate) async fn slots(&self) -> Result<Vec<u16>> {
+        match self {
+            Self::One(_) => Ok(vec![0]),
+            Self::Cluster(cluster) => {
+                let map = cluster.known_map().await?;
+                Ok(map.owners().into_iter().map(|(_, lowest)| lowest).collect())
+            }
+        }
+    }
+
     /// All that are known, replicas of a cluster's primaries too.
     pub(crate) async fn all(&self) -> Result<Vec<Server>> {
         match self {

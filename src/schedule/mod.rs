@@ -70,7 +70,8 @@ impl Schedule {
         C: TryInto<Client, Error: Into<Error>>,
     {
         let schedule = Self::new(client.try_into().map_err(Into::into)?);
-        schedule.client.store.peek(&[]).await?;
+        schedule.client.check()?;
+        schedule.client.store.reach().await?;
         Ok(schedule)
     }
 

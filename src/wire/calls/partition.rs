@@ -100,6 +100,18 @@ impl Store {
         }
     }
 
+    /// Asks whether the servers can be used: of a cluster, whether any of its primaries can be.
+    pub(crate) async fn reach(&self) -> Result<()> {
+        let mut refusal = Ok(());
+        for slot in self.0.topology.slots().await? {
+            match self.time_in(slot).await {
+                Ok(_) => return Ok(()),
+                Err(error) => refusal = Err(error),
+            }
+        }
+        refusal
+    }
+
     /// The time of the server that holds this partition.
     pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
         self.time_in(at.slot).await

@@ -4,3 +4,4 @@ mod failover;
 mod life;
 pub(crate) mod load;
 mod moving;
+mod rights;
