@@ -26,8 +26,11 @@ use crate::error::{Error, ErrorKind, Redirect, Result};
 use crate::lock::lock;
 use crate::log::{debug, info};
 
-/// So often a call is sent on by nodes that know better; then they disagree, and it is made again later.
-const REDIRECTS: usize = 5;
+/// For so long a call is sent on by nodes that know better, or is tried again while its keys are on their way: that is a
+/// matter of milliseconds. Beyond, it is the caller's patience that counts.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// From one try to the next, by half of it more or less.
+const TURN: Duration = Duration::from_millis(4);
 /// Nodes that are asked for the map at the same time.
 const ASKED_AT_ONCE: usize = 3;
 /// A node that says nothing for so long is not waited for.
@@ -104,20 +107,35 @@ impl Cluster {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut seat = self.owner(slot).await?.seat();
-        for _ in 0..REDIRECTS {
+        let (mut seat, until) = (self.owner(slot).await?.seat(), Instant::now() + ON_THE_WAY);
+        for turn in 0_u32.. {
             let answer = self.made_at(slot, &seat, call(seat.clone())).await;
             let Err(error) = &answer else { return answer };
-            let Some(redirect) = error.redirect() else {
-                if error.code().is_none_or(|code| matches!(code, "CLUSTERDOWN" | "READONLY" | "MASTERDOWN")) {
-                    self.suspect();
+            match error.redirect() {
+                Some(redirect) => seat = self.follow(redirect, &seat)?,
+                // Some of the slot's keys are there, and some are not.
+                None if error.code() == Some("TRYAGAIN") => {}
+                None => {
+                    if error
+                        .code()
+                        .is_none_or(|code| matches!(code, "CLUSTERDOWN" | "READONLY" | "MASTERDOWN"))
+                    {
+                        self.suspect();
+                    }
+                    return answer;
                 }
-                return answer;
-            };
-            seat = self.follow(redirect, &seat)?;
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            // The first that knows better mostly does. Otherwise they have to tell each other first.
+            if turn > 0 || error.redirect().is_none() {
+                tokio::time::sleep(TURN.mul_f64(rand::random_range(0.5..1.5))).await;
+            }
         }
         self.suspect();
-        Err(Error::new(ErrorKind::Unavailable, format!("the cluster's nodes disagree who owns slot {slot}")))
+        let message = format!("slot {slot} is on its way from one node of the cluster to another");
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     /// Sends commands to the owners of their slots, in one request to each. What is sent on is sent again by itself.
@@ -164,7 +182,9 @@ impl Cluster {
         }
         let settled = places.iter().zip(answers).map(|(place, answer)| async move {
             match answer {
-                Err(error) if error.redirect().is_some() => self.one(doing, &commands[*place]).await,
+                Err(error) if error.redirect().is_some() || error.code() == Some("TRYAGAIN") => {
+                    self.one(doing, &commands[*place]).await
+                }
                 answer => answer,
             }
         });
