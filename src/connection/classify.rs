@@ -92,6 +92,13 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
         (ErrorKind::Permission, "; compare the user's ACL with the one in redis.conf")
     } else if detail.contains("Error compiling script") || detail.contains("unknown command") {
         (ErrorKind::Unsupported, old)
+    } else if detail.contains("SELECT is not allowed in cluster mode") {
+        (ErrorKind::Unsupported, "; this cluster has database 0 alone: leave the database out")
+    } else if detail.contains("DB index is out of range") {
+        (
+            ErrorKind::Unsupported,
+            "; it has fewer databases: name another, or raise `databases`, of a cluster `cluster-databases`",
+        )
     } else if detail.contains("max number of clients") {
         (ErrorKind::Unreachable, "; raise maxclients")
     } else {
