@@ -66,8 +66,8 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
-        "MOVED" | "ASK" => (K::Unavailable, "; this is a cluster: its URL begins with redis+cluster://"),
-        "CROSSSLOT" => (K::Server, "; this is a cluster: its URL begins with redis+cluster://"),
+        "MOVED" | "ASK" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
+        "CROSSSLOT" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
         "NOAUTH" | "WRONGPASS" => {
             (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use futures::future::join_all;
 use futures::stream::iter;
 use rand::seq::SliceRandom;
@@ -212,7 +212,7 @@ impl Cluster {
         let known = |cluster: &Self| cluster.map.borrow().owner(slot).cloned();
         let mut owner = known(self);
         if owner.is_none() || self.is_suspect() {
-            let refreshed = self.refresh_if_old(owner.is_none()).await;
+            let refreshed = self.refresh_if_old(owner.is_none()).boxed().await;
             owner = known(self);
             if owner.is_none() {
                 refreshed?;
@@ -269,7 +269,7 @@ impl Cluster {
     /// Asks for the map if none is known.
     pub(crate) async fn known_map(&self) -> Result<Arc<ClusterMap>> {
         if self.map.borrow().members().next().is_none() {
-            self.refresh_if_old(true).await?;
+            self.refresh_if_old(true).boxed().await?;
         }
         Ok(self.map.borrow().clone())
     }

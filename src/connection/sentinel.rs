@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use redis::{Value, cmd, pipe};
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
@@ -129,8 +130,12 @@ impl Sentinels {
         Address::at(endpoint.clone(), self.own_access.clone())
     }
 
-    /// Asks who is the primary, and that one whether it is.
-    pub(crate) async fn find_primary(&self) -> Result<Address> {
+    /// Asks who is the primary, and that one whether it is. Connections are made for that, so its type must not name itself.
+    pub(crate) fn find_primary(&self) -> BoxFuture<'_, Result<Address>> {
+        self.ask_for_primary().boxed()
+    }
+
+    async fn ask_for_primary(&self) -> Result<Address> {
         let mut named = self.named().await?;
         // Who became the primary last: only that sentinel knows at first that has made it one.
         named.sort_by_key(|(_, support)| std::cmp::Reverse(*support));
@@ -140,7 +145,7 @@ impl Sentinels {
             let address = self.at(&endpoint);
             match self.verify(&address).await {
                 Ok(()) => {
-                    self.settle_on(endpoint);
+                    self.settle_on(&endpoint);
                     return Ok(address);
                 }
                 Err(error) => {
@@ -158,9 +163,9 @@ impl Sentinels {
         }
     }
 
-    fn settle_on(&self, endpoint: Endpoint) {
+    fn settle_on(&self, endpoint: &Endpoint) {
         self.present.send_if_modified(|present| {
-            let is_news = present.as_ref() != Some(&endpoint);
+            let is_news = present.as_ref() != Some(endpoint);
             if is_news {
                 match present.replace(endpoint.clone()) {
                     Some(before) => info!(name = %self.name, primary = %endpoint, %before, "another server is the primary"),
@@ -271,7 +276,7 @@ impl Sentinels {
         if self.disagreement.should_log(&error) {
             warn!(
                 name = %self.name, named = ?all,
-                "the sentinels disagree who is the primary: the one that says so itself is taken. Do they see each other?"
+                "the sentinels disagree who is the primary: that of the last failover is taken. Do they see each other?"
             );
         }
     }

@@ -153,7 +153,7 @@ async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_
     let said = refusals.first().expect("it has a third of the slots").to_string();
     assert!(said.contains("redis+cluster://"), "{said}");
 
-    let database = Schedule::connect(&format!("{}3", hosts)).await.unwrap_err().to_string();
+    let database = Schedule::connect(&format!("{hosts}3")).await.unwrap_err().to_string();
     assert!(database.contains("database"), "{database}");
 }
 
