@@ -11,7 +11,7 @@ pub(crate) mod retry;
 pub(crate) mod stream;
 
 pub(crate) use self::address::Address;
-pub(crate) use self::classify::{DESTROYING_ADVICE, classify};
+pub(crate) use self::classify::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, classify};
 pub(crate) use self::node::Node;
 pub(crate) use self::retry::{RetryDelays, insist, may_pass, persist, persist_from, refused, retry};
 pub(crate) use self::stream::Streams;

@@ -69,6 +69,16 @@ scripts! {
     CLOSE = "close";
     /// Remove what a closed partition holds.
     DESTROY = "destroy";
+    /// Take a partition through a change of the number of partitions.
+    RESHAPE = "reshape";
+    /// Name what a partition holds.
+    LIST = "list";
+    /// Read what is to move to another partition.
+    TAKE = "take";
+    /// Write what moves there.
+    PUT = "put";
+    /// Remove what has moved.
+    SHED = "shed";
     /// Set trigger keys where they lie elsewhere than the index: for programs in other languages.
     #[cfg(any(test, feature = "testing"))]
     TRIGGER = "trigger";
