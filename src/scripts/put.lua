@@ -12,13 +12,14 @@
 
 local found = redis.call('HMGET', KEYS[1], 'v', 'under')
 if found[1] ~= 'repartitioning' or found[2] ~= ARGV[1] then return 0 end
+local places = { KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9] }
 local ZSETS = { [1] = true, [2] = true, [6] = true, [7] = true }
 for i = 2, #ARGV - 2, 3 do
   local place, name, says = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   if ZSETS[place] then
-    redis.call('ZADD', KEYS[place + 1], says, name)
+    redis.call('ZADD', places[place], says, name)
   else
-    redis.call('HSET', KEYS[place + 1], name, says)
+    redis.call('HSET', places[place], name, says)
   end
 end
 return 1

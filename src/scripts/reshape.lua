@@ -26,7 +26,7 @@ local open, closed = stands == version, stands == 'repartitioning'
 -- Why it was paused before; nothing, where it is not paused by a call of this, or was resumed since.
 local kept = (paused or closed) and found[7]
 if stands and not open and not closed and stands ~= 'destroying' then
-  return redis.error_reply('WIREVERSION ' .. meta .. ' says ' .. stands .. ', the caller ' .. version)
+  return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. found[1] .. ', the caller ' .. ARGV[1])
 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -68,9 +68,11 @@ end
 local function open_to(number)
   add_trimmed()
   local why = reason()
+  -- Those who claimed cannot say the new number, and lead nobody any more.
+  redis.call('UNLINK', slots)
   -- One that is not needed any more stays, and says to late callers how many there are.
   if index >= tonumber(number) then
-    redis.call('UNLINK', tombstones, slots)
+    redis.call('UNLINK', tombstones)
     redis.call('HDEL', meta, 'trimmed')
     why = ''
   end

@@ -10,12 +10,13 @@
 
 local kinds = { timers = { 1, 2, 3, 4, 5 }, letters = { 7, 8 }, tombstones = { 6 } }
 local ZSETS = { [1] = true, [2] = true, [6] = true, [7] = true }
-local places, room, out = kinds[ARGV[1]], tonumber(ARGV[2]), { 0 }
+local places = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8] }
+local room, out = tonumber(ARGV[2]), { 0 }
 for i = 3, #ARGV do
   if room <= 0 then break end
   local name = ARGV[i]
-  for _, place in ipairs(places) do
-    local said = redis.call(ZSETS[place] and 'ZSCORE' or 'HGET', KEYS[place], name)
+  for _, place in ipairs(kinds[ARGV[1]]) do
+    local said = redis.call(ZSETS[place] and 'ZSCORE' or 'HGET', places[place], name)
     if said then
       local n = #out
       out[n + 1], out[n + 2], out[n + 3] = place, name, said

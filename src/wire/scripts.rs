@@ -61,6 +61,8 @@ scripts! {
     PAUSE = "pause";
     /// Bring a dead letter back.
     REPLAY = "replay";
+    /// Forget a dead letter.
+    DROP = "drop";
     /// One step of the slow repair.
     REPAIR = "repair";
     /// Create a partition's meta.

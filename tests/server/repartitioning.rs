@@ -90,7 +90,7 @@ async fn lost_answers_change_nothing_of_what_is_moved() {
         is_script(words) && seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
     };
     proxy.lose_replies(40, every_third, Then::Close);
-    let unlucky = Schedule::connect(&proxy.app_url()).await.unwrap();
+    let unlucky = Schedule::new(Client::new(&proxy.app_url()).unwrap());
     unlucky.repartition(&orders(), 8).await.unwrap();
     assert!(proxy.lost() >= 10, "{} answers were lost", proxy.lost());
     before.assert_same(&Contents::of(&server, 8).await, "all");

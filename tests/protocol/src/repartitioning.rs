@@ -1,8 +1,9 @@
 //! What becomes of a topic while it gets another number of partitions, with every order of calls.
 //!
-//! One partition becomes two, or two become one: partition 0 is there before and after, and the
-//! timers belong into the other where there is one. Producers and listeners of both numbers go on meanwhile; three calls do the work, one script at a time, and
-//! die wherever they are. What a dead one has sent may arrive at any time later. Complete: there are few states.
+//! One partition becomes two, or two become one: partition 0 is there before and after, and the timers belong into the
+//! other where there is one. Producers and listeners of both numbers go on meanwhile; three calls do the work, one script
+//! at a time, and die wherever they are. What a dead one has sent may arrive at any time later. Complete: there are few
+//! states.
 
 use stateright::{Model, Property};
 

@@ -174,6 +174,7 @@ fn others() -> Vec<Row> {
         // A late repeat of its arm has armed it once more.
         Row::of("replay over a timer of its own arming", with_a_timer(1), replay("a", 1, 3)),
         Row::of("replay what another has followed", followed, replay("a", 1, 3)),
+        Row::of("drop a dead letter", dead_letter.clone(), Step::Drop("a", 1)).repeat_says("false"),
         Row::of("init", [], Step::Init),
         Row::of("trigger", [], Step::Trigger("a", 1)),
         Row::of(

@@ -125,6 +125,10 @@ impl Caller {
                 let gone: Vec<_> = gone.iter().map(|name| key(name)).collect();
                 format!("{:?}", store.destroy(at, &gone, *most).await?)
             }
+            Step::Drop(name, number) => {
+                let letter = [&bytes(*number)[..], &START.to_be_bytes(), &key(name)].concat();
+                format!("{}", store.drop_letter(at, &letter).await?)
+            }
             Step::Reshape(how) => shape(&store.reshape(at, change(), *how).await?),
             Step::List(what) => format!("{:?}", store.names_in(at, *what, 0, 10).await?),
             Step::Take(cargo, names) => {

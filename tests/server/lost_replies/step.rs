@@ -35,6 +35,8 @@ pub(super) enum Step {
     Close(Close),
     /// A step of taking a closed partition apart: what goes, and how many are named at most.
     Destroy(Vec<&'static str>, usize),
+    /// The letter of this arming.
+    Drop(&'static str, u8),
     /// The topic gets two partitions.
     Reshape(Reshape<'static>),
     List(Listing),
@@ -170,6 +172,7 @@ impl Step {
             Self::Pause(_) => "pause",
             Self::Close(_) => "close",
             Self::Destroy(..) => "destroy",
+            Self::Drop(..) => "drop",
             Self::Reshape(_) => "reshape",
             Self::List(_) => "list",
             Self::Take(..) => "take",

@@ -9,7 +9,7 @@ use redis::{RedisResult, Value, cmd};
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice; and what moves between partitions,
 /// which takes as much from the one as it gives to the other.
-const DRAIN: [&str; 23] = [
+const DRAIN: [&str; 24] = [
     "ack",
     "canary",
     "cancel",
@@ -17,6 +17,7 @@ const DRAIN: [&str; 23] = [
     "claim",
     "close",
     "destroy",
+    "drop",
     "init",
     "judge",
     "note",
