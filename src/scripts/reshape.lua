@@ -97,8 +97,8 @@ function steps.resume()
 end
 
 function steps.close()
-  if index == 0 and closed then return found[5] == to end
-  if mine or index > 0 and (closed or not stands) then
+  if closed then return found[index == 0 and 5 or 6] == (index == 0 and to or id) end
+  if mine or index > 0 and not stands then
     close()
     return true
   end
