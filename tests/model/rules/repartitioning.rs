@@ -111,7 +111,7 @@ async fn what_was_resumed_is_not_closed(rig: &mut Rig) {
     step(rig, 1, Reshape::Pause).await;
     rig.store.pause(&rig.at, None).await.expect("it can be resumed");
     let refused = step(rig, 1, Reshape::Close).await;
-    assert_eq!((refused.done, refused.standing), (false, Standing::Open));
+    assert_eq!((refused.done, refused.standing, refused.to), (false, Standing::Open, 0));
     assert!(!step(rig, 1, Reshape::Resume).await.done, "there is nothing to resume");
 }
 
@@ -294,6 +294,7 @@ async fn what_is_given_up_stays_empty_and_says_the_new_number(rig: &mut Rig) {
     close(rig).await;
     assert!(beside(rig, 1, Reshape::Share { paused: None, from: 0, trimmed: 7 }).await.done);
     let other = open(rig).await;
+    assert!(!rig.exists(rig.at.key("slots")).await, "who claimed before leads nobody");
     let back = Repartitioning { to: 1, ..change(3) };
     let reshape = async |at: &PartitionNames, how| rig.store.reshape(at, back, how).await.expect("an answer");
     for at in [&rig.at, &other] {
