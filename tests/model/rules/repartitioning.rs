@@ -123,7 +123,7 @@ async fn what_is_closed_refuses_every_call(rig: &mut Rig) {
     let (store, at) = (&rig.store, &rig.at);
     let errors = [
         store.arm(at, Default::default(), &[timer]).await.map(drop),
-        store.ack(at, false, &[held.clone()]).await.map(drop),
+        store.ack(at, false, std::slice::from_ref(&held)).await.map(drop),
         store.renew(at, 1000, &[held]).await.map(drop),
         store.cancel(at, &[cancel]).await.map(drop),
         store.pause(at, None).await.map(drop),
