@@ -118,7 +118,7 @@ async fn calls_for_the_same_number_do_not_disturb_each_other() {
             match call.await.unwrap() {
                 Ok(_) => ended += 1,
                 Err(error) => {
-                    assert!(matches!(error.kind(), ErrorKind::Repartitioning | ErrorKind::InUse), "{error}")
+                    assert!(matches!(error.kind(), ErrorKind::Repartitioning | ErrorKind::InUse), "{error}");
                 }
             }
         }

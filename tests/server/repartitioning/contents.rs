@@ -62,8 +62,8 @@ impl Fill {
         match id % 9 {
             6 => return self.letter(key, id),
             // Each lacks what the others have.
-            7 => return self.record(if id % 2 == 0 { "rec" } else { "next" }, key),
-            8 if id % 2 == 0 => return self.state(key, 0, 0),
+            7 => return self.record(if id.is_multiple_of(2) { "rec" } else { "next" }, key),
+            8 if id.is_multiple_of(2) => return self.state(key, 0, 0),
             8 => return self.index("due", key, 1000, id),
             _ => self.record("rec", key),
         }
