@@ -49,14 +49,15 @@ local function close()
   redis.call('HSETNX', meta, 'since', now)
 end
 
--- What others had trimmed, or this before it went, is counted once.
+-- What those had trimmed that go, and have said so, is counted once.
 local function add_trimmed()
-  local all, fields = redis.call('HGETALL', meta), {}
-  local sum = tonumber(found[8] or '') or 0
-  for i = 1, #all, 2 do
-    if string.find(all[i], '^trimmed_') then
-      fields[#fields + 1] = all[i]
-      sum = sum + (tonumber(all[i + 1]) or 0)
+  local fields, sum = {}, tonumber(found[8] or '') or 0
+  for other = index + tonumber(to), tonumber(of) - 1, tonumber(to) do
+    local field = 'trimmed_' .. string.format('%.0f', other)
+    local count = redis.call('HGET', meta, field)
+    if count then
+      fields[#fields + 1] = field
+      sum = sum + tonumber(count)
     end
   end
   if #fields > 0 then

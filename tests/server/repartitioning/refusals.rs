@@ -171,6 +171,32 @@ async fn it_is_not_destroyed_meanwhile_nor_repartitioned_while_it_is_destroyed()
     }
 }
 
+#[tokio::test]
+async fn a_missing_right_is_named_before_anything_is_closed() {
+    let (server, schedule) = server_and_schedule().await;
+    fill(&server, 4, 100).await;
+    for (right, command) in [("-unlink", "unlink"), ("-zscan", "zscan"), ("-hscan", "hscan")] {
+        server.cmd(&["ACL", "SETUSER", "poor", "on", ">pass", "+@all", "~*", "&*", right]).await;
+        let poor = Schedule::connect(&server.url_for("poor", "pass")).await.unwrap();
+        let refused = poor.repartition(&orders(), 8).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Permission, "{refused}");
+        server.cmd(&["ACL", "DELUSER", "poor"]).await;
+        assert!(refused.to_string().contains(command) || refused.to_string().contains("ACL"), "{refused}");
+        assert_eq!(meta(&server, 0, "paused").await, None, "{right}");
+        assert!(schedule.cancel(&orders(), "nobody").await.is_ok(), "it is open");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_does_not_stop_it() {
+    let (server, schedule) = server_and_schedule().await;
+    fill(&server, 4, 300).await;
+    let before = Contents::of(&server, 4).await;
+    server.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    schedule.repartition(&orders(), 8).await.unwrap();
+    before.assert_same(&Contents::of(&server, 8).await, "on a full server");
+}
+
 /// What is left of partitions that are not needed any more goes with the topic.
 #[tokio::test]
 async fn a_topic_that_had_more_partitions_is_destroyed_with_all_of_them() {
