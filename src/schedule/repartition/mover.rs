@@ -248,8 +248,13 @@ impl<'a> Mover<'a> {
     /// What this call has paused, and nobody else since.
     async fn resume_all(&self) {
         for index in 0..self.of {
-            if let Err(error) = self.reshape(index, Reshape::Resume).await {
-                warn!(topic = %self.config.name, partition = index, %error, "the partition may have stayed paused");
+            match self.reshape(index, Reshape::Resume).await {
+                // It has been closed after all: the next call goes on.
+                Ok(found) if index == 0 && found.standing == Standing::Closed => return,
+                Ok(_) => {}
+                Err(error) => {
+                    warn!(topic = %self.config.name, partition = index, %error, "the partition may have stayed paused");
+                }
             }
         }
     }
