@@ -94,7 +94,7 @@ impl Schedule {
 }
 
 impl RepartitionRequest<'_> {
-    /// For how long attempts that run are waited for. Default: 2 min.
+    /// For how long attempts that run are waited for, in place of 2 min.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = limit;
         self
