@@ -13,6 +13,14 @@ use crate::escape::plain;
 pub(crate) const DESTROYING_ADVICE: &str =
     "; if whoever began that is gone, call Schedule::destroy again: it goes on, or opens the topic";
 
+/// What else could be done beside changing back what somebody has changed with care.
+const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere: if the topic was repartitioned, \
+     restart this program with `.partitions(…)` as it says there";
+
+/// The same for a topic that gets another number of partitions.
+pub(crate) const REPARTITIONING_ADVICE: &str =
+    "; if whoever began that is gone, call Schedule::repartition again with the same number: it goes on";
+
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
@@ -76,9 +84,10 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),
         "NOMETA" => (K::Server, ""),
-        "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
+        "PARTITIONS" => (K::Partitions, PARTITIONS_ADVICE),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
+        "REPARTITIONING" => (K::Repartitioning, REPARTITIONING_ADVICE),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),

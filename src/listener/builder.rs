@@ -246,6 +246,7 @@ impl<S> ListenerBuilder<S> {
                 extract: self.extract.clone(),
                 last_error: LastError::default(),
                 last_failure: LastError::default(),
+                renumbered: Default::default(),
                 attached: AttachCounters::default(),
                 refusals: Refusals::default(),
                 scanning: AtomicBool::default(),

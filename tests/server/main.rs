@@ -21,6 +21,7 @@ mod priorities;
 mod producing;
 mod python;
 mod redis_conf;
+mod repartitioning;
 mod rounding;
 mod scripts;
 mod sentinel;

@@ -194,7 +194,7 @@ impl Store {
 
     /// Lists a topic for others to find. Nothing is written where it stands
     /// already: a server that is full refuses writes, and has to be drained.
-    async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
+    pub(crate) async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
         let entry = serde_json::to_string(topic)
             .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
         let doing = "registering the topic";
