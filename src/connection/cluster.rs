@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
 use futures::future::join_all;
 use futures::stream::iter;
+use futures::{FutureExt, StreamExt};
 use rand::seq::SliceRandom;
 use redis::{Cmd, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};

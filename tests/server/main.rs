@@ -5,8 +5,6 @@
 mod attached_scripts;
 mod bulk;
 mod capture;
-mod cluster;
-mod cluster_facts;
 mod demoted;
 mod destroying;
 mod holding;
@@ -24,7 +22,6 @@ mod redis_conf;
 mod repartitioning;
 mod rounding;
 mod scripts;
-mod sentinel;
 mod sharing;
 mod subscription;
 mod support;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::testing::SentinelGroup;
 use keylapse::{Client, ErrorKind, Schedule, Servers};
 
-use crate::cluster::load::{Load, Outcome};
+use crate::load::{Load, Outcome};
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&SentinelGroup, &mut Load)) -> Outcome {

@@ -9,7 +9,7 @@ use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::load::topic;
+use crate::load::topic;
 
 /// A node that answers CLUSTER SHARDS and every script so; `{port}` stands for its own.
 struct Forger {

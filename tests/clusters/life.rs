@@ -9,7 +9,7 @@ use keylapse::{
 
 use keylapse_support::eventually;
 
-use super::load::Load;
+use crate::load::{Load, topic};
 use crate::support::{PATIENCE, Running, reporting, until_dead};
 
 /// Commands that were refused for keys of two slots, on any node.
@@ -130,6 +130,32 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
     assert!(schedule.drop_dead_letter(&letters[1]).await.unwrap());
     let gone = schedule.destroy(&doomed).forced().await.unwrap();
     assert_eq!((gone.timers, gone.dead_letters), (1, 4));
+    assert_no_crossslot(&cluster).await;
+}
+
+/// A topic that was made for one server gets partitions for all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_repartitioned_over_the_servers() {
+    let cluster = Cluster::start().await.unwrap();
+    let (schedule, one, eight) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(1), topic(8));
+    for number in 0..200_u32 {
+        let later = Duration::from_secs(if number % 2 == 0 { 3600 } else { 2 });
+        assert!(schedule.arm(&one, [number.to_string()], later, &number).await.unwrap().is_armed());
+    }
+    let moved = schedule.repartition(&one, 8).await.unwrap();
+    assert!(moved.timers > 100, "{moved:?}");
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
+    let running = Running::start(Listener::builder(cluster.url()).on(eight.clone(), handler));
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 100 {
+        assert!(seen.insert(reported.next().await), "none runs twice");
+    }
+    assert!(seen.iter().all(|number| number % 2 == 1));
+    running.stop().await.unwrap();
+    for number in (0..200).step_by(2) {
+        let cancelled = schedule.cancel(&eight, [number.to_string()]).await.unwrap();
+        assert_eq!(cancelled, Cancelled::Cancelled, "{number}");
+    }
     assert_no_crossslot(&cluster).await;
 }
 

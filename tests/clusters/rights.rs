@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use keylapse::testing::{Cluster, Reply};
 
-use super::load::Load;
+use crate::load::Load;
 
 /// The line of `redis.conf` that says who may what.
 fn user() -> &'static str {
-    let config = include_str!("../../../redis.conf");
+    let config = include_str!("../../redis.conf");
     config.lines().find(|line| line.starts_with("user keylapse ")).expect("there is one")
 }
 
