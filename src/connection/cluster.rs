@@ -256,6 +256,7 @@ impl Cluster {
     }
 
     /// All that calls were made to, and whose connections are kept.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn servers(&self) -> Vec<Server> {
         lock(&self.servers).values().cloned().collect()
     }
