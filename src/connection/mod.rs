@@ -8,6 +8,7 @@ pub(crate) mod classify;
 pub(crate) mod node;
 pub(crate) mod outage;
 pub(crate) mod retry;
+pub(crate) mod slot;
 pub(crate) mod stream;
 
 pub(crate) use self::address::Address;

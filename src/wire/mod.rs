@@ -2,6 +2,8 @@
 //! docs/wire.md is the contract.
 
 pub mod calls;
+#[cfg_attr(not(test), allow(dead_code, reason = "a server of a cluster has a canary of its own"))]
+mod canary_tags;
 #[cfg(test)]
 mod constants;
 pub(crate) mod copy;

@@ -7,6 +7,7 @@ pub mod destroy;
 pub mod fleet;
 pub mod letters;
 pub mod partition;
+mod place;
 pub mod policy;
 pub mod produce;
 mod registry;

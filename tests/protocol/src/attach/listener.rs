@@ -4,7 +4,7 @@ use super::Attached;
 use super::index::Noted;
 use super::rules::Rule;
 use super::seen::Seen;
-use super::world::{Anchor, Event, Listener, Name, Place, Stream, World};
+use super::world::{Anchor, Event, Listener, NODES, Name, Place, Stream, World};
 
 impl Attached {
     /// The next event of a server's stream.
@@ -127,10 +127,13 @@ impl Attached {
         }
         let dead = world.listeners[who];
         let Listener { flags, owner, .. } = dead;
-        let streams = dead.streams.map(|Stream { read, replica, place, .. }| {
+        let mut streams = [Stream::default(); NODES];
+        for (stream, Stream { read, replica, place, .. }) in
+            streams.iter_mut().zip(dead.streams).take(world.nodes)
+        {
             let place = Place::of(place.node);
-            Stream { read, replica, place, deaf: true, ..Stream::default() }
-        });
+            *stream = Stream { read, replica, place, deaf: true, ..Stream::default() };
+        }
         world.listeners[who] = Listener { streams, missed, flags, owner, ..Listener::default() };
         if world.index.running == Some(who) {
             world.index.running = None;
