@@ -64,6 +64,11 @@ struct Heard {
 }
 
 impl Stream {
+    /// That of a server among several.
+    pub(crate) fn of(node: NodeId) -> Self {
+        Self { node, ..Self::default() }
+    }
+
     /// A canary was heard; whether nothing was missed since the last. Otherwise the stream begins here, and
     /// what was known is not any more.
     pub(crate) fn canary(&mut self, canary: Canary) -> bool {
@@ -168,6 +173,28 @@ impl Stream {
     /// Whether anything was heard of a key since.
     pub(crate) fn heard_since(&self, key: &Bytes, moment: u64) -> bool {
         self.keys.get(key).is_some_and(|heard| heard.last > moment)
+    }
+
+    /// Whether the key was heard to expire since this was read here.
+    pub(crate) fn expired_since(&self, watch: &Watch) -> bool {
+        let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
+        watch.at.node == self.node && heard.expired > Place::of(watch.at)
+    }
+
+    /// Whether nothing was missed since this was read here, or since its deadline.
+    pub(crate) fn is_whole_since(&self, watch: &Watch) -> bool {
+        let since = self.anchor.is_some_and(|anchor| watch.at.canary >= anchor.number);
+        since || self.is_anchored_before(watch.deadline)
+    }
+
+    /// Whether its anchor was heard before this time, in ms of its server.
+    pub(crate) fn is_anchored_before(&self, deadline: u64) -> bool {
+        self.anchor.and_then(|anchor| anchor.time).is_some_and(|time| time.ms() < deadline)
+    }
+
+    /// Whether a canary was heard after this one.
+    pub(crate) fn is_beyond(&self, canary: u64) -> bool {
+        self.number > canary
     }
 
     /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
