@@ -33,6 +33,7 @@ fn watch(at: Position, deadline: u64) -> Watch {
 fn who_is_believed_is_noted_at_once_and_who_missed_something_is_not() {
     let mut server = trusted("a");
     assert_eq!(server.expired(&KEY), Heard::Placed(at("a", 1000, 1), 1000));
+    assert_eq!(server.stream().place(&KEY), at("a", 1000, 1));
     server.lost();
     assert_eq!(server.expired(&KEY), Heard::Held);
     assert!(!server.is_trusted() && server.release().is_empty());

@@ -57,7 +57,7 @@ explored! {
     hints_are_dropped: "dropped hints", crowded, 50_000, [UnsureFired];
     listeners_die: "deaths", mortal, 50_000, [RunAgain, KeptBeside, Deaf];
     a_key_moves: "a key that moves", moved, 300_000, [TouchedAgain, StaleRefused, Row(Vanished), Row(Unproven)];
-    a_key_moves_to_a_clock_that_is_ahead: "a clock ahead", moved_ahead, 60_000, [TouchedAgain, StaleRefused];
+    a_key_moves_to_a_clock_that_is_ahead: "a clock ahead", moved_ahead, 300_000, [TouchedAgain, StaleRefused];
     what_vanished_may_have_moved: "moved and vanished", moved_vanishing, 20_000, [Row(Vanished)];
     a_key_has_lives_on_two_servers: "lives on two servers", moved_lives, 150_000, [TouchedAgain, LateListener];
     a_key_moves_back: "there and back", moved_back, 300_000, [TouchedAgain];

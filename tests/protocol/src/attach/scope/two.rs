@@ -18,7 +18,7 @@ impl Scope {
 
     /// The same, to a server whose clock is ahead.
     pub const fn moved_ahead() -> Self {
-        Self { ahead: 1, purse: Purse { deeds: 0, ..MOVED.purse }, ..MOVED }
+        Self { ahead: 1, ..MOVED }
     }
 
     /// The same, of a topic that fires what vanished, too.
