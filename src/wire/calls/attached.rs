@@ -1,17 +1,19 @@
 //! What attached topics ask of a server: keys that other programs write.
 
 use bytes::{Buf, Bytes};
-use redis::{Cmd, Pipeline, Value, cmd, pipe};
+use redis::{cmd, pipe};
 
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId};
-use crate::policy::{Capture, Fields, Policy, Unenrolled};
+use crate::policy::{Capture, Policy, Unenrolled};
 use crate::time::ServerTime;
-use crate::wire::run::{Call, script_call};
+use crate::wire::run::Call;
 use crate::wire::scripts::{self, Script};
 use crate::wire::{PartitionNames, Reply, Store};
 
 pub use super::place::{FoundGone, Identity, MAX_NODE, NodeId, Position};
+pub use super::touch::{Found, Life};
+pub(crate) use super::touch::{glance_commands, read_glanced, read_touched, touch_command};
 
 /// An expiry that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,36 +180,6 @@ pub enum Deed {
         /// In ms since 1970.
         at: u64,
     },
-}
-
-/// A key as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What there was.
-    pub life: Life,
-    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
-    pub copy: Bytes,
-}
-
-/// Whether a key exists, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// There is no such key.
-    Gone,
-    /// It has no deadline.
-    Lasting,
-    /// Its deadline, in ms since 1970.
-    Until(u64),
-}
-
-impl Life {
-    /// As `PEXPIRETIME` says it.
-    fn read(reply: &mut Reply) -> Result<Self> {
-        Ok(match reply.signed()? {
-            -2 => Self::Gone,
-            deadline => u64::try_from(deadline).map_or(Self::Lasting, Self::Until),
-        })
-    }
 }
 
 impl Store {
@@ -415,55 +387,6 @@ fn by_node<T>(all: &[T], node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>
         }
     }
     groups
-}
-
-/// The touch of keys, as it is sent on the connection of the subscription, too; copies of those alone whose
-/// deadlines are not beyond the horizon, in ms.
-pub(crate) fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) -> Cmd {
-    let mut command = script_call(&scripts::TOUCH, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
-    command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
-    match &capture.fields {
-        Fields::None => command.arg("none"),
-        Fields::All => command.arg("all"),
-        Fields::Named(names) => command.arg("named").arg(&names[..]),
-    };
-    command
-}
-
-/// What touch.lua answers: without copies where none were asked for.
-pub(crate) fn read_touched(
-    answer: Value,
-    count: usize,
-    capture: &Capture,
-) -> Result<(ServerTime, Vec<Found>)> {
-    let mut reply = Reply::new("touch", answer)?.stamped()?;
-    let found = reply.each(|reply| {
-        Ok(Found {
-            life: Life::read(reply)?,
-            copy: if capture.cap > 0 { reply.bytes()? } else { Bytes::new() },
-        })
-    })?;
-    if found.len() == count { Ok((reply.stamp, found)) } else { Err(reply.unexpected()) }
-}
-
-/// Asks for deadlines alone, one by one, which costs the server less than a script that does. What it finds is not of
-/// one moment, and all of it before the time that is answered.
-pub(crate) fn glance_commands(keys: &[Bytes]) -> Pipeline {
-    let mut commands = pipe();
-    for key in keys {
-        commands.cmd("PEXPIRETIME").arg(&key[..]);
-    }
-    commands.cmd("TIME");
-    commands
-}
-
-/// What is answered to that.
-pub(crate) fn read_glanced(mut answers: Vec<Value>) -> Result<(ServerTime, Vec<Found>)> {
-    let time = answers.pop().unwrap_or(Value::Nil);
-    let stamp = Reply::new("TIME", time)?.stamped()?.stamp;
-    let mut lives = Reply::new("PEXPIRETIME", Value::Array(answers))?;
-    let found = lives.each(|reply| Ok(Found { life: Life::read(reply)?, copy: Bytes::new() }))?;
-    Ok((stamp, found))
 }
 
 /// The length of a server's name stands in the first byte of a watch, with this, where it has one.

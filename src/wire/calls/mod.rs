@@ -13,6 +13,7 @@ pub mod produce;
 mod registry;
 pub mod settle;
 pub mod timer;
+mod touch;
 pub mod triggers;
 
 pub use self::{
