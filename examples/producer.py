@@ -24,7 +24,7 @@ from redis.exceptions import ConnectionError, NoScriptError, ResponseError, Time
 from redis.retry import Retry
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "src" / "scripts"
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 RECORD_VERSION = b"\x01"
 PATIENCE = 10  # seconds; two minutes at most
 

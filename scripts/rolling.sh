@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs the build before beside this one: what a rolling deploy over a change of the wire version sees.
 #
-# BEFORE is the last commit that spoke wire version 2. Whoever raises the version sets it to the last
+# BEFORE is the last commit that spoke wire version 3. Whoever raises the version sets it to the last
 # commit of the version that was.
 set -eu
 
-BEFORE=76e0d80
+BEFORE=761ac28
 
 cd "$(dirname "$0")/.."
 before=target/rolling/before

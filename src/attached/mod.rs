@@ -19,6 +19,8 @@ pub(crate) mod decision;
 mod duties;
 mod ear;
 mod known;
+#[cfg_attr(not(test), allow(dead_code, reason = "of use where there are several servers"))]
+mod node_stream;
 mod prompter;
 mod reader;
 mod request;

@@ -331,7 +331,8 @@ impl StreamReader {
 /// The arming of a lapse, which is the same for whoever has heard it: FNV-1a of what names it, mixed.
 fn identity(key: &[u8], at: Position, in_gap: bool) -> ArmingId {
     let bytes = key.iter().copied().chain(at.canary.to_be_bytes()).chain(at.count.to_be_bytes());
-    let hash = fnv1a(bytes.chain(in_gap.then_some(1)));
+    let bytes = bytes.chain(in_gap.then_some(1)).chain(at.node.as_bytes().iter().copied());
+    let hash = fnv1a(bytes);
     let mixed = (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ArmingId((mixed ^ (mixed >> 29)).to_be_bytes())
 }

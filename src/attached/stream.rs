@@ -9,16 +9,30 @@ use bytes::Bytes;
 use crate::attached::decision::StreamSays as Said;
 use crate::events::Canary;
 use crate::time::ServerTime;
-use crate::wire::{Position, Watch};
+use crate::wire::{NodeId, Position, Watch};
 
 /// For how long what was heard of a key is remembered, in the numbers of canaries: ms.
 const MEMORY: u64 = 60_000;
 /// Keys remembered at most; beyond, all but those since the last canary are forgotten.
 const KEYS: usize = 500_000;
 
-/// What one listener has heard, in order.
+/// A position, of one server's stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    canary: u64,
+    count: u32,
+}
+
+impl Place {
+    fn of(at: Position) -> Self {
+        Self { canary: at.canary, count: at.count }
+    }
+}
+
+/// What one listener has heard of one server, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
+    node: NodeId,
     anchor: Option<Anchor>,
     /// The number of the last canary; 0 before the first.
     pub(super) number: u64,
@@ -40,9 +54,9 @@ struct Anchor {
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     /// The last expiry.
-    expired: Position,
+    expired: Place,
     /// The last deletion, if it has not expired since.
-    gone: Option<Position>,
+    gone: Option<Place>,
     /// When anything was heard last.
     last: u64,
     /// The canary before that.
@@ -50,6 +64,11 @@ struct Heard {
 }
 
 impl Stream {
+    /// That of a server among several.
+    pub(crate) fn of(node: NodeId) -> Self {
+        Self { node, ..Self::default() }
+    }
+
     /// A canary was heard; whether nothing was missed since the last. Otherwise the stream begins here, and
     /// what was known is not any more.
     pub(crate) fn canary(&mut self, canary: Canary) -> bool {
@@ -95,15 +114,15 @@ impl Stream {
         let number = self.number;
         let heard = self.hear(key);
         let count = if heard.expired.canary == number { heard.expired.count + 1 } else { 1 };
-        heard.expired = Position { canary: number, count };
+        heard.expired = Place { canary: number, count };
         heard.gone = None;
-        Some(heard.expired)
+        Some(Position { node: self.node, canary: number, count })
     }
 
     /// A key was deleted or renamed.
     pub(crate) fn gone(&mut self, key: &Bytes) {
         if self.anchor.is_some() {
-            let place = self.place(key);
+            let place = Place::of(self.place(key));
             self.hear(key).gone = Some(place);
         }
     }
@@ -114,6 +133,11 @@ impl Stream {
         let heard = self.keys.entry(key.clone()).or_default();
         (heard.last, heard.since) = (last, since);
         heard
+    }
+
+    /// Whose it is.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Whether a canary was ever heard. Before, it is as if it had not subscribed yet.
@@ -133,15 +157,17 @@ impl Stream {
     /// Where it is now, as far as this key is concerned; (0, 0) without an anchor.
     pub(crate) fn place(&self, key: &Bytes) -> Position {
         if self.anchor.is_none() {
-            return Position::default();
+            return Position { node: self.node, ..Position::default() };
         }
         let count = self.keys.get(key).filter(|heard| heard.expired.canary == self.number);
-        Position { canary: self.number, count: count.map_or(0, |heard| heard.expired.count) }
+        let count = count.map_or(0, |heard| heard.expired.count);
+        Position { node: self.node, canary: self.number, count }
     }
 
     /// Where this key was last heard to be deleted, if nothing has happened to it since.
     pub(crate) fn deleted_at(&self, key: &Bytes) -> Option<Position> {
-        self.keys.get(key)?.gone
+        let Place { canary, count } = self.keys.get(key)?.gone?;
+        Some(Position { node: self.node, canary, count })
     }
 
     /// Whether anything was heard of a key since.
@@ -149,20 +175,47 @@ impl Stream {
         self.keys.get(key).is_some_and(|heard| heard.last > moment)
     }
 
+    /// Whether the key was heard to expire since this was read here.
+    pub(crate) fn expired_since(&self, watch: &Watch) -> bool {
+        let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
+        watch.at.node == self.node && heard.expired > Place::of(watch.at)
+    }
+
+    /// Whether nothing was missed since this was read here, or since its deadline.
+    pub(crate) fn is_whole_since(&self, watch: &Watch) -> bool {
+        let since = self.anchor.is_some_and(|anchor| watch.at.canary >= anchor.number);
+        since || self.is_anchored_before(watch.deadline)
+    }
+
+    /// Whether its anchor was heard before this time, in ms of its server.
+    pub(crate) fn is_anchored_before(&self, deadline: u64) -> bool {
+        self.anchor.and_then(|anchor| anchor.time).is_some_and(|time| time.ms() < deadline)
+    }
+
+    /// Whether a canary was heard after this one.
+    pub(crate) fn is_beyond(&self, canary: u64) -> bool {
+        self.number > canary
+    }
+
     /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
     pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
         let Some(anchor) = self.anchor else { return Said::Broken };
+        if watch.at.node != self.node {
+            // Of another server's stream nothing follows from this one alone.
+            return if watch.answered { Said::Expired } else { Said::Broken };
+        }
         // Nobody is ahead by so much: numbers have been set back since it was read.
         if watch.at.canary > self.number.saturating_add(MEMORY) {
             return Said::Broken;
         }
         let heard = self.keys.get(&watch.key).copied().unwrap_or_default();
-        if heard.expired > watch.at {
+        let enrolled = Place::of(watch.at);
+        if heard.expired > enrolled {
             return Said::Expired;
         }
         let proven = self.number > touched;
         // Deletions do not count: one at the very position of the reading may have ended the cycle before it.
-        if heard.gone.is_some_and(|gone| gone > watch.at || gone == watch.at && proven) {
+        if heard.gone.is_some_and(|gone| gone > enrolled || gone == enrolled && proven) {
             return Said::Deleted;
         }
         let whole = watch.at.canary >= anchor.number;

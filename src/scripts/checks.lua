@@ -6,20 +6,20 @@
 -- KEYS 1 meta, 2 checks, 3 watch, 4 scanner
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 how many at most, 5 for how long in ms, 6 how long they must have been due, in ms, 7 slot
--- Returns: secs, micros, the next check (score, or ''), keys, their watches' heads (28 bytes each),
+-- Returns: secs, micros, the next check (score, or ''), keys, their watches' heads,
 --   where there is none and another slot took the last: when that was, in ms; else ''
 -- Invariants: nothing depends on a check being made once; a listener that dies with it costs its time.
 
 local checks, watch, scanner = KEYS[2], KEYS[3], KEYS[4]
-local SIZE = 28
+local SIZE, NAMED, MORE = 28, 128, 9 -- of servers that have names: see history.lua
 local keys = redis.call('ZRANGE', checks, '-inf', now - tonumber(ARGV[6]), 'BYSCORE', 'LIMIT', 0, ARGV[4])
 local out, heads = {}, {}
 if #keys > 0 then
   local scores = {}
   for i, bytes in ipairs(redis.call('HMGET', watch, unpack(keys))) do
     if bytes and #bytes >= SIZE then
-      local n = #out + 1
-      out[n], heads[n] = keys[i], sub(bytes, 1, SIZE)
+      local n, named = #out + 1, byte(bytes) - NAMED
+      out[n], heads[n] = keys[i], sub(bytes, 1, named < 0 and SIZE or SIZE + MORE + named)
       scores[2 * n - 1], scores[2 * n] = now + tonumber(ARGV[5]), keys[i]
     else
       redis.call('ZREM', checks, keys[i])

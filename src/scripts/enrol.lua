@@ -7,18 +7,21 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   6 how many keys may be enrolled, 7 how long before its deadline a key is read again, in ms (0: not),
+--   6 the name of the server of which they were read ('' where there is one),
+--   7 how many keys may be enrolled, 8 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
---   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for)
+--   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for); then,
+--   where the server has a name, when the key was asked for, in ms of this partition's clock
 -- Returns: secs, micros, the first check (score, or ''), then per key: 0 stale, 1 enrolled,
 --   2 known already, 3 no room, 4 enrolled, and a copy is wanted: there is none, or none will be read before
 --   the deadline; 5 it was written back by us, 6 not remembered any more
 -- Invariants: what was done at a later position stands; of two readings at one position the later holds.
---   Where no canary is heard, so does the later of any two, ten seconds after one was heard. A copy stays
+--   Where no canary is heard, so does the later of any two, ten seconds after one was heard. Of a key that was met
+--   with on another server, too, what was asked for before anything was written of it is refused. A copy stays
 --   until there is another, whatever deadline the key is given.
 
-local cap, again = tonumber(ARGV[6]), tonumber(ARGV[7])
-local BASE, WIDTH = 7, 6
+local cap, again = tonumber(ARGV[7]), tonumber(ARGV[8])
+local BASE, WIDTH = 8, node == '' and 6 or 7
 local HEARD = 10000
 local TOUCH_AFTER = 2 -- in its deadline's own millisecond a key is still there
 
@@ -34,15 +37,17 @@ local function keep(key, stamp, copy, before)
   return struct.pack('>I8', math.floor(stamp / 1000))
 end
 
-local function enrol(key, deadline, n, c, stamp, copy)
+local function enrol(key, deadline, n, c, stamp, copy, asked)
   local bytes = redis.call('HGET', watch, key)
   local old = bytes and read_watch(bytes)
   local past = recall(key)
+  if is_overtaken(past, old, asked) then return 0 end
+  local here = old and old.node == node and old
   if n == 0 then
     -- Where no canary is heard, only times can be compared; where one is, whoever hears it knows better.
     if now - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
-    if old and stamp < old.stamp then return 0 end
-  elseif n <= floor or earlier(n, c, stamp, past) or old and earlier(n, c, stamp, old) then
+    if here and stamp < here.stamp then return 0 end
+  elseif n <= floor or earlier(n, c, stamp, past) or here and earlier(n, c, stamp, here) then
     return 0
   end
   if deadline == 0 then
@@ -50,7 +55,7 @@ local function enrol(key, deadline, n, c, stamp, copy)
     return 6
   end
   local kept = old and old.value_read or ''
-  if old and old.deadline == deadline and copy == '' then
+  if here and here.deadline == deadline and copy == '' then
     redis.call('ZADD', checks, 'NX', check_at(deadline), key)
     return kept == '' and again > 0 and 4 or 2
   end
@@ -61,7 +66,7 @@ local function enrol(key, deadline, n, c, stamp, copy)
   local at = check_at(deadline)
   local wanted = copy == '' and again > 0 and (kept == '' or at > deadline)
   if copy ~= '' then kept = keep(key, stamp, copy, kept) end
-  redis.call('HSET', watch, key, struct.pack('>I8I8I4I8', deadline, n, c, stamp) .. kept)
+  write_watch(key, { deadline = deadline, n = n, c = c, stamp = stamp, node = node, answered = 0, value_read = kept })
   redis.call('ZADD', checks, at, key)
   if wanted then return 4 end
   return old and 2 or 1
@@ -71,7 +76,7 @@ turn_pages(tonumber(ARGV[4]))
 local out = { secs, micros, '' }
 for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = enrol(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]),
-    tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]), ARGV[base + 6])
+    tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]), ARGV[base + 6], WIDTH > 6 and tonumber(ARGV[base + 7]) or 0)
 end
 out[3] = head_of(checks) or ''
 wake()

@@ -3,12 +3,14 @@
 -- Purpose: say of an expiry, by its position in its server's stream, whether it was noted before. A
 --   position is the number of the last canary heard and how many expiries of the key since.
 -- KEYS 8 history, 9 history_old, 10 checks, 11 watch, 12 values
--- ARGV 5 '1' where keys are written back for their retries
+-- ARGV 5 '1' where keys are written back for their retries, 6 the name of the server of all positions in the
+--   call, up to 40 bytes: '' where there is one server
 -- Invariants: what was done at a position is never undone by what was read before it. All that is
 --   forgotten lies at or below the floor, and what lies there is refused as stale.
 
 -- Whether keys are written back for their retries.
 local restores = ARGV[5] == '1'
+local node = ARGV[6]
 local history, history_old, checks, watch, values = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 
 -- Two hashes take turns: the older one goes as a whole. Numbers of canaries are milliseconds.
@@ -43,19 +45,12 @@ local function before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
--- The history of a key: latest position, and the time of what was read there; traces of recoveries, each a
--- reach of positions of which one was meant; gaps, each by the canary after it, and how many of the expiries
--- before that were fired for those who heard them in the gap; and ranges of what was noted, in order and
--- apart, each from a canary on up to an expiry.
-local function recall(key)
-  local kept, old = redis.call('HGET', history, key), nil
-  if not kept then
-    old = redis.call('HGET', history_old, key)
-    kept = old
-  end
-  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, gaps = {}, noted = {},
-    old = old }
-  if not kept then return past end
+-- What a server without a name has announced of a key: latest position, and the time of what was read there; what
+-- was written back; traces of recoveries, each a reach of positions of which one was meant; gaps, each by the canary
+-- after it, and how many of the expiries before that were fired for those who heard them in the gap; and ranges of
+-- what was noted, in order and apart, each from a canary on up to an expiry.
+local function unpack_past(kept)
+  local past = { traces = {}, gaps = {}, noted = {} }
   local traces, gaps, at
   past.n, past.c, past.stamp, past.back, past.returned, past.owed, traces, gaps, at =
     struct.unpack('>I8I4I8I8I8BBB', kept)
@@ -77,16 +72,80 @@ local function recall(key)
   return past
 end
 
--- More recoveries of one key than these, with no note between them, and the oldest is forgotten; and so of
--- gaps. More ranges than these, and the two oldest become one, as if all between them had been noted.
-local TRACES, GAPS, RANGES = 16, 8, 8
+-- The history of a key of named servers: a byte 128; when it was written last, in ms; how many traces, each with the
+-- servers of its ends, and how far it reaches on the first where they are two; then for each server, the latest last,
+-- its name and what it has announced, as above.
+local NAMED = 128
 
-local function remember(key, past)
-  local traces, gaps, noted = {}, {}, {}
-  for _, trace in ipairs(past.traces) do
-    if trace[3] > floor then traces[#traces + 1] = struct.pack('>I8I4I8I4', unpack(trace)) end
+local function with_size(format, text)
+  return struct.pack(format, #text) .. text
+end
+
+local function take(format, kept, at)
+  local size, from = struct.unpack(format, kept, at)
+  return sub(kept, from, from + size - 1), from + size
+end
+
+local function unpack_named(kept, past)
+  local traces, at
+  past.changed, traces, at = struct.unpack('>I8B', kept, 2)
+  for i = 1, traces do
+    local trace = {}
+    trace[1], trace[2], trace[3], trace[4], trace[5], trace[6], at = struct.unpack('>I8I4I8I4I8I4', kept, at)
+    trace.from, at = take('>B', kept, at)
+    trace.upto, at = take('>B', kept, at)
+    past.traces[i] = trace
   end
-  while #traces > TRACES do table.remove(traces, 1) end
+  while at <= #kept do
+    local name, body
+    name, at = take('>B', kept, at)
+    body, at = take('>I4', kept, at)
+    past.others[#past.others + 1] = { name, body }
+  end
+end
+
+local function own_past(others)
+  for i, other in ipairs(others) do
+    if other[1] == node then return unpack_past(table.remove(others, i)[2]) end
+  end
+end
+
+-- What is remembered of a key, as far as this call's server has announced it; that of others is kept as it is.
+-- What was written back is told by its deadline, whoever announces it.
+local function recall(key)
+  local kept, old = redis.call('HGET', history, key), nil
+  if not kept then
+    old = redis.call('HGET', history_old, key)
+    kept = old
+  end
+  local past = { n = 0, c = 0, stamp = 0, back = 0, returned = 0, owed = 0, traces = {}, gaps = {}, noted = {},
+    old = old, others = {}, changed = 0 }
+  local last
+  if kept and byte(kept) < NAMED then
+    last = unpack_past(kept)
+    if node == '' then
+      last.old, last.others, last.changed = old, {}, 0
+      return last
+    end
+  elseif kept then
+    unpack_named(kept, past)
+    last = unpack_past(past.others[#past.others][2])
+    -- Who has no server to name goes on with the last.
+    if node == '' then node = past.others[#past.others][1] end
+    local own = own_past(past.others)
+    if own then past.n, past.c, past.stamp, past.gaps, past.noted = own.n, own.c, own.stamp, own.gaps, own.noted end
+  end
+  if last then past.back, past.returned, past.owed = last.back, last.returned, last.owed end
+  return past
+end
+
+-- More recoveries of one key than these, with no note between them, and the oldest is forgotten; and so of
+-- gaps. More ranges than these, and the two oldest become one, as if all between them had been noted. Of more
+-- servers than these that have had the key, the one whose turn is longest ago is forgotten.
+local TRACES, GAPS, RANGES, SERVERS = 16, 8, 8, 4
+
+local function pack_past(past, traces)
+  local gaps, noted = {}, {}
   for _, gap in ipairs(past.gaps) do
     if gap[1] > floor then gaps[#gaps + 1] = struct.pack('>I8I4', unpack(gap)) end
   end
@@ -98,10 +157,36 @@ local function remember(key, past)
   for _, range in ipairs(past.noted) do
     if range[2] > floor then noted[#noted + 1] = struct.pack('>I8I8I4', unpack(range)) end
   end
-  if past.old then redis.call('HDEL', history_old, key) end
-  redis.call('HSET', history, key, struct.pack('>I8I4I8I8I8BBB', past.n, past.c, past.stamp,
+  return struct.pack('>I8I4I8I8I8BBB', past.n, past.c, past.stamp,
     past.back, past.returned, past.owed, #traces, #gaps)
-    .. table.concat(traces) .. table.concat(gaps) .. table.concat(noted))
+    .. table.concat(traces) .. table.concat(gaps) .. table.concat(noted)
+end
+
+local function pack_named(past, traces)
+  local parts = { char(NAMED) .. struct.pack('>I8B', now, #traces) .. table.concat(traces) }
+  for i = math.max(1, #past.others - SERVERS + 2), #past.others do
+    local name, body = unpack(past.others[i])
+    parts[#parts + 1] = with_size('>B', name) .. with_size('>I4', body)
+  end
+  parts[#parts + 1] = with_size('>B', node) .. with_size('>I4', pack_past(past, {}))
+  return table.concat(parts)
+end
+
+local function pack_trace(trace, named)
+  if not named then return struct.pack('>I8I4I8I4', unpack(trace, 1, 4)) end
+  local from, upto = trace.from or node, trace.upto or node
+  return struct.pack('>I8I4I8I4I8I4', trace[1], trace[2], trace[3], trace[4], trace[5] or 0, trace[6] or 0)
+    .. with_size('>B', from) .. with_size('>B', upto)
+end
+
+local function remember(key, past)
+  local traces, named = {}, node ~= ''
+  for _, trace in ipairs(past.traces) do
+    if trace[3] > floor then traces[#traces + 1] = pack_trace(trace, named) end
+  end
+  while #traces > TRACES do table.remove(traces, 1) end
+  if past.old then redis.call('HDEL', history_old, key) end
+  redis.call('HSET', history, key, named and pack_named(past, traces) or pack_past(past, traces))
 end
 
 -- Whether what was read at one position and time came before what was read at another.
@@ -113,12 +198,42 @@ local function advance(past, n, c, stamp)
   if not earlier(n, c, stamp, past) then past.n, past.c, past.stamp = n, c, stamp end
 end
 
--- The watch of a key: its deadline, position and time of the reading; where a copy of its value is kept,
--- when that was read, as 8 bytes of ms. The copy begins with one byte that says what it is.
-local HEAD = 28
+-- The watch of a key: its deadline, position and time of the reading; where its server has a name, how many expiries
+-- another server has announced since, when this was written, in ms, and the name, whose length and 128 are the first
+-- byte of all. Where a copy of its value is kept follows when that was read, as 8 bytes of ms. The copy begins with
+-- one byte that says what it is.
+local HEAD, MORE = 28, 9
+local function head_size(bytes)
+  local first = byte(bytes) or 0
+  return first < NAMED and HEAD or HEAD + MORE + first - NAMED
+end
+
 local function read_watch(bytes)
-  local deadline, n, c, stamp = struct.unpack('>I8I8I4I8', bytes)
-  return { deadline = deadline, n = n, c = c, stamp = stamp, value_read = sub(bytes, HEAD + 1) }
+  local size, seen = head_size(bytes), { node = '', answered = 0, written = 0 }
+  if size > HEAD then
+    seen.answered, seen.written = struct.unpack('>BI8', bytes, HEAD + 1)
+    seen.node = sub(bytes, HEAD + MORE + 1, size)
+    bytes = '\0' .. sub(bytes, 2)
+  end
+  seen.deadline, seen.n, seen.c, seen.stamp = struct.unpack('>I8I8I4I8', bytes)
+  seen.value_read = sub(bytes, size + 1)
+  return seen
+end
+
+local function write_watch(key, seen)
+  local bytes = struct.pack('>I8I8I4I8', seen.deadline, seen.n, seen.c, seen.stamp)
+  if seen.node ~= '' then
+    bytes = char(NAMED + #seen.node) .. sub(bytes, 2) .. struct.pack('>BI8', seen.answered, now) .. seen.node
+  end
+  redis.call('HSET', watch, key, bytes .. seen.value_read)
+end
+
+-- Positions of two servers are not compared. What was read of a key that another has had, too, is known to be later
+-- than all that is written of it only if it was asked for after that: by the clock of this partition, which stamps
+-- each answer.
+local function is_overtaken(past, seen, asked)
+  if #past.others == 0 and not (seen and seen.node ~= node) then return false end
+  return asked <= past.changed or seen and asked <= seen.written
 end
 
 -- What a lapse carries of a watched key's value: when it was read, and the copy; '' where there is none.

@@ -7,16 +7,18 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
+--   6 the name of the server on which they were checked ('' where there is one),
 --   then per key: 'forget', 'fire' or 'again', key, head of the watch that was checked, number of the
 --   last canary, count since, time of the check in µs, arming id; then for 'fire' its flags, for 'again'
---   when to check (ms), for 'forget' 0
+--   when to check (ms), for 'forget' 0; then, where the server has a name, number of the last canary and count since
+--   on the server of the watch, when the key was checked (0 and 0: that is not known)
 -- Returns: secs, micros, the next check (score, or ''), then per key: 1 done, 0 the watch has changed
 --   since
 -- Errors: those of the prelude, BADVERDICT (nothing was written)
 -- Invariants: a verdict holds only for the watch that was checked. A firing leaves a trace, so
 --   that a late note of the same expiry does not fire again.
 
-local BASE, WIDTH = 5, 8
+local BASE, WIDTH = 6, node == '' and 8 or 10
 local verdicts = {}
 
 function verdicts.again(key, old, n, c, stamp, id, at)
@@ -27,9 +29,9 @@ function verdicts.forget(key, old, n, c, stamp)
   forget_as_of(key, n, c, stamp)
 end
 
-function verdicts.fire(key, old, n, c, stamp, id, flags)
+function verdicts.fire(key, old, n, c, stamp, id, flags, old_n, old_c)
   local value = value_of(key, old)
-  forget_as_of(key, n, c, stamp, { old.n, old.c, n, c })
+  forget_as_of(key, n, c, stamp, { old.n, old.c, n, c, old_n, old_c, from = old.node, upto = node })
   local _, waits = written_back(key)
   if waits then supersede(key) end
   lapse(key, id, old.deadline, flags, value)
@@ -46,10 +48,11 @@ local out = { secs, micros, '' }
 for base = BASE, #ARGV - 1, WIDTH do
   local key, expected = ARGV[base + 2], ARGV[base + 3]
   local bytes = redis.call('HGET', watch, key)
-  local same = bytes and sub(bytes, 1, HEAD) == expected
+  local same = bytes and sub(bytes, 1, head_size(bytes)) == expected
   if same then
     verdicts[ARGV[base + 1]](key, read_watch(bytes), tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5]),
-      tonumber(ARGV[base + 6]), ARGV[base + 7], tonumber(ARGV[base + 8]))
+      tonumber(ARGV[base + 6]), ARGV[base + 7], tonumber(ARGV[base + 8]), WIDTH > 8 and tonumber(ARGV[base + 9]) or 0,
+      WIDTH > 8 and tonumber(ARGV[base + 10]) or 0)
   end
   out[#out + 1] = same and 1 or 0
 end

@@ -7,24 +7,37 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   6 'fire' or 'ignore': what becomes of keys whose deadline was not known,
+--   6 the name of the server that has announced them ('' where there is one),
+--   7 'fire' or 'ignore': what becomes of keys whose deadline was not known,
 --   then per expiry: key, number of the last canary, count since, number of the canary since which its
 --   listener has heard everything; for one that was heard in a gap: number of the canary after it (0: there
 --   is none), count back from there, 0; where and when the key was found gone behind that canary, as 20 bytes
---   of a watch's head ('': it was not), arming id
+--   of a watch's head ('': it was not), arming id; then, where the server has a name, when the key was asked for, in
+--   ms of this partition's clock (0: it was not). One that a server has announced which was replaced: canary 0, count
+--   1, 0; where and when this server said that the key is gone, as above, and the name of the one that was replaced
 -- Returns: secs, micros, then per expiry: 0 known, 1 a lapse, 2 it was recovered before, 3 ignored,
 --   4 stale (older than the history), 5 it ends a retry whose key was written back, 6 a lapse, in
 --   place of such a retry
 -- Invariants: an identity makes one lapse, whoever notes it, and however often. Heard in a gap, an expiry makes
 --   one more at most, however many have heard it so.
 
-local fires = ARGV[6] == 'fire'
-local BASE, WIDTH = 6, 6
+local fires = ARGV[7] == 'fire'
+local BASE, WIDTH = 7, node == '' and 6 or 7
+
+-- Whether it reaches an expiry. Of two servers: whatever the first has announced after it, as far as that is known to
+-- go, and whatever the second has before it.
+local function reaches(trace, n, c)
+  local after = before(trace[1], trace[2], n, c)
+  local upto = not before(trace[3], trace[4], n, c)
+  if trace.from == trace.upto then return after and upto and (trace.from or node) == node end
+  local old = trace[5] == 0 or not before(trace[5], trace[6], n, c)
+  return trace.upto == node and upto or trace.from == node and after and old
+end
 
 -- Whether one of the recoveries was this expiry; each is one expiry only.
 local function was_recovered(past, n, c)
   for i, trace in ipairs(past.traces) do
-    if before(trace[1], trace[2], n, c) and not before(trace[3], trace[4], n, c) then
+    if reaches(trace, n, c) then
       table.remove(past.traces, i)
       return true
     end
@@ -52,6 +65,17 @@ local function is_new(past, since, n, c)
   return true
 end
 
+-- What another server was asked for may have ended by this, or not: so it stays until the key is looked at, which
+-- then ends it. What was remembered is taken along once, if its time has come.
+local function answer(key, id, seen, flags)
+  seen.answered = math.min(seen.answered + 1, 255)
+  write_watch(key, seen)
+  local known = seen.answered == 1 and seen.deadline <= now
+  if not known and not fires then return 3 end
+  lapse(key, id, known and seen.deadline or now, known and flags + KNOWN or flags, known and value_of(key, seen) or '')
+  return 1
+end
+
 -- seen: what is remembered of its deadline, if that is older than this expiry
 local function begin(key, id, seen, flags)
   local back, waits = written_back(key)
@@ -59,6 +83,10 @@ local function begin(key, id, seen, flags)
   if waits and (seen or now < back) then
     supersede(key)
     code = 6
+  end
+  if seen and seen.node ~= node then
+    local answered = answer(key, id, seen, flags)
+    return answered == 1 and code or answered
   end
   if seen then
     local value = value_of(key, seen)
@@ -107,43 +135,62 @@ local function is_first(past, canary, back)
   return true
 end
 
+-- A server that was replaced has announced it, and its successor says that the key is gone: it may have been true
+-- then. If anything is known of what the successor has announced, or remembered of the key, that decides.
+local function note_of_replaced(key, past, gone, id)
+  local at_n, at_c = struct.unpack('>I8I4', gone)
+  local known = #past.noted > 0 or #past.gaps > 0 or redis.call('HEXISTS', watch, key) == 1
+  for _, trace in ipairs(past.traces) do known = known or (trace.upto or node) == node end
+  if known then return 0 end
+  if not fires then return 3 end
+  past.traces[#past.traces + 1] = { 0, 0, at_n, at_c, from = sub(gone, 21), upto = node }
+  lapse(key, id, now, AMBIGUOUS, '')
+  remember(key, past)
+  return 1
+end
+
 -- What was read of a key before it was found gone was of a life that has ended.
-local function note_of_gap(key, past, canary, back, gone, id)
+local function note_of_gap(key, past, canary, back, gone, id, asked)
+  if canary == 0 and back == 1 then return note_of_replaced(key, past, gone, id) end
   if canary > floor and not is_first(past, canary, back) then return 0 end
-  local seen, code = nil, nil
+  local seen, code = (gone ~= '' or node ~= '') and watch_of(key) or nil, nil
   if gone ~= '' then
     local at = { n = 0, c = 0, stamp = 0 }
     at.n, at.c, at.stamp = struct.unpack('>I8I4I8', gone)
-    seen = watch_of(key)
-    if seen and not earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
+    if seen and seen.node == node and not earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
+    -- Nothing was written of it since it was asked for: so what was read before of another server is earlier.
+    if seen and seen.node ~= node and not is_overtaken(past, seen, asked) then seen.node = node end
     advance(past, at.n, at.c, at.stamp)
+  elseif seen and seen.node == node then
+    seen = nil
   end
   if seen and not fires and seen.deadline > now then
     code = 3
   elseif not seen and is_return(key, past) then
     code = 5
   else
-    code = begin(key, id, seen, 4)
+    code = begin(key, id, seen, AMBIGUOUS)
   end
   if canary > 0 or code == 5 then remember(key, past) end
   return code
 end
 
-local function note(key, n, c, since, gone, id)
+local function note(key, n, c, since, gone, id, asked)
   local past = recall(key)
-  if since == 0 then return note_of_gap(key, past, n, c, gone, id) end
+  if since == 0 then return note_of_gap(key, past, n, c, gone, id, asked) end
   if n <= floor then return 4 end
   if not is_new(past, since, n, c) then return 0 end
   local recovered, seen = was_recovered(past, n, c), watch_of(key)
   advance(past, n, c, 0)
+  local elsewhere = seen and seen.node ~= node
   -- A reading that came after this expiry is of the key's next cycle. Where only what was read is to
   -- fire, a key that should still be there may have been announced by anybody.
-  if seen and not before(seen.n, seen.c, n, c) then seen = nil end
+  if seen and not elsewhere and not before(seen.n, seen.c, n, c) then seen = nil end
   local code = 2
-  if seen and not fires and seen.deadline > now then
+  if seen and not elsewhere and not fires and seen.deadline > now then
     code = 3
   elseif recovered then
-    if seen then forget(key) end
+    if seen and not elsewhere then forget(key) end
   elseif not seen and is_return(key, past) then
     code = 5
   else
@@ -157,7 +204,7 @@ turn_pages(tonumber(ARGV[4]))
 local out = { secs, micros }
 for base = BASE, #ARGV - 1, WIDTH do
   out[#out + 1] = note(ARGV[base + 1], tonumber(ARGV[base + 2]), tonumber(ARGV[base + 3]),
-    tonumber(ARGV[base + 4]), ARGV[base + 5], ARGV[base + 6])
+    tonumber(ARGV[base + 4]), ARGV[base + 5], ARGV[base + 6], WIDTH > 6 and tonumber(ARGV[base + 7]) or 0)
 end
 wake()
 return out

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
 
 /// The version of the wire format that this library speaks.
-pub const WIRE_VERSION: u32 = 3;
+pub const WIRE_VERSION: u32 = 4;
 
 /// What stands in the place of the version while a topic is destroyed.
 pub(super) const DESTROYING: &str = "destroying";

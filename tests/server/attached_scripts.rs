@@ -6,6 +6,7 @@ mod gaps;
 mod history;
 mod lapses;
 mod limits;
+mod nodes;
 mod ranges;
 mod touching;
 mod writing_back;
@@ -14,8 +15,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, DueChecks, Duty, Enrolled, Enrolment, Found, Identity, Judged, Life, Note, Noted, Position,
-    TakeChecks, Watch,
+    Deed, DueChecks, Duty, Enrolled, Enrolment, Found, FoundGone, Identity, Judged, Life, NodeId, Note,
+    Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
@@ -42,7 +43,12 @@ const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, paus
 
 /// Number of the last canary, and count since.
 pub(crate) fn place((canary, count): (u64, u32)) -> Position {
-    Position { canary, count }
+    Position { canary, count, ..Position::default() }
+}
+
+/// Asked for and gone, on the only server.
+fn found_gone(at: Position, stamp: ServerTime) -> FoundGone {
+    FoundGone { at, stamp, asked: ServerTime::default() }
 }
 
 /// An expiry at this place, for who hears everything since this canary.
@@ -98,7 +104,7 @@ impl Scene {
 
     pub(crate) fn note_of(&self, key: &str) -> Note {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        Note { key, identity: Identity::Unknown, arming: ArmingId::random() }
+        Note { key, identity: Identity::Unknown(NodeId::NONE), arming: ArmingId::random() }
     }
 
     pub(crate) async fn notes(&self, how: &Policy, notes: &[Note]) -> Vec<Noted> {
@@ -137,7 +143,7 @@ impl Scene {
         copy: &[u8],
     ) -> Enrolled {
         let (key, copy) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(copy));
-        let read = Enrolment { key, deadline, at: place(at), stamp, copy };
+        let read = Enrolment { key, deadline, at: place(at), stamp, asked: ServerTime::default(), copy };
         self.store.enrol(&self.at, how, &[read]).await.expect("an answer").1[0]
     }
 
@@ -161,7 +167,7 @@ impl Scene {
     }
 
     pub(crate) async fn judge(&self, watch: &Watch, at: (u64, u32), stamp: ServerTime, deed: Deed) -> bool {
-        let judgement = Judged { watch: watch.clone(), at: place(at), stamp, deed };
+        let judgement = Judged { watch: watch.clone(), at: place(at), stamp, before: None, deed };
         self.store.judge(&self.at, &on(), &[judgement]).await.expect("an answer").1[0]
     }
 

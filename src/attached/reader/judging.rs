@@ -59,7 +59,10 @@ impl StreamReader {
                 }
                 Life::Gone if prompted && self.deleted.len() < DELETED => {
                     if let Some(at) = self.stream.deleted_at(&key) {
-                        self.deleted.push((partition, Enrolment { key, deadline: 0, at, stamp, copy }));
+                        self.deleted.push((
+                            partition,
+                            Enrolment { key, deadline: 0, at, stamp, asked: ServerTime::default(), copy },
+                        ));
                     }
                 }
                 Life::Lasting | Life::Gone => {}
@@ -94,7 +97,7 @@ impl StreamReader {
                 None
             }
         };
-        let read = Enrolment { key, deadline, at, stamp, copy };
+        let read = Enrolment { key, deadline, at, stamp, asked: ServerTime::default(), copy };
         self.write(partition, Write::Enrol(read, pending), room).await;
     }
 
@@ -155,7 +158,7 @@ impl StreamReader {
             counter.add(1);
         }
         let at = self.stream.place(&watch.key);
-        self.write(partition, Write::Judge(Judged { watch, at, stamp, deed }), room).await;
+        self.write(partition, Write::Judge(Judged { watch, at, stamp, before: None, deed }), room).await;
     }
 
     /// Judges again what nothing was proven of.

@@ -18,7 +18,7 @@ use crate::id::ArmingId;
 use crate::log::warn;
 use crate::runtime::EventMode;
 use crate::time::ServerTime;
-use crate::wire::{Deed, Found, Identity, Judged, Life, Note, Position, Watch};
+use crate::wire::{Deed, Found, FoundGone, Identity, Judged, Life, Note, Position, Watch};
 
 /// Bytes of keys that were heard in a gap, and are kept until it is over; and what a key takes besides, about.
 const MOST: usize = 64 << 20;
@@ -115,7 +115,8 @@ impl StreamReader {
         let mut found = found.into_iter();
         for key in keys {
             let is_gone = matches!(found.next(), Some(Found { life: Life::Gone, .. }));
-            let gone = is_gone.then(|| (self.stream.place(&key), stamp));
+            let at = self.stream.place(&key);
+            let gone = is_gone.then(|| FoundGone { at, stamp, asked: ServerTime::default() });
             if let Some(times) = self.unsure.remove(&key) {
                 self.fire_unsure(key, times, Some(canary), gone).await;
             }
@@ -140,22 +141,17 @@ impl StreamReader {
         }
     }
 
-    async fn fire_unsure(
-        &self,
-        key: Bytes,
-        times: u32,
-        canary: Option<u64>,
-        gone: Option<(Position, ServerTime)>,
-    ) {
+    async fn fire_unsure(&self, key: Bytes, times: u32, canary: Option<u64>, gone: Option<FoundGone>) {
         let Some(partition) = self.runtime.route(&key) else { return };
+        let node = self.stream.node();
         for back in 1..=times {
             self.topic(partition).attached.ambiguous.add(1);
             let (identity, arming) = match canary {
                 Some(canary) => {
-                    let arming = identity(&key, Position { canary, count: back }, true);
-                    (Identity::Gap { canary, back, gone }, arming)
+                    let arming = identity(&key, Position { node, canary, count: back }, true);
+                    (Identity::Gap { node, canary, back, gone }, arming)
                 }
-                None => (Identity::Unknown, ArmingId::random()),
+                None => (Identity::Unknown(node), ArmingId::random()),
             };
             let note = Note { key: key.clone(), identity, arming };
             self.write(partition, Write::Note(note), Taken::default()).await;
@@ -177,7 +173,7 @@ impl StreamReader {
         self.topic(partition).attached.ambiguous.add(1);
         let deed = Deed::Fire { arming: ArmingId::random(), flags: Expiry::Ambiguous.flags() };
         let at = self.stream.place(&watch.key);
-        self.write(partition, Write::Judge(Judged { watch, at, stamp, deed }), room).await;
+        self.write(partition, Write::Judge(Judged { watch, at, stamp, before: None, deed }), room).await;
     }
 }
 

@@ -9,11 +9,11 @@ fn canary(number: u64, before: u64) -> Canary {
 }
 
 fn at(canary: u64, count: u32) -> Position {
-    Position { canary, count }
+    Position { canary, count, ..Position::default() }
 }
 
 fn watch(deadline: u64, at: Position) -> Watch {
-    Watch { key: KEY, head: Bytes::new(), deadline, at }
+    Watch { key: KEY, head: Bytes::new(), deadline, at, answered: false }
 }
 
 fn anchored() -> Stream {
@@ -122,7 +122,7 @@ fn next(stream: &mut Stream, number: u64) {
 fn what_was_heard_of_a_key_is_forgotten_after_a_minute() {
     let mut stream = having_heard(&KEY);
     next(&mut stream, 60_999);
-    assert_eq!(stream.keys[&KEY].expired, at(1000, 1));
+    assert_eq!(stream.keys[&KEY].expired, Place { canary: 1000, count: 1 });
     next(&mut stream, 61_000);
     assert_eq!(stream.keys.len(), 0);
 }

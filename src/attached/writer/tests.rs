@@ -52,7 +52,7 @@ impl Scene {
     }
 
     async fn note(&self, key: &'static str) {
-        let at = Position { canary: 1_700_000_000_000, count: 1 };
+        let at = Position { canary: 1_700_000_000_000, count: 1, ..Position::default() };
         let identity = Identity::Anchored { at, since: at.canary };
         let note = Note { key: key.into(), identity, arming: ArmingId::random() };
         self.writes.send(Write::Note(note), Taken::default()).await;
@@ -60,8 +60,15 @@ impl Scene {
 
     async fn enrol(&self, key: &'static str, room: Taken) -> Option<Pending> {
         let (stamp, deadline) = (ServerTime::from_ms(1_700_000_000_001), 4_000_000_000_000);
-        let at = Position { canary: 1_700_000_000_001, count: 0 };
-        let read = Enrolment { key: key.into(), deadline, at, stamp, copy: "\x02x".into() };
+        let at = Position { canary: 1_700_000_000_001, ..Position::default() };
+        let read = Enrolment {
+            key: key.into(),
+            deadline,
+            at,
+            stamp,
+            asked: ServerTime::default(),
+            copy: "\x02x".into(),
+        };
         let pending = self.context.deadlines.pend(key.as_bytes(), deadline, stamp);
         self.writes.send(Write::Enrol(read, pending), room).await;
         pending
@@ -145,7 +152,7 @@ async fn a_partition_that_takes_no_notes_does_not_keep_the_room_of_others() {
 #[tokio::test(start_paused = true)]
 async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_not_at_once() {
     let scene = Scene::start();
-    let at = Position { canary: 1_700_000_000_009, count: 1 };
+    let at = Position { canary: 1_700_000_000_009, count: 1, ..Position::default() };
     let identity = Identity::Anchored { at, since: at.canary };
     let note = Note { key: "a".into(), identity, arming: ArmingId::random() };
     scene.writes.send(Write::Note(note), Taken::default()).await;
@@ -170,7 +177,8 @@ async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
     writer.write(call, &mut waiting, &mut writes).await;
     for number in 0..100_u32 {
         let (key, at, stamp) = (number.to_string().into(), Position::default(), ServerTime::from_ms(1));
-        let read = Enrolment { key, deadline: 1, at, stamp, copy: Bytes::new() };
+        let read =
+            Enrolment { key, deadline: 1, at, stamp, asked: ServerTime::default(), copy: Bytes::new() };
         waiting.push(writing(Write::Enrol(read, None)));
     }
     assert_eq!(waiting.next().len(), 100, "all in one call");

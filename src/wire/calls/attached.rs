@@ -1,25 +1,19 @@
 //! What attached topics ask of a server: keys that other programs write.
 
 use bytes::{Buf, Bytes};
-use redis::{Cmd, Pipeline, Value, cmd, pipe};
+use redis::{cmd, pipe};
 
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId};
-use crate::policy::{Capture, Fields, Policy, Unenrolled};
+use crate::policy::{Capture, Policy, Unenrolled};
 use crate::time::ServerTime;
-use crate::wire::run::{Call, script_call};
+use crate::wire::run::Call;
 use crate::wire::scripts::{self, Script};
 use crate::wire::{PartitionNames, Reply, Store};
 
-/// Where something stands in a server's stream of expired keys. Positions of one key are compared, times
-/// never: each listener hears the same events in the same order, each late in its own way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The number of the last canary heard; 0 where none is heard at all.
-    pub canary: u64,
-    /// How many expiries of the key since.
-    pub count: u32,
-}
+pub use super::place::{FoundGone, Identity, MAX_NODE, NodeId, Position};
+pub use super::touch::{Found, Life};
+pub(crate) use super::touch::{glance_commands, read_glanced, read_touched, touch_command};
 
 /// An expiry that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,52 +24,6 @@ pub struct Note {
     pub identity: Identity,
     /// The arming of the lapse to be.
     pub arming: ArmingId,
-}
-
-/// What tells an expiry of a key from its others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// Its position, for who hears everything since a canary.
-    Anchored {
-        /// Where it was heard.
-        at: Position,
-        /// The number of that canary.
-        since: u64,
-    },
-    /// It was heard in a gap, and all who heard it so agree on this.
-    Gap {
-        /// The number of the canary after it.
-        canary: u64,
-        /// How many expiries of the key come from there back to it, itself among them.
-        back: u32,
-        /// Where and when the key was found gone behind that canary, if it was.
-        gone: Option<(Position, ServerTime)>,
-    },
-    /// It was heard in a gap that no canary has ended, or that another followed.
-    Unknown,
-}
-
-impl Identity {
-    /// The number of the canary that it names.
-    fn canary(&self) -> Option<u64> {
-        match self {
-            Self::Anchored { at, .. } => Some(at.canary),
-            Self::Gap { canary, .. } => Some(*canary),
-            Self::Unknown => None,
-        }
-    }
-
-    fn add_to(&self, call: &mut Call<'_>) {
-        let (canary, count, since, gone) = match *self {
-            Self::Anchored { at, since } => (at.canary, at.count, since, None),
-            Self::Gap { canary, back, gone } => (canary, back, 0, gone),
-            Self::Unknown => (0, 0, 0, None),
-        };
-        let gone = gone.map_or_else(Vec::new, |(at, stamp)| {
-            [&at.canary.to_be_bytes()[..], &at.count.to_be_bytes(), &stamp.0.to_be_bytes()].concat()
-        });
-        call.arg(canary).arg(count).arg(since).arg(gone);
-    }
 }
 
 /// The result of a note.
@@ -108,6 +56,9 @@ pub struct Enrolment {
     pub at: Position,
     /// When.
     pub stamp: ServerTime,
+    /// The last that was heard of the key's partition before the key was asked for, by that one's clock; of use
+    /// where servers have names.
+    pub asked: ServerTime,
     /// A copy of the value, as touch.lua makes it; empty where none was asked for.
     pub copy: Bytes,
 }
@@ -142,6 +93,8 @@ pub struct Watch {
     pub deadline: u64,
     /// Where in the stream it was read.
     pub at: Position,
+    /// Whether another server has announced an expiry of the key since.
+    pub answered: bool,
 }
 
 /// What a listener does for a topic's keys, beside hearing them expire.
@@ -204,6 +157,8 @@ pub struct Judged {
     pub at: Position,
     /// When.
     pub stamp: ServerTime,
+    /// Where the server of the watch was by then, if that is another, and all was heard of it.
+    pub before: Option<Position>,
     /// What is done.
     pub deed: Deed,
 }
@@ -227,66 +182,79 @@ pub enum Deed {
     },
 }
 
-/// A key as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What there was.
-    pub life: Life,
-    /// A copy of the value, as touch.lua makes it; empty where none was asked for.
-    pub copy: Bytes,
-}
-
-/// Whether a key exists, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// There is no such key.
-    Gone,
-    /// It has no deadline.
-    Lasting,
-    /// Its deadline, in ms since 1970.
-    Until(u64),
-}
-
-impl Life {
-    /// As `PEXPIRETIME` says it.
-    fn read(reply: &mut Reply) -> Result<Self> {
-        Ok(match reply.signed()? {
-            -2 => Self::Gone,
-            deadline => u64::try_from(deadline).map_or(Self::Lasting, Self::Until),
-        })
-    }
-}
-
 impl Store {
-    /// Makes lapses of expiries that were heard.
+    /// Makes lapses of expiries that were heard. One call for each server that has announced some.
     pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
+        let mut noted = vec![Noted::Known; notes.len()];
+        for (node, places) in by_node(notes, |note| note.identity.node()) {
+            let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
+            for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
+                noted[*place] = one;
+            }
+        }
+        Ok(noted)
+    }
+
+    async fn note_of(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        node: NodeId,
+        notes: &[&Note],
+    ) -> Result<Vec<Noted>> {
         use Noted::{Ignored, Known, Lapse, Recovered, Returned, Stale, Superseding};
         let heard = notes.iter().filter_map(|note| note.identity.canary());
-        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores());
+        let mut call = self.history_call(&scripts::NOTE, at, heard, policy.restores(), node);
         call.arg(if policy.unenrolled == Unenrolled::Fire { "fire" } else { "ignore" });
         for note in notes {
             call.arg(&note.key[..]);
             note.identity.add_to(&mut call);
             call.arg(note.arming.as_bytes());
+            if node.is_named() {
+                call.arg(note.identity.asked().ms());
+            }
         }
         let codes = [Known, Lapse, Recovered, Ignored, Stale, Returned, Superseding];
         call.reply().await?.codes(notes.len(), &codes)
     }
 
-    /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970.
+    /// Remembers deadlines that were read; and says when the next check is due, in ms since 1970. One call for each
+    /// server of which they were.
     pub async fn enrol(
         &self,
         at: &PartitionNames,
         policy: &Policy,
         read: &[Enrolment],
     ) -> Result<(Option<u64>, Vec<Enrolled>)> {
+        let (mut next, mut enrolled) = (None, vec![Enrolled::Stale; read.len()]);
+        for (node, places) in by_node(read, |one| one.at.node) {
+            let some: Vec<&Enrolment> = places.iter().map(|place| &read[*place]).collect();
+            let codes;
+            (next, codes) = self.enrol_of(at, policy, node, &some).await?;
+            for (place, one) in places.iter().zip(codes) {
+                enrolled[*place] = one;
+            }
+        }
+        Ok((next, enrolled))
+    }
+
+    async fn enrol_of(
+        &self,
+        at: &PartitionNames,
+        policy: &Policy,
+        node: NodeId,
+        read: &[&Enrolment],
+    ) -> Result<(Option<u64>, Vec<Enrolled>)> {
         use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
         let heard = read.iter().map(|one| one.at.canary);
-        let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores());
+        let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores(), node);
         call.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
         for one in read {
             call.arg(&one.key[..]).arg(one.deadline).arg(one.at.canary).arg(one.at.count);
             call.arg(one.stamp.0).arg(&one.copy[..]);
+            if node.is_named() {
+                call.arg(one.asked.ms());
+            }
         }
         let mut reply = call.reply().await?;
         let codes = [Stale, New, Known, Full, Wanted, Ours, Forgotten];
@@ -305,18 +273,26 @@ impl Store {
         Ok(DueChecks { stamp: reply.stamp, next, watches, rival: reply.maybe_int()? })
     }
 
-    /// Does what checks have led to; when the next is due, and whether the watches still stood.
+    /// Does what checks have led to; when the next is due, and whether the watches still stood. One call for each
+    /// server that was asked.
     pub async fn judge(
         &self,
         at: &PartitionNames,
         policy: &Policy,
         all: &[Judged],
     ) -> Result<(Option<u64>, Vec<bool>)> {
-        let heard = all.iter().map(|one| one.at.canary);
-        let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores());
-        all.iter().for_each(|one| add_judged(&mut call, one));
-        let mut reply = call.reply().await?;
-        Ok((reply.maybe_int()?, reply.codes(all.len(), &[false, true])?))
+        let (mut next, mut stood) = (None, vec![false; all.len()]);
+        for (node, places) in by_node(all, |one| one.at.node) {
+            let heard = places.iter().map(|place| all[*place].at.canary);
+            let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores(), node);
+            places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
+            let mut reply = call.reply().await?;
+            next = reply.maybe_int()?;
+            for (place, one) in places.iter().zip(reply.codes(places.len(), &[false, true])?) {
+                stood[*place] = one;
+            }
+        }
+        Ok((next, stood))
     }
 
     /// Takes or keeps a duty for so long; `patient`: only if that was nobody's for as long, and until somebody comes
@@ -337,7 +313,8 @@ impl Store {
     /// A key was written back until this deadline, and has expired: its announcement is no lapse. Whether
     /// that is still to come.
     pub async fn returned(&self, at: &PartitionNames, key: &[u8], deadline: u64) -> Result<bool> {
-        let mut call = self.history_call(&scripts::RETURNED, at, std::iter::empty(), true);
+        let nobody = std::iter::empty();
+        let mut call = self.history_call(&scripts::RETURNED, at, nobody, true, NodeId::NONE);
         Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
@@ -377,10 +354,11 @@ impl Store {
         at: &'a PartitionNames,
         heard: impl Iterator<Item = u64>,
         restores: bool,
+        node: NodeId,
     ) -> Call<'a> {
         let newest = heard.max().unwrap_or_default();
         let mut call = self.call(script, at);
-        call.arg(newest).arg(i32::from(restores));
+        call.arg(newest).arg(i32::from(restores)).arg(node.as_bytes());
         call
     }
 }
@@ -393,60 +371,39 @@ fn add_judged(call: &mut Call<'_>, one: &Judged) {
     };
     call.arg(what).arg(&one.watch.key[..]).arg(&one.watch.head[..]).arg(one.at.canary).arg(one.at.count);
     call.arg(one.stamp.0).arg(arming).arg(number);
-}
-
-/// The touch of keys, as it is sent on the connection of the subscription, too; copies of those alone whose
-/// deadlines are not beyond the horizon, in ms.
-pub(crate) fn touch_command(keys: &[Bytes], capture: &Capture, horizon: Option<u64>) -> Cmd {
-    let mut command = script_call(&scripts::TOUCH, &keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
-    command.arg(capture.cap).arg(i32::from(capture.dumps)).arg(horizon.unwrap_or_default());
-    match &capture.fields {
-        Fields::None => command.arg("none"),
-        Fields::All => command.arg("all"),
-        Fields::Named(names) => command.arg("named").arg(&names[..]),
-    };
-    command
-}
-
-/// What touch.lua answers: without copies where none were asked for.
-pub(crate) fn read_touched(
-    answer: Value,
-    count: usize,
-    capture: &Capture,
-) -> Result<(ServerTime, Vec<Found>)> {
-    let mut reply = Reply::new("touch", answer)?.stamped()?;
-    let found = reply.each(|reply| {
-        Ok(Found {
-            life: Life::read(reply)?,
-            copy: if capture.cap > 0 { reply.bytes()? } else { Bytes::new() },
-        })
-    })?;
-    if found.len() == count { Ok((reply.stamp, found)) } else { Err(reply.unexpected()) }
-}
-
-/// Asks for deadlines alone, one by one, which costs the server less than a script that does. What it finds is not of
-/// one moment, and all of it before the time that is answered.
-pub(crate) fn glance_commands(keys: &[Bytes]) -> Pipeline {
-    let mut commands = pipe();
-    for key in keys {
-        commands.cmd("PEXPIRETIME").arg(&key[..]);
+    if one.at.node.is_named() {
+        let before = one.before.unwrap_or_default();
+        call.arg(before.canary).arg(before.count);
     }
-    commands.cmd("TIME");
-    commands
 }
 
-/// What is answered to that.
-pub(crate) fn read_glanced(mut answers: Vec<Value>) -> Result<(ServerTime, Vec<Found>)> {
-    let time = answers.pop().unwrap_or(Value::Nil);
-    let stamp = Reply::new("TIME", time)?.stamped()?.stamp;
-    let mut lives = Reply::new("PEXPIRETIME", Value::Array(answers))?;
-    let found = lives.each(|reply| Ok(Found { life: Life::read(reply)?, copy: Bytes::new() }))?;
-    Ok((stamp, found))
+/// The places of those of each server, in their order.
+fn by_node<T>(all: &[T], node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>)> {
+    let mut groups: Vec<(NodeId, Vec<usize>)> = Vec::new();
+    for (place, one) in all.iter().enumerate() {
+        let node = node(one);
+        match groups.iter_mut().find(|(other, _)| *other == node) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((node, vec![place])),
+        }
+    }
+    groups
 }
+
+/// The length of a server's name stands in the first byte of a watch, with this, where it has one.
+const NAMED: u8 = 128;
 
 fn read_watch(key: Bytes, head: Bytes) -> Option<Watch> {
-    let mut numbers = head.clone();
-    let deadline = numbers.try_get_u64().ok()?;
-    let at = Position { canary: numbers.try_get_u64().ok()?, count: numbers.try_get_u32().ok()? };
-    Some(Watch { key, head, deadline, at })
+    let mut rest = head.clone();
+    let named = head.first()?.checked_sub(NAMED).map(usize::from);
+    let deadline = rest.try_get_u64().ok()? & if named.is_some() { u64::MAX >> 8 } else { u64::MAX };
+    let (canary, count) = (rest.try_get_u64().ok()?, rest.try_get_u32().ok()?);
+    let (mut node, mut answered) = (NodeId::NONE, false);
+    if let Some(size) = named {
+        let _stamp = rest.try_get_u64().ok()?;
+        answered = rest.try_get_u8().ok()? > 0;
+        let _written = rest.try_get_u64().ok()?;
+        node = NodeId::new(rest.get(..size)?)?;
+    }
+    Some(Watch { key, head, deadline, at: Position { node, canary, count }, answered })
 }

@@ -7,12 +7,14 @@ pub mod destroy;
 pub mod fleet;
 pub mod letters;
 pub mod partition;
+mod place;
 pub mod policy;
 pub mod produce;
 mod registry;
 pub mod repartition;
 pub mod settle;
 pub mod timer;
+mod touch;
 pub mod triggers;
 
 pub use self::{

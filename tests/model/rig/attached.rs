@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use keylapse::internals::attached::{
-    Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, Note, Noted, Position, TakeChecks, Watch,
+    Deed, DueChecks, Enrolled, Enrolment, Identity, Judged, NodeId, Note, Noted, Position, TakeChecks, Watch,
 };
 use keylapse::internals::names::{DEFAULT_NAMESPACE, PartitionNames};
 use keylapse::internals::{Policy, ServerTime};
@@ -29,7 +29,7 @@ impl Rig {
 
     /// What becomes of an expiry of `a`, the `count`th since the canary of this number.
     pub(crate) async fn note(&mut self, canary: u64, count: u32) -> Noted {
-        self.note_at(Some(Position { canary, count })).await
+        self.note_at(Some(Position { canary, count, ..Position::default() })).await
     }
 
     /// The same of an expiry that was heard without an anchor.
@@ -45,7 +45,8 @@ impl Rig {
     /// A note whose lapse would have this id.
     pub(crate) async fn note_as(&self, at: Option<Position>, arming: ArmingId) -> Noted {
         // Who has heard it was anchored by the canary before it.
-        let identity = at.map_or(Identity::Unknown, |at| Identity::Anchored { at, since: at.canary });
+        let identity =
+            at.map_or(Identity::Unknown(NodeId::NONE), |at| Identity::Anchored { at, since: at.canary });
         let note = Note { key: Bytes::from_static(b"a"), identity, arming };
         self.store.note(&self.at, &policy(), &[note]).await.expect("it can be noted")[0]
     }
@@ -56,8 +57,9 @@ impl Rig {
         let read = Enrolment {
             key: Bytes::from_static(b"a"),
             deadline,
-            at: Position { canary, count },
+            at: Position { canary, count, ..Position::default() },
             stamp: ServerTime::new(0, self.micros()),
+            asked: ServerTime::default(),
             copy: Bytes::new(),
         };
         let enrolled = self.store.enrol(&self.at, &policy(), &[read]).await;
@@ -73,8 +75,8 @@ impl Rig {
 
     /// Whether a verdict on this watch, given now, holds; and when the next check is due.
     pub(crate) async fn judge(&self, watch: Watch, deed: Deed) -> (bool, Option<u64>) {
-        let at = Position { canary: self.now(), count: 0 };
-        let judged = Judged { watch, at, stamp: ServerTime::new(0, self.micros()), deed };
+        let at = Position { canary: self.now(), ..Position::default() };
+        let judged = Judged { watch, at, stamp: ServerTime::new(0, self.micros()), before: None, deed };
         let (next, value) = self.store.judge(&self.at, &policy(), &[judged]).await.expect("it answers");
         (value[0], next)
     }

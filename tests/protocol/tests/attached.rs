@@ -7,6 +7,7 @@ use keylapse_protocol::attach::{Attached, Scope, Seen};
 use stateright::{Checker, HasDiscoveries, Model};
 
 const LOST: &str = "no expiry is lost";
+const EARLY: &str = "nothing fires early, or for a deadline that was changed";
 
 /// Explores a scope to its end, and must meet with all that is expected.
 fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
@@ -15,9 +16,13 @@ fn explore(name: &str, scope: Scope, least: usize, expected: &[Seen]) {
 
 /// Explores until something is lost: a limit, not a promise.
 fn loses(scope: Scope) {
+    breaks(scope, LOST);
+}
+
+fn breaks(scope: Scope, promise: &'static str) {
     let checker = Attached::new(scope).checker();
-    let checker = checker.finish_when(HasDiscoveries::AnyOf([LOST].into())).spawn_bfs().join();
-    let path = checker.discovery(LOST).expect("the limit is gone: say so in the docs");
+    let checker = checker.finish_when(HasDiscoveries::AnyOf([promise].into())).spawn_bfs().join();
+    let path = checker.discovery(promise).expect("the limit is gone: say so in the docs");
     path.into_actions().iter().for_each(|step| println!("    {step:?}"));
 }
 
@@ -51,6 +56,18 @@ explored! {
     flags_are_cleared: "cleared flags", muted, 60_000, [JumpNoticed, Row(Recovered)];
     hints_are_dropped: "dropped hints", crowded, 50_000, [UnsureFired];
     listeners_die: "deaths", mortal, 50_000, [RunAgain, KeptBeside, Deaf];
+    a_key_moves: "a key that moves", moved, 300_000, [TouchedAgain, StaleRefused, Row(Vanished), Row(Unproven)];
+    a_key_moves_to_a_clock_that_is_ahead: "a clock ahead", moved_ahead, 300_000, [TouchedAgain, StaleRefused];
+    what_vanished_may_have_moved: "moved and vanished", moved_vanishing, 20_000, [Row(Vanished)];
+    a_key_has_lives_on_two_servers: "lives on two servers", moved_lives, 150_000, [TouchedAgain, LateListener];
+    a_key_moves_back: "there and back", moved_back, 300_000, [TouchedAgain];
+    connections_break_while_a_key_moves: "moved in a gap", moved_broken, 200_000, [Row(Recovered), UnsureFired];
+    nobody_heard_it_before_it_moved: "moved unheard", moved_alone, 200_000, [Row(Recovered), UnsureFired];
+    a_primary_is_replaced: "a stale primary", replaced, 60_000, [Missed, Dropped, DroppedKnown, UnsureFired];
+    others_are_late_to_know_it: "a late topology", replaced_late, 200_000, [Missed, Dropped];
+    who_was_replaced_is_heard: "a loud stale primary", replaced_loud, 30_000, [Missed, Dropped];
+    connections_break_while_a_primary_is_replaced: "replaced in a gap", replaced_broken, 300_000, [Dropped];
+    nobody_is_left_who_heard_who_was_replaced: "replaced unheard", replaced_alone, 60_000, [Dropped, Row(Recovered)];
     nobody_is_left_who_heard_it: "a gap and a death", forsaken, 50_000, [Row(Recovered)];
 }
 
@@ -76,10 +93,25 @@ fn a_connection_that_is_mended_in_silence_can_lose() {
     loses(Scope::mended());
 }
 
+/// A slot that was elsewhere and is back before a listener was told: that it was elsewhere is not known, so what
+/// expired there in the listener's gap is taken for a deletion.
+#[test]
+fn a_slot_that_moves_there_and_back_unseen_can_lose() {
+    loses(Scope::unseen());
+}
+
+/// Neither a canary nor one other server's word is proof alone, and both can be wrong at once: real servers that were
+/// replaced have had no canary heard.
+#[test]
+fn who_was_replaced_and_is_heard_and_believed_fires_early() {
+    breaks(Scope::deceived(), EARLY);
+}
+
 /// Millions of states, for whoever sets `KEYLAPSE_MODEL=wide`.
 #[test]
 fn more_of_it_all() {
     if explore::is_wide() {
         Scope::wide().into_iter().for_each(|scope| explore("wide", scope, 500_000, &[]));
+        Scope::wide_of_two().into_iter().for_each(|scope| explore("two servers", scope, 200_000, &[]));
     }
 }

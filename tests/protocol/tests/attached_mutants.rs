@@ -59,6 +59,18 @@ each_is_missed! {
     look_is_no_lease: LookIsNoLease, forsaken, LOST;
     recovery_remembered: RecoveryRemembered, broken, DOUBLE;
     one_for_one: OneForOne, broken, LOST;
+    node_named: NodeNamed, moved_lives, LOST;
+    places_apart: PlacesApart, moved_alone, LOST;
+    missed_is_gap: MissedIsGap, replaced, DOUBLE;
+    promotion_is_gap: PromotionIsGap, replaced, LOST;
+    held_for_canary: HeldForCanary, replaced_late, DOUBLE;
+    held_for_other: HeldForOther, replaced_loud, DOUBLE;
+    dropped_looked: DroppedLooked, replaced_alone, LOST;
+    touched_at_owner: TouchedAtOwner, moved_broken, EARLY;
+    asked_after: AskedAfter, moved_broken, DOUBLE;
+    answered_elsewhere: AnsweredElsewhere, moved_vanishing, DOUBLE;
+    both_fenced: BothFenced, moved_broken, DOUBLE;
+    trace_on_both: TraceOnBoth, moved_broken, DOUBLE;
 }
 
 /// One looks at a deadline that was put off, and recovers. Another had read the
@@ -66,9 +78,11 @@ each_is_missed! {
 #[test]
 fn forgotten_by_stamp() {
     use Step::{Act, EndCanary, Gap, Hear, Judge, MakeCanary, Mute, Tick, Touch, Unmute};
-    let enrolled = [Act(Deed::Write), MakeCanary, Touch(0), Act(Deed::Extend), Tick, Gap(0), EndCanary];
-    let read_before = [MakeCanary, Mute, EndCanary, Judge(1), Touch(1), Tick, MakeCanary, Hear(0), Touch(1)];
-    let recovered_twice = [Unmute, EndCanary, Judge(1), Judge(0), Hear(0), Touch(1), Judge(1)];
+    let enrolled =
+        [Act(Deed::Write), MakeCanary(0), Touch(0), Act(Deed::Extend), Tick, Gap(0, 0), EndCanary(0)];
+    let read_before =
+        [MakeCanary(0), Mute, EndCanary(0), Judge(1), Touch(1), Tick, MakeCanary(0), Hear(0, 0), Touch(1)];
+    let recovered_twice = [Unmute, EndCanary(0), Judge(1), Judge(0), Hear(0, 0), Touch(1), Judge(1)];
     let path = [&enrolled[..], &read_before, &recovered_twice].concat();
     breaks_on(&path, Rule::ForgottenByStamp, Scope::overtaken(), DOUBLE);
 }

@@ -140,8 +140,14 @@ async fn a_value_of_another_type_is_named_under_each_name_of_an_attached_topic()
         let (store, at, slot) = (&scene.store, &scene.at, SlotId::random());
         let note = Note { identity: since(FIRST, (FIRST, 1)), ..scene.note_of("a") };
         let (at_first, deadline) = (place((FIRST, 0)), FIRST + 1000);
-        let read =
-            Enrolment { key: "b".into(), deadline, at: at_first, stamp: stamp(0), copy: "\x02value".into() };
+        let read = Enrolment {
+            key: "b".into(),
+            deadline,
+            at: at_first,
+            stamp: stamp(0),
+            asked: ServerTime::default(),
+            copy: "\x02value".into(),
+        };
         let errors = [
             store.note(at, &on(), &[note]).await.err(),
             store.enrol(at, &on(), &[read]).await.err(),

@@ -10,8 +10,8 @@ impl Scene {
     }
 
     async fn note_in_gap_as(&self, how: &Policy, canary: u64, back: u32, found: Option<(u64, u64)>) -> Noted {
-        let gone = found.map(|(canary, micros)| (place((FIRST + canary, 0)), stamp(micros)));
-        let identity = Identity::Gap { canary: FIRST + canary, back, gone };
+        let gone = found.map(|(canary, micros)| found_gone(place((FIRST + canary, 0)), stamp(micros)));
+        let identity = Identity::Gap { node: NodeId::NONE, canary: FIRST + canary, back, gone };
         self.notes(how, &[Note { identity, ..self.note_of("a") }]).await[0]
     }
 }

@@ -72,7 +72,7 @@ async fn a_recovery_ends_a_retry_whose_key_was_written_back() {
     let watch = scene.watch("a").await;
     let arming = ArmingId::random();
     let (at, deed) = (place((FIRST + 600, 0)), Deed::Fire { arming, flags: 3 });
-    let judgement = Judged { watch, at, stamp: stamp(600_000), deed };
+    let judgement = Judged { watch, at, stamp: stamp(600_000), before: None, deed };
     assert_eq!(scene.store.judge(&scene.at, &how, &[judgement]).await.expect("an answer").1, [true]);
     let claimed: Vec<_> =
         scene.claim().await.into_iter().map(|(arming, _, attempt)| (arming, attempt)).collect();

@@ -182,8 +182,8 @@ async fn a_wire_version_that_we_do_not_speak_is_refused_at_the_start() {
     let (server, schedule) = server_and_schedule().await;
     let names = super::scene::names(&orders());
     for (theirs, advice) in [
-        ("2", "older than this library's 3: stop what speaks it and remove its names"),
-        ("4", "newer than this library's 3: upgrade this program"),
+        ("3", "older than this library's 4: stop what speaks it and remove its names"),
+        ("5", "newer than this library's 4: upgrade this program"),
     ] {
         server.cmd(&["HSET", names.key("meta"), "v", theirs, "p", "1"]).await;
         let armed = schedule.arm(&orders(), ["1"], HOUR, &String::new()).await.unwrap_err();

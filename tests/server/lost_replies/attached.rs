@@ -1,7 +1,9 @@
 //! Keys that other programs write: the calls, and a row for each case.
 
 use bytes::Bytes;
-use keylapse::internals::attached::{Deed, Enrolment, Identity, Judged, Note, Position, TakeChecks, Watch};
+use keylapse::internals::attached::{
+    Deed, Enrolment, Identity, Judged, NodeId, Note, Position, TakeChecks, Watch,
+};
 use keylapse::internals::{Capture, Fields, ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
@@ -26,7 +28,7 @@ fn micros(at: Position) -> u64 {
 }
 
 fn place(at: Spot) -> Option<Position> {
-    at.map(|(canary, count)| Position { canary: FIRST_CANARY + canary, count })
+    at.map(|(canary, count)| Position { canary: FIRST_CANARY + canary, count, ..Position::default() })
 }
 
 /// By the canary before it.
@@ -37,7 +39,7 @@ fn anchored(at: Position) -> Identity {
 fn watch(name: &str, at: Position) -> Watch {
     let [deadline, canary, stamp] = [DEADLINE, at.canary, micros(at)].map(u64::to_be_bytes);
     let head = [&deadline[..], &canary, &at.count.to_be_bytes(), &stamp].concat();
-    Watch { key: key(name), head: head.into(), deadline: DEADLINE, at }
+    Watch { key: key(name), head: head.into(), deadline: DEADLINE, at, answered: false }
 }
 
 impl Caller {
@@ -47,7 +49,7 @@ impl Caller {
             Step::Note(all) => {
                 let note = |(name, at, arming): &(&str, Spot, u8)| Note {
                     key: key(name),
-                    identity: place(*at).map_or(Identity::Unknown, anchored),
+                    identity: place(*at).map_or(Identity::Unknown(NodeId::NONE), anchored),
                     arming: id(*arming),
                 };
                 let notes: Vec<_> = all.iter().map(note).collect();
@@ -56,7 +58,14 @@ impl Caller {
             Step::Enrol(name, at) => {
                 let at = place(*at).unwrap_or_default();
                 let copy = Bytes::from_static(b"\x02value");
-                let read = Enrolment { key: key(name), deadline: DEADLINE, at, stamp: stamp(at), copy };
+                let read = Enrolment {
+                    key: key(name),
+                    deadline: DEADLINE,
+                    at,
+                    stamp: stamp(at),
+                    asked: ServerTime::default(),
+                    copy,
+                };
                 let reply = store.enrol(watched, &on(), &[read]).await?;
                 format!("{:?}, next {:?}", reply.1, reply.0.map(|at| at - START))
             }
@@ -68,9 +77,9 @@ impl Caller {
             }
             Step::Judge(name, at, deed) => {
                 // What was looked at was enrolled at the first canary.
-                let watch = watch(name, Position { canary: FIRST_CANARY, count: 0 });
+                let watch = watch(name, Position { canary: FIRST_CANARY, ..Position::default() });
                 let at = place(*at).unwrap_or_default();
-                let judgement = Judged { watch, at, stamp: stamp(at), deed: *deed };
+                let judgement = Judged { watch, at, stamp: stamp(at), before: None, deed: *deed };
                 format!("{:?}", store.judge(watched, &on(), &[judgement]).await?.1)
             }
             Step::Policy(revision) => {

@@ -5,19 +5,19 @@ use crate::attached::room::Taken;
 use crate::id::ArmingId;
 use crate::runtime::Gauge;
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, Identity, Note, Position};
+use crate::wire::{Enrolment, Identity, NodeId, Note, Position};
 
 fn key(key: u8) -> Bytes {
     vec![key].into()
 }
 
 fn note(of: u8) -> Write {
-    Write::Note(Note { key: key(of), identity: Identity::Unknown, arming: ArmingId([0; 8]) })
+    Write::Note(Note { key: key(of), identity: Identity::Unknown(NodeId::NONE), arming: ArmingId([0; 8]) })
 }
 
 fn enrolment(of: u8, copy: usize) -> Write {
     let (at, stamp, copy) = (Position::default(), ServerTime::from_ms(1), vec![0; copy].into());
-    Write::Enrol(Enrolment { key: key(of), deadline: 1, at, stamp, copy }, None)
+    Write::Enrol(Enrolment { key: key(of), deadline: 1, at, stamp, asked: ServerTime::default(), copy }, None)
 }
 
 fn waiting(writes: impl IntoIterator<Item = Write>) -> Waiting {

@@ -2,7 +2,7 @@
 //! wait, and the memory of what was noted. Each method is one script.
 
 use super::rules::{Rule, Rules};
-use super::world::{Moment, Place, Watch};
+use super::world::{Moment, NODES, Place, Watch};
 
 /// Lapses that may wait.
 const WAITING: usize = 6;
@@ -21,13 +21,16 @@ pub struct Range {
 }
 
 /// A firing without an identity: one of the identities in this reach was it.
+/// Where its ends are of two servers: one after the first of them, up to `old`
+/// if that is known, or one before the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Trace {
-    after: Place,
-    upto: Place,
+    pub(super) after: Place,
+    pub(super) old: Option<Place>,
+    pub(super) upto: Place,
 }
 
-/// The record of one key.
+/// The record of one key. What is of a server is kept for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index {
     /// What is remembered of its deadline.
@@ -36,14 +39,16 @@ pub struct Index {
     pub lapses: [Option<u8>; WAITING],
     /// Who runs the first.
     pub running: Option<usize>,
+    /// The servers on which something of it was read or heard.
+    pub(super) seen: [bool; NODES],
     /// What was noted, in order and apart: who is anchored hears, and notes,
     /// all in its order.
-    noted: [Option<Range>; RANGES],
+    noted: [[Option<Range>; RANGES]; NODES],
     /// The latest moment from which anything was done: what was read before is stale.
-    pub(super) latest: Moment,
+    pub(super) latest: [Moment; NODES],
     traces: [Option<Trace>; 3],
     /// How many of the expiries before each canary were fired for who had no anchor.
-    agreed: [u8; CANARIES],
+    agreed: [[u8; CANARIES]; NODES],
 }
 
 /// What became of a note.
@@ -57,41 +62,79 @@ pub(super) enum Noted {
     Recovered,
 }
 
+/// Where what is kept of a server lies; without the rule, servers are not told apart.
+fn drawer(rules: Rules, node: usize) -> usize {
+    if rules.has(Rule::NodeNamed) { node } else { 0 }
+}
+
 impl Index {
+    /// What is known of the key, without the lapses: who writes by what it knew
+    /// before, compares this.
+    pub(super) fn known(&self) -> Self {
+        Self { lapses: Self::default().lapses, running: None, ..*self }
+    }
+
     /// Notes an expiry by its identity. `since`: the anchor of who has heard it;
     /// `kept`: how many ranges are.
     pub(super) fn note(&mut self, rules: Rules, since: u8, id: Place, life: u8, kept: usize) -> Noted {
-        if self.watch.is_some_and(|watch| watch.read.at < id || !rules.has(Rule::Stamped)) {
+        let drawer = drawer(rules, id.node);
+        let foreign = self.watch.is_some_and(|watch| watch.read.at.is_apart(rules, id));
+        if !foreign
+            && self.watch.is_some_and(|watch| watch.read.at.is_before(rules, id) || !rules.has(Rule::Stamped))
+        {
             self.watch = None;
         }
-        self.latest = self.latest.max(Moment { at: id, stamp: 0 });
-        if self.noted.iter().flatten().any(|range| range.from <= id.canary && id <= range.upto) {
+        self.advance(rules, Moment { at: id, stamp: 0 });
+        let upto = |range: &Range| (range.upto.canary, range.upto.count);
+        let known = |range: &Range| range.from <= id.canary && (id.canary, id.count) <= upto(range);
+        if self.noted[drawer].iter().flatten().any(known) {
             return Noted::Known;
         }
-        self.extend(if rules.has(Rule::SinceAnchor) { since } else { 0 }, id, kept);
+        self.extend(if rules.has(Rule::SinceAnchor) { since } else { 0 }, Place { node: drawer, ..id }, kept);
+        self.seen[id.node] = true;
         if self.takes_up(rules, id) {
             return Noted::Recovered;
         }
+        self.answer(rules, id.node);
         self.push(rules, life);
         Noted::Lapse
     }
 
+    /// What another server has announced was that which is remembered, or it was not: nothing can tell. So it
+    /// stays until the key is looked at, and ends if it is gone.
+    pub(super) fn answer(&mut self, rules: Rules, node: usize) {
+        let Some(watch) = self.watch.as_mut().filter(|watch| watch.read.at.node != node) else { return };
+        if rules.has(Rule::AnsweredElsewhere) {
+            watch.answered = true;
+        }
+    }
+
     /// Whether this is the first to be heard of an expiry without an anchor: the `back`th before a canary.
-    pub(super) fn agree(&mut self, canary: u8, back: u8) -> bool {
-        let fired = &mut self.agreed[usize::from(canary)];
+    pub(super) fn agree(&mut self, rules: Rules, node: usize, canary: u8, back: u8) -> bool {
+        let fired = &mut self.agreed[drawer(rules, node)][usize::from(canary)];
         let first = back > *fired;
         *fired = back.max(*fired);
+        self.seen[node] = true;
         first
     }
 
+    /// Whether anything has fired that this server has announced, or whose key was found gone there.
+    pub(super) fn has_fired(&self, rules: Rules, node: usize) -> bool {
+        let drawer = drawer(rules, node);
+        let noted = self.noted[drawer].iter().any(Option::is_some);
+        let found = self.traces.iter().flatten().any(|trace| trace.upto.node == node);
+        noted || found || self.agreed[drawer].iter().any(|fired| *fired > 0)
+    }
+
     /// Fires without an identity, and remembers where it may have been.
-    pub(super) fn recover(&mut self, rules: Rules, life: u8, after: Place, upto: Place) {
+    pub(super) fn recover(&mut self, rules: Rules, life: u8, trace: Trace) {
         if rules.has(Rule::RecoveryRemembered)
             && let Some(free) = self.traces.iter_mut().find(|trace| trace.is_none())
         {
-            *free = Some(Trace { after, upto });
+            *free = Some(trace);
         }
-        self.latest = self.latest.max(Moment { at: upto, stamp: 0 });
+        self.advance(rules, Moment { at: trace.upto, stamp: 0 });
+        self.seen[trace.upto.node] = true;
         self.push(rules, life);
     }
 
@@ -99,17 +142,32 @@ impl Index {
     pub(super) fn forget(&mut self, rules: Rules, read: Moment) {
         self.watch = None;
         let stamp = if rules.has(Rule::ForgottenByStamp) { read.stamp } else { 0 };
-        self.latest = self.latest.max(Moment { stamp, ..read });
+        self.advance(rules, Moment { stamp, ..read });
+        self.seen[read.at.node] = true;
+    }
+
+    fn advance(&mut self, rules: Rules, to: Moment) {
+        let latest = &mut self.latest[drawer(rules, to.at.node)];
+        if !to.is_before(rules, *latest) {
+            *latest = to;
+        }
     }
 
     /// Remembers a deadline, unless something that came after it was read is
-    /// known already, such as another deadline.
-    pub(super) fn enrol(&mut self, rules: Rules, watch: Watch) -> bool {
-        let stale = watch.read < self.latest && rules.has(Rule::StaleRefused);
-        let newer = self.watch.is_some_and(|standing| watch.read < standing.read);
-        let refused = stale || (newer && rules.has(Rule::EnrolmentsOrdered));
+    /// known already, such as another deadline. Of a key that was met with on
+    /// another server, too, nothing is known to be later but what was asked for
+    /// after all that is known was written.
+    pub(super) fn enrol(&mut self, rules: Rules, watch: Watch, fresh: bool) -> bool {
+        let node = watch.read.at.node;
+        let elsewhere = (0..NODES).any(|other| other != node && self.seen[other]);
+        let overtaken = elsewhere && !fresh && rules.has(Rule::AskedAfter);
+        let later = |latest: &Moment| watch.read.is_before(rules, *latest);
+        let stale = self.latest.iter().any(later) && rules.has(Rule::StaleRefused);
+        let newer = self.watch.is_some_and(|standing| watch.read.is_before(rules, standing.read));
+        let refused = overtaken || stale || (newer && rules.has(Rule::EnrolmentsOrdered));
         if !refused {
             self.watch = Some(watch);
+            self.seen[node] = true;
         }
         !refused
     }
@@ -124,7 +182,8 @@ impl Index {
     /// All from a canary up to this expiry was noted. Ranges that meet are one;
     /// if there are too many, the two oldest, with what lies between.
     fn extend(&mut self, since: u8, upto: Place, kept: usize) {
-        let mut all: Vec<Range> = self.noted.into_iter().flatten().collect();
+        let noted = &mut self.noted[upto.node];
+        let mut all: Vec<Range> = noted.iter().flatten().copied().collect();
         let met = |range: &Range| since <= range.upto.canary && range.from <= upto.canary;
         let from = all.iter().filter(|range| met(range)).map(|range| range.from).min();
         all.retain(|range| !met(range));
@@ -134,15 +193,12 @@ impl Index {
             let oldest = all.remove(0);
             all[0].from = oldest.from;
         }
-        self.noted = std::array::from_fn(|place| all.get(place).copied());
+        *noted = std::array::from_fn(|place| all.get(place).copied());
     }
 
     fn takes_up(&mut self, rules: Rules, id: Place) -> bool {
         let one = rules.has(Rule::OneForOne);
-        let found = self
-            .traces
-            .iter_mut()
-            .find(|trace| trace.is_some_and(|trace| (!one || trace.after < id) && id <= trace.upto));
+        let found = self.traces.iter_mut().find(|trace| trace.is_some_and(|trace| trace.reaches(rules, id)));
         match found {
             Some(trace) => {
                 *trace = trace.filter(|_| !one);
@@ -161,5 +217,18 @@ impl Index {
             Some(0)
         };
         self.lapses[place.expect("as many places as lives")] = Some(life);
+    }
+}
+
+impl Trace {
+    /// Whether this expiry may have been it.
+    fn reaches(&self, rules: Rules, id: Place) -> bool {
+        let within = |upto: Place| id.node == upto.node && !upto.is_before(rules, id);
+        let begun = !rules.has(Rule::OneForOne) || self.after.is_before(rules, id);
+        if self.after.node == self.upto.node {
+            return begun && within(self.upto);
+        }
+        let before_it_moved = id.node == self.after.node && begun && self.old.is_none_or(within);
+        within(self.upto) || before_it_moved && rules.has(Rule::TraceOnBoth)
     }
 }

@@ -63,13 +63,18 @@ impl Judge {
         self.open += 1;
         let count = &mut self.fired[usize::from(life)];
         *count += 1;
-        let excused = *count <= 1 + u8::from(self.unsure.has(life)) + self.torn[usize::from(life)];
+        // That a server is replaced is no excuse: all have heard the same of its successor.
+        let unsure = self.faulty && self.unsure.has(life);
+        let excused = *count <= 1 + u8::from(unsure) + self.torn[usize::from(life)];
         self.demand(Breach::Double, excused);
+        // A server that was replaced announces what has not happened.
+        let happened = life == 0 || self.expired.has(life);
+        self.demand(Breach::Early, happened);
     }
 
     /// A lapse begins for an enrolment whose key is gone.
-    pub(super) fn recover(&mut self, key: Key, life: u8, in_time: bool, by_policy: bool) {
-        self.demand(Breach::Unprovoked, self.faulty || by_policy);
+    fn recover(&mut self, key: Key, life: u8, in_time: bool, provoked: bool) {
+        self.demand(Breach::Unprovoked, self.faulty || provoked);
         self.demand(Breach::Early, in_time && !lives(key, life));
         if self.expired.has(life) {
             self.recovered.add(life);
@@ -101,6 +106,15 @@ impl Judge {
     fn unknowable(&self, world: &World, life: u8) -> bool {
         let unheard = world.present().iter().all(|listener| listener.missed.has(life));
         unheard && (!self.enrolled.has(life) || self.rewritten.has(life))
+    }
+}
+
+impl World {
+    /// A lapse begins for an enrolment whose key is gone. A server that was replaced is reason enough.
+    pub(super) fn judge_recovery(&mut self, life: u8, in_time: bool, by_policy: bool) {
+        let provoked = by_policy || self.servers.iter().any(|server| server.stale);
+        let key = self.key();
+        self.judge.recover(key, life, in_time, provoked);
     }
 }
 

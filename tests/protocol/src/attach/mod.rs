@@ -1,8 +1,8 @@
 //! Attached topics: which expiry is this, and did it happen at all?
 //!
-//! One key that others write, the stream of its server, and listeners that
-//! hear it each at its own pace. `server` does what servers do, `listener` and
-//! `look` are keylapse's part, [`decision`] is the table of its decisions, and
+//! One key that others write, the stream of its server, or of two between which
+//! it moves, and listeners that hear it each at its own pace. `server` does what
+//! servers do, `listener`, `nodes` and `look` are keylapse's part, [`decision`] is the table of its decisions, and
 //! `judge` knows what really happened. Time is a few ticks, and everything may
 //! take any number of them.
 
@@ -13,6 +13,7 @@ mod index;
 mod judge;
 mod listener;
 mod look;
+mod nodes;
 mod rules;
 mod scope;
 mod seen;
@@ -25,10 +26,12 @@ use stateright::{Model, Property};
 pub use index::{Index, Range, Trace};
 pub use judge::Judge;
 pub use rules::{Rule, Rules};
-pub use scope::{Purse, Scope};
+pub use scope::{Purse, Scope, Second};
 pub use seen::Seen;
 pub use step::{Deed, Step};
-pub use world::{Anchor, Event, Key, LISTENERS, Listener, Look, Moment, Place, Watch, World};
+pub use world::{
+    Anchor, Event, Key, LISTENERS, Listener, Look, Moment, NODES, Name, Place, Server, Stream, Watch, World,
+};
 
 use judge::Breach;
 
@@ -73,13 +76,15 @@ impl Model for Attached {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        let listener = Listener { anchor: Some(Anchor::default()), ..Listener::default() };
-        let Scope { purse, replica: replicated, listeners: crowd, flags, .. } = self.scope;
+        let Scope { purse, replica: replicated, listeners: crowd, flags, ahead, .. } = self.scope;
+        let (nodes, servers) = (self.scope.nodes(), self.scope.servers());
+        let listener = Listener { streams: self.begin(), ..Listener::default() };
         let begin = |hear: usize| {
             let mut listeners = [Listener::default(); LISTENERS];
             listeners[..crowd].fill(listener);
             listeners[..hear].iter_mut().for_each(|listener| listener.flags = true);
-            World { purse, replicated, crowd, listeners, ..World::default() }.canonical()
+            let world = World { purse, replicated, crowd, listeners, ..World::default() };
+            World { nodes, servers, ahead, ..world }.canonical()
         };
         // Of what is granted, not everybody need make use.
         if flags { (1..=crowd).map(begin).collect() } else { vec![begin(0)] }

@@ -62,6 +62,32 @@ pub enum Rule {
     RecoveryRemembered,
     /// Such a trace takes up one identity; without, all up to its place.
     OneForOne,
+    /// A place names its server: numbers are the clocks', and three servers may use the same.
+    NodeNamed,
+    /// Places of two servers are never compared.
+    PlacesApart,
+    /// A canary that is missed is a gap at once: its server may have been replaced meanwhile.
+    MissedIsGap,
+    /// A replica that becomes a primary was heard before: that is a gap, and nobody is deaf to it.
+    PromotionIsGap,
+    /// What a server announces in a gap is held until a canary of it was heard after that.
+    HeldForCanary,
+    /// And until another server has named it a primary since the gap began. What one has announced that was
+    /// replaced is dropped.
+    HeldForOther,
+    /// Of what was dropped the key's present owner is asked.
+    DroppedLooked,
+    /// A look goes to the key's present owner, wherever its deadline was read.
+    TouchedAtOwner,
+    /// What was read of a key that was met with on several servers is refused if anything was written of it since
+    /// it was asked for.
+    AskedAfter,
+    /// A note of another server than that of the enrolment leaves word of it.
+    AnsweredElsewhere,
+    /// Before a key is judged that has moved, all was heard that its server before has published.
+    BothFenced,
+    /// A recovery of a key that has moved takes up a note of either server.
+    TraceOnBoth,
 }
 
 /// The rules in force.

@@ -1,5 +1,9 @@
 //! How much is explored.
 
+mod two;
+
+use super::world::{NODES, Server};
+
 /// What may happen only so often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -18,6 +22,12 @@ pub struct Purse {
     /// Hints for which a queue has no place.
     pub drops: u8,
     pub crashes: u8,
+    /// Moves of the key's slot to the other server.
+    pub moves: u8,
+    /// Primaries that are replaced.
+    pub promotions: u8,
+    /// Times that another server is late to know it.
+    pub lags: u8,
 }
 
 impl Purse {
@@ -32,7 +42,21 @@ impl Purse {
         mutes: 0,
         drops: 0,
         crashes: 0,
+        moves: 0,
+        promotions: 0,
+        lags: 0,
     };
+}
+
+/// What there is beside the server that owns the key at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// Nothing.
+    None,
+    /// Another primary, to which the key's slot may move.
+    Primary,
+    /// Its replica, which may take its place.
+    Replica,
 }
 
 /// The bounds of one exploration. Within them it is complete.
@@ -52,11 +76,28 @@ pub struct Scope {
     pub runs: bool,
     /// How many ranges of what was noted are kept apart, at most four.
     pub ranges: usize,
+    /// What there is beside the server that owns the key at first.
+    pub second: Second,
+    /// How far its clock is ahead.
+    pub ahead: u8,
+    /// Whether a server that was replaced may announce a canary before it knows it.
+    pub loud: bool,
     /// What may happen only so often.
     pub purse: Purse,
 }
 
 impl Scope {
+    /// How many servers there are.
+    pub(super) fn nodes(&self) -> usize {
+        if self.second == Second::None { 1 } else { 2 }
+    }
+
+    /// Them, at first.
+    pub(super) fn servers(&self) -> [Server; NODES] {
+        let replica = self.second == Second::Replica;
+        [Server::default(), Server { replica, ..Server::default() }]
+    }
+
     /// `Ex` alone, and nothing goes wrong.
     pub const fn calm() -> Self {
         let purse = Purse::CALM;
@@ -68,6 +109,9 @@ impl Scope {
             vanished: false,
             runs: false,
             ranges: 4,
+            second: Second::None,
+            ahead: 0,
+            loud: false,
             purse,
         }
     }

@@ -32,6 +32,14 @@ pub enum Seen {
     ReplicaIgnored,
     /// A listener that never had an anchor ignored an expiry.
     Deaf,
+    /// A server may have been replaced.
+    Missed,
+    /// What a server announced was dropped, as another owns the key.
+    Dropped,
+    /// What was dropped had fired already, or will.
+    DroppedKnown,
+    /// A key that has moved was found on its new owner.
+    TouchedAgain,
 }
 
 impl Seen {
@@ -49,13 +57,17 @@ impl Seen {
             Self::ReplicaIgnored => 16,
             Self::Deaf => 17,
             Self::AgreedBefore => 18,
+            Self::Missed => 19,
+            Self::Dropped => 20,
+            Self::DroppedKnown => 21,
+            Self::TouchedAgain => 22,
         }
     }
 }
 
 /// How often each was met with; beside the states and not in them.
 #[derive(Debug, Default)]
-pub(super) struct Log([AtomicU64; 19]);
+pub(super) struct Log([AtomicU64; 23]);
 
 impl Log {
     pub(super) fn note(&self, seen: Seen) {
