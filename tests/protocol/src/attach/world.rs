@@ -60,7 +60,7 @@ pub enum Event {
 
 /// A place in a server's stream: after so many expiries of the key since a
 /// canary. That of an `expired` is its identity. The order of places of two
-/// servers means nothing: see [`Place::is_before`].
+/// servers means nothing: see `Place::is_before`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// Whose stream.
