@@ -1,6 +1,7 @@
 //! One subscribed connection, from its opening to its end.
 
-use std::collections::BTreeSet;
+mod wake_ups;
+
 use std::mem;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::events::calls::{make_canary, release_canary, touch};
 use crate::events::chain::{Chain, Link, Numbers};
 use crate::events::decoder::{Decoded, numbers_of};
 use crate::events::event::{Canary, Event, Gap, Touch};
-use crate::events::open::{Opened, WakeUps, hear_changes, hear_wake_ups, open};
+use crate::events::open::{Opened, WakeUps, hear_changes, open};
 use crate::events::share::Share;
 use crate::log::{debug, info, warn};
 use crate::rounds::{Rounds, until_due};
@@ -45,11 +46,6 @@ const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 /// them, and each report costs a sweep.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Wake-ups of partitions that ought to be heard here and are not, as a slot has just moved, are asked for again after this.
-const JOIN_AGAIN: Duration = Duration::from_millis(250);
-
-/// Of which partitions wake-ups are heard besides, or why they are refused.
-type Joined = redis::RedisResult<Result<BTreeSet<usize>>>;
 /// For each attached topic, why its changes are not heard.
 type Resubscribed = redis::RedisResult<Vec<Option<String>>>;
 
@@ -214,65 +210,6 @@ impl<'a> Session<'a> {
             });
         }
         self.supervisor.pass(Event::Subscribed(refused)).await;
-    }
-
-    /// The server holds a partition no more; unless it does again by now, which it is asked.
-    async fn lost_wake_ups(&mut self, partition: usize) {
-        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
-            heard.remove(&partition);
-        }
-        self.supervisor.pass(Event::Moved).await;
-        self.plan_joining();
-    }
-
-    /// What is not heard of all that the server holds.
-    fn unheard(&self) -> Vec<usize> {
-        match &self.opened.wake_ups {
-            WakeUps::Refused => Vec::new(),
-            WakeUps::Of(heard) => {
-                self.share.partitions.iter().copied().filter(|one| !heard.contains(one)).collect()
-            }
-        }
-    }
-
-    /// At once; what was asked for in vain, after a while.
-    fn plan_joining(&mut self) {
-        if let WakeUps::Of(heard) = &mut self.opened.wake_ups {
-            heard.retain(|one| self.share.partitions.binary_search(one).is_ok());
-        }
-        self.join_at = (!self.unheard().is_empty()).then(Instant::now);
-    }
-
-    fn join(&mut self, joining: &mut JoinSet<Joined>) {
-        self.join_at = None;
-        if !joining.is_empty() {
-            return; // what is missing then is seen when that has ended
-        }
-        let (asked, decoder) = (self.unheard(), self.supervisor.decoder.clone());
-        let mut connection = self.opened.connection.clone();
-        joining.spawn(async move { hear_wake_ups(&mut connection, &decoder, &asked).await });
-    }
-
-    /// More wake-ups are heard from now on. What they would have said before has to be looked for.
-    async fn joined(&mut self, answer: Result<BTreeSet<usize>>) {
-        match (answer, &mut self.opened.wake_ups) {
-            (Ok(new), WakeUps::Of(heard)) => {
-                heard.extend(&new);
-                if !new.is_empty() {
-                    self.supervisor.pass(Event::Joined(new.into_iter().collect())).await;
-                }
-            }
-            (Ok(_), WakeUps::Refused) => {}
-            (Err(error), _) => {
-                warn!(server = %self.server, %error, "no wake-ups: new timers are found by sweeps");
-                self.opened.wake_ups = WakeUps::Refused;
-                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
-            }
-        }
-        if !self.unheard().is_empty() {
-            self.supervisor.pass(Event::Moved).await;
-            self.join_at = Some(Instant::now() + JOIN_AGAIN);
-        }
     }
 
     /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
