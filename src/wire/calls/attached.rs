@@ -11,7 +11,9 @@ use crate::wire::run::Call;
 use crate::wire::scripts::{self, Script};
 use crate::wire::{PartitionNames, Reply, Store};
 
-pub use super::place::{FoundGone, Identity, MAX_NODE, NodeId, Position};
+#[cfg(any(test, feature = "testing"))]
+pub use super::place::MAX_NODE;
+pub use super::place::{FoundGone, Identity, NodeId, Position};
 pub use super::touch::{Found, Life};
 pub(crate) use super::touch::{glance_commands, read_glanced, read_touched, touch_command};
 
