@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use keylapse_faults::child::{Orders, Produce, listen, produce};
+use keylapse_faults::child::{Orders, Produce, listen, produce, produce_steadily};
 use keylapse_faults::fault::{Plan, catalogue};
 use keylapse_faults::harness::Cast;
 use keylapse_faults::run::{durable_server, run};
@@ -80,6 +80,9 @@ async fn main() -> ExitCode {
         Command::KillListeners { times } => kill_listeners(times).await,
         Command::KillServers { times } => kill_servers(times).await,
         Command::Listen(orders) => child(listen(&orders).await),
+        Command::Produce { orders, produce: how } if orders.sharded => {
+            child(produce_steadily(&orders, &how).await)
+        }
         Command::Produce { orders, produce: how } => child(produce(&orders, &how).await),
     }
 }
@@ -156,6 +159,7 @@ fn cast(lease: Duration) -> Cast {
         pills_per_thousand: 2,
         lease,
         seed: 1,
+        is_sharded: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Everything that takes part in a run: the server, the processes and the lines between them.
 
-mod actor;
+pub(crate) mod actor;
 mod attached;
 mod drain;
 mod probe;
@@ -46,6 +46,8 @@ pub struct Cast {
     pub lease: Duration,
     /// What the producers' random choices begin with.
     pub seed: u64,
+    /// Several servers, and one topic that is armed steadily.
+    pub is_sharded: bool,
 }
 
 /// The parts of a run.
@@ -71,7 +73,7 @@ impl Harness {
         let (open, closed) = channel::<()>();
         stalls::note(ledger.clone(), move || closed.try_recv() != Err(TryRecvError::Disconnected));
         let all = async |role, places: Range<usize>| {
-            join_all(places.map(|place| Actor::new(role, place, cast, &server, &ledger, folder))).await
+            join_all(places.map(|place| Actor::behind_a_line(role, place, cast, &server, &ledger, folder))).await
         };
         let listeners = all(Role::Listener, 0..cast.listeners).await;
         let elder = cast.listeners..cast.listeners + usize::from(cast.elder);
@@ -120,7 +122,7 @@ impl Harness {
     /// Puts a fault that is over on record.
     pub fn record_fault(&self, since: Micros, actor: Option<&str>, fault: &impl Debug, is_outage: bool) {
         let (actor, fault) = (actor.map(str::to_owned), format!("{fault:?}"));
-        self.ledger.write(Entry::Fault { since, actor, fault, is_outage });
+        self.ledger.write(Entry::Fault { since, actor, fault, is_outage, partitions: None });
     }
 
     /// Ends the producers, in order: what they began with, they finish.

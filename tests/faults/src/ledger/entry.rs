@@ -40,6 +40,9 @@ pub enum Entry {
         told: Told,
         /// The deadline that it named.
         deadline: Option<Micros>,
+        /// How many replicas had it by then, if that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replicas: Option<u32>,
     },
     /// A producer is about to cancel.
     CancelAsked {
@@ -166,6 +169,22 @@ pub enum Entry {
         fault: String,
         /// Whether it keeps those whom it concerns from the server.
         is_outage: bool,
+        /// Of several servers, what was kept on the one that it befell; everything, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partitions: Option<Vec<u32>>,
+    },
+    /// A server has taken the place of another; the line's time is when the old one had learned of it.
+    Succession {
+        /// What is kept there.
+        partitions: Vec<u32>,
+        /// When the old one was killed, stopped, or told to make way.
+        since: Micros,
+        /// Until when nobody but the old one can have acknowledged anything.
+        sole_until: Micros,
+        /// When the new one was first seen in its place.
+        promoted: Micros,
+        /// The numbers of the armings that it had then.
+        held: Vec<u64>,
     },
 }
 

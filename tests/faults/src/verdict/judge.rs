@@ -35,7 +35,8 @@ pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Re
     let oracle = Oracle::read(lines, lease);
     let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
     letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
-    let mut report = Report { left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
+    let shards = oracle.troubles.shards.report();
+    let mut report = Report { shards, left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
     for n in oracle.runs.keys().chain(letters_of.keys()).filter(|n| !oracle.arms.contains_key(n)) {
         report.find(*n, Wrong::Unexpected, "nobody ever armed it");
     }
@@ -67,9 +68,7 @@ impl Case<'_> {
         report.handled += usize::from(is_done);
         let has_ended = is_done || !self.letters.is_empty();
         match self.due() {
-            Due::AnEnd if !has_ended => {
-                report.find(self.n, Wrong::Lost, "it was acknowledged and has no end");
-            }
+            Due::AnEnd if !has_ended => self.no_end(report),
             Due::AStart if self.runs.is_empty() => {
                 report.find(self.n, Wrong::Lost, "it was running and never began");
             }
@@ -80,6 +79,18 @@ impl Case<'_> {
         self.deaths(report);
         self.repetitions(report);
         self.lateness(report);
+    }
+
+    /// What never reached the server that was promoted is gone, and that is nobody's fault but of those who did not wait
+    /// for a replica.
+    fn no_end(&self, report: &mut Report) {
+        match self.oracle.troubles.shards.unreplicated(self.n, self.arm, self.runs) {
+            None => report.find(self.n, Wrong::Lost, "it was acknowledged and has no end"),
+            Some(_) if self.arm.replicas.is_some_and(|replicas| replicas > 0) => {
+                report.find(self.n, Wrong::Lost, "a replica had it, and the one that was promoted had not");
+            }
+            Some(age) => report.shards.unreplicated.push(age),
+        }
     }
 
     fn told(&self) -> Option<Told> {
@@ -215,7 +226,10 @@ impl Case<'_> {
     fn lateness(&self, report: &mut Report) {
         let mut last = 0;
         for run in self.runs.iter().filter(|run| std::mem::replace(&mut last, run.attempt) != run.attempt) {
-            report.late.push(run.started.saturating_sub(run.deadline));
+            let late = run.started.saturating_sub(run.deadline);
+            report.late.push(late);
+            let of_failed = self.oracle.troubles.shards.was_failed(&run.key, run.deadline);
+            report.shards.late(of_failed).push(late);
         }
     }
 }

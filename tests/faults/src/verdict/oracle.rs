@@ -30,6 +30,8 @@ pub(super) struct Arm {
     pub(super) delay_ms: u64,
     pub(super) told: Option<(Micros, Told)>,
     pub(super) deadline: Option<Micros>,
+    /// How many replicas had it when it was told, if that was asked for.
+    pub(super) replicas: Option<u32>,
 }
 
 /// One call of a producer.
@@ -75,12 +77,13 @@ impl Oracle {
             Entry::ArmAsked { n, key, work, delay_ms } => {
                 let (key, work, delay_ms) = (key.clone(), *work, *delay_ms);
                 self.calls_of(&key).push(Call { arm: Some(*n), told: None });
-                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told: None, deadline: None };
+                let (told, deadline, replicas) = Default::default();
+                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told, deadline, replicas };
                 self.arms.insert(*n, arm);
             }
-            Entry::ArmTold { n, told, deadline } => {
+            Entry::ArmTold { n, told, deadline, replicas } => {
                 let Some(arm) = self.arms.get_mut(n) else { return };
-                (arm.told, arm.deadline) = (Some((at, *told)), *deadline);
+                (arm.told, arm.deadline, arm.replicas) = (Some((at, *told)), *deadline, *replicas);
                 let key = arm.key.clone();
                 self.told(&key, at, *told);
             }
@@ -122,7 +125,8 @@ impl Oracle {
     /// ended meanwhile finds nothing, and arms again (docs/wire.md).
     pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
         let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
-        self.troubles.had_outage(arm.by, (arm.asked, until))
+        let time = (arm.asked, until);
+        self.troubles.had_outage(arm.by, time) || self.troubles.shards.had_trouble(&arm.key, time)
     }
 
     /// The same of an arming by its number.
