@@ -15,6 +15,8 @@ pub const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub const LEASES: usize = 5;
 /// Partitions of the topic whose timers have trigger keys.
 const PARTITIONS: u32 = 2;
+/// Numbers that each producer process has for its armings.
+pub const NUMBERS: u64 = 1_000_000;
 /// Enough for each of three primaries to have some.
 const SHARDED: u32 = 8;
 
@@ -103,6 +105,18 @@ impl Kind {
 pub fn shard_of(key: &str) -> Option<u32> {
     let is_ours = key.split_once(':').is_some_and(|(topic, _)| topic == Kind::Sharded.name());
     is_ours.then(|| partition_of(key.as_bytes(), SHARDED))
+}
+
+/// The key of a producer process's arming of [`Kind::Sharded`]: each has its own.
+pub fn sharded_key(place: u64, number: u64) -> String {
+    format!("{}:{place}-{number}", Kind::Sharded.name())
+}
+
+/// The number of the arming of such a key.
+pub fn number_of(key: &str) -> Option<u64> {
+    let (_, id) = key.split_once(':')?;
+    let (place, number) = id.split_once('-')?;
+    Some(place.parse::<u64>().ok()? * NUMBERS + number.parse::<u64>().ok()?)
 }
 
 /// The attached topic of a run, and the first segment of its keys.

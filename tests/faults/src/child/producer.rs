@@ -11,15 +11,13 @@ use tokio::time::sleep;
 
 use super::{Orders, asked_to_end, watch_over};
 use crate::clock::{Micros, micros_since_1970};
-use crate::job::{Job, Kind, Work};
+use crate::job::{Job, Kind, NUMBERS, Work};
 use crate::ledger::{Entry, Ledger, Told};
 
 /// Keys whose stories are told at a time.
 const STORIES: u32 = 64;
 /// How long a call is repeated without an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// Numbers that each producer process has for its armings.
-pub(super) const NUMBERS: u64 = 1_000_000;
 
 /// What a producer is told beside that.
 #[derive(Clone, Debug, clap::Args)]

@@ -9,9 +9,9 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::producer::{NUMBERS, PATIENCE, armed, failed};
+use super::producer::{PATIENCE, armed, failed};
 use super::{Orders, Produce, asked_to_end, watch_over};
-use crate::job::{Job, Kind, Work};
+use crate::job::{Job, Kind, NUMBERS, Work, sharded_key};
 use crate::ledger::{Entry, Ledger};
 
 /// How often some arms are made: so many at a time as the rate asks for.
@@ -71,7 +71,7 @@ impl Call {
         let work = if random.random_ratio(1, 50) { Work::FailOnce } else { Work::Succeed };
         let millis = if random.random_ratio(1, 50) { 500 } else { random.random_range(0..20) };
         let job = Job { n: produce.place * NUMBERS + number, work, millis };
-        let key = format!("{}:{}-{number}", Kind::Sharded.name(), produce.place);
+        let key = sharded_key(produce.place, number);
         Self { key, job, delay_ms: random.random_range(AHEAD_MS), durably: number.is_multiple_of(2) }
     }
 }

@@ -1,4 +1,4 @@
-//! A part that one process after the other plays, each behind the same line.
+//! A part that one process after the other plays, each in the same way.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ enum Order {
 
 /// What an actor's processes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(super) enum Role {
     Listener,
     Producer,
 }
@@ -60,7 +60,7 @@ impl Actor {
     }
 
     /// With its own ways to whatever servers there are.
-    pub(crate) fn new(
+    pub(super) fn new(
         role: Role,
         place: usize,
         cast: &Cast,
@@ -111,7 +111,7 @@ impl Actor {
     }
 
     /// Ends it in order; nobody follows.
-    pub(crate) async fn retire(&self) {
+    pub(super) async fn retire(&self) {
         let (done, is_done) = oneshot::channel();
         if self.orders.send(Order::Retire(done)).await.is_ok() {
             is_done.await.unwrap_or_else(|_| panic!("{} did not end in order", self.name));
@@ -211,7 +211,11 @@ impl Script {
         ];
         Self {
             program: cast.program.clone(),
-            words: words.into_iter().chain(cast.is_sharded.then_some("--sharded")).map(str::to_owned).collect(),
+            words: words
+                .into_iter()
+                .chain(cast.is_sharded.then_some("--sharded"))
+                .map(str::to_owned)
+                .collect(),
             log: folder.join(format!("{role}.log")),
             produces: None,
         }

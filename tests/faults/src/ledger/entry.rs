@@ -177,6 +177,8 @@ pub enum Entry {
     Succession {
         /// What is kept there.
         partitions: Vec<u32>,
+        /// Whether the old one gave its place away with all that it had.
+        is_orderly: bool,
         /// When the old one was killed, stopped, or told to make way.
         since: Micros,
         /// Until when nobody but the old one can have acknowledged anything.

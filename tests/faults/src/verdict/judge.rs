@@ -36,7 +36,8 @@ pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Re
     let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
     letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
     let shards = oracle.troubles.shards.report();
-    let mut report = Report { shards, left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
+    let mut report =
+        Report { shards, left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
     for n in oracle.runs.keys().chain(letters_of.keys()).filter(|n| !oracle.arms.contains_key(n)) {
         report.find(*n, Wrong::Unexpected, "nobody ever armed it");
     }

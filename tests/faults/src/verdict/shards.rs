@@ -27,6 +27,7 @@ pub(super) struct Shards {
 #[derive(Debug)]
 struct Succession {
     partitions: Vec<u32>,
+    is_orderly: bool,
     since: Micros,
     sole_until: Micros,
     promoted: Micros,
@@ -35,13 +36,29 @@ struct Succession {
     held: Vec<u64>,
 }
 
+impl Succession {
+    /// From the first thing that may not have reached the new one until nobody asks the old one any more.
+    fn time(&self) -> (Micros, Micros) {
+        (self.since.saturating_sub(LAG), self.over + SECOND)
+    }
+}
+
 impl Shards {
     pub(super) fn succession(&mut self, at: Micros, entry: &Entry) {
-        let Entry::Succession { partitions, since, sole_until, promoted, held } = entry else { return };
+        let Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held } = entry else {
+            return;
+        };
         let mut held = held.clone();
         held.sort_unstable();
-        let (partitions, since, sole_until, promoted) = (partitions.clone(), *since, *sole_until, *promoted);
-        self.successions.push(Succession { partitions, since, sole_until, promoted, over: at, held });
+        self.successions.push(Succession {
+            partitions: partitions.clone(),
+            is_orderly: *is_orderly,
+            since: *since,
+            sole_until: *sole_until,
+            promoted: *promoted,
+            over: at,
+            held,
+        });
     }
 
     pub(super) fn outage(&mut self, partitions: &[u32], time: (Micros, Micros)) {
@@ -63,12 +80,13 @@ impl Shards {
     /// Whether what was done in this time may not have reached the server that was promoted, or was done by one that had
     /// been replaced.
     pub(super) fn excuse(&self, key: &str, time: (Micros, Micros)) -> bool {
-        self.of(key).any(|one| overlaps((one.since.saturating_sub(LAG), one.over + SECOND), time))
+        self.of(key).any(|one| !one.is_orderly && overlaps(one.time(), time))
     }
 
     /// Whether an answer may have been lost in this time.
     pub(super) fn had_trouble(&self, key: &str, time: (Micros, Micros)) -> bool {
-        self.excuse(key, time) || self.outages(key).any(|outage| overlaps(outage, time))
+        let mut times = self.of(key).map(Succession::time).chain(self.outages(key));
+        times.any(|trouble| overlaps(trouble, time))
     }
 
     /// How long before its server's fall an arming was acknowledged that never reached the one in its place. None if it did,
@@ -81,7 +99,10 @@ impl Shards {
             let has_begun_since = runs.iter().any(|run| run.started >= one.promoted);
             was_told_by_the_old && is_recent && !has_begun_since && one.held.binary_search(&n).is_err()
         };
-        self.of(&arm.key).find(lost_by).map(|one| one.since.saturating_sub(told))
+        self.of(&arm.key)
+            .filter(|one| !one.is_orderly)
+            .find(lost_by)
+            .map(|one| one.since.saturating_sub(told))
     }
 
     /// Whether a timer of that deadline had to wait for a server to be replaced.

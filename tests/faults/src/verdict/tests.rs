@@ -34,7 +34,11 @@ impl Tale {
         let key = "loud:a".to_owned();
         let asked = Entry::ArmAsked { n, key, work: Work::Succeed, delay_ms: 100 };
         let deadline = Some((ms + 100) * 1000);
-        self.then(ms, PRODUCER, asked).then(ms, PRODUCER, Entry::ArmTold { n, told, deadline, replicas: None })
+        self.then(ms, PRODUCER, asked).then(
+            ms,
+            PRODUCER,
+            Entry::ArmTold { n, told, deadline, replicas: None },
+        )
     }
 
     fn cancelled(self, ms: u64, told: Told) -> Self {

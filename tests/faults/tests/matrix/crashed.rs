@@ -43,7 +43,7 @@ impl Scene {
     }
 
     fn line(&self) -> &Proxy {
-        self.harness.listener(0).line()
+        self.harness.troupe.listener(0).line()
     }
 
     /// Loses the reply to the next run of a script, without a sign.
@@ -61,7 +61,7 @@ impl Scene {
 
     /// Kills the listener; what it has sent and the server has not read is gone with it.
     async fn kill(&self) {
-        self.harness.listener(0).signal(Signal::KILL).await;
+        self.harness.troupe.listener(0).signal(Signal::KILL).await;
         self.line().cut();
         self.line().heal().await;
     }
@@ -70,7 +70,7 @@ impl Scene {
     async fn after_a_kill(self, row: &str) -> [usize; 3] {
         self.kill().await;
         let left = self.harness.drain(PATIENCE).await;
-        self.harness.close().await;
+        self.harness.troupe.close().await;
         let lines = read_all(self.folder.path()).expect("ledgers");
         let report = judge(&lines, &[], micros(LEASE), left);
         println!("{row}: {report}");

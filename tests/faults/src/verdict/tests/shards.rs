@@ -27,10 +27,14 @@ impl Tale {
 
     /// The server of `KEY` falls at this time, another takes its place two seconds later, and has this.
     fn succeeded(self, since: u64, held: &[u64]) -> Self {
+        self.succession(since, held, false)
+    }
+
+    fn succession(self, since: u64, held: &[u64], is_orderly: bool) -> Self {
         let since = since * 1000;
         let (partitions, held) = (vec![shard()], held.to_vec());
         let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
-        let succession = Entry::Succession { partitions, since, sole_until, promoted, held };
+        let succession = Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held };
         self.then(since / 1000 + 2_500, HARNESS, succession)
     }
 }
@@ -86,6 +90,13 @@ fn what_ran_just_before_its_server_fell_may_run_again_and_what_is_kept_elsewhere
     finds(again(ELSEWHERE).succeeded(200, &[]), &[Wrong::Unexplained]);
     finds(again(KEY).succeeded(5_000, &[1]), &[Wrong::Unexplained]);
     finds(again(KEY), &[Wrong::Unexplained]);
+}
+
+#[test]
+fn a_server_that_gave_its_place_away_with_all_it_had_explains_nothing() {
+    let again = Tale::new().sharded(0, KEY, None).ran_sharded(101, KEY).ran_sharded(2_600, KEY);
+    finds(again.succession(200, &[1], true), &[Wrong::Unexplained]);
+    finds(Tale::new().sharded(0, KEY, None).succession(30, &[], true), &[Wrong::Lost]);
 }
 
 #[test]
