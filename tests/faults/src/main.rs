@@ -112,7 +112,7 @@ async fn main() -> ExitCode {
         }
         Command::ClusterSeeds { first, count, seconds } => cluster_seeds(first..first + count, seconds).await,
         Command::Listen(orders) => child(listen(&orders).await),
-        Command::Produce { orders, produce: how } if orders.sharded => {
+        Command::Produce { orders, produce: how } if orders.replicas.is_some() => {
             child(produce_steadily(&orders, &how).await)
         }
         Command::Produce { orders, produce: how } => child(produce(&orders, &how).await),
@@ -191,7 +191,7 @@ fn cast(lease: Duration) -> Cast {
         pills_per_thousand: 2,
         lease,
         seed: 1,
-        is_sharded: false,
+        replicas: None,
     }
 }
 
@@ -236,7 +236,7 @@ async fn shown(name: &str, run: impl AsyncFnOnce(&Path) -> Outcome) -> ExitCode 
 }
 
 fn explain(report: &Report, ledgers: &Path) {
-    report.findings.iter().for_each(|finding| eprintln!("{finding}"));
+    report.findings.iter().take(50).for_each(|finding| eprintln!("{finding}"));
     eprintln!("all ledgers are in {}", ledgers.display());
 }
 

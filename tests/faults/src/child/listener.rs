@@ -33,7 +33,7 @@ pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
             let ledger = ledger.clone();
             builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
         };
-        let listener = if orders.sharded {
+        let listener = if orders.replicas.is_some() {
             on(builder, Kind::Sharded).build()?
         } else {
             let notes = ledger.clone();

@@ -28,9 +28,9 @@ pub struct Orders {
     /// The topics' lease.
     #[arg(long)]
     pub lease_ms: u64,
-    /// There are several servers, and the topic is the one of such runs.
+    /// There are several servers: how many replicas a primary has. The topic is the one of such runs.
     #[arg(long)]
-    pub sharded: bool,
+    pub replicas: Option<u32>,
 }
 
 impl Orders {

@@ -154,7 +154,7 @@ impl Teller {
             Ok(arming) => armed(&arming),
             Err(error) => (failed(&error), None),
         };
-        self.ledger.write(Entry::ArmTold { n, told, deadline, replicas: None });
+        self.ledger.write(Entry::ArmTold { n, told, deadline, reached: None });
     }
 
     async fn cancel(&self, key: &str) {

@@ -1,4 +1,4 @@
-//! A producer process that arms steadily, and asks for a replica each second time.
+//! A producer process that arms steadily, and asks for all replicas each second time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_millis(10);
 const CALLS: u32 = 16_384;
 /// From 0.2 to 6 s ahead: some are due before a server is replaced, some meanwhile, some after it.
 const AHEAD_MS: std::ops::Range<u64> = 200..6_000;
-/// How long an arm waits for a replica. While there is none, those behind it wait, too.
+/// How long an arm waits for replicas. While there is none, those behind it wait, too.
 const FOR_A_REPLICA: Duration = Duration::from_millis(100);
 
 /// Arms until SIGTERM, and then waits until all calls are answered.
@@ -31,7 +31,8 @@ pub async fn produce_steadily(orders: &Orders, produce: &Produce) -> keylapse::R
     let ledger = Ledger::open(&orders.folder).expect("a ledger");
     watch_over(ledger.clone());
     let schedule = Schedule::new(orders.client()?.patience(PATIENCE));
-    let producer = Producer { schedule, ledger, topic: Kind::Sharded.topic(orders.lease()) };
+    let (topic, replicas) = (Kind::Sharded.topic(orders.lease()), orders.replicas.unwrap_or_default());
+    let producer = Producer { schedule, ledger, topic, replicas };
     let mut random = StdRng::seed_from_u64(produce.seed);
     let places = Arc::new(Semaphore::new(CALLS as usize));
     let (mut ticks, mut number, mut owed) = (interval(TICK), 0, 0.0);
@@ -81,6 +82,7 @@ struct Producer {
     schedule: Schedule,
     ledger: Ledger,
     topic: Topic<Job>,
+    replicas: u32,
 }
 
 impl Producer {
@@ -88,14 +90,16 @@ impl Producer {
         let Job { n, work, .. } = job;
         self.ledger.write(Entry::ArmAsked { n, key: key.clone(), work, delay_ms });
         let arm = self.schedule.arm(&self.topic, Key(&key), Duration::from_millis(delay_ms), &job);
-        let arm = if durably { arm.durably(Durably::replicas(1).within(FOR_A_REPLICA)) } else { arm };
+        let arm =
+            if durably { arm.durably(Durably::replicas(self.replicas).within(FOR_A_REPLICA)) } else { arm };
         let told = match arm.await {
             Ok(arming) => {
                 let (told, deadline) = armed(&arming);
                 let reached = arming.receipt().and_then(|receipt| receipt.reached);
-                Entry::ArmTold { n, told, deadline, replicas: reached.map(|reached| reached.replicas) }
+                let reached = reached.map(|reached| reached.replicas >= self.replicas);
+                Entry::ArmTold { n, told, deadline, reached }
             }
-            Err(error) => Entry::ArmTold { n, told: failed(&error), deadline: None, replicas: None },
+            Err(error) => Entry::ArmTold { n, told: failed(&error), deadline: None, reached: None },
         };
         self.ledger.write(told);
     }

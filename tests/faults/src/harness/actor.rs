@@ -209,13 +209,10 @@ impl Script {
             "--lease-ms",
             &cast.lease.as_millis().to_string(),
         ];
+        let replicas = cast.replicas.map(|replicas| format!("--replicas={replicas}"));
         Self {
             program: cast.program.clone(),
-            words: words
-                .into_iter()
-                .chain(cast.is_sharded.then_some("--sharded"))
-                .map(str::to_owned)
-                .collect(),
+            words: words.map(str::to_owned).into_iter().chain(replicas).collect(),
             log: folder.join(format!("{role}.log")),
             produces: None,
         }

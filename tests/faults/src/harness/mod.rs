@@ -41,8 +41,8 @@ pub struct Cast {
     pub lease: Duration,
     /// What the producers' random choices begin with.
     pub seed: u64,
-    /// Several servers, and one topic that is armed steadily.
-    pub is_sharded: bool,
+    /// Of several servers, how many replicas a primary has; then one topic is armed steadily.
+    pub replicas: Option<u32>,
 }
 
 /// The server of a run, and those who use it.

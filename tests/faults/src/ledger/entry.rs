@@ -40,9 +40,9 @@ pub enum Entry {
         told: Told,
         /// The deadline that it named.
         deadline: Option<Micros>,
-        /// How many replicas had it by then, if that was asked for.
+        /// Whether as many replicas had it by then as were asked for; none if none were.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        replicas: Option<u32>,
+        reached: Option<bool>,
     },
     /// A producer is about to cancel.
     CancelAsked {

@@ -58,7 +58,7 @@ impl Show {
 /// If something of the harness itself fails.
 pub async fn cluster(show: Show, folder: &Path) -> Outcome {
     let cluster = Cluster::start().await.expect("a cluster");
-    play(show, Group::Cluster(cluster), &show.of_cluster(), folder).await
+    play(show, Group::Cluster(cluster), 1, &show.of_cluster(), folder).await
 }
 
 /// A master with two replicas, and three sentinels.
@@ -67,11 +67,12 @@ pub async fn cluster(show: Show, folder: &Path) -> Outcome {
 /// If something of the harness itself fails.
 pub async fn sentinel(show: Show, folder: &Path) -> Outcome {
     let group = SentinelGroup::start().await.expect("servers and sentinels");
-    play(show, Group::Sentinel(group), &show.of_sentinel(), folder).await
+    // One of two would not do: until all have changed sides, it may be the one that is not promoted.
+    play(show, Group::Sentinel(group), 2, &show.of_sentinel(), folder).await
 }
 
-async fn play(show: Show, group: Group, faults: &[ShardFault], folder: &Path) -> Outcome {
-    let cast = shard_cast(show.per_second(), 1);
+async fn play(show: Show, group: Group, replicas: u32, faults: &[ShardFault], folder: &Path) -> Outcome {
+    let cast = shard_cast(show.per_second(), replicas, 1);
     let stage = Stage::open(&cast, group, Vec::new(), folder, true).await;
     stage.say(&format!("{} timers a second, two listeners", show.per_second()));
     run(&cast, stage, ShardPlan::of_servers(faults, CALM), None, CALM, folder).await

@@ -21,11 +21,12 @@ const TO_DRAIN: Duration = Duration::from_secs(60);
 /// Where clients find the nodes whose lines may fail.
 const BESIDE: &str = "127.0.0.2";
 
-/// Two listeners and two producers, who arm so much each second together.
+/// Two listeners and two producers, who arm so much each second together, and ask for all of so many replicas each second
+/// time.
 ///
 /// # Panics
 /// If this program cannot be found.
-pub fn shard_cast(per_second: u64, seed: u64) -> Cast {
+pub fn shard_cast(per_second: u64, replicas: u32, seed: u64) -> Cast {
     Cast {
         program: std::env::current_exe().expect("this program"),
         listeners: 2,
@@ -36,7 +37,7 @@ pub fn shard_cast(per_second: u64, seed: u64) -> Cast {
         pills_per_thousand: 0,
         lease: Duration::from_secs(4),
         seed,
-        is_sharded: true,
+        replicas: Some(replicas),
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) async fn run(
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn play_seed(seed: u64, time: Duration, folder: &Path) -> Outcome {
-    let cast = Cast { listeners: 3, ..shard_cast(200, seed) };
+    let cast = Cast { listeners: 3, ..shard_cast(200, 1, seed) };
     let config = ["appendonly yes", "appendfsync always"];
     let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
     let cluster = builder.announced_host(BESIDE).start().await.expect("a cluster");

@@ -8,6 +8,9 @@ use crate::clock::{Micros, micros};
 use crate::job::{LEASES, RETRY_AFTER};
 use crate::ledger::{End, Line, Told};
 
+/// Each story is looked for among all lines, and nobody reads a thousand.
+const STORIES: usize = 20;
+
 /// A dead letter, as it was found when all was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Letter {
@@ -87,8 +90,12 @@ impl Case<'_> {
     fn no_end(&self, report: &mut Report) {
         match self.oracle.troubles.shards.unreplicated(self.n, self.arm, self.runs) {
             None => report.find(self.n, Wrong::Lost, "it was acknowledged and has no end"),
-            Some(_) if self.arm.replicas.is_some_and(|replicas| replicas > 0) => {
-                report.find(self.n, Wrong::Lost, "a replica had it, and the one that was promoted had not");
+            Some(_) if self.arm.reached == Some(true) => {
+                report.find(
+                    self.n,
+                    Wrong::Lost,
+                    "it had reached the replicas, and the one that was promoted had it not",
+                );
             }
             Some(age) => report.shards.unreplicated.push(age),
         }
@@ -240,9 +247,9 @@ impl Report {
         self.findings.push(Finding { n, wrong, what: what.to_owned(), story: Vec::new() });
     }
 
-    /// Adds to each finding all lines about its key, whose armings have told their numbers.
+    /// Adds to the first findings all lines about their keys, whose armings have told their numbers.
     fn tell_stories(&mut self, lines: &[Line], oracle: &Oracle) {
-        for finding in &mut self.findings {
+        for finding in self.findings.iter_mut().take(STORIES) {
             let Some(arm) = oracle.arms.get(&finding.n) else { continue };
             let armings = oracle.calls[&arm.key].iter().filter_map(|call| call.arm);
             let mut marks: Vec<_> = armings.map(|n| format!("\"n\":{n},")).collect();

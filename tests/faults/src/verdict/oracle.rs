@@ -30,8 +30,8 @@ pub(super) struct Arm {
     pub(super) delay_ms: u64,
     pub(super) told: Option<(Micros, Told)>,
     pub(super) deadline: Option<Micros>,
-    /// How many replicas had it when it was told, if that was asked for.
-    pub(super) replicas: Option<u32>,
+    /// Whether as many replicas had it by then as were asked for; none if none were.
+    pub(super) reached: Option<bool>,
 }
 
 /// One call of a producer.
@@ -77,13 +77,13 @@ impl Oracle {
             Entry::ArmAsked { n, key, work, delay_ms } => {
                 let (key, work, delay_ms) = (key.clone(), *work, *delay_ms);
                 self.calls_of(&key).push(Call { arm: Some(*n), told: None });
-                let (told, deadline, replicas) = Default::default();
-                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told, deadline, replicas };
+                let (told, deadline, reached) = Default::default();
+                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told, deadline, reached };
                 self.arms.insert(*n, arm);
             }
-            Entry::ArmTold { n, told, deadline, replicas } => {
+            Entry::ArmTold { n, told, deadline, reached } => {
                 let Some(arm) = self.arms.get_mut(n) else { return };
-                (arm.told, arm.deadline, arm.replicas) = (Some((at, *told)), *deadline, *replicas);
+                (arm.told, arm.deadline, arm.reached) = (Some((at, *told)), *deadline, *reached);
                 let key = arm.key.clone();
                 self.told(&key, at, *told);
             }

@@ -56,7 +56,7 @@ impl Scene {
         self.ledger.write(Entry::ArmAsked { n, key: process::key(n), work, delay_ms: 0 });
         let armed = process::arm(&self.schedule, n, work, millis).await;
         assert!(armed.is_armed());
-        self.ledger.write(Entry::ArmTold { n, told: Told::Armed, deadline: None, replicas: None });
+        self.ledger.write(Entry::ArmTold { n, told: Told::Armed, deadline: None, reached: None });
     }
 
     /// Kills the listener; what it has sent and the server has not read is gone with it.

@@ -27,7 +27,7 @@ pub(crate) fn cast() -> Cast {
         pills_per_thousand: 0,
         lease: LEASE,
         seed: 1,
-        is_sharded: false,
+        replicas: None,
     }
 }
 

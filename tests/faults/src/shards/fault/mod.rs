@@ -15,17 +15,41 @@ use crate::fault::Interruption;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardFault {
     /// SIGKILL. Another takes its place, and so much later it is started again.
-    Kill { partition: u32, restart_after: u64 },
+    Kill {
+        /// Whose owner.
+        partition: u32,
+        /// How much later.
+        restart_after: u64,
+    },
     /// SIGKILL, and it is started again at once: nobody takes its place. It has what it had written to disk.
-    Crash { partition: u32 },
+    Crash {
+        /// Whose owner.
+        partition: u32,
+    },
     /// SIGSTOP, and SIGCONT so much later; another has taken its place by then.
-    Stop { partition: u32, ms: u64 },
+    Stop {
+        /// Whose owner.
+        partition: u32,
+        /// How much later.
+        ms: u64,
+    },
     /// The same for less time than others wait.
-    Freeze { partition: u32, ms: u64 },
+    Freeze {
+        /// Whose owner.
+        partition: u32,
+        /// How much later.
+        ms: u64,
+    },
     /// A replica takes its place: in a cluster with its consent.
-    Failover { partition: u32 },
+    Failover {
+        /// Whose owner.
+        partition: u32,
+    },
     /// So many slots move one by one, those of partitions first.
-    Move { slots: usize },
+    Move {
+        /// How many.
+        slots: usize,
+    },
     /// All scripts are forgotten on all servers.
     ForgetScripts,
 }
