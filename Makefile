@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-servers test-rolling msrv fuzz faults fault-table kills soak random-writers demo demo-attach recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table kills soak random-writers demo demo-attach recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,11 +16,20 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # a server of their own and several measure time, so more at once would be slower and less exact.
 # Those of attached topics mostly wait. They are built with the features that the workspace has, as
 # above: else much is built once more.
-test: ## Run all tests and the examples in the documentation, against a real server
+test: test-busy test-waiting ## Run all tests and the examples in the documentation, against a real server
+
+test-busy: ## The part of them that keeps the machine busy
 	$(with_server) && cargo test --workspace --lib --bins --tests --examples
-	$(with_server) && cargo test --workspace --exclude keylapse-protocol --test attached -- --test-threads=16
-	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
 	$(with_server) && cargo test --workspace --doc
+
+waiting = cargo test --workspace --exclude keylapse-protocol
+
+test-waiting: ## And the part that waits: attached topics, clusters, stories
+	$(waiting) --test attached --test clusters --no-run
+	$(with_server) && scripts/side-by-side.sh \
+		"$(waiting) --test attached -- --test-threads=16" \
+		"$(waiting) --test clusters -- --test-threads=6"
+	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh
@@ -127,7 +136,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --test attached -- -D warnings
+	cargo clippy --test attached --test clusters -- -D warnings
 	cargo clippy --lib -- -D warnings
 	cargo clippy --lib --features tls -- -D warnings
 	cargo clippy --lib -- -D warnings --cfg fuzzing

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Streams, Target};
+use crate::connection::{Endpoints, Streams, Target};
 use crate::error::{Error, Result};
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
@@ -116,6 +116,18 @@ impl Client {
     /// repeat must find what the first call left behind.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience: patience.min(MAX_PATIENCE), ..self }
+    }
+
+    /// Refuses what leads elsewhere than it says.
+    pub(crate) fn check(&self) -> Result<()> {
+        let target = self.store.target();
+        if target.access.streams.is_some() && !matches!(target.endpoints, Endpoints::One(_)) {
+            return Err(Error::invalid(
+                "Client::streams opens streams to one server, and a cluster or servers that sentinels watch are several; \
+                 give the URL of a single server",
+            ));
+        }
+        Ok(())
     }
 
     /// The same with connections of its own: they live on the runtime on which they were opened.

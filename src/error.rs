@@ -80,7 +80,9 @@ pub enum ErrorKind {
     WireVersion,
     /// The topic is being [destroyed](crate::Schedule::destroy).
     Destroying,
-    /// A topic is not destroyed: somebody listens, or something is armed.
+    /// The topic gets [another number of partitions](crate::Schedule::repartition).
+    Repartitioning,
+    /// A topic is not destroyed or repartitioned: somebody listens, something is armed, or runs.
     InUse,
     /// The server is too old, or is not Redis or Valkey.
     Unsupported,
@@ -180,10 +182,15 @@ impl Error {
 
     /// Whether the same call may succeed later without any change: the server
     /// is unreachable, slow, loading, full, read-only or busy, or the topic is
-    /// being destroyed.
+    /// being destroyed or repartitioned.
     pub fn is_transient(&self) -> bool {
-        use ErrorKind::{Destroying, OutOfMemory, ReadOnly, Timeout, Unavailable, Unreachable};
-        matches!(self.kind(), Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable | Destroying)
+        use ErrorKind::{
+            Destroying, OutOfMemory, ReadOnly, Repartitioning, Timeout, Unavailable, Unreachable,
+        };
+        matches!(
+            self.kind(),
+            Unreachable | Timeout | ReadOnly | OutOfMemory | Unavailable | Destroying | Repartitioning
+        )
     }
 
     /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.

@@ -70,6 +70,11 @@ random_id! {
 }
 
 random_id! {
+    /// Names one call that gives a topic another number of partitions, and all that go on with it.
+    RepartitionId
+}
+
+random_id! {
     /// Names one claiming task of one listener.
     SlotId
 }

@@ -2,18 +2,18 @@
 //! of the library's promises; it changes at any time.
 
 pub use crate::events::event;
-pub use crate::id::{CancelId, DestroyId, ReplayId, SlotId, Token};
+pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Fields, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
-    AckReply, ArmHow, Cancel, CancelHow, CancelReply, Change, Changed, Claim, Claimed, ClaimedTimer, Close,
-    DEAD_AT, DestroyStep, End, Followed, Group, Heads, Held, Holdings, Index, LetterBounds, LetterPosition,
-    Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter, RepairStep, Repaired, Replay, RescheduleHow,
-    Scan, Settle, SettleReply, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names,
-    record, scripts,
+    AckReply, ArmHow, Cancel, CancelHow, CancelReply, Cargo, Change, Changed, Claim, Claimed, ClaimedTimer,
+    Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, LetterBounds,
+    LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter, RepairStep, Repaired,
+    Repartitioning, Replay, RescheduleHow, Reshape, Scan, Settle, SettleReply, Shape, Standing,
+    StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
 };
 
 use tokio::sync::mpsc;

@@ -150,7 +150,7 @@ pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
     ArmRequest, AttachPlan, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed,
-    Key, KeyArgs, NewArm, Schedule, Timer, TimerPhase, Undecoded,
+    Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase, Undecoded,
 };
 pub use servers::Servers;
 pub use signal::shutdown_signal;

@@ -198,8 +198,14 @@ impl<T> Topic<T> {
     }
 
     /// Over how many partitions the topic is spread: each has an index and a
-    /// slot of a cluster of its own. Fixed once the topic is in use. Default: 1,
-    /// at most 1,024.
+    /// slot of a cluster of its own. Default: 1, at most 1,024.
+    ///
+    /// In a cluster take at least twice as many as there are primaries, so that each
+    /// has some, and a further one can take some over; elsewhere one will do. All
+    /// programs must say the same number: others are refused with
+    /// [`Partitions`](crate::ErrorKind::Partitions). A topic in use gets another one by
+    /// [`Schedule::repartition`](crate::Schedule::repartition); after that all programs
+    /// are started again with it.
     pub fn partitions(self, partitions: u32) -> Self {
         self.with(|all| all.partitions = partitions)
     }

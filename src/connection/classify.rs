@@ -13,6 +13,14 @@ use crate::escape::plain;
 pub(crate) const DESTROYING_ADVICE: &str =
     "; if whoever began that is gone, call Schedule::destroy again: it goes on, or opens the topic";
 
+/// What else could be done beside changing back what somebody has changed with care.
+const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere: if the topic was repartitioned, \
+     restart this program with `.partitions(…)` as it says there";
+
+/// The same for a topic that gets another number of partitions.
+pub(crate) const REPARTITIONING_ADVICE: &str =
+    "; if whoever began that is gone, call Schedule::repartition again with the same number: it goes on";
+
 /// An [`Error`] for what `redis` reports, with advice.
 pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     use {ErrorKind as K, redis::ErrorKind as R};
@@ -66,8 +74,8 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "READONLY" => (K::ReadOnly, "; this is a replica: connect to the primary"),
         "NOREPLICAS" | "MASTERDOWN" => (K::ReadOnly, ""),
         "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => (K::Unavailable, ""),
-        "MOVED" | "ASK" => (K::Unavailable, "; this is a cluster: its URL begins with redis+cluster://"),
-        "CROSSSLOT" => (K::Server, "; this is a cluster: its URL begins with redis+cluster://"),
+        "MOVED" | "ASK" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
+        "CROSSSLOT" => (K::Unsupported, "; this is a cluster: its URL begins with redis+cluster://"),
         "MISCONF" => (K::Unavailable, "; the server cannot save to disk and refuses writes"),
         "NOAUTH" | "WRONGPASS" => {
             (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")
@@ -76,9 +84,10 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),
         "NOMETA" => (K::Server, ""),
-        "PARTITIONS" => (K::Partitions, "; use the same number of partitions everywhere"),
+        "PARTITIONS" => (K::Partitions, PARTITIONS_ADVICE),
         "WIREVERSION" => (K::WireVersion, "; use the same version of keylapse everywhere"),
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
+        "REPARTITIONING" => (K::Repartitioning, REPARTITIONING_ADVICE),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),
@@ -92,6 +101,13 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
         (ErrorKind::Permission, "; compare the user's ACL with the one in redis.conf")
     } else if detail.contains("Error compiling script") || detail.contains("unknown command") {
         (ErrorKind::Unsupported, old)
+    } else if detail.contains("SELECT is not allowed in cluster mode") {
+        (ErrorKind::Unsupported, "; this cluster has database 0 alone: leave the database out")
+    } else if detail.contains("DB index is out of range") {
+        (
+            ErrorKind::Unsupported,
+            "; it has fewer databases: name another, or raise `databases`, of a cluster `cluster-databases`",
+        )
     } else if detail.contains("max number of clients") {
         (ErrorKind::Unreachable, "; raise maxclients")
     } else {

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::iter;
+use futures::{FutureExt, StreamExt};
 use rand::seq::SliceRandom;
 use redis::{Cmd, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
@@ -26,8 +26,11 @@ use crate::error::{Error, ErrorKind, Redirect, Result};
 use crate::lock::lock;
 use crate::log::{debug, info};
 
-/// So often a call is sent on by nodes that know better; then they disagree, and it is made again later.
-const REDIRECTS: usize = 5;
+/// For so long a call is sent on by nodes that know better, or is tried again while its keys are on their way: that is a
+/// matter of milliseconds. Beyond, it is the caller's patience that counts.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// From one try to the next, by half of it more or less.
+const TURN: Duration = Duration::from_millis(4);
 /// Nodes that are asked for the map at the same time.
 const ASKED_AT_ONCE: usize = 3;
 /// A node that says nothing for so long is not waited for.
@@ -36,9 +39,6 @@ const ASKED_WITHIN: Duration = Duration::from_secs(2);
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// A node that was silent has learnt by then whether it was replaced.
 const DOUBTED_FOR: Duration = Duration::from_secs(10);
-/// A call whose slot has another owner by now is answered by the former one within this, or not at all.
-const LEFT_BEHIND: Duration = Duration::from_millis(250);
-
 /// The servers of a cluster, found by asking those that are known.
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
@@ -107,20 +107,35 @@ impl Cluster {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut seat = self.owner(slot).await?.seat();
-        for _ in 0..REDIRECTS {
+        let (mut seat, until) = (self.owner(slot).await?.seat(), Instant::now() + ON_THE_WAY);
+        for turn in 0_u32.. {
             let answer = self.made_at(slot, &seat, call(seat.clone())).await;
             let Err(error) = &answer else { return answer };
-            let Some(redirect) = error.redirect() else {
-                if error.code().is_none_or(|code| matches!(code, "CLUSTERDOWN" | "READONLY" | "MASTERDOWN")) {
-                    self.suspect();
+            match error.redirect() {
+                Some(redirect) => seat = self.follow(redirect, &seat)?,
+                // Some of the slot's keys are there, and some are not.
+                None if error.code() == Some("TRYAGAIN") => {}
+                None => {
+                    if error
+                        .code()
+                        .is_none_or(|code| matches!(code, "CLUSTERDOWN" | "READONLY" | "MASTERDOWN"))
+                    {
+                        self.suspect();
+                    }
+                    return answer;
                 }
-                return answer;
-            };
-            seat = self.follow(redirect, &seat)?;
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            // The first that knows better mostly does. Otherwise they have to tell each other first.
+            if turn > 0 || error.redirect().is_none() {
+                tokio::time::sleep(TURN.mul_f64(rand::random_range(0.5..1.5))).await;
+            }
         }
         self.suspect();
-        Err(Error::new(ErrorKind::Unavailable, format!("the cluster's nodes disagree who owns slot {slot}")))
+        let message = format!("slot {slot} is on its way from one node of the cluster to another");
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     /// Sends commands to the owners of their slots, in one request to each. What is sent on is sent again by itself.
@@ -167,7 +182,9 @@ impl Cluster {
         }
         let settled = places.iter().zip(answers).map(|(place, answer)| async move {
             match answer {
-                Err(error) if error.redirect().is_some() => self.one(doing, &commands[*place]).await,
+                Err(error) if error.redirect().is_some() || error.code() == Some("TRYAGAIN") => {
+                    self.one(doing, &commands[*place]).await
+                }
                 answer => answer,
             }
         });
@@ -178,31 +195,16 @@ impl Cluster {
     async fn made_at<T>(&self, slot: u16, seat: &Seat, call: impl Future<Output = Result<T>>) -> Result<T> {
         let endpoint = seat.server().place().present().endpoint();
         let mut map = self.map();
-        let left_behind = async {
+        let left = async {
             // Who follows a redirect may be where the map does not say yet.
             let _ = map.wait_for(|map| map.owner(slot) == Some(&endpoint)).await;
             let _ = map.wait_for(|map| map.owner(slot).is_some_and(|owner| *owner != endpoint)).await;
-            tokio::time::sleep(LEFT_BEHIND).await;
         };
-        let asked = seat.server().trust().asks();
-        tokio::select! {
-            biased;
-            answer = call => match answer {
-                // Of what has no answer there is nothing to believe.
-                Err(error) if error.code().is_none() => Err(error),
-                answer if asked.is_believed() => answer,
-                _ => {
-                    lock(&self.doubted).insert(endpoint.clone(), Instant::now());
-                    self.suspect();
-                    let message = format!("{endpoint} was silent for long, and may have been replaced meanwhile");
-                    Err(Error::new(ErrorKind::Unreachable, message).unanswered())
-                }
-            },
-            () = left_behind => {
-                let message = format!("{endpoint} did not answer, and no longer owns slot {slot}");
-                Err(Error::new(ErrorKind::Unreachable, message).unanswered())
-            }
-        }
+        let doubt = || {
+            lock(&self.doubted).insert(endpoint.clone(), Instant::now());
+            self.suspect();
+        };
+        seat.server().trust().believed(&endpoint, left, doubt, call).await
     }
 
     /// The server that owns a slot. Asks for the map if nobody is known to, or it is said to be old.
@@ -210,7 +212,7 @@ impl Cluster {
         let known = |cluster: &Self| cluster.map.borrow().owner(slot).cloned();
         let mut owner = known(self);
         if owner.is_none() || self.is_suspect() {
-            let refreshed = self.refresh_if_old(owner.is_none()).await;
+            let refreshed = self.refresh_if_old(owner.is_none()).boxed().await;
             owner = known(self);
             if owner.is_none() {
                 refreshed?;
@@ -254,6 +256,7 @@ impl Cluster {
     }
 
     /// All that calls were made to, and whose connections are kept.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn servers(&self) -> Vec<Server> {
         lock(&self.servers).values().cloned().collect()
     }
@@ -265,9 +268,9 @@ impl Cluster {
     }
 
     /// Asks for the map if none is known.
-    async fn known_map(&self) -> Result<Arc<ClusterMap>> {
+    pub(crate) async fn known_map(&self) -> Result<Arc<ClusterMap>> {
         if self.map.borrow().members().next().is_none() {
-            self.refresh_if_old(true).await?;
+            self.refresh_if_old(true).boxed().await?;
         }
         Ok(self.map.borrow().clone())
     }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 
@@ -108,8 +109,9 @@ impl Node {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        // Boxed, as it is rare and large: every call would carry the room for it.
-        let (connection, moves) = Box::pin(self.connect()).await?;
+        // Boxed, as it is rare and large: every call would carry the room for it, and the names of its types, of which the
+        // compiler bears only so many in a future.
+        let (connection, moves) = self.connect().boxed().await?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection, moves };
         *lock(&self.current) = Some(live.clone());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::connection::address::Address;
 use crate::connection::outage::Outage;
 use crate::connection::sentinel::Sentinels;
+use crate::connection::trust::Trust;
 use crate::error::Result;
 
 /// One address for ever, or that of whoever is the primary at present.
@@ -19,7 +20,10 @@ impl Place {
     pub(crate) async fn find(&self) -> Result<Address> {
         match self {
             Self::Fixed(address) => Ok(address.clone()),
-            Self::Primary(sentinels) => sentinels.find_primary().await,
+            Self::Primary(sentinels) => {
+                sentinels.keep_watching();
+                sentinels.find_primary().await
+            }
         }
     }
 
@@ -28,6 +32,23 @@ impl Place {
         match self {
             Self::Fixed(address) => address.clone(),
             Self::Primary(sentinels) => sentinels.present(),
+        }
+    }
+
+    /// The answer to a call there, if it can be believed.
+    pub(crate) async fn believed<T>(
+        &self,
+        trust: &Trust,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match self {
+            // Nobody takes its place.
+            Self::Fixed(_) => call.await,
+            Self::Primary(sentinels) => {
+                let present = sentinels.present().endpoint();
+                let doubt = || sentinels.doubt();
+                trust.believed(&present, sentinels.replaced(), doubt, call).await
+            }
         }
     }
 

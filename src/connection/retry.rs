@@ -94,8 +94,9 @@ where
 /// Whether waiting a moment is likely to help. A full or read-only server is
 /// the caller's to deal with.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    use ErrorKind::{Destroying, Timeout, Unavailable, Unreachable};
-    error.maybe_done() || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying)
+    use ErrorKind::{Destroying, Repartitioning, Timeout, Unavailable, Unreachable};
+    error.maybe_done()
+        || matches!(error.kind(), Unreachable | Timeout | Unavailable | Destroying | Repartitioning)
 }
 
 fn unknown(error: &Error) -> Error {

@@ -1,16 +1,19 @@
 //! Sentinels: who is the primary at present.
 
+mod watch;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::join_all;
-use redis::{Value, cmd};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use redis::{Value, cmd, pipe};
+use tokio::sync::watch as channel;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::connection::Node;
 use crate::connection::access::Access;
@@ -18,6 +21,7 @@ use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::outage::Outage;
 use crate::connection::place::Place;
+use crate::connection::sentinel::watch::watch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::lock::lock;
@@ -28,11 +32,8 @@ use crate::log_throttle::LogThrottle;
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
 /// A server that is named as the primary says within this that it is.
 const VERIFIED_WITHIN: Duration = Duration::from_secs(2);
-/// Whoever watches asks all of them this often, whatever they announce.
-const ASK_EVERY: Duration = Duration::from_secs(5);
 /// More than these are not remembered.
 const MOST: usize = 100;
-const SWITCHED: &str = "+switch-master";
 
 /// The sentinels of one primary, and where it was found last.
 pub(crate) struct Sentinels {
@@ -45,10 +46,18 @@ pub(crate) struct Sentinels {
     /// Whether the primary answers, wherever it is: one piece of news for its readers.
     outage: Arc<Outage>,
     known: Mutex<BTreeMap<Endpoint, Arc<Node>>>,
-    present: watch::Sender<Option<Endpoint>>,
+    present: channel::Sender<Option<Endpoint>>,
     /// How often that has changed. Read by every call.
     moves: AtomicU64,
     disagreement: LogThrottle,
+    watcher: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What speaks for a server: the later failover, and then the most sentinels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Support {
+    epoch: u64,
+    votes: usize,
 }
 
 impl Sentinels {
@@ -64,9 +73,10 @@ impl Sentinels {
             own_access,
             outage: Arc::default(),
             known: Mutex::default(),
-            present: watch::Sender::default(),
+            present: channel::Sender::default(),
             moves: AtomicU64::default(),
             disagreement: LogThrottle::default(),
+            watcher: Mutex::default(),
         };
         all.learn(sentinels.iter().cloned());
         all
@@ -99,6 +109,18 @@ impl Sentinels {
         let _ = present.wait_for(|present| present.as_ref() != Some(endpoint)).await; // the sender is ours
     }
 
+    /// When another server has taken the place of the one that is known, or of the first that will be.
+    pub(crate) async fn replaced(&self) {
+        let mut present = self.present.subscribe();
+        let known = present.wait_for(Option::is_some).await.ok().and_then(|known| known.clone());
+        let _ = present.wait_for(|present| *present != known).await; // the sender is ours
+    }
+
+    /// The primary was silent for long: whether it is one still is asked before it is asked for anything else.
+    pub(crate) fn doubt(&self) {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn at(&self, endpoint: &Endpoint) -> Address {
         let address = Address::at(endpoint.clone(), self.access.clone());
         Address { outage: self.outage.clone(), ..address }
@@ -108,18 +130,22 @@ impl Sentinels {
         Address::at(endpoint.clone(), self.own_access.clone())
     }
 
-    /// Asks who is the primary, and that one whether it is.
-    pub(crate) async fn find_primary(&self) -> Result<Address> {
+    /// Asks who is the primary, and that one whether it is. Connections are made for that, so its type must not name itself.
+    pub(crate) fn find_primary(&self) -> BoxFuture<'_, Result<Address>> {
+        self.ask_for_primary().boxed()
+    }
+
+    async fn ask_for_primary(&self) -> Result<Address> {
         let mut named = self.named().await?;
-        // The most votes first.
-        named.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+        // Who became the primary last: only that sentinel knows at first that has made it one.
+        named.sort_by_key(|(_, support)| std::cmp::Reverse(*support));
         self.complain_of_disagreement(&named);
         let mut refusal = None;
         for (endpoint, _) in named {
             let address = self.at(&endpoint);
             match self.verify(&address).await {
                 Ok(()) => {
-                    self.settle_on(endpoint);
+                    self.settle_on(&endpoint);
                     return Ok(address);
                 }
                 Err(error) => {
@@ -137,9 +163,9 @@ impl Sentinels {
         }
     }
 
-    fn settle_on(&self, endpoint: Endpoint) {
+    fn settle_on(&self, endpoint: &Endpoint) {
         self.present.send_if_modified(|present| {
-            let is_news = present.as_ref() != Some(&endpoint);
+            let is_news = present.as_ref() != Some(endpoint);
             if is_news {
                 match present.replace(endpoint.clone()) {
                     Some(before) => info!(name = %self.name, primary = %endpoint, %before, "another server is the primary"),
@@ -151,26 +177,28 @@ impl Sentinels {
         });
     }
 
-    /// Whom the sentinels name, each with its votes.
-    async fn named(&self) -> Result<Vec<(Endpoint, usize)>> {
+    /// Whom the sentinels name, and with how much support.
+    async fn named(&self) -> Result<Vec<(Endpoint, Support)>> {
         let nodes: Vec<_> = lock(&self.known).iter().map(|(at, node)| (at.clone(), node.clone())).collect();
         let asked = nodes.iter().map(|(at, node)| async move {
             let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
             timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)))
         });
-        let (mut votes, mut worst, mut answered) = (HashMap::<_, usize>::new(), None::<Error>, false);
+        let (mut named, mut worst, mut answered) = (HashMap::<_, Support>::new(), None::<Error>, false);
         for answer in join_all(asked).await {
             match answer {
-                Ok(named) => {
+                Ok(one) => {
                     answered = true;
-                    named.into_iter().for_each(|endpoint| *votes.entry(endpoint).or_default() += 1);
+                    let Some((endpoint, epoch)) = one else { continue };
+                    let support = named.entry(endpoint).or_default();
+                    *support = Support { epoch: support.epoch.max(epoch), votes: support.votes + 1 };
                 }
                 Err(error) if worst.as_ref().is_none_or(Error::is_transient) => worst = Some(error),
                 Err(_) => {}
             }
         }
         match worst {
-            _ if !votes.is_empty() => Ok(votes.into_iter().collect()),
+            _ if !named.is_empty() => Ok(named.into_iter().collect()),
             Some(error) if !answered => Err(error),
             _ => Err(self.unknown()),
         }
@@ -183,28 +211,26 @@ impl Sentinels {
         ))
     }
 
-    /// Whom one sentinel names; learns from it which others there are.
-    async fn ask(&self, at: &Endpoint, sentinel: &Node) -> Result<Option<Endpoint>> {
-        let question = |what: &str| {
-            let mut question = cmd("SENTINEL");
-            question.arg(what).arg(&self.name);
-            question
-        };
-        let doing = format!("asking sentinel {at}");
-        let answer = match sentinel.call(&doing, &question("GET-MASTER-ADDR-BY-NAME")).await {
+    /// Whom one sentinel names, and since which epoch; learns from it which others there are.
+    async fn ask(&self, at: &Endpoint, sentinel: &Node) -> Result<Option<(Endpoint, u64)>> {
+        let mut questions = pipe();
+        for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS"] {
+            questions.cmd("SENTINEL").arg(what).arg(&self.name);
+        }
+        let answers = sentinel.call_each(&format!("asking sentinel {at}"), &questions).await;
+        let Ok([state, named, others]) = <[_; 3]>::try_from(answers) else { return Ok(None) };
+        let named = match named {
             Err(error) if error.code() == Some("ERR") && error.to_string().contains("unknown command") => {
                 let message =
                     format!("{at} is no sentinel: the URL of a server begins with redis:// ({error})");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
-            answer => answer?,
+            named => redis::from_redis_value::<Option<(String, u16)>>(named?).ok().flatten(),
         };
-        // Who may not be asked for the others is still good for its own word.
-        if let Ok(others) = sentinel.call(&doing, &question("SENTINELS")).await {
-            self.learn(others_in(&others, at));
-        }
-        let named = redis::from_redis_value::<Option<(String, u16)>>(answer).ok().flatten();
-        Ok(named.and_then(|(host, port)| Endpoint::of(&host, port, at)))
+        // Who may not be asked for these is still good for its own word.
+        others.iter().for_each(|others| self.learn(others_in(others, at)));
+        let epoch = state.ok().and_then(epoch_in).unwrap_or_default();
+        Ok(named.and_then(|(host, port)| Some((Endpoint::of(&host, port, at)?, epoch))))
     }
 
     fn learn(&self, sentinels: impl IntoIterator<Item = Endpoint>) {
@@ -239,76 +265,46 @@ impl Sentinels {
         }
     }
 
-    fn complain_of_disagreement(&self, named: &[(Endpoint, usize)]) {
+    fn complain_of_disagreement(&self, named: &[(Endpoint, Support)]) {
         if named.len() < 2 {
             self.disagreement.is_over();
             return;
         }
         let all: BTreeSet<_> =
-            named.iter().map(|(endpoint, votes)| format!("{endpoint} ({votes})")).collect();
+            named.iter().map(|(endpoint, Support { votes, .. })| format!("{endpoint} ({votes})")).collect();
         let error = Error::new(ErrorKind::Unavailable, format!("{all:?}"));
         if self.disagreement.should_log(&error) {
             warn!(
                 name = %self.name, named = ?all,
-                "the sentinels disagree who is the primary: the one that says so itself is taken. Do they see each other?"
+                "the sentinels disagree who is the primary: that of the last failover is taken. Do they see each other?"
             );
         }
     }
 
-    /// Notices when another server becomes the primary, until it is dropped.
-    pub(crate) async fn watch(&self) {
-        loop {
-            let asked = Instant::now();
-            if let Err(error) = self.find_if_news().await {
-                debug!(name = %self.name, %error, "the sentinels were asked in vain");
-            }
-            let announced = async {
-                if self.hear_switch().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
-            let _ = tokio::time::timeout_at(asked + ASK_EVERY, announced).await;
+    /// Has somebody notice when another server becomes the primary: the old one takes writes for some time, and loses
+    /// them. It lives as long as this, on the runtime that needed it first, or next.
+    pub(crate) fn keep_watching(self: &Arc<Self>) {
+        let mut watcher = lock(&self.watcher);
+        if watcher.as_ref().is_none_or(JoinHandle::is_finished) {
+            let watched = Arc::downgrade(self);
+            *watcher = Some(tokio::spawn(watch(watched)));
         }
     }
 
-    /// Looks closer only if another server is named.
-    async fn find_if_news(&self) -> Result<()> {
+    /// Looks closer only if another server is named. Whether they agree.
+    async fn find_if_news(&self) -> Result<bool> {
         let named = self.named().await?;
         let present = self.present.borrow().clone();
         match &named[..] {
-            [(only, _)] if present.as_ref() == Some(only) => Ok(()),
-            _ => self.find_primary().await.map(drop),
+            [(only, _)] if present.as_ref() == Some(only) => Ok(true),
+            _ => self.find_primary().await.map(|_| named.len() == 1),
         }
     }
+}
 
-    /// Waits until a sentinel announces another primary of this name.
-    async fn hear_switch(&self) -> redis::RedisResult<()> {
-        let known: Vec<_> = lock(&self.known).keys().cloned().collect();
-        let mut last = None;
-        for endpoint in known {
-            let listening = async {
-                let mut pubsub = self.sentinel(&endpoint).connect_pubsub().await?;
-                pubsub.subscribe(SWITCHED).await?;
-                Ok::<_, redis::RedisError>(pubsub)
-            };
-            let mut pubsub = match timeout(ASKED_WITHIN, listening).await {
-                Ok(Ok(pubsub)) => pubsub,
-                Ok(Err(error)) => {
-                    last = Some(error);
-                    continue;
-                }
-                Err(_) => continue,
-            };
-            let mut messages = pubsub.on_message();
-            while let Some(message) = messages.next().await {
-                let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
-                if text.split(' ').next() == Some(&self.name) {
-                    return Ok(());
-                }
-            }
-        }
-        Err(last.unwrap_or_else(|| redis::RedisError::from((redis::ErrorKind::Io, "no sentinel"))))
-    }
+/// When a primary became one, as a sentinel's answer to SENTINEL MASTER counts failovers.
+fn epoch_in(state: Value) -> Option<u64> {
+    redis::from_redis_value::<HashMap<String, String>>(state).ok()?.get("config-epoch")?.parse().ok()
 }
 
 /// The endpoints in an answer to SENTINEL SENTINELS.

@@ -31,6 +31,11 @@ type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 pub(crate) struct Streams(Arc<dyn Fn() -> Opening + Send + Sync>);
 
 impl Streams {
+    /// Which are never opened, for this reason.
+    pub(super) fn to_none(reason: &'static str) -> Self {
+        Self::new(move || std::future::ready(Err::<tokio::net::TcpStream, _>(io::Error::other(reason))))
+    }
+
     pub(crate) fn new<F, S>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,

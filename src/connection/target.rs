@@ -42,8 +42,10 @@ impl Target {
         Self::of(url::read(url)?)
     }
 
-    /// The same, over streams of the application.
+    /// The same, over streams of the application, which lead to one server: to several there is no way then.
     pub(crate) fn over(&self, streams: Streams) -> Self {
+        let leads_there = matches!(self.endpoints, Endpoints::One(_));
+        let streams = if leads_there { streams } else { Streams::to_none("streams lead to one server, and these are several") };
         let access = Access { streams: Some(streams), ..(*self.access).clone() };
         Self { access: Arc::new(access), ..self.clone() }
     }

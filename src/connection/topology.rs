@@ -64,7 +64,7 @@ impl Topology {
         F: Future<Output = Result<T>>,
     {
         match self {
-            Self::One(server) => call(server.seat()).await,
+            Self::One(server) => server.place().believed(server.trust(), call(server.seat())).await,
             Self::Cluster(cluster) => cluster.at(slot, call).await,
         }
     }
@@ -78,9 +78,23 @@ impl Topology {
                 for (_, command) in commands {
                     pipeline.add_command(command);
                 }
-                server.seat().call_each(doing, &pipeline).await
+                let (seat, count) = (server.seat(), pipeline.len());
+                let sent = async { Ok(seat.call_each(doing, &pipeline).await) };
+                let answers = server.place().believed(server.trust(), sent).await;
+                answers.unwrap_or_else(|error| vec![Err(error); count])
             }
             Self::Cluster(cluster) => cluster.each(doing, &commands).await,
+        }
+    }
+
+    /// A slot of each primary.
+    pub(crate) async fn slots(&self) -> Result<Vec<u16>> {
+        match self {
+            Self::One(_) => Ok(vec![0]),
+            Self::Cluster(cluster) => {
+                let map = cluster.known_map().await?;
+                Ok(map.owners().into_iter().map(|(_, lowest)| lowest).collect())
+            }
         }
     }
 

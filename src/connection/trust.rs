@@ -2,7 +2,7 @@
 //!
 //! A primary that hangs for longer than its cluster waits, or its sentinels, is replaced. When it goes on it takes what has
 //! waited in its sockets, and answers, until it learns that it is a replica by now; then it throws all of that away
-//! (`tests/server/cluster_facts.rs`). So what was answered after so long a silence counts as unanswered: it is asked for
+//! (`tests/clusters/facts.rs`). So what was answered after so long a silence counts as unanswered: it is asked for
 //! again, as a repeat, of whoever is the primary by then.
 
 use std::sync::Mutex;
@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::connection::endpoint::Endpoint;
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
 /// Nobody is replaced within this time: `cluster-node-timeout` is 15 s by default and `down-after-milliseconds` 30 s, and
 /// both are of no use below this.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
+/// What was asked of a server before another took its place is answered within this, or not at all.
+const LEFT_BEHIND: Duration = Duration::from_millis(250);
 
 /// What is on its way to one server, and how long nothing has come back.
 #[derive(Debug, Default)]
@@ -45,6 +50,38 @@ impl Trust {
         }
         progress.waiting += 1;
         Asked { trust: self, at }
+    }
+}
+
+impl Trust {
+    /// The answer to a call, unless this server has been left for another by then, or was silent for so long that it may
+    /// have been replaced; `doubt` is told of that. In both cases the call counts as unanswered.
+    pub(super) async fn believed<T>(
+        &self,
+        server: &Endpoint,
+        left: impl Future<Output = ()>,
+        doubt: impl FnOnce(),
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let asked = self.asks();
+        let left_behind = async {
+            left.await;
+            tokio::time::sleep(LEFT_BEHIND).await;
+        };
+        let unanswered = |why| Error::new(ErrorKind::Unreachable, format!("{server} {why}")).unanswered();
+        tokio::select! {
+            biased;
+            answer = call => match answer {
+                // Of what has no answer there is nothing to believe.
+                Err(error) if error.code().is_none() => Err(error),
+                answer if asked.is_believed() => answer,
+                _ => {
+                    doubt();
+                    Err(unanswered("was silent for long, and may have been replaced meanwhile"))
+                }
+            },
+            () = left_behind => Err(unanswered("did not answer, and another has taken its place")),
+        }
     }
 }
 

@@ -66,13 +66,23 @@ pub(super) fn read(url: &str) -> Result<Draft> {
         ));
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut draft = match kind {
-        Kind::Unix => unix(rest)?,
-        _ => tcp(kind, rest.strip_prefix("//").ok_or_else(|| of_url("has no `//` after its scheme"))?)?,
+    let mut draft = match (kind, rest.strip_prefix("//")) {
+        (Kind::Unix, _) => unix(rest)?,
+        (_, None) => return Err(of_url("has no `//` after its scheme")),
+        (_, Some(rest)) => tcp(kind, rest).map_err(|error| with_hint(error, rest, query))?,
     };
     draft.tls = tls.then(Tls::default);
     read_query(&mut draft, kind, query)?;
     Ok(draft)
+}
+
+/// An `@` behind the host is mostly that of a login, in which something stands that ends it too early.
+fn with_hint(error: Error, rest: &str, query: &str) -> Error {
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    match path.contains('@') || query.contains('@') {
+        true => Error::invalid(format!("{error}; a `/` or `?` in a password is written %2F or %3F")),
+        false => error,
+    }
 }
 
 fn of_url(problem: &str) -> Error {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::attached::{AttachedRoles, agreement};
-use crate::connection::{Place, Server, Topology, retry};
+use crate::connection::{Server, Topology, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::events::{self, Decoder, EventStream};
@@ -228,10 +228,6 @@ impl Roles {
         let share = node.share.subscribe();
         let (stream, supervisor) = events::open(node.place(), decoder, share, client.rounds());
         self.keeping.spawn(supervisor);
-        if let Place::Primary(sentinels) = node.place() {
-            let sentinels = sentinels.clone();
-            self.keeping.spawn(async move { sentinels.watch().await });
-        }
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
         let EventStream { events, touches, prompts } = stream;

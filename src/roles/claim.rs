@@ -93,7 +93,13 @@ impl ClaimTrouble {
             partition.topic.stats.claim_errors.add(1);
         }
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
-        if matches!(kind, ErrorKind::WrongType | ErrorKind::Partitions | ErrorKind::WireVersion) {
+        if kind == ErrorKind::Partitions {
+            partition.condition.park(index, true);
+            // It was repartitioned: one piece of news, not one for each partition.
+            if partition.topic.renumbered.should_log(reason) {
+                error!(%topic, error = %reason, "the topic has another number of partitions: nothing of it runs here");
+            }
+        } else if matches!(kind, ErrorKind::WrongType | ErrorKind::WireVersion) {
             partition.condition.park(index, true);
             if self.parked.should_log(reason) {
                 error!(%topic, partition = number, error = %reason, "the partition is parked until this is repaired");
@@ -108,9 +114,12 @@ impl ClaimTrouble {
     }
 
     fn is_over(&mut self, partition: &Partition, index: Index) {
-        self.last = None;
+        let renumbered = self.last.take() == Some(ErrorKind::Partitions);
         partition.condition.park(index, false);
         let (topic, number) = (&partition.topic.config.name, partition.names.index);
+        if renumbered && partition.topic.renumbered.is_over() {
+            info!(%topic, "the topic has the number of partitions again that this program says");
+        }
         if self.parked.is_over() {
             info!(%topic, partition = number, "the partition is repaired, and no longer parked");
         }

@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex};
 use crate::client::Client;
 use crate::handler::AnyHandler;
 use crate::lock::lock;
+use crate::log_throttle::LogThrottle;
 use crate::pattern::Router;
 use crate::policy::Policy;
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
@@ -100,6 +101,8 @@ pub(crate) struct RunningTopic {
     pub(crate) last_error: LastError,
     /// Why an attempt has failed.
     pub(crate) last_failure: LastError,
+    /// Whether it was said lately that it has another number of partitions.
+    pub(crate) renumbered: LogThrottle,
     /// How its keys are treated at present, by agreement with other listeners.
     pub(crate) policy: Mutex<Arc<Policy>>,
     /// Of an attached topic.

@@ -166,7 +166,8 @@ impl Destroyer<'_> {
         let (store, at) = (&self.schedule.client.store, &self.partitions[0]);
         self.schedule.persist(|_| store.may_unlink(at)).await?;
         let closed = self.close_all().await;
-        if closed.is_err() && self.forced.is_none() {
+        let is_moved = |error: &Error| error.kind() == ErrorKind::Repartitioning;
+        if closed.as_ref().is_err_and(|error| !is_moved(error)) && self.forced.is_none() {
             self.open_all().await;
         }
         let mut all = closed?;
@@ -184,16 +185,22 @@ impl Destroyer<'_> {
     /// Whether it may be destroyed, before anything is done about it.
     async fn look(&mut self) -> Result<()> {
         let (mut all, mut first, mut closed) = (Destroyed::default(), None, Vec::new());
-        // Partition 0 comes last. Its `forced` stands there before that of the others, and goes after it: what
-        // another has by now is of a call that is over, and nobody else's.
-        for at in self.partitions.iter().rev() {
-            let found = self.close(at, Close::Ask).await?;
-            all.add(&found);
-            first = found.forced;
-            closed.extend(found.forced.map(|id| (at, id)));
+        let mut left = true;
+        while left {
+            (all, first, closed) = (Destroyed::default(), None, Vec::new());
+            let mut most = 0;
+            // Partition 0 comes last. Its `forced` stands there before that of the others, and goes after it: what
+            // another has by now is of a call that is over, and nobody else's.
+            for at in self.partitions.iter().rev() {
+                let found = self.close(at, Close::Ask).await?;
+                all.add(&found);
+                (first, most) = (found.forced, found.most);
+                closed.extend(found.forced.map(|id| (at.clone(), id)));
+            }
+            left = self.add_given_up(most);
         }
         for (at, id) in closed.into_iter().filter(|(_, id)| Some(*id) != first) {
-            self.close(at, Close::Open(Some(id))).await?;
+            self.close(&at, Close::Open(Some(id))).await?;
         }
         self.forced = first.or(self.forced);
         if self.forced.is_none() {
@@ -201,6 +208,17 @@ impl Destroyer<'_> {
             self.refuse_if_armed(&all)?;
         }
         Ok(())
+    }
+
+    /// Partitions that the topic has had before it was repartitioned go with it; whether there are any.
+    fn add_given_up(&mut self, most: u32) -> bool {
+        let there = self.partitions.len();
+        for index in u32::try_from(there).unwrap_or(most)..most {
+            let (space, name) = (&self.schedule.client.namespace, &self.config.name);
+            let attached = self.config.attach.is_some();
+            self.partitions.push(PartitionNames::new(space, name, index, self.config.partitions, attached));
+        }
+        there < self.partitions.len()
     }
 
     async fn refuse_if_served(&self) -> Result<()> {

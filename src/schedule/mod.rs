@@ -1,4 +1,4 @@
-//! The producers' door: arm, cancel, look, pause, destroy, and the dead letters.
+//! The producers' door: arm, cancel, look, pause, repartition, destroy, and the dead letters.
 
 mod arm;
 mod attached;
@@ -8,6 +8,7 @@ mod fleet;
 mod key;
 mod lane;
 mod letters;
+mod repartition;
 mod timer;
 
 pub use self::arm::ArmRequest;
@@ -16,6 +17,7 @@ pub use self::bulk::{BulkRequest, NewArm};
 pub use self::destroy::{DestroyRequest, Destroyed};
 pub use self::key::{Key, KeyArgs};
 pub use self::letters::{DeadLetter, DeadLetters, Undecoded};
+pub use self::repartition::{RepartitionRequest, Repartitioned};
 pub use self::timer::{Timer, TimerPhase};
 
 use std::collections::HashMap;
@@ -70,7 +72,8 @@ impl Schedule {
         C: TryInto<Client, Error: Into<Error>>,
     {
         let schedule = Self::new(client.try_into().map_err(Into::into)?);
-        schedule.client.store.peek(&[]).await?;
+        schedule.client.check()?;
+        schedule.client.store.reach().await?;
         Ok(schedule)
     }
 

@@ -10,14 +10,17 @@
 --   holds, 'first' the same but under the id that stands there, if one does, 'open' to open it again, 4 'attached' where other programs write the keys; else
 --   'managed', 5 the id of whoever uses force (8 bytes); to open: under which it is closed; '' without force
 -- Returns: 1 if it is closed now, else 0; under which id by force (or ''); kind; how many timers, enrolled keys and dead
---   letters it holds
--- Errors: WIREVERSION, PARTITIONS (nothing was written)
+--   letters it holds; the most partitions that the topic has had, or 0 where it never had another number
+-- Errors: REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)
 -- Invariants: what was closed without force is empty, but for enrolled keys after 'detach', and stays so.
 
 local meta, due, quarantine, rec, dead, watch = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local how, id = ARGV[3], ARGV[5]
-local found = redis.call('HMGET', meta, 'v', 'p', 'kind', 'forced')
+local found = redis.call('HMGET', meta, 'v', 'p', 'kind', 'forced', 'most')
 local closed, forced = found[1] == 'destroying', found[4] or ''
+if found[1] == 'repartitioning' then
+  return redis.error_reply('REPARTITIONING ' .. KEYS[1] .. ' is of a topic that gets another number of partitions')
+end
 if found[1] and not closed and found[1] ~= ARGV[1] then
   return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. found[1] .. ', the caller ' .. ARGV[1])
 end
@@ -43,4 +46,4 @@ elseif force or empty or closed and (how == 'close' or how == 'detach') then
   closed = true
 end
 local kind = found[3] or found[1] and 'managed' or ARGV[4]
-return { closed and 1 or 0, forced, kind, timers, enrolled, letters }
+return { closed and 1 or 0, forced, kind, timers, enrolled, letters, found[5] or '0' }

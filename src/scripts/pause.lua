@@ -9,7 +9,8 @@
 -- Returns: secs, micros, why it was paused before (or ''), why listeners could not be told (or '')
 
 if ARGV[4] == '' then
-  redis.call('HDEL', KEYS[1], 'paused')
+  -- Also what is about to get another number of partitions: whoever is at that is told.
+  redis.call('HDEL', KEYS[1], 'paused', 'kept', 'to', 'under')
   news.w = 0
   wake()
 else

@@ -5,13 +5,16 @@
 --   makes each function anew at each call, and an arm is to cost what a ZADD costs.
 -- KEYS 1 meta
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
--- Errors: NOMETA, DESTROYING, WIREVERSION, PARTITIONS (nothing was written)
+-- Errors: NOMETA, DESTROYING, REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)
 
 local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'kind')
 if meta[1] ~= ARGV[1] then
   if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
   if meta[1] == 'destroying' then
     return redis.error_reply('DESTROYING ' .. KEYS[1] .. ' is of a topic that is being destroyed')
+  end
+  if meta[1] == 'repartitioning' then
+    return redis.error_reply('REPARTITIONING ' .. KEYS[1] .. ' is of a topic that gets another number of partitions')
   end
   return redis.error_reply('WIREVERSION ' .. KEYS[1] .. ' says ' .. meta[1] .. ', the caller ' .. ARGV[1])
 end

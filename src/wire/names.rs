@@ -18,6 +18,9 @@ pub const WIRE_VERSION: u32 = 3;
 /// What stands in the place of the version while a topic is destroyed.
 pub(super) const DESTROYING: &str = "destroying";
 
+/// The same while it gets another number of partitions.
+pub(super) const REPARTITIONING: &str = "repartitioning";
+
 /// The most partitions a topic can have.
 pub const MAX_PARTITIONS: u32 = 1024;
 

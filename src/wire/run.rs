@@ -3,9 +3,9 @@
 use futures::future::join_all;
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
-use crate::connection::{DESTROYING_ADVICE, Seat};
+use crate::connection::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, Seat};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::names::{DESTROYING, NAMES, WIRE_VERSION};
+use crate::wire::names::{DESTROYING, NAMES, REPARTITIONING, WIRE_VERSION};
 use crate::wire::reply::{Reply, number};
 use crate::wire::scripts::{self, Script};
 use crate::wire::{PartitionNames, Store};
@@ -97,6 +97,11 @@ impl Store {
             let message = format!("topic {} is being destroyed{DESTROYING_ADVICE}", at.topic);
             return Err(Error::new(ErrorKind::Destroying, message));
         }
+        if version == REPARTITIONING.as_bytes() {
+            let message =
+                format!("topic {} gets another number of partitions{REPARTITIONING_ADVICE}", at.topic);
+            return Err(Error::new(ErrorKind::Repartitioning, message));
+        }
         let version = number(&version).ok_or_else(|| reply.unexpected())?;
         if version != u64::from(WIRE_VERSION) {
             let (than, advice) = if version < u64::from(WIRE_VERSION) {
@@ -112,7 +117,8 @@ impl Store {
         }
         if of != u64::from(at.of) {
             let message = format!(
-                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere",
+                "topic {} has {of} partitions in Redis, this program says {}; use the same number everywhere: \
+                 start this program with the topic's `.partitions({of})`",
                 at.topic, at.of
             );
             return Err(Error::new(ErrorKind::Partitions, message));

@@ -61,6 +61,8 @@ scripts! {
     PAUSE = "pause";
     /// Bring a dead letter back.
     REPLAY = "replay";
+    /// Forget a dead letter.
+    DROP = "drop";
     /// One step of the slow repair.
     REPAIR = "repair";
     /// Create a partition's meta.
@@ -69,6 +71,16 @@ scripts! {
     CLOSE = "close";
     /// Remove what a closed partition holds.
     DESTROY = "destroy";
+    /// Take a partition through a change of the number of partitions.
+    RESHAPE = "reshape";
+    /// Name what a partition holds.
+    LIST = "list";
+    /// Read what is to move to another partition.
+    TAKE = "take";
+    /// Write what moves there.
+    PUT = "put";
+    /// Remove what has moved.
+    SHED = "shed";
     /// Set trigger keys where they lie elsewhere than the index.
     TRIGGER = "trigger";
     /// Delete a trigger key of an ended arming.

@@ -5,8 +5,6 @@
 mod attached_scripts;
 mod bulk;
 mod capture;
-mod cluster;
-mod cluster_facts;
 mod demoted;
 mod destroying;
 mod holding;
@@ -21,6 +19,7 @@ mod priorities;
 mod producing;
 mod python;
 mod redis_conf;
+mod repartitioning;
 mod rounding;
 mod scripts;
 mod sharing;

@@ -84,6 +84,8 @@ fn what_cannot_be_meant_is_refused_by_the_part_at_fault() {
         ("redis://h?db=hunter2", "parameter `db`"),
         ("redis://h?password=hunter2", "parameter `password`"),
         ("redis://u:a?hunter2@h/", "its port"),
+        ("redis://u:a?hunter2@h/", "%3F"),
+        ("redis://u:a/hunter2@h/", "%2F"),
         ("redis://u?hunter2@h/", "number 1 after"),
         ("redis://h?protocol=hunter2", "`protocol`"),
         ("redis://h?protocol=resp3&hunter2=1", "number 2 after"),

@@ -5,7 +5,7 @@ use redis::cmd;
 
 use crate::error::Result;
 use crate::id::DestroyId;
-use crate::wire::names::{self, WIRE_VERSION};
+use crate::wire::names::{self, MAX_PARTITIONS, WIRE_VERSION};
 use crate::wire::{PartitionNames, Store, scripts};
 
 /// What is done to a partition.
@@ -36,6 +36,8 @@ pub struct Holdings {
     pub enrolled: u64,
     /// How many dead letters it holds.
     pub letters: u64,
+    /// The most partitions that the topic has had, where that was ever another number.
+    pub most: u32,
 }
 
 /// What a step of taking a partition apart has found.
@@ -65,7 +67,9 @@ impl Store {
         let mut reply = call.plain_reply().await?;
         let (closed, forced) = (reply.int()? == 1, DestroyId::from_bytes(&reply.bytes()?));
         at.check_kind(&reply.bytes()?)?;
-        Ok(Holdings { closed, forced, timers: reply.int()?, enrolled: reply.int()?, letters: reply.int()? })
+        let (timers, enrolled, letters) = (reply.int()?, reply.int()?, reply.int()?);
+        let most = u32::try_from(reply.int()?).map_or(MAX_PARTITIONS, |most| most.min(MAX_PARTITIONS));
+        Ok(Holdings { closed, forced, timers, enrolled, letters, most })
     }
 
     /// Removes these timers of a closed partition, and names up to `most` others.

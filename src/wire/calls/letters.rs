@@ -148,10 +148,6 @@ impl Store {
 
     /// Forgets a dead letter; whether there was one.
     pub async fn drop_letter(&self, at: &PartitionNames, letter: &[u8]) -> Result<bool> {
-        let mut both = pipe();
-        both.atomic();
-        both.cmd("ZREM").arg(at.key("dead")).arg(letter);
-        both.cmd("HDEL").arg(at.key("letters")).arg(letter);
-        Ok(self.ask(at, "dropping a dead letter", &both).await?.list()?.int()? == 1)
+        Ok(self.call(&scripts::DROP, at).arg(letter).reply().await?.int()? == 1)
     }
 }

@@ -10,13 +10,14 @@ pub mod partition;
 pub mod policy;
 pub mod produce;
 mod registry;
+pub mod repartition;
 pub mod settle;
 pub mod timer;
 pub mod triggers;
 
 pub use self::{
     arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
-    settle::*, timer::*, triggers::*,
+    repartition::*, settle::*, timer::*, triggers::*,
 };
 
 /// The most timers that one call may name.

@@ -100,6 +100,18 @@ impl Store {
         }
     }
 
+    /// Asks whether the servers can be used: of a cluster, whether any of its primaries can be.
+    pub(crate) async fn reach(&self) -> Result<()> {
+        let mut refusal = Ok(());
+        for slot in self.0.topology.slots().await? {
+            match self.time_in(slot).await {
+                Ok(_) => return Ok(()),
+                Err(error) => refusal = Err(error),
+            }
+        }
+        refusal
+    }
+
     /// The time of the server that holds this partition.
     pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
         self.time_in(at.slot).await
@@ -182,7 +194,7 @@ impl Store {
 
     /// Lists a topic for others to find. Nothing is written where it stands
     /// already: a server that is full refuses writes, and has to be drained.
-    async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
+    pub(crate) async fn list(&self, registry: &str, topic: &TopicEntry) -> Result<()> {
         let entry = serde_json::to_string(topic)
             .map_err(|error| Error::invalid(format!("the topic cannot be registered: {error}")))?;
         let doing = "registering the topic";

@@ -30,6 +30,11 @@ impl Rig {
         self.ask(cmd("EXISTS").arg(key)).await
     }
 
+    /// Deletes keys.
+    pub(crate) async fn delete(&self, keys: &[String]) {
+        self.ask::<()>(cmd("DEL").arg(keys)).await;
+    }
+
     /// Loses the index entry of a timer.
     pub(crate) async fn unindex(&self, key: &[u8]) {
         for index in ["due", "quarantine"] {

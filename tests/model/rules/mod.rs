@@ -34,6 +34,7 @@ mod next;
 mod order;
 mod partitions;
 mod repair;
+mod repartitioning;
 mod repeats;
 mod settling;
 mod triggers;

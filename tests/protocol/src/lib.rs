@@ -6,7 +6,8 @@
 //! - [`attach`] asks of keys that others write which expiry is which, and
 //!   whether it happened at all: lost hints, late listeners, several lives.
 //! - [`damping`] does the same for the question of who claims among several.
-//! - [`destroying`] does so for a topic that is destroyed while others arm.
+//! - [`destroying`] does so for a topic that is destroyed while others arm,
+//!   and [`repartitioning`] for one that gets another number of partitions.
 //! - [`simulation`] lets one to eight listeners claim through a virtual
 //!   network, and shows how late they are and how often they come in vain.
 //!
@@ -21,5 +22,6 @@ pub mod destroying;
 #[path = "../../../src/runtime/leadership.rs"]
 mod leadership;
 pub mod model;
+pub mod repartitioning;
 pub mod rules;
 pub mod simulation;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylapse::internals::{Close, DestroyId, End, Scan, WireWhen, scripts};
+use keylapse::internals::{Cargo, Close, DestroyId, End, Listing, Reshape, Scan, WireWhen, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
@@ -174,6 +174,7 @@ fn others() -> Vec<Row> {
         // A late repeat of its arm has armed it once more.
         Row::of("replay over a timer of its own arming", with_a_timer(1), replay("a", 1, 3)),
         Row::of("replay what another has followed", followed, replay("a", 1, 3)),
+        Row::of("drop a dead letter", dead_letter.clone(), Step::Drop("a", 1)).repeat_says("false"),
         Row::of("init", [], Step::Init),
         Row::of("trigger", [], Step::Trigger("a", 1)),
         Row::of(
@@ -192,6 +193,7 @@ fn others() -> Vec<Row> {
     .into_iter()
     .chain(repairs())
     .chain(destroyings())
+    .chain(repartitionings())
     .collect()
 }
 
@@ -222,6 +224,32 @@ fn destroyings() -> Vec<Row> {
         // Where it had been lost, it may as well have been made anew.
         Row::of("end a partition", closed(Close::ByForce(id)), destroy(&[], 0)).repeat_says("Gone"),
         Row::of("end what is not there", [], destroy(&[], 0)),
+    ]
+}
+
+fn repartitionings() -> Vec<Row> {
+    let to = Step::Reshape;
+    let closed = |before: &[Step]| [before, &[to(Reshape::Pause), to(Reshape::Close)]].concat();
+    let share = Reshape::Share { paused: Some("why"), from: 1, trimmed: 7 };
+    let two = [arm("a", 1), arm("b", 2)];
+    vec![
+        Row::of("ask before it is repartitioned", waiting(), to(Reshape::Ask)),
+        Row::of("pause to repartition", waiting(), to(Reshape::Pause)),
+        Row::of("pause what others have paused", [Step::Pause(Some("why"))], to(Reshape::Pause)),
+        Row::of("close to repartition", [to(Reshape::Pause)], to(Reshape::Close)),
+        Row::of("close what is not paused", waiting(), to(Reshape::Close)),
+        Row::of("share what others say", closed(&[]), to(share)),
+        Row::of("open with the new number", closed(&waiting()), to(Reshape::Open)),
+        Row::of("resume what was to be repartitioned", [to(Reshape::Pause)], to(Reshape::Resume))
+            .repeat_says("false Open 1 to 0, paused: None, trimmed: 0"),
+        Row::of("tidy", [to(Reshape::Pause)], to(Reshape::Tidy)),
+        Row::of("list", two.clone(), Step::List(Listing::Records)),
+        Row::of("list what runs", running(), Step::List(Listing::Running)),
+        Row::of("take", two.clone(), Step::Take(Cargo::Timers, vec!["a", "c", "b"])),
+        Row::of("put", closed(&two), Step::Put(3, "c")),
+        Row::of("put into what is open", two.clone(), Step::Put(1, "c")),
+        Row::of("shed", closed(&two), Step::Shed(vec!["a"])),
+        Row::of("shed from what is open", two, Step::Shed(vec!["a"])),
     ]
 }
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelId, Claim, Claimed, ClaimedTimer, End, Group, Held, Holdings, Index,
-    LetterBounds, NewTimer, RepairStep, Replay, ReplayId, Scan, Settle, SlotId, Store, Token, TopicEntry,
-    Trigger, WireWhen, scripts,
+    AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Group, Held,
+    Holdings, Index, LetterBounds, NewTimer, RepairStep, RepartitionId, Repartitioning, Replay, ReplayId,
+    Scan, Settle, Shape, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled, TriggerKey};
 use keylapse_support::connect;
@@ -53,7 +53,7 @@ pub(super) fn key(name: &str) -> Bytes {
 }
 
 fn holdings(found: Holdings) -> String {
-    let Holdings { closed, forced, timers, enrolled, letters } = found;
+    let Holdings { closed, forced, timers, enrolled, letters, most: _ } = found;
     let forced = if forced.is_some() { " by force" } else { "" };
     format!("closed: {closed}{forced}, {timers} timers, {enrolled} enrolled, {letters} letters")
 }
@@ -61,6 +61,18 @@ fn holdings(found: Holdings) -> String {
 /// What a trigger key is told from another by.
 fn trigger_deadline(number: u8) -> u64 {
     START + 100 * u64::from(number)
+}
+
+/// To two partitions.
+fn change() -> Repartitioning {
+    let id = RepartitionId::from_bytes(b"reshapes").expect("an id has eight bytes");
+    Repartitioning { to: 2, own: id, id }
+}
+
+/// How a partition stands, without for how long.
+fn shape(found: &Shape) -> String {
+    let Shape { done, standing, of, to, paused, trimmed, .. } = found;
+    format!("{done} {standing:?} {of} to {to}, paused: {paused:?}, trimmed: {trimmed}")
 }
 
 fn held(name: &str, number: u8) -> Held {
@@ -112,6 +124,27 @@ impl Caller {
             Step::Destroy(gone, most) => {
                 let gone: Vec<_> = gone.iter().map(|name| key(name)).collect();
                 format!("{:?}", store.destroy(at, &gone, *most).await?)
+            }
+            Step::Drop(name, number) => {
+                let letter = [&bytes(*number)[..], &START.to_be_bytes(), &key(name)].concat();
+                format!("{}", store.drop_letter(at, &letter).await?)
+            }
+            Step::Reshape(how) => shape(&store.reshape(at, change(), *how).await?),
+            Step::List(what) => format!("{:?}", store.names_in(at, *what, 0, 10).await?),
+            Step::Take(cargo, names) => {
+                let names: Vec<_> = names.iter().map(|name| key(name)).collect();
+                format!("{:?}", store.read_entries(at, *cargo, &names, 1000).await?)
+            }
+            Step::Put(place, name) => {
+                let (name, value) = (key(name), Bytes::from_static(b"7"));
+                format!(
+                    "{}",
+                    store.put_entries(at, change().id, &[Entry { place: *place, name, value }]).await?
+                )
+            }
+            Step::Shed(names) => {
+                let names: Vec<_> = names.iter().map(|name| key(name)).collect();
+                format!("{}", store.shed(at, change().id, Cargo::Timers, &names).await?)
             }
             Step::Trigger(name, number) => {
                 let deadline = trigger_deadline(*number);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::attached::Deed;
-use keylapse::internals::{Close, End, Index, Scan, WireWhen};
+use keylapse::internals::{Cargo, Close, End, Index, Listing, Reshape, Scan, WireWhen};
 
 use super::call::id;
 
@@ -35,6 +35,15 @@ pub(super) enum Step {
     Close(Close),
     /// A step of taking a closed partition apart: what goes, and how many are named at most.
     Destroy(Vec<&'static str>, usize),
+    /// The letter of this arming.
+    Drop(&'static str, u8),
+    /// The topic gets two partitions.
+    Reshape(Reshape<'static>),
+    List(Listing),
+    Take(Cargo, Vec<&'static str>),
+    /// At which place.
+    Put(u64, &'static str),
+    Shed(Vec<&'static str>),
     /// The arming that died and when, in ms from the beginning (none: its first letter); the number of
     /// the replay; and that of a new arming.
     Replay {
@@ -163,6 +172,12 @@ impl Step {
             Self::Pause(_) => "pause",
             Self::Close(_) => "close",
             Self::Destroy(..) => "destroy",
+            Self::Drop(..) => "drop",
+            Self::Reshape(_) => "reshape",
+            Self::List(_) => "list",
+            Self::Take(..) => "take",
+            Self::Put(..) => "put",
+            Self::Shed(_) => "shed",
             Self::Replay { .. } => "replay",
             Self::Repair(_) => "repair",
             Self::Init => "init",

@@ -7,8 +7,9 @@ use keylapse_support::{Binary, Server};
 use redis::{RedisResult, Value, cmd};
 
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
-/// So does what was heard or seen of other programs' keys, which nobody says twice.
-const DRAIN: [&str; 20] = [
+/// So does what was heard or seen of other programs' keys, which nobody says twice; and what moves between partitions,
+/// which takes as much from the one as it gives to the other.
+const DRAIN: [&str; 24] = [
     "ack",
     "canary",
     "cancel",
@@ -16,23 +17,27 @@ const DRAIN: [&str; 20] = [
     "claim",
     "close",
     "destroy",
+    "drop",
     "init",
     "judge",
     "note",
     "left",
     "pause",
     "policy",
+    "put",
     "renew",
     "repair",
     "report",
+    "reshape",
     "returned",
     "scanner",
     "settle",
+    "shed",
     "untrigger",
 ];
 /// What needs room is refused before it has written anything.
 const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "write_back", "trigger"];
-const READ: [&str; 3] = ["look", "peek", "touch"];
+const READ: [&str; 5] = ["list", "look", "peek", "take", "touch"];
 
 #[test]
 fn flags_are_as_intended() {

@@ -64,6 +64,8 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "timers" | "reschedule" => &["zset"],
         "claim" => &["index", "zset"],
         "repair" => &["hashes[which]"],
+        "list" => &["hash", "zset"],
+        "take" | "put" => &["places[place]"],
         "peek" | "touch" | "trigger" => &["key"],
         _ => &[],
     };

@@ -59,8 +59,8 @@ async fn a_producer_and_a_listener_do_all_that_they_do_over_tls() {
 #[tokio::test]
 async fn a_subscription_in_resp2_is_over_tls_too() {
     show_log();
-    let server = Server::builder().config("rename-command", "HELLO \"\"").start().await;
-    let Some(scene) = Scene::on(server).await else { return };
+    let without_hello = Server::builder().config("rename-command", "HELLO \"\"");
+    let Some(scene) = Scene::of(&without_hello).await else { return };
     let (_schedule, running) = live(&scene).await;
     until_all_are_over_tls(&scene, 4).await;
     running.stop().await.unwrap();

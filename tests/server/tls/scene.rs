@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use keylapse::{Error, Schedule, Servers, Tls};
-use keylapse_support::{APP_PASSWORD, APP_USER, Server, skipped};
+use keylapse_support::{APP_PASSWORD, APP_USER, Builder, Server, skipped};
 use tempfile::TempDir;
 
 use super::authority::{Authority, Files, write};
@@ -15,37 +15,36 @@ pub(super) struct Scene {
     pub(super) authority: Authority,
     /// The certificate that clients present.
     pub(super) client: Files,
-    /// The server's, for `localhost` alone.
-    pub(super) own: Files,
     folder: TempDir,
 }
 
 impl Scene {
     /// None, and said, where the server was built without TLS.
     pub(super) async fn start() -> Option<Self> {
-        Self::on(Server::start().await).await
+        Self::of(&Server::builder()).await
     }
 
-    pub(super) async fn on(server: Server) -> Option<Self> {
+    pub(super) async fn of(builder: &Builder) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("the CA of this test");
         write(folder.path(), "ca.pem", &authority.pem);
         let own = authority.issue(folder.path(), "server", &["localhost"]);
         let client = authority.issue(folder.path(), "client", &["client"]);
-        let mut scene = Self { server, port: 0, authority, client, own, folder };
-        if let Err(error) = scene.serve(&scene.own).await {
-            assert!(error.to_string().contains("Unknown option"), "{error}");
-            skipped("this server was built without TLS");
-            return None;
-        }
-        while scene.port == 0 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            // Somebody else may be quicker.
-            if scene.set(&[("tls-port", &free.to_string())]).await.is_ok() {
-                scene.port = free;
+        let settings = certificates(folder.path(), &own);
+        let builder =
+            settings.iter().fold(builder.clone(), |builder, (name, path)| builder.config(name, path));
+        loop {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            match builder.clone().config("tls-port", &port.to_string()).try_start().await {
+                Ok(server) => return Some(Self { server, port, authority, client, folder }),
+                Err(error) if error.to_string().contains("Failed finding TLS support") => {
+                    skipped("this server was built without TLS");
+                    return None;
+                }
+                // Somebody else was quicker.
+                Err(error) => assert!(error.to_string().contains("taken by others"), "{error}"),
             }
         }
-        Some(scene)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -58,8 +57,8 @@ impl Scene {
 
     /// Has the server present this certificate from now on.
     pub(super) async fn serve(&self, files: &Files) -> redis::RedisResult<()> {
-        let [certificate, key, ca] = [&files.certificate, &files.key, &self.ca_file()].map(|path| text(path));
-        self.set(&[("tls-cert-file", &certificate), ("tls-key-file", &key), ("tls-ca-cert-file", &ca)]).await
+        let settings = certificates(self.folder(), files);
+        self.set(&settings.each_ref().map(|(name, path)| (*name, &**path))).await
     }
 
     pub(super) async fn set(&self, settings: &[(&str, &str)]) -> redis::RedisResult<()> {
@@ -88,8 +87,11 @@ impl Scene {
     }
 }
 
-fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
+/// The settings for a server that presents this certificate, and knows the CA of `ca.pem`.
+fn certificates(folder: &Path, files: &Files) -> [(&'static str, String); 3] {
+    let ca = folder.join("ca.pem");
+    [("tls-cert-file", &files.certificate), ("tls-key-file", &files.key), ("tls-ca-cert-file", &ca)]
+        .map(|(name, path)| (name, path.to_str().unwrap().to_owned()))
 }
 
 /// What a program is told that connects there.

@@ -186,6 +186,7 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
             out.extend([flag(random), [&id(random)[..], &died, &key(random)].concat(), id(random)]);
             out.push(if random.below(2) == 0 { Vec::new() } else { id(random) });
         }
+        "drop" => out.push([&id(random)[..], &world.ms().to_be_bytes(), &key(random)].concat()),
         "repair" => {
             out.extend(words([*random.one(&["rec", "run", "next", "slots", "x"]), "0", "100", "30000"]));
         }
@@ -208,6 +209,45 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         _ => return attached(name, world, random),
     }
     out
+}
+
+/// Those of a change of the number of partitions; mostly it is soon over.
+fn moving(name: &str, random: &mut Random) -> Words {
+    let by = |random: &mut Random| random.one(&["id000001", "id000001", "id000002"]).as_bytes().to_vec();
+    match name {
+        "reshape" => {
+            let how =
+                *random.one(&["ask", "pause", "resume", "close", "share", "open", "tidy", "tidy", "tidy"]);
+            let mut all = words(["1", *random.one(&["2", "2", "3"]), "wake", how]);
+            all.extend(words([*random.one(&["3", "2", "1"]), *random.one(&["0", "1", "2"])]));
+            all.extend([by(random), by(random)]);
+            all.extend(words([*random.one(&["", "why"]), "4", *random.one(&["0", "7"])]));
+            all
+        }
+        // In what order other things are gone through is each server's own affair.
+        "list" => words(["tombstones", "0", *random.one(&["1000", "1000", "1"])]),
+        "take" => {
+            let mut all = words([
+                *random.one(&["timers", "timers", "letters", "tombstones", "x"]),
+                *random.one(&["1", "50", "100000"]),
+            ]);
+            all.extend(several(random, |random| vec![key(random)]));
+            all
+        }
+        "put" => {
+            let mut all = vec![by(random)];
+            all.extend(several(random, |random| {
+                let place = random.one(&["1", "2", "3", "4", "5", "6"]).as_bytes().to_vec();
+                vec![place, key(random), random.below(1_000_000).to_string().into_bytes()]
+            }));
+            all
+        }
+        _ => {
+            let mut all = vec![by(random), random.one(&["timers", "letters"]).as_bytes().to_vec()];
+            all.extend(several(random, |random| vec![key(random)]));
+            all
+        }
+    }
 }
 
 fn attached(name: &str, world: &World, random: &mut Random) -> Words {
@@ -275,6 +315,7 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
             all.extend(several(random, |random| vec![key(random)]));
             all
         }
+        "reshape" | "list" | "take" | "put" | "shed" => moving(name, random),
         "touch" => {
             let mut all =
                 words([*random.one(&["0", "4", "1000"]), "0", *random.one(&["0", "4102444800000"])]);

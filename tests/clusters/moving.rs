@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node};
 
-use super::load::Load;
+use crate::load::Load;
 
 /// The slots of the topic's partitions, and some that trigger keys lie in.
 async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node};
 
-use super::load::{Load, Outcome};
+use crate::load::{Load, Outcome};
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {

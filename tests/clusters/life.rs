@@ -1,0 +1,193 @@
+//! What every call does on several servers.
+
+use std::time::Duration;
+
+use keylapse::testing::{Cluster, Reply};
+use keylapse::{
+    Backoff, Cancelled, Done, Durably, Failure, Lapse, Listener, Replayed, Schedule, Topic, TriggerKey,
+};
+
+use keylapse_support::eventually;
+
+use crate::load::{Load, topic};
+use crate::support::{PATIENCE, Running, reporting, until_dead};
+
+/// Commands that were refused for keys of two slots, on any node.
+async fn assert_no_crossslot(cluster: &Cluster) {
+    for node in cluster.nodes() {
+        let Ok(Reply::Bulk(stats)) = node.command(["INFO", "errorstats"]).await else { panic!("an answer") };
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        assert!(!stats.contains("CROSSSLOT"), "{stats}");
+    }
+}
+
+/// What the owner of a key answers about it.
+async fn ask(cluster: &Cluster, command: &str, key: &str) -> Reply {
+    let owner = cluster.owner_of_key(key).await.unwrap();
+    owner.command([command, key]).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timers_of_all_partitions_run_once_and_on_time() {
+    let cluster = Cluster::start().await.unwrap();
+    let load = Load::start(&cluster, 8, 1000, Duration::from_millis(1)).await;
+    let outcome = load.end().await;
+    outcome.assert_none_early();
+    assert_eq!(outcome.doubled, 0);
+    assert_no_crossslot(&cluster).await;
+}
+
+fn notices() -> Topic<u32> {
+    let backoff = Backoff::fixed(Duration::from_secs(3600));
+    Topic::new("app:notice:{id}").unwrap().partitions(6).retry(backoff).max_attempts(2)
+}
+
+/// Each key's number says which attempt is to come, wherever the key lies.
+#[tokio::test(flavor = "multi_thread")]
+async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
+    let cluster = Cluster::start().await.unwrap();
+    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), notices());
+    let (hour, keys) =
+        (Duration::from_secs(3600), (0..30).map(|n| format!("app:notice:{n}")).collect::<Vec<_>>());
+    for number in 0..30_u32 {
+        let armed = schedule.arm(&topic, [number.to_string()], hour, &number).await.unwrap();
+        assert_eq!(armed.receipt().unwrap().trigger, TriggerKey::Set);
+        let again = schedule.arm(&topic, [number.to_string()], 2 * hour, &number).await.unwrap();
+        assert_eq!(again.receipt().unwrap().trigger, TriggerKey::Set, "it moves what it has replaced");
+    }
+    let deadlines = async || {
+        let mut all = Vec::new();
+        for key in &keys {
+            assert_eq!(ask(&cluster, "GET", key).await, Reply::Bulk("1".into()));
+            let Reply::Int(at) = ask(&cluster, "PEXPIRETIME", key).await else { panic!("a number") };
+            all.push(at);
+        }
+        all
+    };
+    let before = deadlines().await;
+    for number in 0..30 {
+        let _ = schedule.reschedule(&topic, [number.to_string()], hour).await.unwrap();
+    }
+    let after = deadlines().await;
+    assert!(before.iter().zip(&after).all(|(before, after)| after < before), "{before:?} {after:?}");
+    for number in 0..30 {
+        let cancelled = schedule.cancel(&topic, [number.to_string()]).await.unwrap();
+        assert_eq!(cancelled, Cancelled::Cancelled);
+    }
+    for key in &keys {
+        assert_eq!(ask(&cluster, "EXISTS", key).await, Reply::Int(0));
+    }
+    assert_no_crossslot(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same_there() {
+    let cluster = Cluster::start().await.unwrap();
+    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), notices());
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        let end = if lapse.attempt() == 1 { Err(Failure::retry("again")) } else { Ok(Done) };
+        ((*lapse.payload(), lapse.attempt()), end)
+    });
+    let running = Running::start(Listener::builder(cluster.url()).on(topic.clone(), handler));
+    running.until_anchored().await;
+    schedule.pause(&topic, "a test").await.unwrap();
+    let durably = Durably::replicas(1);
+    let armed = schedule.arm(&topic, ["1"], Duration::ZERO, &1).durably(durably).await.unwrap();
+    assert_eq!(armed.receipt().unwrap().reached.unwrap().replicas, 1, "that of its own partition's primary");
+    assert!(reported.try_next().is_none());
+    schedule.resume(&topic).await.unwrap();
+    assert_eq!(reported.next().await, (1, 1));
+    running.until("the retry", |stats| stats.topic("app.notice").unwrap().retried == 1).await;
+    eventually(PATIENCE, "the key of the retry", async || {
+        ask(&cluster, "GET", "app:notice:1").await == Reply::Bulk("2".into())
+    })
+    .await;
+    let _ = schedule.reschedule(&topic, ["1"], Duration::ZERO).await.unwrap();
+    assert_eq!(reported.next().await, (1, 2));
+
+    let doomed = topic.clone().max_attempts(1);
+    assert_eq!(schedule.serving(&doomed).await.unwrap().len(), 1);
+    eventually(PATIENCE, "a report of each primary by itself", async || {
+        schedule.listeners().await.unwrap().iter().any(|listener| listener.nodes.len() == 3)
+    })
+    .await;
+    running.stop().await.unwrap();
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        let end: Result<Done, Failure> = Err(Failure::dead("no"));
+        (*lapse.payload(), end)
+    });
+    let running = Running::start(Listener::builder(cluster.url()).on(doomed.clone(), handler));
+    for number in 0..6_u32 {
+        assert!(
+            schedule.arm(&doomed, [number.to_string()], Duration::ZERO, &number).await.unwrap().is_armed()
+        );
+        reported.next().await;
+    }
+    until_dead(&schedule, &doomed, 6).await;
+    running.stop().await.unwrap();
+    let letters = schedule.dead_letters(&doomed).page(10).await.unwrap();
+    assert_eq!(schedule.replay(&letters[0]).await.unwrap(), Replayed::Replayed);
+    assert!(schedule.drop_dead_letter(&letters[1]).await.unwrap());
+    let gone = schedule.destroy(&doomed).forced().await.unwrap();
+    assert_eq!((gone.timers, gone.dead_letters), (1, 4));
+    assert_no_crossslot(&cluster).await;
+}
+
+/// A topic that was made for one server gets partitions for all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_repartitioned_over_the_servers() {
+    let cluster = Cluster::start().await.unwrap();
+    let (schedule, one, eight) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(1), topic(8));
+    for number in 0..200_u32 {
+        let later = Duration::from_secs(if number % 2 == 0 { 3600 } else { 2 });
+        assert!(schedule.arm(&one, [number.to_string()], later, &number).await.unwrap().is_armed());
+    }
+    let moved = schedule.repartition(&one, 8).await.unwrap();
+    assert!(moved.timers > 100, "{moved:?}");
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
+    let running = Running::start(Listener::builder(cluster.url()).on(eight.clone(), handler));
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 100 {
+        assert!(seen.insert(reported.next().await), "none runs twice");
+    }
+    assert!(seen.iter().all(|number| number % 2 == 1));
+    running.stop().await.unwrap();
+    for number in (0..200).step_by(2) {
+        let cancelled = schedule.cancel(&eight, [number.to_string()]).await.unwrap();
+        assert_eq!(cancelled, Cancelled::Cancelled, "{number}");
+    }
+    assert_no_crossslot(&cluster).await;
+}
+
+/// By any of its nodes; and as one server it is refused, with the right URL.
+#[tokio::test(flavor = "multi_thread")]
+async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_alone() {
+    let cluster = Cluster::start().await.unwrap();
+    let (hosts, nodes) = (cluster.url(), cluster.nodes());
+    nodes[5].kill();
+    let seeds = [nodes[5].port(), nodes[3].port()].map(|port| format!("127.0.0.1:{port}"));
+    let servers = keylapse::Servers::cluster(&seeds);
+    let schedule = Schedule::connect(servers).await.expect("the other seed answers");
+    assert!(schedule.arm(&notices(), ["1"], Duration::from_secs(60), &1).await.unwrap().is_armed());
+
+    let alone = Schedule::connect(&nodes[0].url()).await.unwrap();
+    let mut refusals = Vec::new();
+    for topic in 0..8 {
+        let topic = Topic::<u32>::new(&format!("app:t{topic}:{{id}}")).unwrap().triggers(false);
+        refusals.extend(alone.arm(&topic, ["1"], Duration::from_secs(60), &1).await.err());
+    }
+    let said = refusals.first().expect("it has a third of the slots").to_string();
+    assert!(said.contains("redis+cluster://"), "{said}");
+
+    let database = Schedule::connect(&format!("{hosts}3")).await.unwrap_err().to_string();
+    assert!(database.contains("database"), "{database}");
+}
+
+/// Other programs' keys are heard on one server alone.
+#[tokio::test]
+async fn an_attached_topic_is_refused_before_anything_is_connected() {
+    let handler = |_: Lapse<keylapse::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
+    let listener = Listener::builder("redis+cluster://127.0.0.1:1/").attach(notices(), handler);
+    let refused = listener.build().unwrap_err().to_string();
+    assert!(refused.contains("app.notice") && refused.contains("cluster"), "{refused}");
+}

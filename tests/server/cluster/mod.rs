@@ -1,6 +1,0 @@
-//! Managed topics on clusters.
-
-mod failover;
-mod life;
-mod load;
-mod moving;
