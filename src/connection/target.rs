@@ -45,7 +45,11 @@ impl Target {
     /// The same, over streams of the application, which lead to one server: to several there is no way then.
     pub(crate) fn over(&self, streams: Streams) -> Self {
         let leads_there = matches!(self.endpoints, Endpoints::One(_));
-        let streams = if leads_there { streams } else { Streams::to_none("streams lead to one server, and these are several") };
+        let streams = if leads_there {
+            streams
+        } else {
+            Streams::to_none("streams lead to one server, and these are several")
+        };
         let access = Access { streams: Some(streams), ..(*self.access).clone() };
         Self { access: Arc::new(access), ..self.clone() }
     }

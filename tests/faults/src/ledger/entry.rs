@@ -173,6 +173,13 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partitions: Option<Vec<u32>>,
     },
+    /// Slots have moved since then; the line's time is the end of it.
+    Moved {
+        /// When it began.
+        since: Micros,
+        /// How many.
+        slots: usize,
+    },
     /// A server has taken the place of another; the line's time is when the old one had learned of it.
     Succession {
         /// What is kept there.

@@ -71,6 +71,7 @@ impl Troubles {
             }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             Entry::Succession { .. } => self.shards.succession(at, entry),
+            Entry::Moved { since, .. } => self.shards.moved((*since, at)),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
             Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),
             _ => {}

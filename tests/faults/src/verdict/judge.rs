@@ -236,8 +236,8 @@ impl Case<'_> {
         for run in self.runs.iter().filter(|run| std::mem::replace(&mut last, run.attempt) != run.attempt) {
             let late = run.started.saturating_sub(run.deadline);
             report.late.push(late);
-            let of_failed = self.oracle.troubles.shards.was_failed(&run.key, run.deadline);
-            report.shards.late(of_failed).push(late);
+            let weather = self.oracle.troubles.shards.weather(&run.key, run.deadline);
+            report.shards.late.entry(weather).or_default().push(late);
         }
     }
 }

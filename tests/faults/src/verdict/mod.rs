@@ -15,4 +15,4 @@ mod tests;
 
 pub use judge::{Letter, judge};
 pub use report::{Finding, Report, Wrong};
-pub use shards::ByShard;
+pub use shards::{ByShard, Weather};

@@ -1,5 +1,6 @@
 //! What only several servers have: places that others take, and what they had not been told by then.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::excuse::overlaps;
@@ -21,6 +22,19 @@ pub(super) struct Shards {
     successions: Vec<Succession>,
     /// The server was out of reach, and kept its place.
     outages: Vec<(Vec<u32>, (Micros, Micros))>,
+    /// When slots moved, whose ever they were.
+    moves: Vec<(Micros, Micros)>,
+}
+
+/// What a timer's server went through when it was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weather {
+    /// It was being replaced.
+    Failed,
+    /// Slots were moving.
+    Moving,
+    /// Neither.
+    Calm,
 }
 
 /// A server that took another's place.
@@ -65,6 +79,10 @@ impl Shards {
         self.outages.push((partitions.to_vec(), time));
     }
 
+    pub(super) fn moved(&mut self, time: (Micros, Micros)) {
+        self.moves.push(time);
+    }
+
     /// When the server of this key was out of reach.
     pub(super) fn outages(&self, key: &str) -> impl Iterator<Item = (Micros, Micros)> {
         let shard = shard_of(key);
@@ -105,9 +123,16 @@ impl Shards {
             .map(|one| one.since.saturating_sub(told))
     }
 
-    /// Whether a timer of that deadline had to wait for a server to be replaced.
-    pub(super) fn was_failed(&self, key: &str, deadline: Micros) -> bool {
-        self.of(key).any(|one| (one.since..=one.promoted + TO_CATCH_UP).contains(&deadline))
+    /// What happened to this key's server when a timer of that deadline was due.
+    pub(super) fn weather(&self, key: &str, deadline: Micros) -> Weather {
+        let failed = |one: &Succession| (one.since..=one.promoted + TO_CATCH_UP).contains(&deadline);
+        if self.of(key).any(failed) {
+            Weather::Failed
+        } else if self.moves.iter().any(|(since, until)| (since..=until).contains(&&deadline)) {
+            Weather::Moving
+        } else {
+            Weather::Calm
+        }
     }
 
     /// With which the report begins.
@@ -122,18 +147,16 @@ impl Shards {
 pub struct ByShard {
     /// The longest that a server's place was empty.
     pub promoted_after: Option<Micros>,
-    /// How late what was due began where a server was being replaced.
-    pub late_failed: Vec<Micros>,
-    /// How late all the rest began.
-    pub late_others: Vec<Micros>,
+    /// How late what was due began.
+    pub late: BTreeMap<Weather, Vec<Micros>>,
     /// Armings that were acknowledged without waiting for a replica and never reached the one that was promoted: how
     /// old each was when its server fell.
     pub unreplicated: Vec<Micros>,
 }
 
 impl ByShard {
-    pub(super) fn late(&mut self, of_failed: bool) -> &mut Vec<Micros> {
-        if of_failed { &mut self.late_failed } else { &mut self.late_others }
+    fn late_ms(&self, weather: Weather) -> Option<f64> {
+        self.late.get(&weather).map(|late| ms_of(late, 0.99))
     }
 }
 
@@ -141,9 +164,13 @@ impl ByShard {
 impl fmt::Display for ByShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let promoted = self.promoted_after.unwrap_or_default() / 1000;
-        let [others, failed] = [&self.late_others, &self.late_failed].map(|late| ms_of(late, 0.99));
+        let [others, failed] =
+            [Weather::Calm, Weather::Failed].map(|weather| self.late_ms(weather).unwrap_or(0.0));
         write!(f, "promoted_after_ms={promoted} late_p99_ms_other_shards={others:.1} ")?;
         write!(f, "late_p99_ms_failed_shard={failed:.1} unreplicated={}", self.unreplicated.len())?;
+        if let Some(moving) = self.late_ms(Weather::Moving) {
+            write!(f, " late_p99_ms_while_slots_move={moving:.1}")?;
+        }
         match self.unreplicated.iter().max() {
             Some(oldest) => write!(f, " unreplicated_max_age_ms={:.1}", *oldest as f64 / 1000.0),
             None => Ok(()),

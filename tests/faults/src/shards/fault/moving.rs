@@ -6,7 +6,9 @@ use keylapse::testing::{Cluster, Node};
 
 use super::super::group::names;
 use super::super::{Group, Stage};
+use crate::clock::now;
 use crate::job::Kind;
+use crate::ledger::Entry;
 
 /// The slots of all partitions, and then some that trigger keys lie in.
 async fn slots(cluster: &Cluster, count: usize) -> BTreeSet<u16> {
@@ -31,9 +33,11 @@ async fn another(cluster: &Cluster, slot: u16) -> Node {
 
 pub(super) async fn strike(stage: &Stage, count: usize) {
     let Group::Cluster(cluster) = &stage.group else { return };
+    let since = now();
     for slot in slots(cluster, count).await {
         let to = another(cluster, slot).await;
         cluster.move_slot(slot, &to).await.expect("it moves");
         stage.slot_moved();
     }
+    stage.troupe.ledger.write(Entry::Moved { since, slots: count });
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::shard_of;
+use crate::verdict::Weather;
 
 /// Of another partition than `KEY`.
 const ELSEWHERE: &str = "sharded:3";
@@ -118,10 +119,9 @@ fn a_server_out_of_reach_for_a_lease_explains_what_is_kept_there_alone() {
 #[test]
 fn lateness_is_counted_where_a_server_was_replaced_and_elsewhere() {
     let tale = |key| Tale::new().sharded(0, key, None).ran_sharded(2_100, key).succeeded(50, &[1]);
-    let late = |key| {
-        let shards = tale(key).judged(&[]).shards;
-        (shards.late_failed, shards.late_others)
-    };
-    assert_eq!(late(KEY), (vec![2_000_000], vec![]));
-    assert_eq!(late(ELSEWHERE), (vec![], vec![2_000_000]));
+    let late = |tale: Tale| tale.judged(&[]).shards.late.into_iter().collect::<Vec<_>>();
+    assert_eq!(late(tale(KEY)), [(Weather::Failed, vec![2_000_000])]);
+    assert_eq!(late(tale(ELSEWHERE)), [(Weather::Calm, vec![2_000_000])]);
+    let moved = |tale: Tale| tale.then(150, HARNESS, Entry::Moved { since: 60_000, slots: 1 });
+    assert_eq!(late(moved(tale(ELSEWHERE))), [(Weather::Moving, vec![2_000_000])]);
 }
