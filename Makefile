@@ -4,10 +4,10 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table faults-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 server: ## Find a Redis or Valkey server, or fetch one into .server/, and print its path
 	@scripts/server.sh
@@ -74,6 +74,9 @@ CLUSTER_SECONDS = 20
 
 faults-cluster: ## Break nodes, lines and processes of a cluster by SEEDS=20 plans, move slots, and judge every timer
 	$(with_faults) cluster-seeds --count $(SEEDS) --seconds $(CLUSTER_SECONDS)
+
+fault-table-cluster: ## One kind of fault after the other on a cluster and with sentinels, as a table
+	$(with_faults) cluster-each
 
 kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose nothing
 	$(with_faults) kill-listeners --times 1000

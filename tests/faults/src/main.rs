@@ -70,6 +70,8 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
+    /// One kind of fault after the other on a cluster and where there are sentinels, as a table.
+    ClusterEach,
     /// Everything at once on a cluster, for some seconds for each seed.
     ClusterSeeds {
         /// The first seed.
@@ -110,6 +112,7 @@ async fn main() -> ExitCode {
         Command::DemoSentinel { quick } => {
             shown("", async |folder| shards::sentinel(show(quick), folder).await).await
         }
+        Command::ClusterEach => cluster_each().await,
         Command::ClusterSeeds { first, count, seconds } => cluster_seeds(first..first + count, seconds).await,
         Command::Listen(orders) => child(listen(&orders).await),
         Command::Produce { orders, produce: how } if orders.replicas.is_some() => {
@@ -220,6 +223,21 @@ async fn cluster_seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
         let name = format!("seed={seed} ");
         let seed = shown(&name, async |folder| shards::play_seed(seed, time, folder).await).await;
         all_valid &= seed == ExitCode::SUCCESS;
+    }
+    exit(all_valid)
+}
+
+async fn cluster_each() -> ExitCode {
+    println!("{}", shards::HEAD);
+    let mut all_valid = true;
+    for (name, in_cluster, fault) in shards::faults() {
+        let folder = tempfile::tempdir().expect("a folder for the ledgers");
+        let outcome = shards::alone(fault, in_cluster, folder.path()).await;
+        println!("{}", shards::row(name, &outcome));
+        if !outcome.is_valid() {
+            explain(&outcome.managed, &folder.keep());
+        }
+        all_valid &= outcome.is_valid();
     }
     exit(all_valid)
 }

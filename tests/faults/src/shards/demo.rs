@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::testing::{Cluster, SentinelGroup};
 
-use super::run::{run, shard_cast};
+use super::run::{SERVES_THE_REST, run, shard_cast};
 use super::{Group, Outcome, ShardFault, ShardPlan, Stage};
 
 /// How much of it.
@@ -16,6 +16,9 @@ pub enum Show {
     /// What the gate has time for.
     Quick,
 }
+
+/// Of a table of single faults.
+const OF_A_TABLE: u64 = 800;
 
 const CALM: Duration = Duration::from_secs(2);
 
@@ -57,8 +60,12 @@ impl Show {
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn cluster(show: Show, folder: &Path) -> Outcome {
-    let cluster = Cluster::start().await.expect("a cluster");
-    play(show, Group::Cluster(cluster), 1, &show.of_cluster(), folder).await
+    play(show.per_second(), true, cluster_of_six().await, &show.of_cluster(), folder).await
+}
+
+async fn cluster_of_six() -> Group {
+    let cluster = Cluster::builder().config(SERVES_THE_REST).start();
+    Group::Cluster(cluster.await.expect("a cluster"))
 }
 
 /// A master with two replicas, and three sentinels.
@@ -66,14 +73,27 @@ pub async fn cluster(show: Show, folder: &Path) -> Outcome {
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn sentinel(show: Show, folder: &Path) -> Outcome {
-    let group = SentinelGroup::start().await.expect("servers and sentinels");
-    // One of two would not do: until all have changed sides, it may be the one that is not promoted.
-    play(show, Group::Sentinel(group), 2, &show.of_sentinel(), folder).await
+    play(show.per_second(), true, master_and_two().await, &show.of_sentinel(), folder).await
 }
 
-async fn play(show: Show, group: Group, replicas: u32, faults: &[ShardFault], folder: &Path) -> Outcome {
-    let cast = shard_cast(show.per_second(), replicas, 1);
-    let stage = Stage::open(&cast, group, Vec::new(), folder, true).await;
-    stage.say(&format!("{} timers a second, two listeners", show.per_second()));
+async fn master_and_two() -> Group {
+    Group::Sentinel(SentinelGroup::start().await.expect("servers and sentinels"))
+}
+
+/// One fault of a table: of a cluster, or where there are sentinels.
+///
+/// # Panics
+/// If something of the harness itself fails.
+pub async fn alone(fault: ShardFault, in_cluster: bool, folder: &Path) -> Outcome {
+    let group = if in_cluster { cluster_of_six().await } else { master_and_two().await };
+    play(OF_A_TABLE, false, group, &[fault], folder).await
+}
+
+async fn play(per_second: u64, talks: bool, group: Group, faults: &[ShardFault], folder: &Path) -> Outcome {
+    // Of two replicas one would not do: until all have changed sides, it may be the one that is not promoted.
+    let replicas = if matches!(group, Group::Cluster(_)) { 1 } else { 2 };
+    let cast = shard_cast(per_second, replicas, 1);
+    let stage = Stage::open(&cast, group, Vec::new(), folder, talks).await;
+    stage.say(&format!("{per_second} timers a second, two listeners"));
     run(&cast, stage, ShardPlan::of_servers(faults, CALM), None, CALM, folder).await
 }

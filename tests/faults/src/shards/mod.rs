@@ -12,12 +12,14 @@ mod outcome;
 mod plan;
 mod run;
 mod stage;
+mod table;
 mod witness;
 
-pub use demo::{Show, cluster, sentinel};
+pub use demo::{Show, alone, cluster, sentinel};
 pub use fault::ShardFault;
 pub use group::Group;
 pub use outcome::Outcome;
 pub use plan::ShardPlan;
 pub use run::{play_seed, shard_cast};
 pub use stage::Stage;
+pub use table::{HEAD, faults, row};

@@ -18,6 +18,8 @@ use crate::verdict::judge;
 
 /// How long everything that is left may take when all faults are over.
 const TO_DRAIN: Duration = Duration::from_secs(60);
+/// Else all nodes refuse everything, ends of attempts too, from when one is called failed until it is replaced.
+pub(super) const SERVES_THE_REST: &str = "cluster-require-full-coverage no";
 /// Where clients find the nodes whose lines may fail.
 const BESIDE: &str = "127.0.0.2";
 
@@ -81,7 +83,7 @@ pub(super) async fn run(
 /// If something of the harness itself fails.
 pub async fn play_seed(seed: u64, time: Duration, folder: &Path) -> Outcome {
     let cast = Cast { listeners: 3, ..shard_cast(200, 1, seed) };
-    let config = ["appendonly yes", "appendfsync always"];
+    let config = ["appendonly yes", "appendfsync always", SERVES_THE_REST];
     let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
     let cluster = builder.announced_host(BESIDE).start().await.expect("a cluster");
     let lines = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;

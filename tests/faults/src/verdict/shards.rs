@@ -155,6 +155,12 @@ pub struct ByShard {
 }
 
 impl ByShard {
+    /// The 99th percentile of what was due where the fault was, and of all else, in milliseconds.
+    pub fn late_there_and_elsewhere(&self) -> (f64, f64) {
+        let there = self.late_ms(Weather::Failed).or_else(|| self.late_ms(Weather::Moving));
+        (there.unwrap_or(0.0), self.late_ms(Weather::Calm).unwrap_or(0.0))
+    }
+
     fn late_ms(&self, weather: Weather) -> Option<f64> {
         self.late.get(&weather).map(|late| ms_of(late, 0.99))
     }
