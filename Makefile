@@ -4,10 +4,10 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table kills soak random-writers demo demo-attach recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 server: ## Find a Redis or Valkey server, or fetch one into .server/, and print its path
 	@scripts/server.sh
@@ -69,6 +69,15 @@ faults: ## Break processes, lines and servers by SEEDS=20 plans, and judge what 
 fault-table: ## One kind of fault after the other: what each does to lateness, as a table
 	$(with_faults) each
 
+# Each seed has a cluster of its own, which takes some seconds to come up, and to become well again in the end.
+CLUSTER_SECONDS = 20
+
+faults-cluster: ## Break nodes, lines and processes of a cluster by SEEDS=20 plans, move slots, and judge every timer
+	$(with_faults) cluster-seeds --count $(SEEDS) --seconds $(CLUSTER_SECONDS)
+
+fault-table-cluster: ## One kind of fault after the other on a cluster and with sentinels, as a table
+	$(with_faults) cluster-each
+
 kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose nothing
 	$(with_faults) kill-listeners --times 1000
 	$(with_faults) kill-servers --times 200
@@ -93,6 +102,16 @@ demo: ## Watch payment notices be retried until they are taken, beside a plain s
 # a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside a plain subscriber
 	$(show) $(call run,keylapse,example,attach_at_scale)
+
+# SHOW=--quick is a third of it.
+SHOW =
+show_faults = $(show) $(call run,keylapse-faults,bin,faults)
+
+demo-cluster: ## Kill and stop primaries of a cluster and move its slots, under 800 timers a second; judge every timer
+	$(show_faults) demo-cluster $(SHOW)
+
+demo-sentinel: ## The same where sentinels choose another master
+	$(show_faults) demo-sentinel $(SHOW)
 
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1

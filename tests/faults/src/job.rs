@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylapse::internals::names::partition_of;
 use keylapse::{Attached, Backoff, Topic};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,10 @@ pub const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub const LEASES: usize = 5;
 /// Partitions of the topic whose timers have trigger keys.
 const PARTITIONS: u32 = 2;
+/// Numbers that each producer process has for its armings.
+pub const NUMBERS: u64 = 1_000_000;
+/// Enough for each of three primaries to have some.
+const SHARDED: u32 = 8;
 
 /// The payload: which arming it belongs to, and what its handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,17 +54,19 @@ impl Work {
     }
 }
 
-/// The two topics of a run.
+/// The topics of a run; `Sharded` is that of runs with several servers, which have no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// With trigger keys, in two partitions.
     Loud,
     /// Without trigger keys, in one partition.
     Quiet,
+    /// With trigger keys, in eight partitions.
+    Sharded,
 }
 
 impl Kind {
-    /// Both.
+    /// Those of a run with one server.
     pub const ALL: [Self; 2] = [Self::Loud, Self::Quiet];
 
     /// The topic, which producers and listeners share.
@@ -68,7 +75,7 @@ impl Kind {
         Topic::named(name, &format!("{name}:{{id}}"))
             .expect("a topic")
             .partitions(partitions)
-            .triggers(self == Self::Loud)
+            .triggers(self != Self::Quiet)
             .max_attempts(ATTEMPTS)
             .retry(Backoff::fixed(RETRY_AFTER))
             .lease(lease)
@@ -80,6 +87,7 @@ impl Kind {
         match self {
             Self::Loud => "loud",
             Self::Quiet => "quiet",
+            Self::Sharded => "sharded",
         }
     }
 
@@ -88,8 +96,27 @@ impl Kind {
         match self {
             Self::Loud => PARTITIONS,
             Self::Quiet => 1,
+            Self::Sharded => SHARDED,
         }
     }
+}
+
+/// The partition of a key of [`Kind::Sharded`]; none if it is another's.
+pub fn shard_of(key: &str) -> Option<u32> {
+    let is_ours = key.split_once(':').is_some_and(|(topic, _)| topic == Kind::Sharded.name());
+    is_ours.then(|| partition_of(key.as_bytes(), SHARDED))
+}
+
+/// The key of a producer process's arming of [`Kind::Sharded`]: each has its own.
+pub fn sharded_key(place: u64, number: u64) -> String {
+    format!("{}:{place}-{number}", Kind::Sharded.name())
+}
+
+/// The number of the arming of such a key.
+pub fn number_of(key: &str) -> Option<u64> {
+    let (_, id) = key.split_once(':')?;
+    let (place, number) = id.split_once('-')?;
+    Some(place.parse::<u64>().ok()? * NUMBERS + number.parse::<u64>().ok()?)
 }
 
 /// The attached topic of a run, and the first segment of its keys.

@@ -18,5 +18,6 @@ pub mod harness;
 pub mod job;
 pub mod ledger;
 pub mod run;
+pub mod shards;
 mod stalls;
 pub mod verdict;

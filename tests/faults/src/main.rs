@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use keylapse_faults::child::{Orders, Produce, listen, produce};
+use keylapse_faults::child::{Orders, Produce, listen, produce, produce_steadily};
 use keylapse_faults::fault::{Plan, catalogue};
 use keylapse_faults::harness::Cast;
 use keylapse_faults::run::{durable_server, run};
+use keylapse_faults::shards::{self, Outcome, Show};
 use keylapse_faults::verdict::Report;
 use keylapse_support::Builder;
 
@@ -57,6 +58,32 @@ enum Command {
         #[arg(long, default_value_t = 200)]
         times: usize,
     },
+    /// A cluster whose primaries are killed and stopped, and whose slots move.
+    DemoCluster {
+        /// Less of it, in less time.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// The same for a master whose sentinels choose another.
+    DemoSentinel {
+        /// Less of it, in less time.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// One kind of fault after the other on a cluster and where there are sentinels, as a table.
+    ClusterEach,
+    /// Everything at once on a cluster, for some seconds for each seed.
+    ClusterSeeds {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        count: u64,
+        /// How long each lasts, and then what it takes to drain.
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+    },
     #[command(hide = true)]
     Listen(Orders),
     #[command(hide = true)]
@@ -79,7 +106,18 @@ async fn main() -> ExitCode {
         Command::Soak { minutes, seed } => soak(minutes, seed).await,
         Command::KillListeners { times } => kill_listeners(times).await,
         Command::KillServers { times } => kill_servers(times).await,
+        Command::DemoCluster { quick } => {
+            shown("", async |folder| shards::cluster(show(quick), folder).await).await
+        }
+        Command::DemoSentinel { quick } => {
+            shown("", async |folder| shards::sentinel(show(quick), folder).await).await
+        }
+        Command::ClusterEach => cluster_each().await,
+        Command::ClusterSeeds { first, count, seconds } => cluster_seeds(first..first + count, seconds).await,
         Command::Listen(orders) => child(listen(&orders).await),
+        Command::Produce { orders, produce: how } if orders.replicas.is_some() => {
+            child(produce_steadily(&orders, &how).await)
+        }
         Command::Produce { orders, produce: how } => child(produce(&orders, &how).await),
     }
 }
@@ -156,6 +194,7 @@ fn cast(lease: Duration) -> Cast {
         pills_per_thousand: 2,
         lease,
         seed: 1,
+        replicas: None,
     }
 }
 
@@ -173,8 +212,49 @@ async fn one(name: &str, cast: &Cast, plan: Plan, time: Option<Duration>, server
     false
 }
 
+fn show(quick: bool) -> Show {
+    if quick { Show::Quick } else { Show::Whole }
+}
+
+async fn cluster_seeds(seeds: std::ops::Range<u64>, seconds: u64) -> ExitCode {
+    let mut all_valid = true;
+    for seed in seeds {
+        let time = Duration::from_secs(seconds);
+        let name = format!("seed={seed} ");
+        let seed = shown(&name, async |folder| shards::play_seed(seed, time, folder).await).await;
+        all_valid &= seed == ExitCode::SUCCESS;
+    }
+    exit(all_valid)
+}
+
+async fn cluster_each() -> ExitCode {
+    println!("{}", shards::HEAD);
+    let mut all_valid = true;
+    for (name, in_cluster, fault) in shards::faults() {
+        let folder = tempfile::tempdir().expect("a folder for the ledgers");
+        let outcome = shards::alone(fault, in_cluster, folder.path()).await;
+        println!("{}", shards::row(name, &outcome));
+        if !outcome.is_valid() {
+            explain(&outcome.managed, &folder.keep());
+        }
+        all_valid &= outcome.is_valid();
+    }
+    exit(all_valid)
+}
+
+/// Runs once with several servers and prints the line; keeps the ledgers and tells the stories if something is wrong.
+async fn shown(name: &str, run: impl AsyncFnOnce(&Path) -> Outcome) -> ExitCode {
+    let folder = tempfile::tempdir().expect("a folder for the ledgers");
+    let outcome = run(folder.path()).await;
+    println!("{name}{outcome}");
+    if !outcome.is_valid() {
+        explain(&outcome.managed, &folder.keep());
+    }
+    exit(outcome.is_valid())
+}
+
 fn explain(report: &Report, ledgers: &Path) {
-    report.findings.iter().for_each(|finding| eprintln!("{finding}"));
+    report.findings.iter().take(50).for_each(|finding| eprintln!("{finding}"));
     eprintln!("all ledgers are in {}", ledgers.display());
 }
 

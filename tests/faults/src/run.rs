@@ -35,10 +35,10 @@ pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builde
     let all = async {
         tokio::select! {
             () = play_all(plan, time, &harness) => {}
-            () = harness.watch_elder(&mut readings) => {}
+            () = harness.troupe.watch_elder(&mut readings) => {}
         }
         stop.store(true, Ordering::Relaxed);
-        harness.retire_producers().await;
+        harness.troupe.retire_producers().await;
     };
     // Keys live on for a while, and end.
     let all = async {
@@ -49,9 +49,9 @@ pub async fn run(cast: &Cast, plan: Plan, time: Option<Duration>, server: Builde
         left = all => left,
         () = harness.probe(&url) => unreachable!("it goes on for ever"),
     };
-    let letters = letters(&url, cast.lease).await;
+    let letters = letters(&url, &Kind::ALL, cast.lease).await;
     bury(&url, cast.lease, folder).await;
-    harness.close().await;
+    harness.troupe.close().await;
     let lines = read_all(folder).expect("ledgers that can be read");
     Report { slope: Slope::of(&readings), ..judge(&lines, &letters, micros(cast.lease), left) }
 }
@@ -61,13 +61,13 @@ async fn play_all(plan: Plan, time: Option<Duration>, harness: &Harness) {
     let until = time.map(|time| Instant::now() + time);
     tokio::join!(
         play(plan.server, until, async |fault| fault.strike(harness).await),
-        play(plan.process, until, async |fault| fault.strike(harness).await),
-        play(plan.line, until, async |fault| fault.strike(harness).await),
+        play(plan.process, until, async |fault| fault.strike(&harness.troupe).await),
+        play(plan.line, until, async |fault| fault.strike(&harness.troupe).await),
     );
 }
 
 /// One lane: a fault after the other.
-async fn play<F>(lane: Vec<Planned<F>>, until: Option<Instant>, mut strike: impl AsyncFnMut(F)) {
+pub(crate) async fn play<F>(lane: Vec<Planned<F>>, until: Option<Instant>, mut strike: impl AsyncFnMut(F)) {
     let is_over = |after: Duration| until.is_some_and(|until| Instant::now() + after >= until);
     for Planned { after, fault } in lane {
         if is_over(after) {
@@ -92,10 +92,10 @@ async fn bury(url: &str, lease: Duration, folder: &Path) {
     }
 }
 
-async fn letters(url: &str, lease: Duration) -> Vec<Letter> {
+pub(crate) async fn letters(url: &str, kinds: &[Kind], lease: Duration) -> Vec<Letter> {
     let schedule = Schedule::connect(url).await.expect("the server is back");
     let mut all = Vec::new();
-    for kind in Kind::ALL {
+    for kind in kinds {
         let letters = schedule.dead_letters(&kind.topic(lease)).page(usize::MAX).await.expect("dead letters");
         all.extend(letters.iter().map(|letter| {
             let job: &Job = letter.payload.as_ref().expect("a job of ours");

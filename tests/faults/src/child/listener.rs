@@ -33,9 +33,13 @@ pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
             let ledger = ledger.clone();
             builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
         };
-        let notes = ledger.clone();
-        let builder = builder.attach(attached(orders.lease()), move |lapse| fire(lapse, notes.clone()));
-        let listener = Kind::ALL.into_iter().fold(builder, on).build()?;
+        let listener = if orders.replicas.is_some() {
+            on(builder, Kind::Sharded).build()?
+        } else {
+            let notes = ledger.clone();
+            let builder = builder.attach(attached(orders.lease()), move |lapse| fire(lapse, notes.clone()));
+            Kind::ALL.into_iter().fold(builder, on).build()?
+        };
         tokio::select! {
             ended = listener.run_until(end.recv()) => return ended,
             _ = let_go.recv() => ledger.write(Entry::LetGo),

@@ -2,6 +2,7 @@
 
 mod listener;
 mod producer;
+mod steady;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::ledger::Ledger;
 
 pub use listener::listen;
 pub use producer::{Produce, produce};
+pub use steady::produce_steadily;
 
 /// What every child is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,6 +28,9 @@ pub struct Orders {
     /// The topics' lease.
     #[arg(long)]
     pub lease_ms: u64,
+    /// There are several servers: how many replicas a primary has. The topic is the one of such runs.
+    #[arg(long)]
+    pub replicas: Option<u32>,
 }
 
 impl Orders {

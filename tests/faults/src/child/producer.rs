@@ -11,15 +11,13 @@ use tokio::time::sleep;
 
 use super::{Orders, asked_to_end, watch_over};
 use crate::clock::{Micros, micros_since_1970};
-use crate::job::{Job, Kind, Work};
+use crate::job::{Job, Kind, NUMBERS, Work};
 use crate::ledger::{Entry, Ledger, Told};
 
 /// Keys whose stories are told at a time.
 const STORIES: u32 = 64;
 /// How long a call is repeated without an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Numbers that each producer process has for its armings.
-const NUMBERS: u64 = 1_000_000;
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a producer is told beside that.
 #[derive(Clone, Debug, clap::Args)]
@@ -156,7 +154,7 @@ impl Teller {
             Ok(arming) => armed(&arming),
             Err(error) => (failed(&error), None),
         };
-        self.ledger.write(Entry::ArmTold { n, told, deadline });
+        self.ledger.write(Entry::ArmTold { n, told, deadline, reached: None });
     }
 
     async fn cancel(&self, key: &str) {
@@ -171,7 +169,7 @@ impl Teller {
     }
 }
 
-fn armed(arming: &Arming) -> (Told, Option<Micros>) {
+pub(super) fn armed(arming: &Arming) -> (Told, Option<Micros>) {
     let told = match arming {
         Arming::Armed(_) => Told::Armed,
         Arming::Replaced(_) => Told::Replaced,
@@ -181,6 +179,6 @@ fn armed(arming: &Arming) -> (Told, Option<Micros>) {
     (told, arming.receipt().map(|receipt| micros_since_1970(receipt.deadline)))
 }
 
-fn failed(error: &Error) -> Told {
+pub(super) fn failed(error: &Error) -> Told {
     if error.is_unknown() { Told::Unknown } else { Told::Refused }
 }

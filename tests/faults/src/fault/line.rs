@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::Harness;
+use crate::harness::Troupe;
 
 /// A fault, and whose line it befalls (modulo how many there are).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const FOR_A_REPLY: Duration = Duration::from_secs(1);
 
 impl LineFault {
     /// Any of them; none lasts longer than a lease and a half.
-    pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
+    pub(crate) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
         let whose = random.random();
         let direction = match random.random_range(0..3) {
             0 => Direction::Requests,
@@ -67,17 +67,18 @@ impl LineFault {
     }
 
     /// Makes it happen, ends it, and puts it on record.
-    pub async fn strike(self, harness: &Harness) {
+    pub async fn strike(self, troupe: &Troupe) {
         let since = crate::clock::now();
-        let actor = harness.actor(self.whose);
+        let actor = troupe.actor(self.whose);
         self.what.strike(actor.line()).await;
         actor.line().heal().await;
-        harness.record_fault(since, Some(actor.name()), &self.what, true);
+        troupe.record_fault(since, Some(actor.name()), &self.what, true);
     }
 }
 
 impl Interruption {
-    async fn strike(self, line: &Proxy) {
+    /// Makes it happen, and lets it last.
+    pub(crate) async fn strike(self, line: &Proxy) {
         let lasting = |ms| sleep(Duration::from_millis(ms));
         match self {
             Self::Cut => line.cut(),

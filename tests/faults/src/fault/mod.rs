@@ -11,6 +11,7 @@ mod server;
 
 pub use catalogue::catalogue;
 pub use line::{Interruption, LineFault};
+pub(crate) use plan::lane;
 pub use plan::{Plan, Planned};
 pub use process::ProcessFault;
 pub use server::ServerFault;

@@ -79,7 +79,7 @@ fn seeded_lane<F>(
     lane(&mut StdRng::seed_from_u64(seed), times, pause_ms, any)
 }
 
-fn lane<F>(
+pub(crate) fn lane<F>(
     random: &mut StdRng,
     times: usize,
     pause_ms: Range<u64>,

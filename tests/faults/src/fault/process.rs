@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::harness::{Actor, Harness};
+use crate::harness::{Actor, Troupe};
 
 /// What befalls a process. The number chooses which, modulo how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum ProcessFault {
 
 impl ProcessFault {
     /// Any of them; none lasts much longer than two leases.
-    pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
+    pub(crate) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
         match random.random_range(0..12) {
             0..4 => Self::KillListener(random.random()),
             4 => Self::KillProducer(random.random()),
@@ -40,9 +40,9 @@ impl ProcessFault {
     }
 
     /// Makes it happen, and puts it on record.
-    pub async fn strike(self, harness: &Harness) {
+    pub async fn strike(self, troupe: &Troupe) {
         let since = crate::clock::now();
-        let actor = self.target(harness);
+        let actor = self.target(troupe);
         match self {
             Self::KillListener(_) | Self::KillProducer(_) => actor.signal(Signal::KILL).await,
             Self::ReplaceListener(_) => actor.signal(Signal::TERM).await,
@@ -55,17 +55,17 @@ impl ProcessFault {
             }
         }
         let is_outage = matches!(self, Self::StopListener(..));
-        harness.record_fault(since, Some(actor.name()), &self, is_outage);
+        troupe.record_fault(since, Some(actor.name()), &self, is_outage);
     }
 
-    fn target(self, harness: &Harness) -> &Actor {
+    fn target(self, troupe: &Troupe) -> &Actor {
         match self {
             Self::KillListener(which)
             | Self::StopListener(which, _)
             | Self::ReplaceListener(which)
             | Self::DropListener(which)
-            | Self::BlockListener(which) => harness.listener(which),
-            Self::KillProducer(which) => harness.producer(which),
+            | Self::BlockListener(which) => troupe.listener(which),
+            Self::KillProducer(which) => troupe.producer(which),
         }
     }
 }

@@ -74,7 +74,7 @@ impl ServerFault {
     pub async fn strike(self, harness: &Harness) {
         let since = crate::clock::now();
         self.act(&mut *harness.server().await).await;
-        harness.record_fault(since, None, &self, self.is_outage());
+        harness.troupe.record_fault(since, None, &self, self.is_outage());
     }
 
     /// Whether nothing can be settled meanwhile. A full server still drains.

@@ -1,4 +1,4 @@
-//! A part that one process after the other plays, each behind the same line.
+//! A part that one process after the other plays, each in the same way.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const TO_RETIRE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Actor {
     name: String,
-    line: Proxy,
+    line: Option<Proxy>,
     orders: mpsc::Sender<Order>,
     /// Who plays it now; 0 until somebody does.
     pid: watch::Receiver<u32>,
@@ -44,7 +44,8 @@ pub(super) enum Role {
 }
 
 impl Actor {
-    pub(super) async fn new(
+    /// With a line of its own to the server.
+    pub(super) async fn behind_a_line(
         role: Role,
         place: usize,
         cast: &Cast,
@@ -53,11 +54,25 @@ impl Actor {
         folder: &Path,
     ) -> Self {
         let line = Proxy::before(server).await;
+        let mut actor = Self::new(role, place, cast, &line.url(), ledger, folder);
+        actor.line = Some(line);
+        actor
+    }
+
+    /// With its own ways to whatever servers there are.
+    pub(super) fn new(
+        role: Role,
+        place: usize,
+        cast: &Cast,
+        url: &str,
+        ledger: &Ledger,
+        folder: &Path,
+    ) -> Self {
         let (who, does) = match role {
             Role::Listener => ("listener", "listen"),
             Role::Producer => ("producer", "produce"),
         };
-        let mut script = Script::new(cast, does, &line, folder);
+        let mut script = Script::new(cast, does, url, folder);
         if role == Role::Producer {
             script.produces = Some(Produces { cast: cast.clone(), next_place: place as u64 });
         }
@@ -66,7 +81,7 @@ impl Actor {
         let (plays, pid) = watch::channel(0);
         let supervisor = Supervisor { name: name.clone(), script, ledger: ledger.clone(), ordered, plays };
         let _supervisor = [supervisor.run()].into_iter().collect();
-        Self { name, line, orders, pid, _supervisor }
+        Self { name, line: None, orders, pid, _supervisor }
     }
 
     /// What the part is called.
@@ -75,8 +90,11 @@ impl Actor {
     }
 
     /// The line between its process and the server.
+    ///
+    /// # Panics
+    /// If it has none, as where there are several servers.
     pub fn line(&self) -> &Proxy {
-        &self.line
+        self.line.as_ref().expect("it has a line")
     }
 
     /// The process that plays it now.
@@ -181,19 +199,20 @@ struct Produces {
 }
 
 impl Script {
-    fn new(cast: &Cast, role: &str, line: &Proxy, folder: &Path) -> Self {
+    fn new(cast: &Cast, role: &str, url: &str, folder: &Path) -> Self {
         let words = [
             role,
             "--url",
-            &line.url(),
+            url,
             "--folder",
             &folder.display().to_string(),
             "--lease-ms",
             &cast.lease.as_millis().to_string(),
         ];
+        let replicas = cast.replicas.map(|replicas| format!("--replicas={replicas}"));
         Self {
             program: cast.program.clone(),
-            words: words.map(str::to_owned).into(),
+            words: words.map(str::to_owned).into_iter().chain(replicas).collect(),
             log: folder.join(format!("{role}.log")),
             produces: None,
         }

@@ -4,26 +4,21 @@ mod actor;
 mod attached;
 mod drain;
 mod probe;
+mod troupe;
 mod vitals;
 
-use std::fmt::Debug;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use futures::future::join_all;
 use keylapse_support::{Builder, Server};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use actor::Actor;
-use actor::Role;
+pub use troupe::Troupe;
 pub use vitals::{Slope, Vitals};
 
-use crate::clock::Micros;
-use crate::ledger::{Entry, Ledger};
-use crate::stalls;
+use crate::ledger::Ledger;
 
 /// How many of what take part.
 #[derive(Clone, Debug)]
@@ -46,17 +41,16 @@ pub struct Cast {
     pub lease: Duration,
     /// What the producers' random choices begin with.
     pub seed: u64,
+    /// Of several servers, how many replicas a primary has; then one topic is armed steadily.
+    pub replicas: Option<u32>,
 }
 
-/// The parts of a run.
+/// The server of a run, and those who use it.
 #[derive(Debug)]
 pub struct Harness {
     server: Mutex<Server>,
-    ledger: Ledger,
-    listeners: Vec<Actor>,
-    elder: Option<Actor>,
-    producers: Vec<Actor>,
-    _open: Sender<()>,
+    /// Those who use it, each behind a line of its own.
+    pub troupe: Troupe,
 }
 
 impl Harness {
@@ -67,17 +61,10 @@ impl Harness {
     pub async fn open(cast: &Cast, server: Builder, folder: &Path) -> Self {
         let server = server.start().await;
         let ledger = Ledger::open(folder).expect("a ledger");
-        // All lines run through this process: when it stands still, everybody is cut off.
-        let (open, closed) = channel::<()>();
-        stalls::note(ledger.clone(), move || closed.try_recv() != Err(TryRecvError::Disconnected));
-        let all = async |role, places: Range<usize>| {
-            join_all(places.map(|place| Actor::new(role, place, cast, &server, &ledger, folder))).await
-        };
-        let listeners = all(Role::Listener, 0..cast.listeners).await;
-        let elder = cast.listeners..cast.listeners + usize::from(cast.elder);
-        let elder = all(Role::Listener, elder).await.pop();
-        let producers = all(Role::Producer, 0..cast.producers).await;
-        Self { server: Mutex::new(server), ledger, listeners, elder, producers, _open: open }
+        let actor =
+            async |role, place| Actor::behind_a_line(role, place, cast, &server, &ledger, folder).await;
+        let troupe = Troupe::open(cast, &ledger, actor).await;
+        Self { server: Mutex::new(server), troupe }
     }
 
     /// The server; whoever has it keeps others waiting.
@@ -85,52 +72,11 @@ impl Harness {
         self.server.lock().await
     }
 
-    /// One of the listeners, whatever the number.
-    pub fn listener(&self, which: u8) -> &Actor {
-        &self.listeners[usize::from(which) % self.listeners.len()]
-    }
-
-    /// One of the producers, whatever the number.
-    pub fn producer(&self, which: u8) -> &Actor {
-        &self.producers[usize::from(which) % self.producers.len()]
-    }
-
-    /// One of either, whatever the number.
-    pub fn actor(&self, which: u8) -> &Actor {
-        let all: Vec<_> = self.listeners.iter().chain(&self.elder).chain(&self.producers).collect();
-        all[usize::from(which) % all.len()]
-    }
-
-    /// Watches the elder for as long as it is awaited.
-    pub async fn watch_elder(&self, readings: &mut Vec<Vitals>) {
-        match &self.elder {
-            Some(elder) => vitals::watch(elder.pid().await, readings).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Writes keys of the attached topic, and listens to what becomes of them, for as long as it is awaited;
     /// once it is told to stop, nothing new is begun, and it ends with the last key's life.
     pub async fn foreign(&self, cast: &Cast, url: &str, stop: &AtomicBool) {
         if cast.keys_per_second > 0 {
-            attached::play(cast, url, &self.ledger, stop).await;
+            attached::play(cast, url, &self.troupe.ledger, stop).await;
         }
-    }
-
-    /// Puts a fault that is over on record.
-    pub fn record_fault(&self, since: Micros, actor: Option<&str>, fault: &impl Debug, is_outage: bool) {
-        let (actor, fault) = (actor.map(str::to_owned), format!("{fault:?}"));
-        self.ledger.write(Entry::Fault { since, actor, fault, is_outage });
-    }
-
-    /// Ends the producers, in order: what they began with, they finish.
-    pub async fn retire_producers(&self) {
-        join_all(self.producers.iter().map(Actor::retire)).await;
-    }
-
-    /// Ends everything, in order.
-    pub async fn close(self) {
-        self.retire_producers().await;
-        join_all(self.listeners.iter().chain(&self.elder).map(Actor::retire)).await;
     }
 }

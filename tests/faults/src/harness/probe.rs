@@ -30,7 +30,7 @@ impl Harness {
             if written.is_err() {
                 connection = None; // one of the other faults, which are on record
             } else if now() - since > WORTH_NOTING {
-                self.record_fault(since, None, &"slow to write", true);
+                self.troupe.record_fault(since, None, &"slow to write", true);
             }
         }
     }

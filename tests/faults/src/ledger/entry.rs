@@ -40,6 +40,9 @@ pub enum Entry {
         told: Told,
         /// The deadline that it named.
         deadline: Option<Micros>,
+        /// Whether as many replicas had it by then as were asked for; none if none were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reached: Option<bool>,
     },
     /// A producer is about to cancel.
     CancelAsked {
@@ -166,6 +169,31 @@ pub enum Entry {
         fault: String,
         /// Whether it keeps those whom it concerns from the server.
         is_outage: bool,
+        /// Of several servers, what was kept on the one that it befell; everything, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partitions: Option<Vec<u32>>,
+    },
+    /// Slots have moved since then; the line's time is the end of it.
+    Moved {
+        /// When it began.
+        since: Micros,
+        /// How many.
+        slots: usize,
+    },
+    /// A server has taken the place of another; the line's time is when the old one had learned of it.
+    Succession {
+        /// What is kept there.
+        partitions: Vec<u32>,
+        /// Whether the old one gave its place away with all that it had.
+        is_orderly: bool,
+        /// When the old one was killed, stopped, or told to make way.
+        since: Micros,
+        /// Until when nobody but the old one can have acknowledged anything.
+        sole_until: Micros,
+        /// When the new one was first seen in its place.
+        promoted: Micros,
+        /// The numbers of the armings that it had then.
+        held: Vec<u64>,
     },
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::oracle::Run;
+use super::shards::Shards;
 use crate::clock::{Micros, SECOND};
 use crate::ledger::Entry;
 
@@ -29,6 +30,7 @@ pub(super) struct Troubles {
     outages: HashMap<Option<String>, Vec<(Micros, Micros)>>,
     /// Outages of each actor and of everybody, merged where one begins before the last is got over.
     merged: HashMap<String, Vec<(Micros, Micros)>>,
+    pub(super) shards: Shards,
 }
 
 /// One process.
@@ -64,7 +66,12 @@ impl Troubles {
             Entry::Killed { child } => self.last_life(*child).for_each(|life| life.killed = Some(at)),
             Entry::LetGo => self.last_life(pid).for_each(|life| life.let_go.push(at)),
             Entry::Died { child, .. } => self.last_life(*child).for_each(|life| life.died = Some(at)),
+            Entry::Fault { since, is_outage: true, partitions: Some(partitions), .. } => {
+                self.shards.outage(partitions, (*since, at + TO_RECONNECT));
+            }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
+            Entry::Succession { .. } => self.shards.succession(at, entry),
+            Entry::Moved { since, .. } => self.shards.moved((*since, at)),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
             Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),
             _ => {}
@@ -105,6 +112,8 @@ impl Troubles {
         let mut let_go = life.into_iter().flat_map(|life| &life.let_go);
         let held = (run.started.saturating_sub(self.lease), until);
         died.is_some_and(|death| overlaps(death, (run.started, until)))
+            || self.shards.excuse(&run.key, (run.started, until))
+            || self.shards.outages(&run.key).any(|outage| self.ends_leases(outage) && overlaps(outage, held))
             || let_go.any(|at| overlaps((*at, at + TO_LET_GO), (run.started, until)))
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
@@ -152,7 +161,7 @@ impl Troubles {
     }
 }
 
-fn overlaps((a, b): (Micros, Micros), (c, d): (Micros, Micros)) -> bool {
+pub(super) fn overlaps((a, b): (Micros, Micros), (c, d): (Micros, Micros)) -> bool {
     a <= d && c <= b
 }
 

@@ -8,6 +8,9 @@ use crate::clock::{Micros, micros};
 use crate::job::{LEASES, RETRY_AFTER};
 use crate::ledger::{End, Line, Told};
 
+/// Each story is looked for among all lines, and nobody reads a thousand.
+const STORIES: usize = 20;
+
 /// A dead letter, as it was found when all was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Letter {
@@ -35,7 +38,9 @@ pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Re
     let oracle = Oracle::read(lines, lease);
     let mut letters_of: HashMap<u64, Vec<Letter>> = HashMap::new();
     letters.iter().for_each(|letter| letters_of.entry(letter.n).or_default().push(*letter));
-    let mut report = Report { left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
+    let shards = oracle.troubles.shards.report();
+    let mut report =
+        Report { shards, left, dead: letters.len(), armed: oracle.arms.len(), ..Report::default() };
     for n in oracle.runs.keys().chain(letters_of.keys()).filter(|n| !oracle.arms.contains_key(n)) {
         report.find(*n, Wrong::Unexpected, "nobody ever armed it");
     }
@@ -67,9 +72,7 @@ impl Case<'_> {
         report.handled += usize::from(is_done);
         let has_ended = is_done || !self.letters.is_empty();
         match self.due() {
-            Due::AnEnd if !has_ended => {
-                report.find(self.n, Wrong::Lost, "it was acknowledged and has no end");
-            }
+            Due::AnEnd if !has_ended => self.no_end(report),
             Due::AStart if self.runs.is_empty() => {
                 report.find(self.n, Wrong::Lost, "it was running and never began");
             }
@@ -80,6 +83,22 @@ impl Case<'_> {
         self.deaths(report);
         self.repetitions(report);
         self.lateness(report);
+    }
+
+    /// What never reached the server that was promoted is gone, and that is nobody's fault but of those who did not wait
+    /// for a replica.
+    fn no_end(&self, report: &mut Report) {
+        match self.oracle.troubles.shards.unreplicated(self.n, self.arm, self.runs) {
+            None => report.find(self.n, Wrong::Lost, "it was acknowledged and has no end"),
+            Some(_) if self.arm.reached == Some(true) => {
+                report.find(
+                    self.n,
+                    Wrong::Lost,
+                    "it had reached the replicas, and the one that was promoted had it not",
+                );
+            }
+            Some(age) => report.shards.unreplicated.push(age),
+        }
     }
 
     fn told(&self) -> Option<Told> {
@@ -215,7 +234,10 @@ impl Case<'_> {
     fn lateness(&self, report: &mut Report) {
         let mut last = 0;
         for run in self.runs.iter().filter(|run| std::mem::replace(&mut last, run.attempt) != run.attempt) {
-            report.late.push(run.started.saturating_sub(run.deadline));
+            let late = run.started.saturating_sub(run.deadline);
+            report.late.push(late);
+            let weather = self.oracle.troubles.shards.weather(&run.key, run.deadline);
+            report.shards.late.entry(weather).or_default().push(late);
         }
     }
 }
@@ -225,9 +247,9 @@ impl Report {
         self.findings.push(Finding { n, wrong, what: what.to_owned(), story: Vec::new() });
     }
 
-    /// Adds to each finding all lines about its key, whose armings have told their numbers.
+    /// Adds to the first findings all lines about their keys, whose armings have told their numbers.
     fn tell_stories(&mut self, lines: &[Line], oracle: &Oracle) {
-        for finding in &mut self.findings {
+        for finding in self.findings.iter_mut().take(STORIES) {
             let Some(arm) = oracle.arms.get(&finding.n) else { continue };
             let armings = oracle.calls[&arm.key].iter().filter_map(|call| call.arm);
             let mut marks: Vec<_> = armings.map(|n| format!("\"n\":{n},")).collect();

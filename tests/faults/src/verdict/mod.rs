@@ -9,8 +9,10 @@ mod excuse;
 mod judge;
 mod oracle;
 mod report;
+mod shards;
 #[cfg(test)]
 mod tests;
 
 pub use judge::{Letter, judge};
 pub use report::{Finding, Report, Wrong};
+pub use shards::{ByShard, Weather};

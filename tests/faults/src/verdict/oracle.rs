@@ -30,6 +30,8 @@ pub(super) struct Arm {
     pub(super) delay_ms: u64,
     pub(super) told: Option<(Micros, Told)>,
     pub(super) deadline: Option<Micros>,
+    /// Whether as many replicas had it by then as were asked for; none if none were.
+    pub(super) reached: Option<bool>,
 }
 
 /// One call of a producer.
@@ -75,12 +77,13 @@ impl Oracle {
             Entry::ArmAsked { n, key, work, delay_ms } => {
                 let (key, work, delay_ms) = (key.clone(), *work, *delay_ms);
                 self.calls_of(&key).push(Call { arm: Some(*n), told: None });
-                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told: None, deadline: None };
+                let (told, deadline, reached) = Default::default();
+                let arm = Arm { key, work, by: pid, asked: at, delay_ms, told, deadline, reached };
                 self.arms.insert(*n, arm);
             }
-            Entry::ArmTold { n, told, deadline } => {
+            Entry::ArmTold { n, told, deadline, reached } => {
                 let Some(arm) = self.arms.get_mut(n) else { return };
-                (arm.told, arm.deadline) = (Some((at, *told)), *deadline);
+                (arm.told, arm.deadline, arm.reached) = (Some((at, *told)), *deadline, *reached);
                 let key = arm.key.clone();
                 self.told(&key, at, *told);
             }
@@ -122,7 +125,8 @@ impl Oracle {
     /// ended meanwhile finds nothing, and arms again (docs/wire.md).
     pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
         let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
-        self.troubles.had_outage(arm.by, (arm.asked, until))
+        let time = (arm.asked, until);
+        self.troubles.had_outage(arm.by, time) || self.troubles.shards.had_trouble(&arm.key, time)
     }
 
     /// The same of an arming by its number.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::shards::ByShard;
 use crate::clock::Micros;
 use crate::harness::Slope;
 
@@ -26,6 +27,8 @@ pub struct Report {
     pub left: u64,
     /// How late the first start of each attempt was.
     pub late: Vec<Micros>,
+    /// What only several servers have.
+    pub shards: ByShard,
     /// Memory and descriptors of a listener that lived throughout, if there was one.
     pub slope: Option<Slope>,
     /// What must not be.
@@ -79,11 +82,16 @@ impl Report {
 
     /// A share of all lateness, in milliseconds: 0.5 is the median, 1 the largest.
     fn late_ms(&self, share: f64) -> f64 {
-        let mut late = self.late.clone();
-        late.sort_unstable();
-        let place = ((late.len() as f64 * share).ceil() as usize).clamp(1, late.len().max(1)) - 1;
-        late.get(place).map_or(0.0, |micros| *micros as f64 / 1000.0)
+        ms_of(&self.late, share)
     }
+}
+
+/// A share of these, in milliseconds.
+pub(super) fn ms_of(late: &[Micros], share: f64) -> f64 {
+    let mut late = late.to_vec();
+    late.sort_unstable();
+    let place = ((late.len() as f64 * share).ceil() as usize).clamp(1, late.len().max(1)) - 1;
+    late.get(place).map_or(0.0, |micros| *micros as f64 / 1000.0)
 }
 
 /// One line.

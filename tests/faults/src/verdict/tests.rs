@@ -1,6 +1,7 @@
 //! The judge finds what is wrong, and lets pass what is excused.
 
 mod attached;
+mod shards;
 
 use super::{Letter, Report, Wrong, judge};
 use crate::clock::{Micros, SECOND};
@@ -33,7 +34,7 @@ impl Tale {
         let key = "loud:a".to_owned();
         let asked = Entry::ArmAsked { n, key, work: Work::Succeed, delay_ms: 100 };
         let deadline = Some((ms + 100) * 1000);
-        self.then(ms, PRODUCER, asked).then(ms, PRODUCER, Entry::ArmTold { n, told, deadline })
+        self.then(ms, PRODUCER, asked).then(ms, PRODUCER, Entry::ArmTold { n, told, deadline, reached: None })
     }
 
     fn cancelled(self, ms: u64, told: Told) -> Self {
@@ -65,13 +66,18 @@ impl Tale {
 
     fn outage(self, since: u64, until: u64, actor: Option<&str>) -> Self {
         let (actor, since) = (actor.map(str::to_owned), since * 1000);
-        self.then(until, HARNESS, Entry::Fault { since, actor, fault: "Cut".to_owned(), is_outage: true })
+        self.then(until, HARNESS, cut(since, actor, None))
     }
 
     fn judged(mut self, letters: &[Letter]) -> Report {
         self.0.sort_by_key(|line| line.at);
         judge(&self.0, letters, LEASE, 0)
     }
+}
+
+/// A line that is cut: an actor's, or all of those to the server that keeps these.
+fn cut(since: Micros, actor: Option<String>, partitions: Option<Vec<u32>>) -> Entry {
+    Entry::Fault { since, actor, fault: "Cut".to_owned(), is_outage: true, partitions }
 }
 
 #[track_caller]
@@ -119,7 +125,7 @@ fn a_key_that_was_free_again_proves_that_its_timer_had_ended() {
 #[test]
 fn an_arm_whose_answer_was_lost_may_have_replaced_and_run_before_it_armed_again() {
     let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
-    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(900_000) };
+    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(900_000), reached: None };
     let tale = || Tale::new().armed(0, 1, Told::Armed).then(10, PRODUCER, asked.clone());
     let twice = |tale: Tale| {
         tale.ran(150, LISTENER, (2, 1)).then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1))
@@ -131,7 +137,7 @@ fn an_arm_whose_answer_was_lost_may_have_replaced_and_run_before_it_armed_again(
 #[test]
 fn an_arm_whose_answer_was_lost_may_have_followed_a_running_attempt() {
     let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
-    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(110_000) };
+    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(110_000), reached: None };
     let tale = || Tale::new().armed(0, 1, Told::Armed).then(110, PRODUCER, asked.clone());
     let followed = |tale: Tale| tale.then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1));
     let running = || tale().started(101, LISTENER, (1, 1)).ended(120, LISTENER, (1, 1), End::Failed);

@@ -43,7 +43,7 @@ impl Scene {
     }
 
     fn line(&self) -> &Proxy {
-        self.harness.listener(0).line()
+        self.harness.troupe.listener(0).line()
     }
 
     /// Loses the reply to the next run of a script, without a sign.
@@ -56,12 +56,12 @@ impl Scene {
         self.ledger.write(Entry::ArmAsked { n, key: process::key(n), work, delay_ms: 0 });
         let armed = process::arm(&self.schedule, n, work, millis).await;
         assert!(armed.is_armed());
-        self.ledger.write(Entry::ArmTold { n, told: Told::Armed, deadline: None });
+        self.ledger.write(Entry::ArmTold { n, told: Told::Armed, deadline: None, reached: None });
     }
 
     /// Kills the listener; what it has sent and the server has not read is gone with it.
     async fn kill(&self) {
-        self.harness.listener(0).signal(Signal::KILL).await;
+        self.harness.troupe.listener(0).signal(Signal::KILL).await;
         self.line().cut();
         self.line().heal().await;
     }
@@ -70,7 +70,7 @@ impl Scene {
     async fn after_a_kill(self, row: &str) -> [usize; 3] {
         self.kill().await;
         let left = self.harness.drain(PATIENCE).await;
-        self.harness.close().await;
+        self.harness.troupe.close().await;
         let lines = read_all(self.folder.path()).expect("ledgers");
         let report = judge(&lines, &[], micros(LEASE), left);
         println!("{row}: {report}");

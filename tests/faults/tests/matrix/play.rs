@@ -27,6 +27,7 @@ pub(crate) fn cast() -> Cast {
         pills_per_thousand: 0,
         lease: LEASE,
         seed: 1,
+        replicas: None,
     }
 }
 

@@ -32,7 +32,11 @@ impl Tale {
 
     fn muted(self, since: u64, until: u64) -> Self {
         let (since, fault) = (since * 1000, "Mute(1000)".to_owned());
-        self.then(until, HARNESS, Entry::Fault { since, actor: None, fault, is_outage: false })
+        self.then(
+            until,
+            HARNESS,
+            Entry::Fault { since, actor: None, fault, is_outage: false, partitions: None },
+        )
     }
 }
 

@@ -1,0 +1,43 @@
+//! Slots that move under load.
+
+use std::collections::BTreeSet;
+
+use keylapse::testing::{Cluster, Node};
+
+use super::super::group::names;
+use super::super::{Group, Stage};
+use crate::clock::now;
+use crate::job::Kind;
+use crate::ledger::Entry;
+
+/// The slots of all partitions, and then some that trigger keys lie in.
+async fn slots(cluster: &Cluster, count: usize) -> BTreeSet<u16> {
+    let partitions = (0..Kind::Sharded.partitions()).map(|partition| names(partition).key("due").to_owned());
+    let keys = (0..).map(|number| format!("{}:0-{number}", Kind::Sharded.name()));
+    let mut slots = BTreeSet::new();
+    for key in partitions.chain(keys) {
+        if slots.len() >= count {
+            break;
+        }
+        slots.insert(cluster.slot_of(&key).await.expect("a node answers"));
+    }
+    slots
+}
+
+async fn another(cluster: &Cluster, slot: u16) -> Node {
+    let owner = cluster.owner_of_slot(slot).await.expect("somebody has it");
+    let primaries = cluster.primaries().await.expect("some answer");
+    let others: Vec<_> = primaries.into_iter().filter(|node| *node != owner).collect();
+    others[usize::from(slot) % others.len()].clone()
+}
+
+pub(super) async fn strike(stage: &Stage, count: usize) {
+    let Group::Cluster(cluster) = &stage.group else { return };
+    let since = now();
+    for slot in slots(cluster, count).await {
+        let to = another(cluster, slot).await;
+        cluster.move_slot(slot, &to).await.expect("it moves");
+        stage.slot_moved();
+    }
+    stage.troupe.ledger.write(Entry::Moved { since, slots: count });
+}

@@ -1,0 +1,106 @@
+//! The servers of a run: some share the work, or one does it and others wait for its place.
+
+use keylapse::internals::names::PartitionNames;
+use keylapse::testing::{Cluster, Node, Reply, SentinelGroup};
+
+use crate::job::Kind;
+
+/// Servers, one of which may take another's place.
+#[derive(Debug)]
+pub enum Group {
+    /// Each primary has some of the partitions.
+    Cluster(Cluster),
+    /// The master has all of them.
+    Sentinel(SentinelGroup),
+}
+
+impl Group {
+    /// Where to connect.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Cluster(cluster) => cluster.url(),
+            Self::Sentinel(group) => group.url(),
+        }
+    }
+
+    /// All servers; no sentinels.
+    pub fn nodes(&self) -> Vec<Node> {
+        match self {
+            Self::Cluster(cluster) => cluster.nodes(),
+            Self::Sentinel(group) => group.servers().to_vec(),
+        }
+    }
+
+    /// Who has a partition now; none if nobody has, or they disagree.
+    pub async fn owner(&self, partition: u32) -> Option<Node> {
+        match self {
+            Self::Cluster(cluster) => cluster.owner_of_key(names(partition).key("due")).await.ok(),
+            Self::Sentinel(group) => {
+                let master = group.master().await.ok()?;
+                // The sentinels may name one that is still to be promoted.
+                (role(&master).await? == "master").then_some(master)
+            }
+        }
+    }
+
+    /// The partitions of which this node is the owner.
+    pub async fn owned_by(&self, node: &Node) -> Vec<u32> {
+        let mut owned = Vec::new();
+        for partition in 0..Kind::Sharded.partitions() {
+            if self.owner(partition).await.is_some_and(|owner| owner == *node) {
+                owned.push(partition);
+            }
+        }
+        owned
+    }
+
+    /// Who may take this one's place.
+    ///
+    /// # Panics
+    /// If no server says.
+    pub async fn replicas_of(&self, node: &Node) -> Vec<Node> {
+        match self {
+            Self::Cluster(cluster) => cluster.replicas_of(node).await.expect("some servers answer"),
+            Self::Sentinel(group) => {
+                let others = group.servers().iter().filter(|server| *server != node && server.is_running());
+                others.cloned().collect()
+            }
+        }
+    }
+
+    /// Whether it says of itself that it follows another.
+    pub async fn is_replica(&self, node: &Node) -> bool {
+        role(node).await.is_some_and(|role| role == "slave")
+    }
+
+    /// Waits until all servers that run are well.
+    ///
+    /// # Panics
+    /// If they are not within half a minute.
+    pub async fn wait_until_ok(&self) {
+        let well = match self {
+            Self::Cluster(cluster) => cluster.wait_until_ok().await,
+            Self::Sentinel(group) => group.wait_until_ok().await,
+        };
+        well.expect("all that run are well");
+    }
+}
+
+/// What it says of itself; none if it says nothing.
+async fn role(node: &Node) -> Option<String> {
+    if !node.is_running() {
+        return None;
+    }
+    match node.command(["ROLE"]).await.ok()? {
+        Reply::Array(role) => match role.first()? {
+            Reply::Bulk(name) => Some(String::from_utf8_lossy(name).into_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The names of a partition of the only topic.
+pub(super) fn names(partition: u32) -> PartitionNames {
+    PartitionNames::new("keylapse", Kind::Sharded.name(), partition, Kind::Sharded.partitions(), false)
+}

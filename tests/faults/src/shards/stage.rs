@@ -1,0 +1,109 @@
+//! A group of servers with those who use it.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use keylapse::testing::{Node, Reply};
+use keylapse_support::{Deadline, Proxy};
+use tokio::time::sleep;
+
+use super::Group;
+use super::group::names;
+use crate::clock::Micros;
+use crate::harness::{Cast, Troupe};
+use crate::job::Kind;
+use crate::ledger::Entry;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A run with several servers.
+#[derive(Debug)]
+pub struct Stage {
+    /// The servers.
+    pub group: Group,
+    /// The lines of all to each of them, if they are to fail.
+    pub lines: Vec<Proxy>,
+    /// Who uses them.
+    pub troupe: Troupe,
+    moved: AtomicUsize,
+    begun: Instant,
+    talks: bool,
+}
+
+impl Stage {
+    /// Starts those who use the servers.
+    ///
+    /// # Panics
+    /// If something cannot be started.
+    pub async fn open(cast: &Cast, group: Group, lines: Vec<Proxy>, folder: &Path, talks: bool) -> Self {
+        let troupe = Troupe::with_servers(cast, &group.url(), folder).await;
+        Self { group, lines, troupe, moved: AtomicUsize::new(0), begun: Instant::now(), talks }
+    }
+
+    /// Tells whoever watches what happens.
+    pub fn say(&self, what: &str) {
+        if self.talks {
+            println!("{:5.1} s  {what}", self.begun.elapsed().as_secs_f64());
+        }
+    }
+
+    /// One more slot has another owner.
+    pub fn slot_moved(&self) {
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many slots have.
+    pub fn slots_moved(&self) -> usize {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Who has a partition, as soon as somebody has.
+    ///
+    /// # Panics
+    /// If nobody has for half a minute.
+    pub async fn owner(&self, partition: u32) -> Node {
+        let deadline = Deadline::after(Duration::from_secs(30));
+        loop {
+            if let Some(owner) = self.group.owner(partition).await {
+                return owner;
+            }
+            assert!(!deadline.is_over(), "nobody has partition {partition}");
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Puts on record that whoever has these was out of reach, and kept them.
+    pub fn record_outage(&self, since: Micros, partitions: Vec<u32>, fault: &impl Debug) {
+        let (fault, partitions) = (format!("{fault:?}"), Some(partitions));
+        self.troupe.ledger.write(Entry::Fault { since, actor: None, fault, is_outage: true, partitions });
+    }
+
+    /// Waits until no timer is left; how many are after this long.
+    pub async fn drain(&self, limit: Duration) -> u64 {
+        let deadline = Deadline::after(limit);
+        loop {
+            let left = self.timers().await;
+            if left == 0 || deadline.is_over() {
+                return left;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Records, and what is kept behind running attempts. A server that does not answer may have one.
+    async fn timers(&self) -> u64 {
+        let mut left = 0;
+        for partition in 0..Kind::Sharded.partitions() {
+            let owner = self.owner(partition).await;
+            for hash in ["rec", "next"] {
+                left += match owner.command(["HLEN", names(partition).key(hash)]).await {
+                    Ok(Reply::Int(count)) => u64::try_from(count).unwrap_or_default(),
+                    _ => 1,
+                };
+            }
+        }
+        left
+    }
+}

@@ -1,0 +1,66 @@
+//! What one server has, as it is read there, not by way of the library.
+
+use std::time::Duration;
+
+use keylapse::testing::Node;
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+use tokio::time::sleep;
+
+use super::group::names;
+use crate::job::number_of;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// A replica takes in what its primary had sent in less than this.
+const LOOKS: usize = 200;
+
+/// The numbers of the armings that a server has in these partitions. Of a replica of a primary that has fallen: once
+/// nothing more comes from that one.
+///
+/// # Panics
+/// If it does not answer for ten seconds.
+pub(super) async fn held(node: &Node, partitions: &[u32]) -> Vec<u64> {
+    let (mut before, mut why) = (None, None);
+    for _ in 0..LOOKS {
+        match look(node, partitions).await {
+            Ok((offset, numbers)) if before == Some(offset) => return numbers,
+            Ok((offset, _)) => before = Some(offset),
+            Err(error) => why = Some(error),
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    panic!("{node:?} does not say what it has: {why:?}");
+}
+
+/// At once, of one that goes on to serve.
+pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Vec<u64> {
+    for _ in 0..LOOKS {
+        if let Ok((_, numbers)) = look(node, partitions).await {
+            return numbers;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    panic!("{node:?} does not say what it has");
+}
+
+/// How far its replication has come, and what it has.
+async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Vec<u64>)> {
+    let mut connection = keylapse_support::connect(&node.url()).await?;
+    // Without it a replica in a cluster sends readers elsewhere. Other servers refuse it.
+    let _ = redis::cmd("READONLY").exec_async(&mut connection).await;
+    let offset = offset(&mut connection).await?;
+    let mut numbers = Vec::new();
+    for partition in partitions {
+        for hash in ["rec", "next"] {
+            let name = names(*partition).key(hash).to_owned();
+            let keys: Vec<String> = redis::cmd("HKEYS").arg(name).query_async(&mut connection).await?;
+            numbers.extend(keys.iter().filter_map(|key| number_of(key)));
+        }
+    }
+    Ok((offset, numbers))
+}
+
+async fn offset(connection: &mut MultiplexedConnection) -> RedisResult<u64> {
+    let info: redis::InfoDict = redis::cmd("INFO").arg("replication").query_async(connection).await?;
+    Ok(info.get("slave_repl_offset").or_else(|| info.get("master_repl_offset")).unwrap_or_default())
+}

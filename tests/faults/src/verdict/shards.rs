@@ -1,0 +1,185 @@
+//! What only several servers have: places that others take, and what they had not been told by then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::excuse::overlaps;
+use super::oracle::{Arm, Run};
+use super::report::ms_of;
+use crate::clock::{Micros, SECOND};
+use crate::job::shard_of;
+use crate::ledger::Entry;
+
+/// A replica has what its primary acknowledged so long ago, on a busy machine, too. What is older and not there was lost
+/// otherwise.
+const LAG: Micros = SECOND;
+/// From when a server is seen in its new place until what was overdue there has begun.
+const TO_CATCH_UP: Micros = 2 * SECOND;
+
+/// What befell the servers that keep parts of a topic.
+#[derive(Debug, Default)]
+pub(super) struct Shards {
+    successions: Vec<Succession>,
+    /// The server was out of reach, and kept its place.
+    outages: Vec<(Vec<u32>, (Micros, Micros))>,
+    /// When slots moved, whose ever they were.
+    moves: Vec<(Micros, Micros)>,
+}
+
+/// What a timer's server went through when it was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weather {
+    /// It was being replaced.
+    Failed,
+    /// Slots were moving.
+    Moving,
+    /// Neither.
+    Calm,
+}
+
+/// A server that took another's place.
+#[derive(Debug)]
+struct Succession {
+    partitions: Vec<u32>,
+    is_orderly: bool,
+    since: Micros,
+    sole_until: Micros,
+    promoted: Micros,
+    /// When the old one knew it.
+    over: Micros,
+    held: Vec<u64>,
+}
+
+impl Succession {
+    /// From the first thing that may not have reached the new one until nobody asks the old one any more.
+    fn time(&self) -> (Micros, Micros) {
+        (self.since.saturating_sub(LAG), self.over + SECOND)
+    }
+}
+
+impl Shards {
+    pub(super) fn succession(&mut self, at: Micros, entry: &Entry) {
+        let Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held } = entry else {
+            return;
+        };
+        let mut held = held.clone();
+        held.sort_unstable();
+        self.successions.push(Succession {
+            partitions: partitions.clone(),
+            is_orderly: *is_orderly,
+            since: *since,
+            sole_until: *sole_until,
+            promoted: *promoted,
+            over: at,
+            held,
+        });
+    }
+
+    pub(super) fn outage(&mut self, partitions: &[u32], time: (Micros, Micros)) {
+        self.outages.push((partitions.to_vec(), time));
+    }
+
+    pub(super) fn moved(&mut self, time: (Micros, Micros)) {
+        self.moves.push(time);
+    }
+
+    /// When the server of this key was out of reach.
+    pub(super) fn outages(&self, key: &str) -> impl Iterator<Item = (Micros, Micros)> {
+        let shard = shard_of(key);
+        let ours = move |partitions: &[u32]| shard.is_some_and(|shard| partitions.contains(&shard));
+        self.outages.iter().filter(move |(partitions, _)| ours(partitions)).map(|(_, time)| *time)
+    }
+
+    fn of(&self, key: &str) -> impl Iterator<Item = &Succession> {
+        let shard = shard_of(key);
+        self.successions.iter().filter(move |one| shard.is_some_and(|shard| one.partitions.contains(&shard)))
+    }
+
+    /// Whether what was done in this time may not have reached the server that was promoted, or was done by one that had
+    /// been replaced.
+    pub(super) fn excuse(&self, key: &str, time: (Micros, Micros)) -> bool {
+        self.of(key).any(|one| !one.is_orderly && overlaps(one.time(), time))
+    }
+
+    /// Whether an answer may have been lost in this time.
+    pub(super) fn had_trouble(&self, key: &str, time: (Micros, Micros)) -> bool {
+        let mut times = self.of(key).map(Succession::time).chain(self.outages(key));
+        times.any(|trouble| overlaps(trouble, time))
+    }
+
+    /// How long before its server's fall an arming was acknowledged that never reached the one in its place. None if it did,
+    /// or if that cannot be why it has no end.
+    pub(super) fn unreplicated(&self, n: u64, arm: &Arm, runs: &[Run]) -> Option<Micros> {
+        let (told, _) = arm.told?;
+        let lost_by = |one: &&Succession| {
+            let was_told_by_the_old = arm.asked < one.since.max(one.sole_until) && told <= one.sole_until;
+            let is_recent = one.since.saturating_sub(told) <= LAG;
+            let has_begun_since = runs.iter().any(|run| run.started >= one.promoted);
+            was_told_by_the_old && is_recent && !has_begun_since && one.held.binary_search(&n).is_err()
+        };
+        self.of(&arm.key)
+            .filter(|one| !one.is_orderly)
+            .find(lost_by)
+            .map(|one| one.since.saturating_sub(told))
+    }
+
+    /// What happened to this key's server when a timer of that deadline was due.
+    pub(super) fn weather(&self, key: &str, deadline: Micros) -> Weather {
+        let failed = |one: &Succession| (one.since..=one.promoted + TO_CATCH_UP).contains(&deadline);
+        if self.of(key).any(failed) {
+            Weather::Failed
+        } else if self.moves.iter().any(|(since, until)| (since..=until).contains(&&deadline)) {
+            Weather::Moving
+        } else {
+            Weather::Calm
+        }
+    }
+
+    /// With which the report begins.
+    pub(super) fn report(&self) -> ByShard {
+        let promoted_after = self.successions.iter().map(|one| one.promoted - one.since).max();
+        ByShard { promoted_after, ..ByShard::default() }
+    }
+}
+
+/// What is told of a run with several servers.
+#[derive(Clone, Debug, Default)]
+pub struct ByShard {
+    /// The longest that a server's place was empty.
+    pub promoted_after: Option<Micros>,
+    /// How late what was due began.
+    pub late: BTreeMap<Weather, Vec<Micros>>,
+    /// Armings that were acknowledged without waiting for a replica and never reached the one that was promoted: how
+    /// old each was when its server fell.
+    pub unreplicated: Vec<Micros>,
+}
+
+impl ByShard {
+    /// The 99th percentile of what was due where the fault was, and of all else, in milliseconds.
+    pub fn late_there_and_elsewhere(&self) -> (f64, f64) {
+        let there = self.late_ms(Weather::Failed).or_else(|| self.late_ms(Weather::Moving));
+        (there.unwrap_or(0.0), self.late_ms(Weather::Calm).unwrap_or(0.0))
+    }
+
+    fn late_ms(&self, weather: Weather) -> Option<f64> {
+        self.late.get(&weather).map(|late| ms_of(late, 0.99))
+    }
+}
+
+/// The end of the last line.
+impl fmt::Display for ByShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let promoted = self.promoted_after.unwrap_or_default() / 1000;
+        let [others, failed] =
+            [Weather::Calm, Weather::Failed].map(|weather| self.late_ms(weather).unwrap_or(0.0));
+        write!(f, "promoted_after_ms={promoted} late_p99_ms_other_shards={others:.1} ")?;
+        write!(f, "late_p99_ms_failed_shard={failed:.1} unreplicated={}", self.unreplicated.len())?;
+        if let Some(moving) = self.late_ms(Weather::Moving) {
+            write!(f, " late_p99_ms_while_slots_move={moving:.1}")?;
+        }
+        match self.unreplicated.iter().max() {
+            Some(oldest) => write!(f, " unreplicated_max_age_ms={:.1}", *oldest as f64 / 1000.0),
+            None => Ok(()),
+        }
+    }
+}
