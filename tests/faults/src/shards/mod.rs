@@ -1,7 +1,7 @@
 //! Runs with several servers: a cluster, or a master with replicas and sentinels.
 //!
 //! A [`Group`] is either of them, a [`Stage`] is a group with those who use it, and a [`ShardFault`] is what befalls it. A
-//! primary that loses its place has a [`fall`]: what its replicas have is read before one of them is promoted, so that it
+//! primary that loses its place has a `fall`: what its replicas have is read before one of them is promoted, so that it
 //! is known of each timer whether it can have survived.
 
 mod demo;
