@@ -21,6 +21,7 @@ use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::place::Place;
 use crate::connection::server::{Seat, Server};
+use crate::connection::trust::believed;
 use crate::error::{Error, ErrorKind, Redirect, Result};
 use crate::lock::lock;
 use crate::log::debug;
@@ -99,7 +100,22 @@ impl Cluster {
     where
         F: Future<Output = Result<T>>,
     {
-        let (mut seat, until) = (self.owner(slot).await?.seat(), Instant::now() + ON_THE_WAY);
+        self.from(self.owner(slot).await?.seat(), slot, call).await
+    }
+
+    /// The same on the connections for calls that wait.
+    pub(crate) async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.from(self.owner(slot).await?.seat().waiting(), slot, call).await
+    }
+
+    async fn from<T, F>(&self, mut seat: Seat, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let until = Instant::now() + ON_THE_WAY;
         for turn in 0_u32.. {
             let answer = self.made_at(slot, &seat, call(seat.clone())).await;
             let Err(error) = &answer else { return answer };
@@ -143,7 +159,7 @@ impl Cluster {
             lock(&self.doubted).insert(endpoint.clone(), Instant::now());
             self.suspect();
         };
-        seat.server().trust().believed(&endpoint, left, doubt, call).await
+        believed(seat.trust(), &endpoint, left, doubt, call).await
     }
 
     /// The server that owns a slot. Asks for the map if nobody is known to, or it is said to be old.
@@ -171,7 +187,7 @@ impl Cluster {
             let message = format!("{asked} sends calls of slot {} to what is no address", redirect.slot);
             return Err(Error::new(ErrorKind::Server, message));
         };
-        let seat = self.server(&to).seat();
+        let seat = from.at(self.server(&to));
         if redirect.once {
             return Ok(seat.asking());
         }

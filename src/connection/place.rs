@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::connection::address::Address;
 use crate::connection::outage::Outage;
 use crate::connection::sentinel::Sentinels;
-use crate::connection::trust::Trust;
+use crate::connection::trust::{Trust, believed};
 use crate::error::Result;
 
 /// One address for ever, or that of whoever is the primary at present.
@@ -38,7 +38,7 @@ impl Place {
     /// The answer to a call there, if it can be believed.
     pub(crate) async fn believed<T>(
         &self,
-        trust: &Trust,
+        trust: Option<&Trust>,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         match self {
@@ -47,7 +47,7 @@ impl Place {
             Self::Primary(sentinels) => {
                 let present = sentinels.present().endpoint();
                 let doubt = || sentinels.doubt();
-                trust.believed(&present, sentinels.replaced(), doubt, call).await
+                believed(trust, &present, sentinels.replaced(), doubt, call).await
             }
         }
     }

@@ -37,11 +37,6 @@ impl Server {
         Seat { server: self.clone(), waits: false, asking: false }
     }
 
-    /// Whether its answers can be believed.
-    pub(crate) fn trust(&self) -> &Trust {
-        &self.0.trust
-    }
-
     /// How many requests (pipelines count once) have been sent.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn requests(&self) -> u64 {
@@ -64,6 +59,11 @@ impl Seat {
         Self { waits: true, ..self }
     }
 
+    /// The same at another server.
+    pub(crate) fn at(&self, server: Server) -> Self {
+        Self { server, asking: false, ..self.clone() }
+    }
+
     /// The same for a slot that is on its way there.
     pub(crate) fn asking(self) -> Self {
         Self { asking: true, ..self }
@@ -76,6 +76,12 @@ impl Seat {
 
     pub(crate) fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// What tells whether its answers can be believed. Where others wait for replicas all are late by intention, and WAIT
+    /// says itself how far a write has come.
+    pub(crate) fn trust(&self) -> Option<&Trust> {
+        (!self.waits).then_some(&self.server.0.trust)
     }
 
     fn node(&self) -> &Node {

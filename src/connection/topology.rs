@@ -64,8 +64,19 @@ impl Topology {
         F: Future<Output = Result<T>>,
     {
         match self {
-            Self::One(server) => server.place().believed(server.trust(), call(server.seat())).await,
+            Self::One(server) => made_at(&server.seat(), call).await,
             Self::Cluster(cluster) => cluster.at(slot, call).await,
+        }
+    }
+
+    /// The same on a connection for calls that wait.
+    pub(crate) async fn at_waiting<T, F>(&self, slot: u16, call: impl Fn(Seat) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        match self {
+            Self::One(server) => made_at(&server.seat().waiting(), call).await,
+            Self::Cluster(cluster) => cluster.at_waiting(slot, call).await,
         }
     }
 
@@ -80,7 +91,7 @@ impl Topology {
                 }
                 let (seat, count) = (server.seat(), pipeline.len());
                 let sent = async { Ok(seat.call_each(doing, &pipeline).await) };
-                let answers = server.place().believed(server.trust(), sent).await;
+                let answers = server.place().believed(seat.trust(), sent).await;
                 answers.unwrap_or_else(|error| vec![Err(error); count])
             }
             Self::Cluster(cluster) => cluster.each(doing, &commands).await,
@@ -134,4 +145,11 @@ impl Topology {
             Self::Cluster(cluster) => cluster.servers().iter().map(Server::requests).sum(),
         }
     }
+}
+
+async fn made_at<T, F>(seat: &Seat, call: impl Fn(Seat) -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    seat.server().place().believed(seat.trust(), call(seat.clone())).await
 }

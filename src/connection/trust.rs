@@ -53,35 +53,33 @@ impl Trust {
     }
 }
 
-impl Trust {
-    /// The answer to a call, unless this server has been left for another by then, or was silent for so long that it may
-    /// have been replaced; `doubt` is told of that. In both cases the call counts as unanswered.
-    pub(super) async fn believed<T>(
-        &self,
-        server: &Endpoint,
-        left: impl Future<Output = ()>,
-        doubt: impl FnOnce(),
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let asked = self.asks();
-        let left_behind = async {
-            left.await;
-            tokio::time::sleep(LEFT_BEHIND).await;
-        };
-        let unanswered = |why| Error::new(ErrorKind::Unreachable, format!("{server} {why}")).unanswered();
-        tokio::select! {
-            biased;
-            answer = call => match answer {
-                // Of what has no answer there is nothing to believe.
-                Err(error) if error.code().is_none() => Err(error),
-                answer if asked.is_believed() => answer,
-                _ => {
-                    doubt();
-                    Err(unanswered("was silent for long, and may have been replaced meanwhile"))
-                }
-            },
-            () = left_behind => Err(unanswered("did not answer, and another has taken its place")),
-        }
+/// The answer to a call, unless this server has been left for another by then, or was silent for so long that it may
+/// have been replaced; `doubt` is told of that. In both cases the call counts as unanswered.
+pub(super) async fn believed<T>(
+    trust: Option<&Trust>,
+    server: &Endpoint,
+    left: impl Future<Output = ()>,
+    doubt: impl FnOnce(),
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let asked = trust.map(Trust::asks);
+    let left_behind = async {
+        left.await;
+        tokio::time::sleep(LEFT_BEHIND).await;
+    };
+    let unanswered = |why| Error::new(ErrorKind::Unreachable, format!("{server} {why}")).unanswered();
+    tokio::select! {
+        biased;
+        answer = call => match answer {
+            // Of what has no answer there is nothing to believe.
+            Err(error) if error.code().is_none() => Err(error),
+            answer if asked.as_ref().is_none_or(Asked::is_believed) => answer,
+            _ => {
+                doubt();
+                Err(unanswered("was silent for long, and may have been replaced meanwhile"))
+            }
+        },
+        () = left_behind => Err(unanswered("did not answer, and another has taken its place")),
     }
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node};
+use keylapse::{Durably, Schedule};
 
-use crate::load::{Load, Outcome};
+use crate::load::{Load, Outcome, topic};
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
@@ -59,4 +60,25 @@ async fn a_cluster_whose_nodes_get_other_addresses_one_by_one_is_followed() {
         }
     })
     .await;
+}
+
+/// Those that wait for replicas hold each other up, which is no reason to doubt the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn arms_that_wait_for_replicas_that_are_gone_say_so() {
+    let cluster = Cluster::builder().primaries(3).replicas_each(1).start().await.unwrap();
+    let schedule = Schedule::connect(&cluster.url()).await.unwrap();
+    let owner = cluster.owner_of_key("keylapse:{app.order/0}:due").await.unwrap();
+    cluster.replica_of(&owner).await.unwrap().kill();
+    let topic = topic(1);
+    let arms = (0..4_u32).map(|number| {
+        let (schedule, topic) = (schedule.clone(), topic.clone());
+        async move {
+            let hour = Duration::from_secs(3600);
+            let armed = schedule.arm(&topic, [number.to_string()], hour, &number);
+            armed.durably(Durably::replicas(1)).await.expect("it is armed").receipt().cloned()
+        }
+    });
+    for receipt in futures::future::join_all(arms).await {
+        assert_eq!(receipt.expect("it stands").reached.map(|reached| reached.replicas), Some(0));
+    }
 }

@@ -204,11 +204,8 @@ impl Store {
         let change = Change::Arm(how, vec![timer]);
         let call = self.change_call(at, &change);
         let call = &call;
-        let arm = |seat: Seat| async move {
-            let seat = seat.waiting();
-            Ok((call.run_on(&seat).await?, seat))
-        };
-        let (answer, seat) = self.0.topology.at(at.slot, arm).await?;
+        let arm = |seat: Seat| async move { Ok((call.run_on(&seat).await?, seat)) };
+        let (answer, seat) = self.0.topology.at_waiting(at.slot, arm).await?;
         let waited = seat.plain().call("waiting for replicas", &ask.command()).await;
         let reached = waited.ok().and_then(Reached::read).unwrap_or_default();
         let mut armed = self.changed(at, &change, answer)?;
@@ -242,7 +239,7 @@ impl Store {
 
     /// Sends a command where it may wait.
     async fn wait_at(&self, at: &PartitionNames, doing: &str, command: &Cmd) -> Result<Value> {
-        self.0.topology.at(at.slot, |seat| async move { seat.waiting().call(doing, command).await }).await
+        self.0.topology.at_waiting(at.slot, |seat| async move { seat.call(doing, command).await }).await
     }
 
     /// What the server calls itself.
