@@ -7,7 +7,7 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   6 the name of the server of which they were read ('' where there is one),
+--   6 the name of the server of all positions in the call ('' where there is one),
 --   7 how many keys may be enrolled, 8 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
 --   since (0 and 0: none is heard), time of the reading in µs, copy of the value ('': none was asked for); then,

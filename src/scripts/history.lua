@@ -3,8 +3,8 @@
 -- Purpose: say of an expiry, by its position in its server's stream, whether it was noted before. A
 --   position is the number of the last canary heard and how many expiries of the key since.
 -- KEYS 8 history, 9 history_old, 10 checks, 11 watch, 12 values
--- ARGV 5 '1' where keys are written back for their retries, 6 the name of the server of all positions in the
---   call, up to 40 bytes: '' where there is one server
+-- ARGV 5 '1' where keys are written back for their retries,
+--   6 the name of the server of all positions in the call ('' where there is one)
 -- Invariants: what was done at a position is never undone by what was read before it. All that is
 --   forgotten lies at or below the floor, and what lies there is refused as stale.
 

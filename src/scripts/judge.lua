@@ -7,7 +7,7 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   6 the name of the server on which they were checked ('' where there is one),
+--   6 the name of the server of all positions in the call ('' where there is one),
 --   then per key: 'forget', 'fire' or 'again', key, head of the watch that was checked, number of the
 --   last canary, count since, time of the check in µs, arming id; then for 'fire' its flags, for 'again'
 --   when to check (ms), for 'forget' 0; then, where the server has a name, number of the last canary and count since

@@ -7,7 +7,7 @@
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
---   6 the name of the server that has announced them ('' where there is one),
+--   6 the name of the server of all positions in the call ('' where there is one),
 --   7 'fire' or 'ignore': what becomes of keys whose deadline was not known,
 --   then per expiry: key, number of the last canary, count since, number of the canary since which its
 --   listener has heard everything; for one that was heard in a gap: number of the canary after it (0: there

@@ -182,7 +182,7 @@ fn urls_that_cannot_be_read_are_refused_without_being_quoted() {
         "redis://h?hunter2",
         "redis://u:hunter2@h1,h2/",
         "rediss://u:hunter2@h/#insecure",
-        "redis+cluster://u:hunter2@h/",
+        "redis+cluster://u:hunter2@/",
         "rediss+sentinel://u:hunter2@h",
     ] {
         let builder = Listener::builder(url).on(orders(), Tally::default().handler());

@@ -214,7 +214,7 @@ fn others() -> Vec<Row> {
             .repeat_says("gone: [0]"),
         Row::of("triggered, then taken", [], Step::Trigger("a", 1))
             .meanwhile([Step::Raw(&["SET", "app:t:a", "x"])])
-            .repeat_says("[Taken]"),
+            .repeat_says("Taken"),
         Row::of("untriggered, then triggered by another", [Step::Trigger("a", 1)], Step::Untrigger("a", 1))
             .meanwhile([Step::Trigger("a", 2)])
             .repeat_says("false"),

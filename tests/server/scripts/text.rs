@@ -7,8 +7,12 @@ use super::keys::arguments;
 use super::source::Source;
 
 /// Variables that hold text, in every script.
-const TEXT: [&str; 25] = [
+const TEXT: [&str; 29] = [
     "NO_TOKEN",
+    "node",
+    "seen.node",
+    "seen.value_read",
+    "bytes",
     "text",
     "now_text",
     "NEVER",
@@ -47,8 +51,20 @@ const OWN: [(&str, &str); 6] = [
 const TABLES: [&str; 6] = ["KEYS", "ARGV", "meta", "found", "ids", "texts_of"];
 /// Functions that answer text, or write numbers to the last digit; `table.concat` does neither, and is
 /// for tables of packed text alone.
-const FUNCTIONS: [&str; 8] =
-    ["sub", "char", "struct.pack", "string.format", "cmsgpack.pack", "table.concat", "set_trigger", "texts"];
+const FUNCTIONS: [&str; 12] = [
+    "sub",
+    "char",
+    "struct.pack",
+    "string.format",
+    "cmsgpack.pack",
+    "table.concat",
+    "set_trigger",
+    "texts",
+    "with_size",
+    "pack_trace",
+    "pack_past",
+    "pack_named",
+];
 
 #[test]
 fn only_text_is_put_together() {
