@@ -26,9 +26,8 @@ waiting = cargo test --workspace --exclude keylapse-protocol
 
 test-waiting: ## And the part that waits: attached topics, clusters, stories
 	$(waiting) --test attached --test clusters --no-run
-	$(with_server) && scripts/side-by-side.sh \
-		"$(waiting) --test attached -- --test-threads=16" \
-		"$(waiting) --test clusters -- --test-threads=6"
+	$(with_server) && $(waiting) --test attached -- --test-threads=16
+	$(with_server) && $(waiting) --test clusters -- --test-threads=6
 	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had

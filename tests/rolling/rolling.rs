@@ -53,28 +53,6 @@ both_ways! {
     the_build_before_is_refused_by_our_topics_and_disturbs_nothing => now, before;
 }
 
-/// The word in the place of the version is one that the build before does not know.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_build_before_is_refused_while_a_topic_is_repartitioned_and_changes_nothing() {
-    let server = Server::start().await;
-    let url = server.url();
-    before::arm(&url, NAMESPACE, "a", HOUR).await.expect("armed");
-    let listening = before::Listening::managed(&url, NAMESPACE);
-    server.cmd(&["HSET", "keylapse:{order.unpaid/0}:meta", "v", "repartitioning"]).await;
-    let there = server
-        .cmd(&["DEBUG", "DIGEST-VALUE", "keylapse:{order.unpaid/0}:rec", "keylapse:{order.unpaid/0}:meta"])
-        .await;
-    let refused = before::arm(&url, NAMESPACE, "b", HOUR).await.expect_err("it is closed");
-    println!("{:?}: {refused}", refused.kind());
-    let refused = now::arm(&url, NAMESPACE, "b", HOUR).await.expect_err("it is closed");
-    assert!(refused.to_string().contains("gets another number of partitions"), "{refused}");
-    let after = server
-        .cmd(&["DEBUG", "DIGEST-VALUE", "keylapse:{order.unpaid/0}:rec", "keylapse:{order.unpaid/0}:meta"])
-        .await;
-    assert_eq!(there, after);
-    listening.stop_with(Vec::new()).await;
-}
-
 /// The second way of CHANGELOG.md: another namespace. Both hear the expired keys of both.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_namespace_of_its_own_each_build_closes_its_own_orders() {
