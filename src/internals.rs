@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 
 use crate::client::Client;
 use crate::connection::Topology;
-use crate::events::{Decoder, Share};
+use crate::events::{Decoder, Share, Source};
+use crate::wire::NodeId;
 
 /// The store that a client speaks to.
 pub fn store_of(client: &Client) -> Store {
@@ -47,11 +48,13 @@ pub async fn check_settings(store: &Store) -> crate::Result<()> {
 pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Receiver<event::Event> {
     let Topology::One(server) = store.topology() else { panic!("of one server") };
     let namespace = &partitions[0].namespace;
-    let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[]);
+    let decoder = Decoder::new(namespace, store.target().access.db, partitions, &[], false);
     let canaries = Some(names::canary(namespace, 0));
     let share = Share { partitions: (0..partitions.len()).collect(), canaries };
     let (_, share) = tokio::sync::watch::channel(share);
-    let (stream, supervisor) = crate::events::open(server.place(), decoder, share, Default::default());
+    let (place, prompts, rounds) = (server.place().clone(), Default::default(), Default::default());
+    let source = Source { place, node: NodeId::NONE, decoder, share, prompts, rounds };
+    let (stream, supervisor) = source.open();
     tokio::spawn(supervisor);
     stream.events
 }

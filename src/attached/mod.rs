@@ -11,6 +11,9 @@
 //! watcher (deadlines) ─► reader                writer ─► store ─► `due`: an ordinary lapse
 //! scanner (scans)     ─► reader      duties: who scans, and who enrols
 //! prompter (changes)  ─► reader
+//!
+//! In a cluster each server has a session, a reader and a scanner; `readers` knows which of them is asked about a key,
+//! `held` keeps what one has announced that may have been replaced, and a writer has a partition, wherever its keys are.
 //! ```
 
 pub(crate) mod agreement;
@@ -18,11 +21,11 @@ pub(crate) mod agreement;
 pub(crate) mod decision;
 mod duties;
 mod ear;
+mod held;
 mod known;
-#[cfg_attr(not(test), allow(dead_code, reason = "of use where there are several servers"))]
-mod node_stream;
 mod prompter;
 mod reader;
+mod readers;
 mod request;
 mod room;
 mod scanner;
@@ -35,59 +38,64 @@ pub(crate) mod write_back;
 pub(crate) mod writer;
 
 pub(crate) use self::ear::{Ear, Heard};
+pub(crate) use self::reader::Peers;
 pub(crate) use self::topic::Attached;
 pub(crate) use self::value::Expired;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::attached::agreement::Agreement;
 use crate::attached::duties::Duties;
 use crate::attached::known::KnownDeadlines;
 use crate::attached::prompter::Prompter;
-use crate::attached::reader::StreamReader;
+use crate::attached::reader::{Desk, StreamReader};
+use crate::attached::readers::Readers;
 use crate::attached::request::Context;
 use crate::attached::room::Room;
 use crate::attached::scanner::Scanner;
 use crate::attached::watcher::Watcher;
 use crate::attached::writer::Writer;
+use crate::connection::Server;
 use crate::events::{Prompts, Touch};
 use crate::id::SlotId;
-use crate::runtime::{Partition, Runtime};
+use crate::runtime::{NodeState, Partition, Runtime};
 
-/// Requests that may wait for the reader.
-const REQUESTS: usize = 1024;
-
-/// What the attached topics of a listener hear, and those who ask about it.
+/// What attached topics need of a listener, whatever servers there are.
 pub(crate) struct AttachedRoles {
-    /// Passes on to the reader what is heard.
-    pub(crate) ear: Ear,
-    /// The partitions for whose topics this listener may have duties, and as whom.
+    desk: Desk,
+    /// The indices of the topics that this listener is to scan for.
+    ours: watch::Receiver<BTreeSet<usize>>,
+    /// The partitions for whose topics it may have duties, and as whom.
     pub(crate) scanners: Vec<(Arc<Partition>, SlotId)>,
 }
 
+/// What is heard of one server, and those who see to it.
+pub(crate) struct Hearing {
+    /// Passes on to the reader what is heard.
+    pub(crate) ear: Ear,
+    pub(crate) reader: BoxFuture<'static, ()>,
+}
+
 impl AttachedRoles {
-    /// Starts the reader, writers, watchers and the scanner, for as long as attempts run or claims are made.
-    pub(crate) fn start(
-        runtime: &Arc<Runtime>,
-        touches: mpsc::Sender<Touch>,
-        prompts: &Arc<Prompts>,
-        roles: &mut JoinSet<()>,
-        writing: &mut JoinSet<()>,
-    ) -> Self {
-        let (asking, requests) = mpsc::channel(REQUESTS);
+    /// Starts writers, watchers and those who say what is to be read, for as long as attempts run or claims are made.
+    pub(crate) fn start(runtime: &Arc<Runtime>, roles: &mut JoinSet<()>, writing: &mut JoinSet<()>) -> Self {
+        let readers = Readers::new(runtime.client.store.topology());
+        let prompts = Arc::<Prompts>::default();
         let (deadlines, room) = (Arc::new(KnownDeadlines::new()), Room::new(runtime.waiting.reads.clone()));
         let (mut writers, mut scanners, slot) = (HashMap::new(), Vec::new(), SlotId::random());
         for topic in runtime.attached_topics() {
             for (number, partition) in runtime.partitions_of(topic).iter().enumerate() {
                 let index = topic.partition(number);
                 let (partition, known) = (partition.clone(), runtime.stream_state.subscribe());
-                let (requests, prompts) = (asking.clone(), prompts.clone());
+                let (readers, prompts) = (readers.clone(), prompts.clone());
                 let (deadlines, room) = (deadlines.clone(), room.clone());
-                let context = Context { index, partition, known, requests, prompts, deadlines, room };
+                let context = Context { index, partition, known, readers, prompts, deadlines, room };
                 let (writer, writes, waiting) = Writer::new(context.clone(), runtime.waiting.writes.clone());
                 writers.insert(index, writes);
                 writing.spawn(writer.run(waiting));
@@ -98,13 +106,43 @@ impl AttachedRoles {
             roles.spawn(Agreement { runtime: runtime.clone(), partition: first }.run());
         }
         let duties = Duties::new(runtime.clone(), slot);
-        roles.spawn(Scanner::new(runtime.clone(), asking.clone(), duties.scans()).run());
+        let ours = duties.scans();
         roles.spawn(duties.run());
-        let (ear, heard) = Ear::new(runtime.clone());
-        let prompter = Prompter::new(runtime.clone(), prompts.clone(), deadlines.clone(), asking, room);
+        let (prompts_read, known) = (prompts.clone(), deadlines.clone());
+        let prompter = Prompter::new(runtime.clone(), prompts_read, known, readers.clone(), room);
         roles.spawn(prompter.run());
-        let reader = StreamReader::new(runtime.clone(), touches, prompts.clone(), deadlines, writers);
-        roles.spawn(reader.run(heard, requests));
-        Self { ear, scanners }
+        let desk = Desk { runtime: runtime.clone(), prompts, deadlines, writers: Arc::new(writers), readers };
+        Self { desk, ours, scanners }
+    }
+
+    /// Where keys are gathered that are heard to be written, on whatever server.
+    pub(crate) fn prompts(&self) -> Arc<Prompts> {
+        self.desk.prompts.clone()
+    }
+
+    /// What is heard of a server; `peers`: the others, who say what it is.
+    pub(crate) fn hear(
+        &self,
+        node: &Arc<NodeState>,
+        peers: Option<Peers>,
+        touches: mpsc::Sender<Touch>,
+    ) -> Hearing {
+        let endpoint = peers.as_ref().map(|peers| peers.endpoint.clone());
+        let (reader, requests) = StreamReader::new(self.desk.clone(), node.clone(), peers, touches);
+        self.desk.readers.add(node.name(), endpoint, reader.requests());
+        let (ear, heard) = Ear::new(self.desk.runtime.clone());
+        Hearing { ear, reader: reader.run(heard, requests).boxed() }
+    }
+
+    /// Scans a server that keys are heard on.
+    pub(crate) fn scan(&self, node: &Arc<NodeState>, server: &Server) -> impl Future<Output = ()> + use<> {
+        let requests = self.desk.readers.of_node(node.name());
+        let (runtime, ours) = (self.desk.runtime.clone(), self.ours.clone());
+        let (node, server) = (node.clone(), server.clone());
+        async move {
+            if let Some(requests) = requests {
+                Scanner::new(runtime, node, server, requests, ours).run().await;
+            }
+        }
     }
 }

@@ -10,11 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use futures::future::join_all;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::attached::known::KnownDeadlines;
+use crate::attached::readers::Readers;
 use crate::attached::request::{Read, Request};
 use crate::attached::room::Room;
 use crate::events::{Prompt, Prompts};
@@ -79,7 +81,7 @@ pub(crate) struct Prompter {
     runtime: Arc<Runtime>,
     prompts: Arc<Prompts>,
     deadlines: Arc<KnownDeadlines>,
-    requests: mpsc::Sender<Request>,
+    readers: Readers,
     room: Room,
     /// By partition, and since when the first of them waits.
     gathered: BTreeMap<usize, HashSet<Bytes>>,
@@ -98,14 +100,14 @@ impl Prompter {
         runtime: Arc<Runtime>,
         prompts: Arc<Prompts>,
         deadlines: Arc<KnownDeadlines>,
-        requests: mpsc::Sender<Request>,
+        readers: Readers,
         room: Room,
     ) -> Self {
         Self {
             runtime,
             prompts,
             deadlines,
-            requests,
+            readers,
             room,
             gathered: BTreeMap::new(),
             bytes: 0,
@@ -208,7 +210,7 @@ impl Prompter {
         while self.reading.len() < AT_ONCE
             && let Some(batch) = self.ready.pop()
         {
-            self.reading.spawn(batch.read(self.requests.clone(), self.room.clone()));
+            self.reading.spawn(batch.read(self.readers.clone(), self.room.clone()));
         }
     }
 
@@ -218,20 +220,27 @@ impl Prompter {
             self.missing = false;
             self.rescanned = Some(Instant::now());
             warn!("attached keys change faster than they can be read: a scan finds what was left out");
-            self.runtime.stream_state.update(|known| known.gaps += 1);
+            for node in self.runtime.nodes.all() {
+                self.runtime.learn(&node, |known| known.gaps += 1);
+            }
         }
     }
 }
 
 impl Batch {
     /// Until it is written what follows from it, or that cannot be.
-    async fn read(self, requests: mpsc::Sender<Request>, room: Room) {
+    async fn read(self, readers: Readers, room: Room) {
         let Self { partition, keys, capture, known } = self;
         let room = room.take(keys.len(), keys.iter().map(Bytes::len).sum(), &capture).await;
-        let (done, written) = oneshot::channel();
-        let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
-        let _ = requests.send(if known { Request::Glance(read) } else { Request::Read(read) }).await;
-        let _ = timeout(READ_WITHIN, written).await;
+        let mut all_written = Vec::new();
+        for (reader, keys) in readers.share_out(keys, |key| key) {
+            let (done, written) = oneshot::channel();
+            let (capture, room) = (capture.clone(), room.clone());
+            let read = Read { prompted: true, done: Some(done), room, ..Read::of(partition, keys, capture) };
+            let _ = reader.send(if known { Request::Glance(read) } else { Request::Read(read) }).await;
+            all_written.push(written);
+        }
+        let _ = timeout(READ_WITHIN, join_all(all_written)).await;
     }
 }
 

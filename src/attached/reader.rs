@@ -1,12 +1,17 @@
-//! Reads the stream: gives each expiry its identity, has keys touched, and judges what was found.
+//! Reads the stream of a server: gives each expiry its identity, has keys touched, and judges what was found.
 //!
 //! It never waits for the server: what is to be done there is a writer's. Where one has all that it can hold, the
 //! reader waits for it, and nobody but attached topics for the reader.
 
 mod judging;
+mod moved;
+mod standing;
 mod unsure;
 
+pub(crate) use self::standing::Peers;
+
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +20,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::attached::ear::Heard;
+use crate::attached::held::{Held, Placed};
 use crate::attached::known::KnownDeadlines;
-use crate::attached::reader::unsure::Unsure;
-use crate::attached::request::{Look, Read, Request};
+use crate::attached::reader::standing::Asking;
+use crate::attached::readers::Readers;
+use crate::attached::request::{Look, Read, Request, Sent, There};
 use crate::attached::room::Taken;
 use crate::attached::stream::Stream;
 use crate::attached::writer::{Write, Writes};
@@ -27,10 +34,12 @@ use crate::events::{Canary, Prompt, Prompts, Question, Touch, Touched};
 use crate::id::ArmingId;
 use crate::log::warn;
 use crate::policy::Capture;
-use crate::runtime::{Asked, EventMode, RunningTopic, Runtime};
+use crate::runtime::{Asked, EventMode, NodeState, RunningTopic, Runtime};
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, Identity, Note, Position, Watch, fnv1a};
+use crate::wire::{Enrolment, Identity, NodeId, Note, Position, Watch, fnv1a};
 
+/// Requests that may wait.
+const REQUESTS: usize = 1024;
 /// After so long without a canary nothing will be proven by the next, if there was one before.
 const SILENT: Duration = Duration::from_secs(5);
 /// Keys that were heard to be deleted, and are forgotten with the next canary.
@@ -43,52 +52,79 @@ struct Unproven {
     /// When it was touched, and behind which canary.
     stamp: ServerTime,
     touched: u64,
+    /// What was heard where it was before, if its deadline was read there.
+    there: Option<Option<There>>,
     room: Taken,
 }
 
-/// Reads the stream for all attached topics of a listener.
+/// What the readers of all servers share.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) prompts: Arc<Prompts>,
+    pub(super) deadlines: Arc<KnownDeadlines>,
+    pub(super) writers: Arc<HashMap<usize, Writes>>,
+    pub(super) readers: Readers,
+}
+
+/// Reads the stream of one server for all attached topics of a listener.
 pub(crate) struct StreamReader {
-    runtime: Arc<Runtime>,
+    desk: Desk,
+    node: Arc<NodeState>,
+    /// The others; none, where it is the only server.
+    peers: Option<Peers>,
+    /// Where it is asked itself.
+    own_requests: mpsc::Sender<Request>,
     stream: Stream,
     touches: mpsc::Sender<Touch>,
-    /// Whose touches are on their way, and the moment of the stream before each was sent.
-    pending: HashMap<u64, (Request, u64)>,
+    /// Whose touches are on their way, and when each was sent.
+    pending: HashMap<u64, (Request, Sent)>,
     next_touch: u64,
     unproven: Vec<Unproven>,
     /// Keys that were heard to be deleted, and are gone: to be forgotten, by partition.
     deleted: Vec<(usize, Enrolment)>,
-    /// Heard to expire in the last gap; and in those before, which is fired at once.
-    unsure: Unsure,
-    torn: Vec<Unsure>,
+    /// Heard, and not noted yet.
+    held: Held,
+    /// What others have announced that were replaced, to be looked at here once this server is believed.
+    replaced: Vec<(NodeId, Vec<Bytes>)>,
+    asking: Asking,
     silent_since: Option<Instant>,
-    prompts: Arc<Prompts>,
-    deadlines: Arc<KnownDeadlines>,
-    writers: HashMap<usize, Writes>,
+    /// A program that has just begun hears nothing before its first canary; a replica's promotion it hears.
+    deaf: bool,
 }
 
 impl StreamReader {
+    /// And where it is asked.
     pub(crate) fn new(
-        runtime: Arc<Runtime>,
+        desk: Desk,
+        node: Arc<NodeState>,
+        peers: Option<Peers>,
         touches: mpsc::Sender<Touch>,
-        prompts: Arc<Prompts>,
-        deadlines: Arc<KnownDeadlines>,
-        writers: HashMap<usize, Writes>,
-    ) -> Self {
-        Self {
-            runtime,
-            stream: Stream::default(),
+    ) -> (Self, mpsc::Receiver<Request>) {
+        let (own_requests, requests) = mpsc::channel(REQUESTS);
+        let reader = Self {
+            stream: Stream::of(node.name()),
+            held: Held::new(peers.is_none()),
+            deaf: peers.as_ref().is_none_or(|peers| peers.was_primary),
+            desk,
+            node,
+            peers,
+            own_requests,
             touches,
             pending: HashMap::new(),
             next_touch: 0,
             unproven: Vec::new(),
             deleted: Vec::new(),
-            unsure: Unsure::default(),
-            torn: Vec::new(),
+            replaced: Vec::new(),
+            asking: Asking::default(),
             silent_since: None,
-            prompts,
-            deadlines,
-            writers,
-        }
+        };
+        (reader, requests)
+    }
+
+    /// Where it is asked.
+    pub(super) fn requests(&self) -> mpsc::Sender<Request> {
+        self.own_requests.clone()
     }
 
     /// Until nobody hears anything any more.
@@ -99,10 +135,25 @@ impl StreamReader {
                     Some(heard) => self.heard(heard).await,
                     None => return,
                 },
-                Some(request) = requests.recv() => self.asked(request),
+                Some(request) = requests.recv() => self.requested(request).await,
+                standing = self.asking.answer() => self.told(standing).await,
             }
             self.fire_torn().await;
+            self.ask_peers();
         }
+    }
+
+    async fn requested(&mut self, request: Request) {
+        match request {
+            Request::Judge(moved) => self.judge_moved(moved).await,
+            request => self.asked(request),
+        }
+    }
+
+    /// Whether what is announced is noted at once, and keys can be looked at: nothing is missing, and nobody can have
+    /// taken its place.
+    fn is_trusted(&self) -> bool {
+        self.held.is_confirmed() && self.stream.is_anchored()
     }
 
     async fn heard(&mut self, heard: Heard) {
@@ -121,18 +172,24 @@ impl StreamReader {
 
     /// A canary was heard.
     async fn canary(&mut self, canary: Canary) {
+        let was_anchored = self.stream.is_anchored();
         let unbroken = self.stream.canary(canary);
         if !unbroken {
-            self.tear_unsure(false);
+            self.held.tear(false);
+            if was_anchored {
+                // One that is out of turn is a gap itself.
+                self.doubt();
+            }
         }
         self.silent_since = None;
         let hidden = self.runtime.attached_topics().any(|topic| topic.refusals.hide_keys());
         let heard = EventMode::of(canary.writes, canary.expires);
         let mode = if hidden { EventMode::Unreadable } else { heard };
-        self.runtime.stream_state.update(|known| {
-            known.can_enrol = true;
+        let (is_alone, is_confirmed) = (self.peers.is_none(), self.held.is_confirmed());
+        self.runtime.learn(&self.node, |known| {
+            known.can_enrol = is_confirmed;
             known.mode = mode;
-            known.gaps += u64::from(!unbroken);
+            known.gaps += u64::from(!unbroken && is_alone);
         });
         if !unbroken {
             self.unproven.clear();
@@ -140,18 +197,28 @@ impl StreamReader {
         } else if self.stream.is_untimed() && !self.asks_for_the_time() {
             self.asked(Request::Anchor(Vec::new()));
         }
-        self.runtime.stream_state.update(|known| known.anchored = true);
+        if is_confirmed && !unbroken {
+            self.believe().await;
+        }
+        self.runtime.learn(&self.node, |known| known.anchored = is_confirmed);
         self.judge_unproven().await;
         self.forget_deleted().await;
+    }
+
+    /// It may have been replaced meanwhile.
+    fn doubt(&mut self) {
+        self.held.doubt();
+        self.asking.forget();
     }
 
     /// From here on something may be missing.
     fn lost(&mut self) {
         self.stream.lose();
-        self.tear_unsure(false);
+        self.held.tear(false);
+        self.doubt();
         self.unproven.clear();
         self.deadlines.doubt();
-        self.runtime.stream_state.update(|known| {
+        self.runtime.learn(&self.node, |known| {
             known.anchored = false;
             known.can_enrol = known.mode == EventMode::Blind;
         });
@@ -159,7 +226,7 @@ impl StreamReader {
 
     /// Something is missing: so what was heard in a gap before cannot be counted to its end.
     fn missed(&mut self) {
-        self.tear_unsure(true);
+        self.held.tear(true);
         self.lost();
     }
 
@@ -176,9 +243,13 @@ impl StreamReader {
     }
 
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and
-    /// has missed nothing; but if that takes too long, nothing will ever be proven.
+    /// has missed nothing; but if that takes too long, nothing will ever be proven. Of several servers, one may be replaced
+    /// in less time than that.
     fn silent(&mut self) {
-        self.runtime.stream_state.update(|known| known.anchored = false);
+        if self.peers.is_some() {
+            self.lost();
+        }
+        self.runtime.learn(&self.node, |known| known.anchored = false);
         self.unheard();
     }
 
@@ -186,7 +257,7 @@ impl StreamReader {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || !self.stream.began() {
             self.lost();
-            self.runtime.stream_state.update(|known| {
+            self.runtime.learn(&self.node, |known| {
                 known.mode = EventMode::Blind;
                 known.can_enrol = true;
             });
@@ -196,14 +267,21 @@ impl StreamReader {
     /// A key of an attached topic has expired.
     async fn expired(&mut self, partition: usize, key: Bytes) {
         self.deadlines.forget(&key);
+        let since = self.stream.since();
         match self.stream.expired(&key) {
-            Some(at) => {
+            Some(at) if self.held.is_confirmed() => {
                 let arming = identity(&key, at, false);
-                let identity = Identity::Anchored { at, since: self.stream.since() };
-                let note = Note { key, identity, arming };
+                let note = Note { key, identity: Identity::Anchored { at, since }, arming };
                 self.write(partition, Write::Note(note), Taken::default()).await;
             }
-            None if self.stream.began() => self.hear_unsure(partition, key),
+            Some(at) => {
+                let fits = self.held.place(Placed { partition, key, at, since });
+                self.found_room(partition, fits);
+            }
+            None if self.stream.began() || !self.deaf => {
+                let fits = self.held.hear(key);
+                self.found_room(partition, fits);
+            }
             None => self.topic(partition).attached.deaf.add(1),
         }
     }
@@ -217,7 +295,21 @@ impl StreamReader {
 
     /// What is read in a gap has no position, unless nothing has.
     fn can_enrol(&self) -> bool {
-        self.stream.is_anchored() || self.runtime.stream_state.known().mode == EventMode::Blind
+        self.is_trusted() || self.node.known().mode == EventMode::Blind
+    }
+
+    /// Looks that cannot be made come back. Where there is one server, none is taken then.
+    fn can_look(&self) -> bool {
+        self.peers.is_none() || self.can_enrol()
+    }
+
+    /// When a touch was sent that is answered now, by the clock of a partition, at the least: nothing that was written there
+    /// before that is later than what was read.
+    fn asked_at(&self, partition: usize, sent: Sent) -> ServerTime {
+        if self.peers.is_none() {
+            return ServerTime::default();
+        }
+        self.runtime.partitions[partition].clock.at_least(sent.at)
     }
 
     fn asks_for_the_time(&self) -> bool {
@@ -229,7 +321,16 @@ impl StreamReader {
         match request {
             // In a gap nothing can be enrolled: whoever asks, asks again.
             Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
-            request @ (Request::Look(_) | Request::Glance(_)) => _ = self.send(request),
+            Request::Look(_) if !self.can_look() => {}
+            Request::Replaced(by, keys) if !self.is_trusted() => self.replaced.push((by, keys)),
+            Request::Recall(moved) if self.touches.capacity() == 0 => self.recalled(moved, false),
+            request @ (Request::Look(_) | Request::Glance(_) | Request::Recall(_)) => _ = self.send(request),
+            Request::Replaced(by, mut keys) => {
+                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
+                if self.send(Request::Replaced(by, keys)) && !rest.is_empty() {
+                    self.asked(Request::Replaced(by, rest));
+                }
+            }
             Request::Read(mut read) => {
                 let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {
@@ -241,13 +342,14 @@ impl StreamReader {
             Request::Anchor(mut keys) => {
                 let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
                 if !self.send(Request::Anchor(keys)) {
-                    return self.tear_unsure(false);
+                    return self.held.tear(false);
                 }
                 if !rest.is_empty() {
                     self.asked(Request::Anchor(rest));
                 }
             }
             Request::Late => self.lost(),
+            Request::Judge(_) => unreachable!("that waits for writers"),
         }
     }
 
@@ -262,14 +364,16 @@ impl StreamReader {
             }
             Request::Glance(read) => (read.keys.clone(), Question::Glance),
             Request::Read(read) => (read.keys.clone(), all(&read.capture)),
-            Request::Anchor(keys) => (keys.clone(), all(&Capture::default())),
-            Request::Late => (Vec::new(), all(&Capture::default())),
+            Request::Anchor(keys) | Request::Replaced(_, keys) => (keys.clone(), all(&Capture::default())),
+            // That it is answered says what was published before.
+            Request::Recall(_) | Request::Judge(_) | Request::Late => (Vec::new(), Question::Glance),
         };
         self.next_touch += 1;
         let id = self.next_touch;
         let sent = self.touches.try_send(Touch { id, keys, question }).is_ok();
         if sent {
-            self.pending.insert(id, (request, self.stream.heard));
+            let now = Sent { heard: self.stream.heard, at: Instant::now() };
+            self.pending.insert(id, (request, now));
         }
         sent
     }
@@ -281,16 +385,22 @@ impl StreamReader {
             if let Some((time, _)) = &touched.answer {
                 self.stream.anchored_at(*time);
             }
-            self.note_unsure(keys, touched.answer).await;
+            self.note_unsure(keys, touched.answer, sent).await;
             return self.judge_unproven().await;
         }
         self.refused(&request, &touched);
+        let request = match request {
+            Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
+            Request::Replaced(by, keys) if touched.answer.is_none() => return self.replaced.push((by, keys)),
+            request => request,
+        };
         let Some(answer) = touched.answer else { return };
         match request {
             Request::Look(look) => self.look(look, answer, sent).await,
             Request::Glance(read) => self.glanced(read, answer, sent).await,
             Request::Read(read) => self.enrol(read, answer, sent).await,
-            Request::Anchor(_) | Request::Late => {}
+            Request::Replaced(by, keys) => self.note_replaced(by, keys, answer, sent).await,
+            Request::Anchor(_) | Request::Late | Request::Recall(_) | Request::Judge(_) => {}
         }
     }
 
@@ -303,7 +413,7 @@ impl StreamReader {
             Request::Glance(read) | Request::Read(read) => {
                 (read.partition, read.keys.first(), read.keys.len())
             }
-            Request::Anchor(_) | Request::Late => return,
+            _ => return,
         };
         let (topic, Some(key)) = (self.topic(partition), key) else { return };
         if touched.answer.is_some() {
@@ -323,8 +433,28 @@ impl StreamReader {
         }
     }
 
+    /// What is heard and cannot be kept fires only if it was enrolled.
+    fn found_room(&self, partition: usize, fits: bool) {
+        if fits {
+            return;
+        }
+        let topic = self.topic(partition);
+        if topic.attached.lost_unenrolled.get() == 0 {
+            warn!(topic = %topic.config.name, "more keys expire in a gap than can be kept: events are dropped");
+        }
+        topic.attached.lost_unenrolled.add(1);
+    }
+
     fn topic(&self, partition: usize) -> &RunningTopic {
         &self.runtime.partitions[partition].topic
+    }
+}
+
+impl Deref for StreamReader {
+    type Target = Desk;
+
+    fn deref(&self) -> &Desk {
+        &self.desk
     }
 }
 

@@ -1,21 +1,23 @@
-//! What writers, watchers and scanners ask of the reader.
+//! What writers, watchers and scanners ask of a reader, and readers of each other.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::attached::known::KnownDeadlines;
+use crate::attached::readers::Readers;
 use crate::attached::room::{Room, Taken};
 use crate::events::Prompts;
 use crate::policy::Capture;
 use crate::runtime::{Known, Partition};
-use crate::wire::Watch;
+use crate::wire::{Found, NodeId, Position, Watch};
 
 /// How often a key is read again because something happened to it meanwhile.
 const TRIES: u8 = 4;
 
-/// What the reader is asked for; mostly it has keys touched for that.
+/// What a reader is asked for; mostly it has keys touched for that.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// The server's time, after the first canary; and whether keys are gone that were heard to expire before it.
@@ -28,6 +30,12 @@ pub(crate) enum Request {
     Read(Read),
     /// A note was older than the history: whoever is so late has missed something.
     Late,
+    /// Keys that this server had when their deadlines were read, and another has looked at: what was heard of them here.
+    Recall(Moved),
+    /// That has been said: judge them.
+    Judge(Moved),
+    /// Keys that this server has now, and another has announced after it was replaced: which of them are gone.
+    Replaced(NodeId, Vec<Bytes>),
 }
 
 /// Keys to be looked at, no more than one touch reads.
@@ -61,13 +69,54 @@ impl Read {
     }
 }
 
+/// Keys that were looked at on another server than that on which their deadlines were read.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(super) partition: usize,
+    pub(super) keys: Vec<MovedKey>,
+    /// When they were looked at, and behind which canary of their server.
+    pub(super) sent: Sent,
+    pub(super) touched: u64,
+    pub(super) room: Taken,
+    /// Where they are judged.
+    pub(super) back: mpsc::Sender<Request>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct MovedKey {
+    pub(super) watch: Watch,
+    pub(super) found: Found,
+    /// What was heard where its deadline was read; none where nobody can say.
+    pub(super) there: Option<There>,
+}
+
+/// What the server that had a key has said of it, up to when it was looked at elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct There {
+    /// It has announced an expiry since the deadline was read.
+    pub(super) expired: bool,
+    /// Nothing of it was missed since then, or since the deadline.
+    pub(super) whole: bool,
+    /// Where its stream was.
+    pub(super) at: Option<Position>,
+}
+
+/// When a touch was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// As a moment of its server's stream.
+    pub(super) heard: u64,
+    pub(super) at: Instant,
+}
+
 /// What the roles of one partition share.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(super) index: usize,
     pub(super) partition: Arc<Partition>,
     pub(super) known: watch::Receiver<Known>,
-    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) readers: Readers,
     pub(super) prompts: Arc<Prompts>,
     pub(super) deadlines: Arc<KnownDeadlines>,
     pub(super) room: Room,

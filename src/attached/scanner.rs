@@ -1,4 +1,4 @@
-//! Finds keys by scanning: one scan for all the topics that this listener scans for.
+//! Finds keys by scanning: one scan of a server for all the topics that this listener scans for.
 //!
 //! A scan looks at so many keys a second, of everybody. There is one at the start, after each gap, and a
 //! while after the last.
@@ -13,23 +13,25 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::attached::request::{Read, Request};
 use crate::attached::turn::{Signs, Turn};
-use crate::connection::RetryDelays;
+use crate::connection::{RetryDelays, Server};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::glob_of_any;
 use crate::limits::MAX_KEY;
 use crate::log::{debug, info, warn};
 use crate::policy::{Capture, scan_pace};
 use crate::rounds::until_due;
-use crate::runtime::{Asked, EventMode, Known, RunningTopic, Runtime};
+use crate::runtime::{Asked, EventMode, Known, NodeState, RunningTopic, Runtime};
 
 /// Whether events flow is known within this time after the start, mostly.
 const KNOWN: Duration = Duration::from_secs(1);
 /// How long the answer to a read may take. After that the scan goes on for other topics.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// Scans for the topics of a listener.
+/// Scans a server for the topics of a listener.
 pub(crate) struct Scanner {
     runtime: Arc<Runtime>,
+    node: Arc<NodeState>,
+    server: Server,
     requests: mpsc::Sender<Request>,
     /// The indices of the topics that it is to scan for.
     ours: watch::Receiver<BTreeSet<usize>>,
@@ -39,17 +41,19 @@ pub(crate) struct Scanner {
 impl Scanner {
     pub(crate) fn new(
         runtime: Arc<Runtime>,
+        node: Arc<NodeState>,
+        server: Server,
         requests: mpsc::Sender<Request>,
         ours: watch::Receiver<BTreeSet<usize>>,
     ) -> Self {
         let turn = |topic: &Arc<RunningTopic>| (topic.clone(), Turn::new(topic.policy().scan_every));
         let turns = runtime.attached_topics().map(turn).collect();
-        Self { runtime, requests, ours, turns }
+        Self { runtime, node, server, requests, ours, turns }
     }
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut known = self.runtime.stream_state.subscribe();
+        let mut known = self.node.subscribe();
         // What is scanned before the first canary was heard would have to be scanned again, unless that is
         // missing.
         let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
@@ -89,11 +93,11 @@ impl Scanner {
 
     /// Scans for these topics, and sees to their next turns.
     async fn scan_for(&mut self, served: BTreeSet<usize>) {
-        let known = self.runtime.stream_state.known();
+        let known = self.node.known();
         let turns = self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index));
         turns.for_each(|(topic, turn)| turn.begins(known, Signs::of(&topic.attached)));
         let scanned = self.scan(served.clone()).await;
-        let known = self.runtime.stream_state.known();
+        let known = self.node.known();
         for (topic, turn) in self.turns.iter_mut().filter(|(topic, _)| served.contains(&topic.index)) {
             match &scanned {
                 Ok(to_the_end) if to_the_end.contains(&topic.index) => {
@@ -120,7 +124,7 @@ impl Scanner {
         let (mut cursor, mut found, mut steps, began) = (0, 0, 0_u64, Instant::now());
         loop {
             let due = Instant::now() + every;
-            let (next, keys) = self.runtime.client.store.scan(cursor, &pattern, step as usize).await?;
+            let (next, keys) = self.runtime.client.store.scan(&self.server, cursor, &pattern, step as usize).await?;
             for topic in &topics {
                 topic.attached.scan_steps.add(1);
                 topic.refusals.end(Asked::Scan);
@@ -135,7 +139,7 @@ impl Scanner {
             sleep_until(due).await;
         }
         let took_ms = began.elapsed().as_millis() as u64;
-        info!(?topics, keys = found, steps, took_ms, "scanned for keys");
+        info!(?topics, server = ?self.node, keys = found, steps, took_ms, "scanned for keys");
         Ok(served)
     }
 

@@ -85,15 +85,17 @@ impl Watcher {
 
     /// Has keys looked at. It waits until there is room for them: so no more are taken than can be looked at.
     async fn look(&self, watches: Vec<Watch>, capture: &Capture) {
-        let Context { index, room, requests, .. } = &self.context;
-        for watches in watches.chunks(capture.keys_in_touch()) {
-            let bytes = watches.iter().map(|watch| watch.key.len() + watch.head.len()).sum();
-            let room = room.take(watches.len(), bytes, capture).await;
-            // A key that lives longer than was known is read again before that deadline.
-            let horizon = watches.iter().map(|watch| watch.deadline).max().unwrap_or_default();
-            let (watches, capture) = (watches.to_vec(), capture.clone());
-            let look = Look { partition: *index, watches, capture, horizon, room };
-            let _ = requests.send(Request::Look(look)).await;
+        let Context { index, room, readers, .. } = &self.context;
+        for (reader, watches) in readers.share_out(watches, |watch| &watch.key) {
+            for watches in watches.chunks(capture.keys_in_touch()) {
+                let bytes = watches.iter().map(|watch| watch.key.len() + watch.head.len()).sum();
+                let room = room.take(watches.len(), bytes, capture).await;
+                // A key that lives longer than was known is read again before that deadline.
+                let horizon = watches.iter().map(|watch| watch.deadline).max().unwrap_or_default();
+                let (watches, capture) = (watches.to_vec(), capture.clone());
+                let look = Look { partition: *index, watches, capture, horizon, room };
+                let _ = reader.send(Request::Look(look)).await;
+            }
         }
     }
 }

@@ -96,9 +96,9 @@ pub(crate) async fn writer_came_first(partition: &Partition, key: &Bytes, deadli
 async fn is_theirs(partition: &Partition, key: &Bytes, deadline: u64) -> Result<bool> {
     let patience = Instant::now() + OUTLIVES;
     loop {
-        let (_, found) = partition.store.read(std::slice::from_ref(key), &Capture::default()).await?;
+        let found = partition.store.read(std::slice::from_ref(key), &Capture::default()).await?;
         match found.first().map(|found| found.life) {
-            None | Some(Life::Gone) => return Ok(false),
+            None | Some(Life::Gone | Life::Elsewhere) => return Ok(false),
             Some(Life::Until(until)) if until == deadline && Instant::now() < patience => {
                 tokio::time::sleep(SOON).await;
             }

@@ -2,6 +2,7 @@
 
 mod order;
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,11 +208,11 @@ impl Writer {
         let policy = topic.policy();
         let note = |_| store.note(names, &policy, &notes);
         if let Ok(replies) = retry(None, Error::maybe_done, heals, note).await {
-            self.noted(&replies);
+            self.noted(&notes, &replies);
         }
     }
 
-    fn noted(&self, replies: &[Noted]) {
+    fn noted(&self, notes: &[Note], replies: &[Noted]) {
         let topic = &self.context.partition.topic;
         let stats = &topic.attached;
         let count = |what| replies.iter().filter(|reply| **reply == what).count();
@@ -229,7 +230,11 @@ impl Writer {
         }
         if stale > 0 {
             error!(topic = %topic.config.name, count = stale, "expiries were heard too late to be told from those that have run: treated as a gap");
-            let _ = self.context.requests.try_send(Request::Late);
+            let late = notes.iter().zip(replies).filter(|(_, reply)| **reply == Noted::Stale);
+            let nodes: BTreeSet<_> = late.map(|(note, _)| note.identity.node()).collect();
+            for reader in nodes.into_iter().filter_map(|node| self.context.readers.of_node(node)) {
+                let _ = reader.try_send(Request::Late);
+            }
         }
     }
 

@@ -4,6 +4,9 @@
 
 mod batch;
 mod discovery;
+mod standing;
+
+pub(crate) use self::standing::Standing;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Who owns which slot of a cluster, as one of its nodes sees it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 use redis::Value;
@@ -70,18 +70,36 @@ impl ClusterMap {
 
     /// Who owns slots, and the lowest of each.
     pub(crate) fn owners(&self) -> Vec<(&Endpoint, u16)> {
-        let mut lowest = vec![None; self.endpoints.len()];
+        self.least_of_owners(|slot| slot)
+    }
+
+    /// Who owns slots, and what is least of each one's.
+    pub(crate) fn least_of_owners<T: Ord>(&self, of: impl Fn(u16) -> T) -> Vec<(&Endpoint, T)> {
+        let mut least: Vec<Option<T>> = self.endpoints.iter().map(|_| None).collect();
         for slot in 0..SLOTS {
-            if let Some(lowest) = lowest.get_mut(usize::from(self.owners[usize::from(slot)])) {
-                lowest.get_or_insert(slot);
+            if let Some(least) = least.get_mut(usize::from(self.owners[usize::from(slot)])) {
+                let one = of(slot);
+                if least.as_ref().is_none_or(|least| one < *least) {
+                    *least = Some(one);
+                }
             }
         }
-        self.endpoints.iter().zip(lowest).filter_map(|(owner, lowest)| Some((owner, lowest?))).collect()
+        self.endpoints.iter().zip(least).filter_map(|(owner, least)| Some((owner, least?))).collect()
+    }
+
+    pub(super) fn shards(&self) -> &[Shard] {
+        &self.shards
     }
 
     /// All nodes.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas))
+    }
+
+    /// Who owns slots that were others' before, or nobody's.
+    pub(crate) fn gained(&self, before: &Self) -> BTreeSet<Endpoint> {
+        let is_new = |slot: &u16| self.owner(*slot) != before.owner(*slot);
+        (0..SLOTS).filter(is_new).filter_map(|slot| self.owner(slot).cloned()).collect()
     }
 
     /// Whether each slot has an owner.

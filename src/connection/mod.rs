@@ -33,7 +33,7 @@ mod url;
 
 pub(crate) use self::address::Address;
 pub(crate) use self::classify::{DESTROYING_ADVICE, REPARTITIONING_ADVICE, classify};
-pub(crate) use self::cluster::Cluster;
+pub(crate) use self::cluster::{Cluster, Standing};
 pub(crate) use self::cluster_map::ClusterMap;
 pub(crate) use self::draft::Draft;
 pub(crate) use self::endpoint::Endpoint;

@@ -109,6 +109,17 @@ impl Topology {
         }
     }
 
+    /// The primaries that hold keys.
+    pub(crate) async fn primaries(&self) -> Result<Vec<Server>> {
+        match self {
+            Self::One(server) => Ok(vec![server.clone()]),
+            Self::Cluster(cluster) => {
+                let map = cluster.known_map().await?;
+                Ok(map.owners().into_iter().map(|(owner, _)| cluster.server(owner)).collect())
+            }
+        }
+    }
+
     /// All that are known, replicas of a cluster's primaries too.
     pub(crate) async fn all(&self) -> Result<Vec<Server>> {
         match self {

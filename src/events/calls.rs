@@ -12,16 +12,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Pipeline, Value, cmd};
 
 use crate::backlog::Sender;
 use crate::connection::classify;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Answer, Event, Question, Touch, Touched};
 use crate::log::debug;
+use crate::policy::Capture;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{Reply, glance_commands, read_glanced, read_touched, script_call, touch_command};
+use crate::wire::{
+    NodeId, Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command, touches_by_slot,
+};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -52,10 +55,32 @@ pub(super) async fn release_canary(name: String, connection: MultiplexedConnecti
     Ok(())
 }
 
-/// Reads the keys; the answer finds its place in the stream by itself.
-pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue: Sender<Decoded>) {
+/// Whether the server is who the cluster's map says listens there; positions are named by that. Where the user may not
+/// ask, the map is believed.
+pub(super) async fn check_name(connection: &MultiplexedConnection, node: NodeId) -> Result<()> {
+    match send(connection, "asking a node for its name", cmd("CLUSTER").arg("MYID")).await {
+        Ok(Value::BulkString(name)) if name == node.as_bytes() => Ok(()),
+        Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster listens here by now")),
+        Err(error) if error.code().is_some() => {
+            debug!(%error, "a node does not say its name: the cluster's map is believed");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the keys; the answer finds its place in the stream by itself. `several`: whether it is one of several servers.
+pub(super) async fn touch(
+    asked: Touch,
+    several: bool,
+    connection: MultiplexedConnection,
+    queue: Sender<Decoded>,
+) {
     let answer = match &asked.question {
         Question::Glance => glance(&connection, &asked.keys).await,
+        Question::Read { capture, horizon } if several => {
+            read_by_slot(&connection, &asked.keys, capture, *horizon).await
+        }
         Question::Read { capture, horizon } => {
             let call = touch_command(&asked.keys, capture, *horizon);
             let answer = run(&connection, READING, &TOUCH, &call).await;
@@ -71,21 +96,47 @@ pub(super) async fn touch(asked: Touch, connection: MultiplexedConnection, queue
 }
 
 async fn glance(connection: &MultiplexedConnection, keys: &[Bytes]) -> Result<Answer> {
-    let commands = glance_commands(keys);
-    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
-    let answers = answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
-    read_glanced(answers.map_err(|error| classify(READING, &error))?)
+    read_glanced(send_all(connection, &glance_commands(keys)).await?)
+}
+
+async fn read_by_slot(
+    connection: &MultiplexedConnection,
+    keys: &[Bytes],
+    capture: &Capture,
+    horizon: Option<u64>,
+) -> Result<Answer> {
+    let (groups, commands) = touches_by_slot(keys, capture, horizon);
+    let mut answers = send_all(connection, &commands).await?;
+    let lacks_it = |answer: &Result<Value>| {
+        answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
+    };
+    if answers.iter().any(lacks_it) {
+        load(connection, READING, &TOUCH).await?;
+        answers = send_all(connection, &commands).await?;
+    }
+    read_touches(groups, answers, capture)
+}
+
+/// Each command's own answer, or the error of all.
+async fn send_all(connection: &MultiplexedConnection, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
+    let answers = connection.clone().send_packed_commands(commands, 0, commands.len()).await;
+    let read = |answer: Value| answer.extract_error().map_err(|error| classify(READING, &error));
+    Ok(answers.map_err(|error| classify(READING, &error))?.into_iter().map(read).collect())
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.
 async fn run(connection: &MultiplexedConnection, doing: &str, script: &Script, call: &Cmd) -> Result<Value> {
     match send(connection, doing, call).await {
         Err(error) if error.code() == Some("NOSCRIPT") => {
-            send(connection, doing, cmd("SCRIPT").arg("LOAD").arg(&script.text)).await?;
+            load(connection, doing, script).await?;
             send(connection, doing, call).await
         }
         other => other,
     }
+}
+
+async fn load(connection: &MultiplexedConnection, doing: &str, script: &Script) -> Result<()> {
+    send(connection, doing, cmd("SCRIPT").arg("LOAD").arg(&script.text)).await.map(drop)
 }
 
 async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {

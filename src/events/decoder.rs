@@ -16,8 +16,12 @@ use crate::wire::{Held, Index, PartitionNames, names};
 /// A message, understood.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
-    /// The canary of this number, and that of the one before.
-    Canary(u64, u64),
+    /// The canary of this number, and that of the one before; whose they are, the tag says.
+    Canary {
+        tag: u32,
+        number: u64,
+        before: u64,
+    },
     /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
     Writes,
     /// And of its `expire`: flags `K` and `g`.
@@ -78,10 +82,17 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub(crate) fn new(namespace: &str, db: i64, partitions: &[PartitionNames], attached: &[String]) -> Self {
+    /// `several`: whether it is one of several servers, each of which has canaries of its own.
+    pub(crate) fn new(
+        namespace: &str,
+        db: i64,
+        partitions: &[PartitionNames],
+        attached: &[String],
+        several: bool,
+    ) -> Self {
         let canary = names::canary_prefix(namespace);
         let keyspace = names::keyspace_channel(db);
-        let heard = format!("{}:", names::canary(namespace, 0));
+        let heard = if several { canary.clone() } else { format!("{}:", names::canary(namespace, 0)) };
         let prefixes = attached.iter().chain((!attached.is_empty()).then_some(&heard));
         let patterns = prefixes.map(|prefix| format!("{keyspace}{}*", glob(prefix))).collect();
         Self {
@@ -120,7 +131,7 @@ impl Decoder {
     fn message(&self, channel: &[u8], payload: Bytes) -> Option<Decoded> {
         if channel == self.expired.as_bytes() {
             return Some(match self.canary_number(&payload) {
-                Some((number, before)) => Decoded::Canary(number, before),
+                Some((tag, number, before)) => Decoded::Canary { tag, number, before },
                 None if payload.len() <= MAX_KEY => Decoded::Event(Event::Expired(payload)),
                 // No key of ours, and too long to be kept in a queue.
                 None => Decoded::Event(Event::Expired(Bytes::new())),
@@ -149,10 +160,11 @@ impl Decoder {
         (key.len() <= MAX_KEY).then_some(Decoded::Event(Event::Changed(key, change)))
     }
 
-    fn canary_number(&self, key: &[u8]) -> Option<(u64, u64)> {
+    fn canary_number(&self, key: &[u8]) -> Option<(u32, u64, u64)> {
         let (tag, name) =
             std::str::from_utf8(key.strip_prefix(self.canary.as_bytes())?).ok()?.split_once("}:")?;
-        tag.parse::<u32>().ok().and_then(|_| numbers_of(name))
+        let (number, before) = numbers_of(name)?;
+        Some((tag.parse().ok()?, number, before))
     }
 }
 
@@ -188,6 +200,7 @@ mod tests {
             0,
             &[0, 1].map(|index| PartitionNames::new("keylapse", "a", index, 2, false)),
             &["order:*:".into()],
+            false,
         )
     }
 
@@ -200,8 +213,10 @@ mod tests {
     fn messages_are_told_apart() {
         let decoder = decoder();
         let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
-        for canary in [&b"keylapse:{canary/0}:17:16"[..], b"keylapse:{canary/4711}:17:16"] {
-            assert_eq!(expired(canary), Some(Decoded::Canary(17, 16)), "of any primary");
+        for (canary, tag) in
+            [(&b"keylapse:{canary/0}:17:16"[..], 0), (b"keylapse:{canary/4711}:17:16", 4711)]
+        {
+            assert_eq!(expired(canary), Some(Decoded::Canary { tag, number: 17, before: 16 }), "of any primary");
         }
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
         for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {

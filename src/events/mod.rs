@@ -35,6 +35,7 @@ use crate::events::session::Session;
 use crate::log::{info, warn};
 use crate::log_throttle::LogThrottle;
 use crate::rounds::Rounds;
+use crate::wire::NodeId;
 
 /// Events that may wait for the listener. Beyond, the session waits.
 const QUEUE: usize = 4096;
@@ -62,29 +63,42 @@ pub(crate) struct EventStream {
     pub(crate) prompts: Arc<Prompts>,
 }
 
-/// The stream of a server's events, as far as they are about its share and the decoder understands them; and what has to
-/// run for it. It lives until the receiver is dropped, and reconnects by itself.
-pub(crate) fn open(
-    place: &Place,
-    decoder: Decoder,
-    share: watch::Receiver<Share>,
-    rounds: Rounds,
-) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
-    let (events, receiver) = mpsc::channel(QUEUE);
-    let (touches, asked) = mpsc::channel(TOUCHES);
-    let prompts = Arc::<Prompts>::default();
-    let supervisor =
-        Supervisor { place: place.clone(), decoder, share, events, prompts: prompts.clone(), rounds };
-    (EventStream { events: receiver, touches, prompts }, supervisor.run(asked))
+/// What is listened to.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// Where the server is found.
+    pub(crate) place: Place,
+    /// Its name among several.
+    pub(crate) node: NodeId,
+    /// What of its events is understood.
+    pub(crate) decoder: Decoder,
+    /// What it has of the work.
+    pub(crate) share: watch::Receiver<Share>,
+    /// Where keys are gathered that were heard to be written.
+    pub(crate) prompts: Arc<Prompts>,
+    pub(crate) rounds: Rounds,
+}
+
+impl Source {
+    /// The stream of its events, and what has to run for it. It lives until the receiver is dropped, and reconnects by
+    /// itself.
+    pub(crate) fn open(self) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
+        let (events, receiver) = mpsc::channel(QUEUE);
+        let (touches, asked) = mpsc::channel(TOUCHES);
+        let prompts = self.prompts.clone();
+        let supervisor = Supervisor { source: self, events };
+        (EventStream { events: receiver, touches, prompts }, supervisor.run(asked))
+    }
+
+    /// Whether there are others beside it, between which keys move.
+    fn is_of_several(&self) -> bool {
+        self.node.is_named()
+    }
 }
 
 struct Supervisor {
-    place: Place,
-    decoder: Decoder,
-    share: watch::Receiver<Share>,
+    source: Source,
     events: mpsc::Sender<Event>,
-    prompts: Arc<Prompts>,
-    rounds: Rounds,
 }
 
 impl Supervisor {
@@ -124,12 +138,12 @@ impl Supervisor {
     /// Whether it is the subscription's own trouble. Where the server is lost, calls find that out as soon,
     /// and it is said already.
     fn is_news(&self, error: &Error, in_vain: usize) -> bool {
-        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.place.outage().is_lost()
+        !error.is_of_the_line() || in_vain >= IN_VAIN && !self.source.place.outage().is_lost()
     }
 
     /// Where it is at present, for the log.
     fn server(&self) -> Address {
-        self.place.present()
+        self.source.place.present()
     }
 
     /// One session, to its end; whether it ever was anchored.

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::decoder::{Decoded, Decoder};
 use crate::events::event::{Change, Event};
 use crate::events::prompts::Prompts;
+use crate::events::share::Share;
 use crate::log::{info, warn};
 
 /// Bytes of messages that may wait between the socket and the session. The closure that
@@ -55,11 +56,11 @@ pub(super) enum WakeUps {
 pub(super) async fn open(
     address: &Address,
     decoder: &Decoder,
-    partitions: &[usize],
+    share: &Share,
     prompts: &Arc<Prompts>,
 ) -> Result<Opened> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    let opening = subscribe(address, decoder, partitions, prompts);
+    let opening = subscribe(address, decoder, share, prompts);
     let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
     opened.map_err(|error| classify("subscribing", &error))
 }
@@ -67,7 +68,7 @@ pub(super) async fn open(
 async fn subscribe(
     address: &Address,
     decoder: &Decoder,
-    partitions: &[usize],
+    share: &Share,
     prompts: &Arc<Prompts>,
 ) -> RedisResult<Opened> {
     let (queue, pushed) = backlog(PUSHED);
@@ -77,7 +78,7 @@ async fn subscribe(
         prompts: prompts.clone(),
         dropped: Arc::default(),
     };
-    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, partitions, sender.clone()).await {
+    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, share, sender.clone()).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             (in_resp2(address, sender).await?, Vec::new(), WakeUps::Refused, false)
@@ -96,7 +97,7 @@ fn lacks_resp3(error: &redis::RedisError) -> bool {
 
 async fn in_resp3(
     address: &Address,
-    partitions: &[usize],
+    share: &Share,
     sender: Sender,
 ) -> RedisResult<(MultiplexedConnection, Vec<Option<String>>, WakeUps)> {
     let decoder = sender.decoder.clone();
@@ -106,8 +107,12 @@ async fn in_resp3(
     });
     let mut connection = address.resp3().connect(&config).await?;
     connection.subscribe(&decoder.expired).await?;
-    let unheard = hear_changes(&mut connection, &decoder).await?;
-    let wake_ups = match hear_wake_ups(&mut connection, &decoder, partitions).await? {
+    // A replica tells of the same changes as its primary.
+    let unheard = match share.canaries {
+        Some(_) => hear_changes(&mut connection, &decoder).await?,
+        None => Vec::new(),
+    };
+    let wake_ups = match hear_wake_ups(&mut connection, &decoder, &share.partitions).await? {
         Ok(heard) => WakeUps::Of(heard),
         Err(error) => {
             // Better without wake-ups than without anything.
@@ -235,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_full_queue_drops_is_counted_and_told_before_what_follows() {
         let (queue, mut pushed) = backlog(40_000);
-        let decoder = Arc::new(Decoder::new("keylapse", 0, &[], &[]));
+        let decoder = Arc::new(Decoder::new("keylapse", 0, &[], &[], false));
         let sender = Sender { decoder, queue, prompts: Arc::default(), dropped: Arc::default() };
         let key = |key: u8| vec![key; 4000];
         let hear = |keys: std::ops::Range<u8>| {

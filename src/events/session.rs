@@ -16,7 +16,7 @@ use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
 use crate::events::Supervisor;
-use crate::events::calls::{make_canary, release_canary, touch};
+use crate::events::calls::{check_name, make_canary, release_canary, touch};
 use crate::events::chain::{Chain, Link, Numbers};
 use crate::events::decoder::{Decoded, numbers_of};
 use crate::events::event::{Canary, Event, Gap, Touch};
@@ -34,6 +34,9 @@ const CANARY_JITTER: Duration = Duration::from_millis(100);
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
 /// The first may be late: its script is loaded, and the program is busy with its start.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
+/// Of several servers, one from which no canary came for so long has missed one.
+const SILENT_AFTER: Duration =
+    Duration::from_millis(CANARY_EVERY.as_millis() as u64 + CANARY_JITTER.as_millis() as u64 + 500);
 /// The server is asked for its own word on canaries again after this long, whoever makes them ...
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// ... and after this long where one was heard that cannot be believed.
@@ -84,6 +87,8 @@ pub(super) struct Session<'a> {
     missed: usize,
     /// When the one was made that is not heard yet.
     made: Option<Instant>,
+    /// When one was heard last.
+    flowed: Option<Instant>,
 }
 
 /// What is known of the stream.
@@ -99,11 +104,17 @@ enum Anchor {
 impl<'a> Session<'a> {
     /// Connects and subscribes, within a deadline.
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
-        let mut shares = supervisor.share.clone();
+        let source = &supervisor.source;
+        let mut shares = source.share.clone();
         let share = shares.borrow_and_update().clone();
-        let server = supervisor.place.find().await?;
-        let Supervisor { decoder, prompts, .. } = supervisor;
-        let opened = open(&server, decoder, &share.partitions, prompts).await?;
+        let server = source.place.find().await?;
+        let opened = open(&server, &source.decoder, &share, &source.prompts).await?;
+        if source.is_of_several()
+            && let Err(error) = check_name(&opened.connection, source.node).await
+        {
+            supervisor.pass(Event::Moved).await;
+            return Err(error);
+        }
         Ok(Self {
             supervisor,
             server,
@@ -125,6 +136,7 @@ impl<'a> Session<'a> {
             missing_at: None,
             missed: 0,
             made: None,
+            flowed: None,
         })
     }
 
@@ -140,14 +152,15 @@ impl<'a> Session<'a> {
         self.plan_joining();
         let unheard = mem::take(&mut self.opened.unheard);
         self.subscribed(unheard, &mut subscribing).await;
-        let mut rounds = self.supervisor.rounds.clone();
+        let mut rounds = self.supervisor.source.rounds.clone();
         loop {
             let urgent_at = self.urgent_at();
             tokio::select! {
                 heard = next(&mut self.making, &mut self.opened.pushed) => match heard {
                     Heard::Made(asked, made) => self.made(asked, made, &mut releasing)?,
-                    Heard::Pushed(Some(Decoded::Canary(number, before))) => {
-                        self.heard_canary(Numbers { number, before }).await;
+                    Heard::Pushed(Some(Decoded::Canary { tag, number, before })) => {
+                        self.notice_silence().await;
+                        self.heard_canary(tag, Numbers { number, before }).await;
                     }
                     Heard::Pushed(Some(Decoded::Writes)) => self.canary.writes = true,
                     Heard::Pushed(Some(Decoded::Expires)) => self.canary.expires = true,
@@ -156,14 +169,20 @@ impl<'a> Session<'a> {
                         self.lose(count).await;
                     }
                     Heard::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
-                    Heard::Pushed(Some(Decoded::Event(event))) => self.supervisor.pass(event).await,
+                    Heard::Pushed(Some(Decoded::Event(event))) => {
+                        if matches!(event, Event::Expired(_)) {
+                            self.notice_silence().await;
+                        }
+                        self.supervisor.pass(event).await;
+                    }
                     Heard::Pushed(Some(Decoded::Disconnected) | None) => {
                         return Ok(self.anchor != Anchor::Never);
                     }
                 },
                 Some(asked) = touches.recv() => {
                     let Opened { connection, queue, .. } = &self.opened;
-                    touching.spawn(touch(asked, connection.clone(), queue.clone()));
+                    let several = self.supervisor.source.is_of_several();
+                    touching.spawn(touch(asked, several, connection.clone(), queue.clone()));
                 }
                 // Nobody ends these but the session: a panic in them is one here.
                 Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
@@ -172,16 +191,13 @@ impl<'a> Session<'a> {
                     let subscribed = subscribed.expect("a subscription that ends");
                     self.subscribed(subscribed.map_err(|error| classify("subscribing", &error))?, &mut subscribing).await;
                 }
-                Ok(()) = self.shares.changed() => {
-                    self.share = self.shares.borrow_and_update().clone();
-                    self.plan_joining();
-                }
+                Ok(()) = self.shares.changed() => self.shared(&mut subscribing).await,
                 () = until_due(self.join_at) => self.join(&mut joining),
                 Some(joined) = joining.join_next() => {
                     let joined = joined.expect("a subscription that ends");
                     self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
                 }
-                () = self.supervisor.place.left(&self.server) => return Ok(self.anchor != Anchor::Never),
+                () = self.supervisor.source.place.left(&self.server) => return Ok(self.anchor != Anchor::Never),
                 () = wake(urgent_at, self.next_canary, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
@@ -203,13 +219,47 @@ impl<'a> Session<'a> {
             return;
         }
         if refused.iter().any(Option::is_some) {
-            let (decoder, mut connection) = (self.supervisor.decoder.clone(), self.opened.connection.clone());
-            subscribing.spawn(async move {
-                tokio::time::sleep(SUBSCRIBE_AGAIN).await;
-                hear_changes(&mut connection, &decoder).await
-            });
+            self.subscribe(SUBSCRIBE_AGAIN, subscribing);
         }
         self.supervisor.pass(Event::Subscribed(refused)).await;
+    }
+
+    fn subscribe(&self, after: Duration, subscribing: &mut JoinSet<Resubscribed>) {
+        let mut connection = self.opened.connection.clone();
+        let decoder = self.supervisor.source.decoder.clone();
+        subscribing.spawn(async move {
+            tokio::time::sleep(after).await;
+            hear_changes(&mut connection, &decoder).await
+        });
+    }
+
+    /// The server has another share of the work. Canaries of another slot are another chain; and those of a replica that
+    /// has become a primary are the first.
+    async fn shared(&mut self, subscribing: &mut JoinSet<Resubscribed>) {
+        let share = self.shares.borrow_and_update().clone();
+        let before = mem::replace(&mut self.share, share);
+        self.plan_joining();
+        if before.canaries == self.share.canaries {
+            return;
+        }
+        if before.canaries.is_none() {
+            self.subscribe(Duration::ZERO, subscribing);
+        }
+        (self.chain, self.making, self.missing_at) = (Chain::default(), None, None);
+        if self.has_positions() {
+            self.lose(0).await;
+        }
+        self.next_canary = Instant::now();
+    }
+
+    /// Of several servers one that was silent for longer than a canary takes may have been replaced meanwhile, though
+    /// no clock of this program had a chance to say so.
+    async fn notice_silence(&mut self) {
+        let was_silent = self.flowed.is_some_and(|at| at.elapsed() >= SILENT_AFTER);
+        if was_silent && self.supervisor.source.is_of_several() && self.anchor == Anchor::Holds {
+            self.anchor = Anchor::Lost;
+            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
+        }
     }
 
     /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
@@ -271,11 +321,26 @@ impl<'a> Session<'a> {
         self.supervisor.pass(Event::Lost(count)).await;
     }
 
-    async fn heard_canary(&mut self, heard: Numbers) {
+    /// Without attached topics it says that events flow, and that is all.
+    async fn link_of(&mut self, tag: u32, heard: Numbers) -> Link {
+        if !self.has_positions() {
+            return Link::Believed;
+        }
+        if self.share.has_canaries_of(tag) {
+            return self.chain.hear(heard, Instant::now());
+        }
+        if !self.supervisor.source.is_of_several() {
+            return Link::Refused;
+        }
+        // Others think that it has other slots, and count from there.
+        self.chain.lose();
+        self.supervisor.pass(Event::Moved).await;
+        Link::Broken
+    }
+
+    async fn heard_canary(&mut self, tag: u32, heard: Numbers) {
         let was_whole = self.chain.is_whole();
-        // Without attached topics it says that events flow, and that is all.
-        let link = if self.has_positions() { self.chain.hear(heard, Instant::now()) } else { Link::Believed };
-        match link {
+        match self.link_of(tag, heard).await {
             Link::Believed => {
                 let Numbers { number, before } = heard;
                 let canary = Canary { number, before, ..mem::take(&mut self.canary) };
@@ -297,13 +362,14 @@ impl<'a> Session<'a> {
 
     /// Whether canaries number what is heard.
     fn has_positions(&self) -> bool {
-        self.opened.ordered && !self.supervisor.decoder.patterns.is_empty()
+        self.opened.ordered && !self.supervisor.source.decoder.patterns.is_empty()
     }
 
     /// A canary was heard.
     async fn events_flow(&mut self) {
         self.missing_at = None;
         self.missed = 0;
+        self.flowed = Some(Instant::now());
         self.plan_canary();
         if let Some(made) = self.made.take() {
             meter::canary(&self.server.to_string(), made.elapsed());
@@ -418,18 +484,20 @@ mod tests {
 
     use super::*;
     use crate::connection::Topology;
-    use crate::events::Decoder;
+    use crate::events::{Decoder, Source};
     use crate::testing::TestBed;
+    use crate::wire::NodeId;
 
     #[tokio::test(start_paused = true)]
     async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
         let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
         let Topology::One(server) = bed.client().store.topology().clone() else { panic!("one server") };
         let place = server.place().clone();
-        let decoder = Decoder::new("keylapse", 0, &[], &[]);
+        let decoder = Decoder::new("keylapse", 0, &[], &[], false);
         let (_share, share) = watch::channel(Share::default());
-        let supervisor =
-            Supervisor { place, decoder, share, events, prompts: Arc::default(), rounds: Rounds::default() };
+        let (prompts, rounds) = (Arc::default(), Rounds::default());
+        let source = Source { place, node: NodeId::NONE, decoder, share, prompts, rounds };
+        let supervisor = Supervisor { source, events };
         let mut session = Session::open(&supervisor).await.expect("a subscription");
         for (after, dropped, reported) in
             [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]

@@ -8,3 +8,10 @@ pub(crate) struct Share {
     /// The counter of canaries; none on a server without slots, which would not take it.
     pub(crate) canaries: Option<String>,
 }
+
+impl Share {
+    /// Whether canaries of this tag are made there.
+    pub(super) fn has_canaries_of(&self, tag: u32) -> bool {
+        self.canaries.as_deref().is_some_and(|name| name.ends_with(&format!("{{canary/{tag}}}")))
+    }
+}

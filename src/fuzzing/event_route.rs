@@ -19,7 +19,7 @@ const CANARY: &str = "keylapse:{canary/";
 pub fn event_route(data: &[u8]) {
     let Ok(Value::Push { kind, data }) = parse_redis_value(data) else { return };
     let partitions = [0, 1].map(|index| PartitionNames::new("keylapse", "orders", index, 2, false));
-    let decoder = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()]);
+    let decoder = Decoder::new("keylapse", 7, &partitions, &["app:order:".to_owned()], false);
     let heard = decoder.hear(PushInfo { kind: kind.clone(), data: data.clone() });
     let published = matches!(kind, PushKind::Message | PushKind::SMessage);
     let message = match &data[..] {
@@ -42,18 +42,17 @@ pub fn event_route(data: &[u8]) {
 }
 
 /// The numbers of a canary of any primary.
-fn canary(key: &[u8]) -> Option<(u64, u64)> {
+fn canary(key: &[u8]) -> Option<(u32, u64, u64)> {
     let (tag, numbers) = str::from_utf8(key).ok()?.strip_prefix(CANARY)?.split_once("}:")?;
     let (number, before) = numbers.split_once(':')?;
-    tag.parse::<u32>().ok()?;
-    Some((number.parse().ok()?, before.parse().ok()?))
+    Some((tag.parse().ok()?, number.parse().ok()?, before.parse().ok()?))
 }
 
 fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
     let event = match heard {
         Decoded::Event(event) => event,
-        Decoded::Canary(number, before) => {
-            assert_eq!((canary(payload), channel), (Some((number, before)), EXPIRED));
+        Decoded::Canary { tag, number, before } => {
+            assert_eq!((canary(payload), channel), (Some((tag, number, before)), EXPIRED));
             return;
         }
         Decoded::Writes | Decoded::Expires => {

@@ -216,16 +216,6 @@ impl<S> ListenerBuilder<S> {
         warn_of_equal_priorities(self.strict, &self.topics);
         let client = self.client?.apart();
         client.check()?;
-        if let Some((config, _)) = self.topics.iter().find(|(config, _)| config.attach.is_some())
-            && client.store.topology().are_many()
-        {
-            let message = format!(
-                "topic {} is attached, and this version does not hear other programs' keys on a cluster: expiries of one \
-                 key may be announced by several of its servers. Attach on a single server, or on one that sentinels watch",
-                config.name
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         client.store.topology().report();
         let router = route(&self.topics, &client.namespace)?;
         let limits: Vec<_> =

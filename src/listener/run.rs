@@ -11,11 +11,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, agreement};
+use crate::attached::{AttachedRoles, Hearing, agreement};
 use crate::connection::{Server, Topology, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
-use crate::events::{self, Decoder, EventStream};
+use crate::events::{Decoder, EventStream, Source};
 use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
@@ -211,31 +211,45 @@ impl Roles {
         let prefixes: Vec<_> = runtime.attached_topics().map(prefix).collect();
         let client = &runtime.client;
         let db = client.store.target().access.db;
-        let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes);
-        match client.store.topology() {
-            Topology::One(server) => self.listen_to(runtime, server, decoder),
+        let topology = client.store.topology();
+        let decoder = Decoder::new(&client.namespace, db, &partitions, &prefixes, topology.are_many());
+        let attached = runtime.attached_topics().next().map(|_| {
+            let attached = AttachedRoles::start(runtime, &mut self.keeping, &mut self.writers);
+            self.scanners.clone_from(&attached.scanners);
+            attached
+        });
+        match topology {
+            Topology::One(server) => self.listen_to(runtime, server, decoder, attached.as_ref()),
             Topology::Cluster(cluster) => {
-                let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder);
+                let keeper = NodeKeeper::new(runtime.clone(), cluster.clone(), decoder, attached);
                 self.keeping.spawn(keeper.run());
             }
         }
     }
 
     /// The same of the only server; with the keys of other programs where there are attached topics.
-    fn listen_to(&mut self, runtime: &Arc<Runtime>, server: &Server, decoder: Decoder) {
+    fn listen_to(
+        &mut self,
+        runtime: &Arc<Runtime>,
+        server: &Server,
+        decoder: Decoder,
+        attached: Option<&AttachedRoles>,
+    ) {
         let (client, node) = (&runtime.client, NodeState::only(server, runtime));
-        runtime.nodes.add(&node);
-        let share = node.share.subscribe();
-        let (stream, supervisor) = events::open(node.place(), decoder, share, client.rounds());
+        runtime.add_node(&node);
+        let (place, share, rounds) = (node.place().clone(), node.share.subscribe(), client.rounds());
+        let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
+        let (stream, supervisor) =
+            Source { place, node: node.name(), decoder, share, prompts, rounds }.open();
         self.keeping.spawn(supervisor);
         #[cfg(feature = "testing")]
         let stream = client.testing.between(stream);
-        let EventStream { events, touches, prompts } = stream;
-        let attached = runtime.attached_topics().next().map(|_| {
-            let (keeping, writers) = (&mut self.keeping, &mut self.writers);
-            let attached = AttachedRoles::start(runtime, touches, &prompts, keeping, writers);
-            self.scanners = attached.scanners;
-            attached.ear
+        let EventStream { events, touches, .. } = stream;
+        let attached = attached.map(|attached| {
+            let Hearing { ear, reader } = attached.hear(&node, None, touches);
+            self.keeping.spawn(reader);
+            self.keeping.spawn(attached.scan(&node, server));
+            ear
         });
         let event_loop = EventLoop { runtime: runtime.clone(), node: node.clone(), events, attached };
         self.keeping.spawn(event_loop.run());

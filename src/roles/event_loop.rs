@@ -132,7 +132,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::attached::{Attached, AttachedRoles};
+    use crate::attached::{Attached, AttachedRoles, Hearing};
     use crate::error::ErrorKind;
     use crate::events::Canary;
     use crate::id::Token;
@@ -157,17 +157,13 @@ mod tests {
         let runtime = listener.runtime.clone();
         let (mut roles, mut writers) = (JoinSet::new(), JoinSet::new());
         let (touches, _touched) = mpsc::channel(1);
-        let attached = AttachedRoles::start(&runtime, touches, &Arc::default(), &mut roles, &mut writers);
+        let attached = AttachedRoles::start(&runtime, &mut roles, &mut writers);
+        let node = NodeState::of(&runtime);
+        runtime.add_node(&node);
+        let Hearing { ear, reader } = attached.hear(&node, None, touches);
+        roles.spawn(reader);
         let (heard, events) = mpsc::channel(1);
-        roles.spawn(
-            EventLoop {
-                runtime: runtime.clone(),
-                node: NodeState::of(&runtime),
-                events,
-                attached: Some(attached.ear),
-            }
-            .run(),
-        );
+        roles.spawn(EventLoop { runtime: runtime.clone(), node, events, attached: Some(ear) }.run());
 
         heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {

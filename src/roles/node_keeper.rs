@@ -1,4 +1,7 @@
 //! Listens to each primary of a cluster, and follows the slots when they move.
+//!
+//! Where there are attached topics, to the others, too: what a replica announces once it is a primary is then heard from
+//! its first word on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +10,14 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::attached::{AttachedRoles, Hearing, Peers};
 use crate::connection::{Cluster, ClusterMap, Endpoint};
-use crate::events::{self, Decoder, EventStream, Share};
+use crate::events::{Decoder, EventStream, Share, Source};
 use crate::log::{debug, info};
 use crate::roles::event_loop::EventLoop;
 use crate::roles::sweeper::Sweeper;
 use crate::runtime::{NodeState, Runtime};
+use crate::wire::NodeId;
 use crate::wire::canary_tags::tag_of;
 use crate::wire::names::canary;
 
@@ -28,6 +33,9 @@ pub(crate) struct NodeKeeper {
     runtime: Arc<Runtime>,
     cluster: Arc<Cluster>,
     decoder: Decoder,
+    attached: Option<AttachedRoles>,
+    /// By which was followed last.
+    known: Arc<ClusterMap>,
     running: BTreeMap<Endpoint, Running>,
     tasks: JoinSet<()>,
 }
@@ -36,11 +44,19 @@ pub(crate) struct NodeKeeper {
 struct Running {
     node: Arc<NodeState>,
     tasks: Vec<AbortHandle>,
+    /// For as long as it holds slots.
+    holding: Vec<AbortHandle>,
 }
 
 impl NodeKeeper {
-    pub(crate) fn new(runtime: Arc<Runtime>, cluster: Arc<Cluster>, decoder: Decoder) -> Self {
-        Self { runtime, cluster, decoder, running: BTreeMap::new(), tasks: JoinSet::new() }
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        cluster: Arc<Cluster>,
+        decoder: Decoder,
+        attached: Option<AttachedRoles>,
+    ) -> Self {
+        let (known, running) = (cluster.map().borrow().clone(), BTreeMap::new());
+        Self { runtime, cluster, decoder, attached, known, running, tasks: JoinSet::new() }
     }
 
     /// Until it is dropped.
@@ -78,67 +94,118 @@ impl NodeKeeper {
 
     /// Whether something is not as it should be, which another map may explain.
     fn is_alert(&self, map: &ClusterMap) -> bool {
-        !map.is_whole() || self.running.values().any(|running| !*running.node.calm.borrow())
+        let holds_slots = |running: &&Running| !running.holding.is_empty();
+        let mut holders = self.running.values().filter(holds_slots);
+        !map.is_whole() || holders.any(|running| !*running.node.calm.borrow())
     }
 
     /// Begins to listen where slots are, ends where they are no more, and tells the others what is theirs.
-    fn follow(&mut self, map: &ClusterMap) {
-        let mut shares = self.shares(map);
-        let gone: Vec<_> = self.running.keys().filter(|at| !shares.contains_key(at)).cloned().collect();
+    fn follow(&mut self, map: &Arc<ClusterMap>) {
+        let mut present = self.present(map);
+        let is_gone = |(at, running): (&Endpoint, &Running)| {
+            present.get(at).is_none_or(|(name, _)| *name != running.node.name()).then(|| at.clone())
+        };
+        let gone: Vec<_> = self.running.iter().filter_map(is_gone).collect();
         gone.iter().for_each(|endpoint| self.end(endpoint));
-        for (endpoint, running) in &self.running {
-            let Some(share) = shares.remove(endpoint) else { continue };
-            running.node.share.send_if_modified(|present| {
-                let is_news = *present != share;
-                *present = share;
-                is_news
-            });
+        let gained = map.gained(&self.known);
+        self.known = map.clone();
+        let kept: Vec<_> = self.running.keys().cloned().collect();
+        for endpoint in kept {
+            if let Some((_, share)) = present.remove(&endpoint) {
+                self.give(&endpoint, share, gained.contains(&endpoint));
+            }
         }
-        for (endpoint, share) in shares {
-            self.begin(endpoint, share);
+        for (endpoint, (name, share)) in present {
+            self.begin(endpoint, name, share);
         }
     }
 
-    /// What each owner of slots has of the work.
-    fn shares(&self, map: &ClusterMap) -> BTreeMap<Endpoint, Share> {
+    /// Whom to listen to, by name, and what each has of the work: nothing, unless it owns slots.
+    fn present(&self, map: &ClusterMap) -> BTreeMap<Endpoint, (NodeId, Share)> {
+        let mut present: BTreeMap<_, _> = BTreeMap::new();
+        if self.attached.is_some() {
+            let name = |id: &str| NodeId::new(id.as_bytes()).unwrap_or_default();
+            let all = map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
+            present.extend(all);
+        }
         let namespace = &self.runtime.client.namespace;
-        let share = |lowest| Share { canaries: Some(canary(namespace, tag_of(lowest))), ..Share::default() };
-        let owners = map.owners().into_iter();
-        let mut shares: BTreeMap<_, _> =
-            owners.map(|(owner, lowest)| (owner.clone(), share(lowest))).collect();
-        for (place, partition) in self.runtime.partitions.iter().enumerate() {
-            let owner = map.owner(partition.names.slot).and_then(|owner| shares.get_mut(owner));
-            owner.into_iter().for_each(|share| share.partitions.push(place));
+        for (owner, tag) in map.least_of_owners(tag_of) {
+            let canaries = Some(canary(namespace, tag));
+            if let Some((_, share)) = present.get_mut(owner) {
+                share.canaries = canaries;
+            } else if self.attached.is_none() {
+                present.insert(owner.clone(), (NodeId::NONE, Share { canaries, ..Share::default() }));
+            }
         }
-        shares
+        for (place, partition) in self.runtime.partitions.iter().enumerate() {
+            let owner = map.owner(partition.names.slot).and_then(|owner| present.get_mut(owner));
+            owner.into_iter().for_each(|(_, share)| share.partitions.push(place));
+        }
+        present
     }
 
-    fn begin(&mut self, endpoint: Endpoint, share: Share) {
+    fn begin(&mut self, endpoint: Endpoint, name: NodeId, share: Share) {
         let place = self.cluster.server(&endpoint).place().clone();
-        info!(server = %endpoint, partitions = share.partitions.len(), "listening to a primary");
-        let node = NodeState::new(place, share);
-        let rounds = self.runtime.client.rounds();
-        let (stream, supervisor) =
-            events::open(node.place(), self.decoder.clone(), node.share.subscribe(), rounds);
-        let EventStream { events, .. } = stream;
-        let event_loop =
-            EventLoop { runtime: self.runtime.clone(), node: node.clone(), events, attached: None };
-        let sweeper = Sweeper::new(self.runtime.clone(), node.clone());
-        // What its former owner had told nobody is looked for at once.
-        node.sweep();
-        let tasks = vec![
-            self.tasks.spawn(supervisor),
-            self.tasks.spawn(event_loop.run()),
-            self.tasks.spawn(sweeper.run()),
-        ];
-        self.runtime.nodes.add(&node);
-        self.running.insert(endpoint, Running { node, tasks });
+        let holds_slots = share.canaries.is_some();
+        let node = NodeState::new(place.clone(), name, share.clone());
+        let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
+        let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
+        let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
+        let source = Source { place, node: name, decoder, share: events_of, prompts, rounds };
+        let (EventStream { events, touches, .. }, supervisor) = source.open();
+        let mut tasks = vec![self.tasks.spawn(supervisor)];
+        let attached = self.attached.as_ref().map(|attached| {
+            let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
+            let peers = Peers { cluster, endpoint, was_primary: holds_slots };
+            let Hearing { ear, reader } = attached.hear(&node, Some(peers), touches);
+            tasks.push(self.tasks.spawn(reader));
+            ear
+        });
+        tasks.push(self.tasks.spawn(EventLoop { runtime, node: node.clone(), events, attached }.run()));
+        self.running.insert(endpoint.clone(), Running { node, tasks, holding: Vec::new() });
+        self.give(&endpoint, share, false);
+    }
+
+    /// Tells a server's roles what it has of the work from now on. `gained`: slots of others are there now, with keys that
+    /// may have been missed on their way.
+    fn give(&mut self, endpoint: &Endpoint, share: Share, gained: bool) {
+        let Some(running) = self.running.get_mut(endpoint) else { return };
+        let (node, holds_slots, partitions) =
+            (running.node.clone(), share.canaries.is_some(), share.partitions.len());
+        node.share.send_if_modified(|present| {
+            let is_news = *present != share;
+            *present = share;
+            is_news
+        });
+        if gained && self.attached.is_some() {
+            self.runtime.learn(&node, |known| known.gaps += 1);
+        }
+        match (holds_slots, running.holding.is_empty()) {
+            (true, true) => {
+                info!(server = %endpoint, partitions, "listening to a primary");
+                self.runtime.add_node(&node);
+                // What its former owner had told nobody is looked for at once.
+                node.sweep();
+                let sweeper = Sweeper::new(self.runtime.clone(), node.clone());
+                running.holding.push(self.tasks.spawn(sweeper.run()));
+                if let Some(attached) = &self.attached {
+                    let scan = attached.scan(&node, &self.cluster.server(endpoint));
+                    running.holding.push(self.tasks.spawn(scan));
+                }
+            }
+            (false, false) => {
+                info!(server = %endpoint, "the server holds no slots any more");
+                running.holding.drain(..).for_each(|role| role.abort());
+                self.runtime.remove_node(&node);
+            }
+            _ => {}
+        }
     }
 
     fn end(&mut self, endpoint: &Endpoint) {
         let Some(running) = self.running.remove(endpoint) else { return };
-        info!(server = %endpoint, "no longer listening there: the server holds no slots");
-        running.tasks.iter().for_each(AbortHandle::abort);
-        self.runtime.nodes.remove(&running.node);
+        info!(server = %endpoint, "no longer listening there");
+        running.tasks.iter().chain(&running.holding).for_each(AbortHandle::abort);
+        self.runtime.remove_node(&running.node);
     }
 }

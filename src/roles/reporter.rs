@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{NodeState, RunningTopic, Runtime};
+use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
 use crate::time::unix_ms;
 use crate::wire::{ListenerReport, NodeReport, TopicReport, listeners};
 
@@ -75,15 +75,18 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         since_ms: unix_ms(since),
         running,
         limit,
-        nodes: runtime.nodes.all().iter().map(|node| of_node(runtime, node)).collect(),
+        nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
         topics: topics.collect(),
         at_ms: 0,
     }
 }
 
-fn of_node(runtime: &Runtime, node: &NodeState) -> NodeReport {
-    // Where there is only one, attached topics know more of it.
-    let mode = if runtime.client.store.topology().are_many() { node.mode() } else { runtime.mode() };
+fn of_node(node: &NodeState) -> NodeReport {
+    // Attached topics know more of it.
+    let mode = match node.known().mode {
+        EventMode::Starting => node.mode(),
+        mode => mode,
+    };
     NodeReport {
         node: node.address().to_string(),
         mode: mode.as_str().to_owned(),

@@ -37,6 +37,11 @@ impl Clock {
         *known.insert(Reading { stamp, ..answer })
     }
 
+    /// What it showed at that moment at the least; the beginning of time where nothing is known.
+    pub(crate) fn at_least(&self, moment: Instant) -> ServerTime {
+        self.known().map_or(ServerTime::default(), |known| at_least(&known, moment))
+    }
+
     /// The last reading, if there was one.
     pub(crate) fn known(&self) -> Option<Reading> {
         *lock(&self.0)

@@ -11,17 +11,22 @@ use crate::connection::Topology;
 use crate::connection::{Address, Place, Server};
 use crate::events::{Event, Gap, Share};
 use crate::lock::lock;
-use crate::runtime::{EventMode, Runtime};
+use crate::runtime::{EventMode, Known, Runtime};
 use crate::stats::meter;
+use crate::wire::NodeId;
 use crate::wire::names::canary;
 
 /// One server: the only one, or one of a cluster's primaries.
 pub(crate) struct NodeState {
     place: Place,
+    /// Its name among several.
+    name: NodeId,
     /// What it has of the work.
     pub(crate) share: watch::Sender<Share>,
     /// Whether its events flow, as far as canaries tell. Said anew whenever something may have been missed.
     pub(crate) calm: watch::Sender<bool>,
+    /// What is known of its stream, for attached topics.
+    known: watch::Sender<Known>,
     heard: Mutex<Heard>,
     gaps: AtomicU64,
 }
@@ -35,11 +40,13 @@ struct Heard {
 }
 
 impl NodeState {
-    pub(crate) fn new(place: Place, share: Share) -> Arc<Self> {
+    pub(crate) fn new(place: Place, name: NodeId, share: Share) -> Arc<Self> {
         Arc::new(Self {
             place,
+            name,
             share: watch::Sender::new(share),
             calm: watch::Sender::default(),
+            known: watch::Sender::default(),
             heard: Mutex::default(),
             gaps: AtomicU64::default(),
         })
@@ -49,7 +56,7 @@ impl NodeState {
     pub(crate) fn only(server: &Server, runtime: &Runtime) -> Arc<Self> {
         let canaries = Some(canary(&runtime.client.namespace, 0));
         let share = Share { partitions: (0..runtime.partitions.len()).collect(), canaries };
-        Self::new(server.place().clone(), share)
+        Self::new(server.place().clone(), NodeId::NONE, share)
     }
 
     /// The same of a listener on a test bed.
@@ -63,6 +70,11 @@ impl NodeState {
 
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Nothing, where there is one.
+    pub(crate) fn name(&self) -> NodeId {
+        self.name
     }
 
     /// Where it is at present.
@@ -105,9 +117,45 @@ impl NodeState {
         self.gaps.load(Ordering::Relaxed)
     }
 
+    /// What is known of its stream.
+    pub(crate) fn known(&self) -> Known {
+        *self.known.borrow()
+    }
+
+    /// For those who wait for news of it.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Known> {
+        self.known.subscribe()
+    }
+
     /// Has it swept at once.
     pub(crate) fn sweep(&self) {
         self.calm.send_modify(|_| {});
+    }
+}
+
+impl Runtime {
+    /// From now on a server holds some of the work.
+    pub(crate) fn add_node(&self, node: &Arc<NodeState>) {
+        lock(&self.nodes.0).push(node.clone());
+        self.stream_state.tell(|| self.nodes.known());
+    }
+
+    /// And now it does not any more.
+    pub(crate) fn remove_node(&self, node: &Arc<NodeState>) {
+        lock(&self.nodes.0).retain(|one| !Arc::ptr_eq(one, node));
+        self.stream_state.tell(|| self.nodes.known());
+    }
+
+    /// Changes what is known of the stream of a server, and tells of it where that is news.
+    pub(crate) fn learn(&self, node: &NodeState, change: impl FnOnce(&mut Known)) {
+        let is_news = node.known.send_if_modified(|known| {
+            let before = *known;
+            change(known);
+            *known != before
+        });
+        if is_news {
+            self.stream_state.tell(|| self.nodes.known());
+        }
     }
 }
 
@@ -122,16 +170,16 @@ impl fmt::Debug for NodeState {
 pub(crate) struct Nodes(Mutex<Vec<Arc<NodeState>>>);
 
 impl Nodes {
-    pub(crate) fn add(&self, node: &Arc<NodeState>) {
-        lock(&self.0).push(node.clone());
-    }
-
-    pub(crate) fn remove(&self, node: &Arc<NodeState>) {
-        lock(&self.0).retain(|one| !Arc::ptr_eq(one, node));
-    }
-
     pub(crate) fn all(&self) -> Vec<Arc<NodeState>> {
         lock(&self.0).clone()
+    }
+
+    /// What is known of all their streams together.
+    fn known(&self) -> Known {
+        let all = lock(&self.0);
+        let mut known = all.iter().map(|node| node.known());
+        let first = known.next().unwrap_or_default();
+        known.fold(first, Known::and)
     }
 
     /// What is heard of expired keys on all of them: what is heard on the one that tells least.

@@ -57,6 +57,18 @@ impl EventMode {
         }
     }
 
+    /// The more, the higher.
+    fn tells(self) -> u8 {
+        match self {
+            Self::Blind => 0,
+            Self::Unreadable => 1,
+            Self::Starting => 2,
+            Self::Expired => 3,
+            Self::SomeChanges => 4,
+            Self::Changes => 5,
+        }
+    }
+
     fn announce(self) {
         let mode = self.as_str();
         match self {
@@ -92,7 +104,7 @@ impl fmt::Display for EventMode {
     }
 }
 
-/// Shared by the reader, who writes it, and watchers, writers and scanners.
+/// What is known of all servers' streams together, for those to whom it is the same where a key lies.
 #[derive(Debug, Default)]
 pub(crate) struct StreamState(watch::Sender<Known>);
 
@@ -108,12 +120,12 @@ pub(crate) struct Known {
 }
 
 impl StreamState {
-    /// Changes what is known, and tells of it where that is news.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Known)) {
+    /// Tells what is known now, where that is news. It is asked for in here, so that what is told last is the latest.
+    pub(super) fn tell(&self, now: impl FnOnce() -> Known) {
         let mut new_mode = None;
         self.0.send_if_modified(|known| {
             let before = *known;
-            change(known);
+            *known = now();
             new_mode = (known.mode != before.mode).then_some(known.mode);
             *known != before
         });
@@ -134,6 +146,16 @@ impl StreamState {
 }
 
 impl Known {
+    /// Of two servers: what can be done on either, and what is heard on the one that tells less.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            anchored: self.anchored || other.anchored,
+            can_enrol: self.can_enrol || other.can_enrol,
+            mode: if self.mode.tells() <= other.mode.tells() { self.mode } else { other.mode },
+            gaps: self.gaps + other.gaps,
+        }
+    }
+
     /// How long a look must have been due before it is taken: no time for whoever hears, and none is
     /// taken in a gap.
     pub(crate) fn patience(self) -> Option<Duration> {
@@ -151,7 +173,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_told_of_what_is_new_and_of_nothing_else() {
-        let state = StreamState::default();
+        let (state, mut present) = (StreamState::default(), Known::default());
         let mut known = state.subscribe();
         for (change, news) in [
             ((|_: &mut Known| {}) as fn(&mut Known), false),
@@ -161,9 +183,23 @@ mod tests {
             (|known| known.mode = EventMode::Expired, true),
             (|known| known.mode = EventMode::Expired, false),
         ] {
-            state.update(change);
+            change(&mut present);
+            state.tell(|| present);
             assert_eq!(known.has_changed().expect("it lives"), news, "{:?}", state.known());
             known.mark_unchanged();
         }
+    }
+
+    #[test]
+    fn of_several_servers_one_that_is_blind_is_named_and_does_not_keep_others_from_their_work() {
+        let heard = Known { anchored: true, can_enrol: true, mode: EventMode::Changes, gaps: 1 };
+        let blind = Known { mode: EventMode::Blind, can_enrol: true, ..Known::default() };
+        let gap = Known { mode: EventMode::Expired, gaps: 2, ..Known::default() };
+        for (one, other) in [(heard, blind), (blind, heard)] {
+            assert_eq!(one.and(other), Known { mode: EventMode::Blind, ..heard });
+        }
+        assert_eq!(heard.and(gap).patience(), Some(Duration::ZERO));
+        assert_eq!(heard.and(gap).gaps, 3);
+        assert_eq!(gap.and(gap).patience(), None);
     }
 }

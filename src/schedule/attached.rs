@@ -83,19 +83,23 @@ impl Schedule {
         let (store, (step, every)) = (&self.client.store, scan_pace(policy.scan_rate));
         let pattern = glob_of_any(&[config.pattern.literal_prefix()]);
         let mut planner = Planner::new(config, policy, &self.client.namespace);
-        let (mut cursor, began) = (0, Instant::now());
-        loop {
-            let due = Instant::now() + every;
-            let (next, keys) = self.persist(|_| store.scan(cursor, &pattern, step as usize)).await?;
-            for keys in planner.matching(keys).chunks(planner.page) {
-                let (_, found) = self.persist(|_| store.read(keys, &policy.capture)).await?;
-                planner.add(keys, found);
+        let began = Instant::now();
+        for server in self.persist(|_| store.scanned()).await? {
+            let mut cursor = 0;
+            loop {
+                let due = Instant::now() + every;
+                let (next, keys) =
+                    self.persist(|_| store.scan(&server, cursor, &pattern, step as usize)).await?;
+                for keys in planner.matching(keys).chunks(planner.page) {
+                    let found = self.persist(|_| store.read(keys, &policy.capture)).await?;
+                    planner.add(keys, found);
+                }
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
+                sleep_until(due).await;
             }
-            if next == 0 {
-                break;
-            }
-            cursor = next;
-            sleep_until(due).await;
         }
         Ok(planner.end(began.elapsed()))
     }
@@ -159,7 +163,7 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, keys: &[Bytes], found: Vec<Found>) {
-        for (key, Found { life, copy }) in keys.iter().zip(found) {
+        for (key, Found { life, copy, .. }) in keys.iter().zip(found) {
             if !matches!(life, Life::Until(_)) {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Managed topics on clusters, and on servers that sentinels watch. These tests mostly wait for failovers: `make test` runs
+//! Topics on clusters, and on servers that sentinels watch. These tests mostly wait for failovers: `make test` runs
 //! many of them at a time.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod attached;
 mod facts;
 mod failover;
 mod hostile;

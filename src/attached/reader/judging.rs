@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::attached::decision::{KeyState, Verdict, decide};
 use crate::attached::reader::{DELETED, StreamReader, Unproven};
-use crate::attached::request::{Look, Read, Request};
+use crate::attached::request::{Look, Read, Request, Sent};
 use crate::attached::room::Taken;
 use crate::attached::value::Expiry;
 use crate::attached::writer::Write;
@@ -22,10 +22,10 @@ use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 impl StreamReader {
     /// Has those keys read that may have to be enrolled: all but those that live longer than the index knows, and are
     /// looked at in time. What was glanced at has no position, so nothing else follows from it.
-    pub(super) async fn glanced(&mut self, mut read: Read, (stamp, found): Answer, sent: u64) {
+    pub(super) async fn glanced(&mut self, mut read: Read, (stamp, found): Answer, sent: Sent) {
         let mut lives = found.into_iter().map(|one| one.life);
         read.keys.retain(|key| match lives.next() {
-            Some(Life::Until(deadline)) if !self.stream.heard_since(key, sent) => {
+            Some(Life::Until(deadline)) if !self.stream.heard_since(key, sent.heard) => {
                 !self.deadlines.covers(key, deadline, stamp)
             }
             _ => true,
@@ -38,12 +38,12 @@ impl StreamReader {
     }
 
     /// Enrols what has a deadline. Of a key that was heard to change it is also written down that it has none.
-    pub(super) async fn enrol(&mut self, read: Read, (stamp, found): Answer, sent: u64) {
+    pub(super) async fn enrol(&mut self, read: Read, (_, found): Answer, sent: Sent) {
         let Read { partition, keys, capture, tries, prompted, done, room } = read;
-        let mut again = Vec::new();
-        for (key, Found { life, copy }) in keys.into_iter().zip(found) {
+        let (mut again, mut elsewhere) = (Vec::new(), Vec::new());
+        for (key, Found { stamp, life, copy }) in keys.into_iter().zip(found) {
             // What was read may be of the expiry cycle before or after what was heard.
-            if self.stream.heard_since(&key, sent) {
+            if self.stream.heard_since(&key, sent.heard) {
                 again.push(key);
                 continue;
             }
@@ -52,17 +52,16 @@ impl StreamReader {
                 Life::Until(deadline)
                     if prompted && copy.is_empty() && self.deadlines.covers(&key, deadline, stamp) => {}
                 Life::Until(deadline) => {
-                    self.remember(partition, key, deadline, stamp, copy, room.clone()).await;
+                    self.remember(partition, key, deadline, (stamp, sent), copy, room.clone()).await;
                 }
                 Life::Lasting if prompted => {
-                    self.remember(partition, key, 0, stamp, copy, room.clone()).await;
+                    self.remember(partition, key, 0, (stamp, sent), copy, room.clone()).await;
                 }
+                Life::Elsewhere => elsewhere.push(key),
                 Life::Gone if prompted && self.deleted.len() < DELETED => {
                     if let Some(at) = self.stream.deleted_at(&key) {
-                        self.deleted.push((
-                            partition,
-                            Enrolment { key, deadline: 0, at, stamp, asked: ServerTime::default(), copy },
-                        ));
+                        let asked = self.asked_at(partition, sent);
+                        self.deleted.push((partition, Enrolment { key, deadline: 0, at, stamp, asked, copy }));
                     }
                 }
                 Life::Lasting | Life::Gone => {}
@@ -71,19 +70,29 @@ impl StreamReader {
         if let Some(done) = done {
             self.write(partition, Write::Done(done), Taken::default()).await;
         }
+        let read = |keys| Read {
+            tries: tries - 1,
+            prompted,
+            room: room.clone(),
+            ..Read::of(partition, keys, capture.clone())
+        };
         if !again.is_empty() && tries > 0 {
-            let read = Read { tries: tries - 1, prompted, room, ..Read::of(partition, again, capture) };
-            self.asked(Request::Read(read));
+            self.asked(Request::Read(read(again)));
+        }
+        if !elsewhere.is_empty() && tries > 0 {
+            for (owner, keys) in self.readers.share_out(elsewhere, |key| key) {
+                let _ = owner.try_send(Request::Read(read(keys)));
+            }
         }
     }
 
     /// Has a deadline remembered that was read just now; 0: there is none.
-    async fn remember(
+    pub(super) async fn remember(
         &self,
         partition: usize,
         key: Bytes,
         deadline: u64,
-        stamp: ServerTime,
+        (stamp, sent): (ServerTime, Sent),
         copy: Bytes,
         room: Taken,
     ) {
@@ -97,48 +106,81 @@ impl StreamReader {
                 None
             }
         };
-        let read = Enrolment { key, deadline, at, stamp, asked: ServerTime::default(), copy };
+        let asked = self.asked_at(partition, sent);
+        let read = Enrolment { key, deadline, at, stamp, asked, copy };
         self.write(partition, Write::Enrol(read, pending), room).await;
     }
 
     /// Judges keys that were looked at for their deadlines.
-    pub(super) async fn look(&mut self, look: Look, answer: Answer, sent: u64) {
-        let Look { partition, watches, room, .. } = look;
-        let ((stamp, found), touched) = (answer, self.stream.number);
-        for (watch, Found { life, copy }) in watches.into_iter().zip(found) {
-            let verdict = decide(touching(life, &watch, stamp), self.stream.says(&watch, touched));
+    pub(super) async fn look(&mut self, look: Look, (_, found): Answer, sent: Sent) {
+        let Look { partition, watches, capture, horizon, room } = look;
+        let (touched, mut moved, mut elsewhere) = (self.stream.number, Vec::new(), Vec::new());
+        for (watch, found) in watches.into_iter().zip(found) {
+            let Some(state) = touching(found.life, &watch, found.stamp) else {
+                elsewhere.push(watch);
+                continue;
+            };
+            if self.peers.is_some() && watch.at.node != self.node.name() {
+                moved.push((watch, found));
+                continue;
+            }
+            let Found { stamp, life, copy } = found;
+            let verdict = decide(state, self.stream.says(&watch, touched));
             // What was read may be of the expiry cycle before or after what was heard: then, look again.
-            let fresh = !self.stream.heard_since(&watch.key, sent);
+            let fresh = !self.stream.heard_since(&watch.key, sent.heard);
             let early = stamp.ms() < watch.deadline;
             match (verdict, life) {
                 (Verdict::Unproven, _) => {
-                    self.unproven.push(Unproven { partition, watch, stamp, touched, room: room.clone() });
+                    let room = room.clone();
+                    self.unproven.push(Unproven { partition, watch, stamp, touched, there: None, room });
                 }
                 (Verdict::Extended, Life::Until(deadline)) if fresh => {
                     self.topic(partition).attached.extended.add(1);
-                    self.remember(partition, watch.key, deadline, stamp, copy, room.clone()).await;
+                    self.remember(partition, watch.key, deadline, (stamp, sent), copy, room.clone()).await;
                 }
                 // The value was read once more, shortly before the deadline.
                 (Verdict::NotYet, Life::Until(deadline)) if fresh && early && !copy.is_empty() => {
-                    self.remember(partition, watch.key, deadline, stamp, copy, room.clone()).await;
+                    self.remember(partition, watch.key, deadline, (stamp, sent), copy, room.clone()).await;
                 }
                 // It was heard, if not in its position: one expiry fires once.
-                (Verdict::Recovered, _) if self.unsure.has(&watch.key) => {
+                (Verdict::Recovered, _) if self.held.has(&watch.key) => {
                     self.end_unsure(partition, watch, stamp, room.clone()).await;
                 }
                 (verdict, _) => self.obey(partition, watch, verdict, stamp, room.clone()).await,
             }
         }
+        self.look_elsewhere(Look { partition, watches: elsewhere, capture, horizon, room: room.clone() });
+        if !moved.is_empty() {
+            self.recall(partition, moved, sent, room).await;
+        }
     }
 
     /// Does to the watch what its verdict says.
     async fn obey(&self, partition: usize, watch: Watch, verdict: Verdict, stamp: ServerTime, room: Taken) {
+        if let Some(deed) = self.deed_of(partition, &watch, verdict, stamp) {
+            let at = self.stream.place(&watch.key);
+            self.judge(partition, Judged { watch, at, stamp, before: None, deed }, room).await;
+        }
+    }
+
+    pub(super) async fn judge(&self, partition: usize, judged: Judged, room: Taken) {
+        self.write(partition, Write::Judge(judged), room).await;
+    }
+
+    /// What its verdict does to a watch, if anything.
+    pub(super) fn deed_of(
+        &self,
+        partition: usize,
+        watch: &Watch,
+        verdict: Verdict,
+        stamp: ServerTime,
+    ) -> Option<Deed> {
         let topic = self.topic(partition);
         let fire = |expiry: Expiry| Deed::Fire { arming: ArmingId::random(), flags: expiry.flags() };
         let (counter, deed) = match verdict {
             // The note of it ends the watch.
-            Verdict::Lapsed => return,
-            Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(&watch, stamp)),
+            Verdict::Lapsed => return None,
+            Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(watch, stamp)),
             Verdict::Persisted => (Some(&topic.attached.persisted), Deed::Forget),
             Verdict::Deleted => (Some(&topic.attached.deleted), Deed::Forget),
             Verdict::Vanished if topic.policy().vanished == Vanished::Fire => {
@@ -157,17 +199,23 @@ impl StreamReader {
         if let Some(counter) = counter {
             counter.add(1);
         }
-        let at = self.stream.place(&watch.key);
-        self.write(partition, Write::Judge(Judged { watch, at, stamp, before: None, deed }), room).await;
+        Some(deed)
     }
 
     /// Judges again what nothing was proven of.
     pub(super) async fn judge_unproven(&mut self) {
         for one in mem::take(&mut self.unproven) {
-            match decide(KeyState::Gone, self.stream.says(&one.watch, one.touched)) {
+            let says = match one.there {
+                None => self.stream.says(&one.watch, one.touched),
+                Some(there) => self.say_of_moved(&one.watch, there, one.touched),
+            };
+            match decide(KeyState::Gone, says) {
                 Verdict::Unproven => self.unproven.push(one),
-                Verdict::Recovered if self.unsure.has(&one.watch.key) => {}
-                verdict => self.obey(one.partition, one.watch, verdict, one.stamp, one.room).await,
+                Verdict::Recovered if self.held.has(&one.watch.key) => {}
+                verdict => {
+                    let Unproven { partition, watch, stamp, there, room, .. } = one;
+                    self.obey_of_moved(partition, watch, verdict, stamp, there.flatten(), room).await;
+                }
             }
         }
     }
@@ -183,14 +231,16 @@ impl StreamReader {
     }
 }
 
-fn touching(life: Life, watch: &Watch, now: ServerTime) -> KeyState {
-    match life {
+/// None where another server has to be asked.
+pub(super) fn touching(life: Life, watch: &Watch, now: ServerTime) -> Option<KeyState> {
+    Some(match life {
+        Life::Elsewhere => return None,
         Life::Until(deadline) if deadline == watch.deadline => KeyState::SameDeadline,
         Life::Until(_) => KeyState::OtherDeadline,
         Life::Lasting => KeyState::NoDeadline,
         Life::Gone if now.ms() < watch.deadline => KeyState::GoneEarly,
         Life::Gone => KeyState::Gone,
-    }
+    })
 }
 
 /// To be looked at again: at its deadline, or soon, the later the longer it is overdue.

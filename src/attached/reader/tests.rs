@@ -22,7 +22,12 @@ fn reader(
     let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap());
     let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
     let (touches, asked) = mpsc::channel(1);
-    (StreamReader::new(listener.runtime.clone(), touches, Arc::default(), deadlines.clone(), writers), asked)
+    let (runtime, node) = (listener.runtime.clone(), NodeState::of(&listener.runtime));
+    runtime.add_node(&node);
+    let (readers, writers) = (Readers::new(runtime.client.store.topology()), Arc::new(writers));
+    let (prompts, deadlines) = (Arc::default(), deadlines.clone());
+    let desk = Desk { runtime, prompts, deadlines, writers, readers };
+    (StreamReader::new(desk, node, None, touches).0, asked)
 }
 
 fn canary(number: u64) -> Heard {
@@ -30,7 +35,7 @@ fn canary(number: u64) -> Heard {
 }
 
 fn until(deadline: u64) -> Found {
-    Found { life: Life::Until(deadline), copy: Bytes::new() }
+    Found { stamp: ServerTime::from_ms(NOW), life: Life::Until(deadline), copy: Bytes::new() }
 }
 
 /// Else what was enrolled before it and is gone would never be judged.

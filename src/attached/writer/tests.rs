@@ -3,6 +3,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::attached::Attached;
 use crate::attached::known::KnownDeadlines;
+use crate::attached::readers::Readers;
 use crate::attached::room::Room;
 use crate::error::ErrorKind;
 use crate::id::ArmingId;
@@ -13,7 +14,7 @@ use crate::policy::{Capture, Fields};
 use crate::testing::{Fault, TestBed};
 use crate::time::ServerTime;
 use crate::topic::Topic;
-use crate::wire::{Identity, Position};
+use crate::wire::{Identity, NodeId, Position};
 
 /// A value of which eight fill the room.
 const LARGE: Capture = Capture { cap: (1 << 20) - 500, dumps: false, fields: Fields::None };
@@ -36,11 +37,13 @@ impl Scene {
         let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
         let runtime = listener.runtime.clone();
         let (asking, requests) = mpsc::channel(100);
+        let readers = Readers::new(runtime.client.store.topology());
+        readers.add(NodeId::NONE, None, asking);
         let context = Context {
             index: 0,
             partition: runtime.partitions[0].clone(),
             known: runtime.stream_state.subscribe(),
-            requests: asking,
+            readers,
             prompts: Arc::default(),
             deadlines: Arc::new(KnownDeadlines::new()),
             room: Room::new(runtime.waiting.reads.clone()),

@@ -63,7 +63,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn learn(&self, map: ClusterMap) {
+    pub(super) fn learn(&self, map: ClusterMap) {
         let members: BTreeSet<_> = map.members().map(|member| member.endpoint.clone()).collect();
         lock(&self.servers).retain(|endpoint, _| members.contains(endpoint));
         self.map.send_if_modified(|known| {
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong.
-    fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
+    pub(super) fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let map = self.map.borrow().clone();
         let mut known: Vec<_> = map.members().map(|member| member.endpoint.clone()).collect();
         known.shuffle(&mut rand::rng());
@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     /// What one node says.
-    async fn ask(&self, endpoint: &Endpoint) -> Result<ClusterMap> {
+    pub(super) async fn ask(&self, endpoint: &Endpoint) -> Result<ClusterMap> {
         let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
         timeout(ASKED_WITHIN, self.ask_patiently(endpoint)).await.unwrap_or_else(|error| Err(late(error)))
     }

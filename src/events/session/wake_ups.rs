@@ -50,7 +50,7 @@ impl Session<'_> {
         if !joining.is_empty() {
             return; // what is missing then is seen when that has ended
         }
-        let (asked, decoder) = (self.unheard(), self.supervisor.decoder.clone());
+        let (asked, decoder) = (self.unheard(), self.supervisor.source.decoder.clone());
         let mut connection = self.opened.connection.clone();
         joining.spawn(async move { hear_wake_ups(&mut connection, &decoder, &asked).await });
     }

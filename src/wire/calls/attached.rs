@@ -1,8 +1,11 @@
 //! What attached topics ask of a server: keys that other programs write.
 
+use std::collections::BTreeMap;
+
 use bytes::{Buf, Bytes};
 use redis::{cmd, pipe};
 
+use crate::connection::Server;
 use crate::error::Result;
 use crate::id::{ArmingId, SlotId};
 use crate::policy::{Capture, Policy, Unenrolled};
@@ -15,7 +18,9 @@ use crate::wire::{PartitionNames, Reply, Store};
 pub use super::place::MAX_NODE;
 pub use super::place::{FoundGone, Identity, NodeId, Position};
 pub use super::touch::{Found, Life};
-pub(crate) use super::touch::{glance_commands, read_glanced, read_touched, touch_command};
+pub(crate) use super::touch::{
+    glance_commands, read_glanced, read_touched, read_touches, touch_command, touches_by_slot,
+};
 
 /// An expiry that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -320,19 +325,41 @@ impl Store {
         Ok(call.arg(key).arg(deadline).reply().await?.int()? == 1)
     }
 
-    /// Reads keys, anywhere.
-    pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<(ServerTime, Vec<Found>)> {
-        let slot = keys.first().map_or(0, |key| self.0.topology.slot_of(key));
-        let call = self.call_of(&scripts::TOUCH, slot, touch_command(keys, capture, None));
-        read_touched(call.run().await?, keys.len(), capture)
+    /// Reads keys, anywhere: those of each slot in a call of their own.
+    pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<Vec<Found>> {
+        let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            slots.entry(self.0.topology.slot_of(key)).or_default().push(place);
+        }
+        let mut found = vec![Found::ELSEWHERE; keys.len()];
+        for (slot, places) in slots {
+            let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
+            let call = self.call_of(&scripts::TOUCH, slot, touch_command(&some, capture, None));
+            let (_, read) = read_touched(call.run().await?, some.len(), capture)?;
+            for (place, one) in places.into_iter().zip(read) {
+                found[place] = one;
+            }
+        }
+        Ok(found)
     }
 
-    /// One step through all keys of the database: where to go on (0: the end), and those that the pattern
+    /// The servers that hold keys, each of which is to be scanned by itself.
+    pub(crate) async fn scanned(&self) -> Result<Vec<Server>> {
+        self.0.topology.primaries().await
+    }
+
+    /// One step through all keys of a server's database: where to go on (0: the end), and those that the pattern
     /// matches.
-    pub async fn scan(&self, cursor: u64, pattern: &[u8], count: usize) -> Result<(u64, Vec<Bytes>)> {
+    pub(crate) async fn scan(
+        &self,
+        server: &Server,
+        cursor: u64,
+        pattern: &[u8],
+        count: usize,
+    ) -> Result<(u64, Vec<Bytes>)> {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
-        let mut reply = Reply::new("scan", self.send("scanning for keys", b"", &scan).await?)?;
+        let mut reply = Reply::new("scan", server.seat().call("scanning for keys", &scan).await?)?;
         Ok((reply.int()?, reply.list()?.each(Reply::bytes)?))
     }
 

@@ -109,8 +109,6 @@ pub enum Identity {
     /// It was heard in a gap that no canary has ended, or that another followed.
     Unknown(NodeId),
     /// It was announced in a gap by a server that another has replaced, and that one says that the key is gone.
-    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
-    // listeners hear one server so far
     Replaced {
         /// Who has announced it.
         by: NodeId,
@@ -121,7 +119,7 @@ pub enum Identity {
 
 impl Identity {
     /// Whose positions it names.
-    pub(super) fn node(&self) -> NodeId {
+    pub(crate) fn node(&self) -> NodeId {
         match self {
             Self::Anchored { at, .. } => at.node,
             Self::Gap { node, .. } | Self::Unknown(node) => *node,

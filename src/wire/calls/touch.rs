@@ -1,9 +1,12 @@
 //! Reading keys that other programs write: their deadlines, and copies of their values.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use redis::{Cmd, Pipeline, Value, pipe};
 
-use crate::error::Result;
+use crate::connection::slot::slot_of;
+use crate::error::{Error, Result};
 use crate::policy::{Capture, Fields};
 use crate::time::ServerTime;
 use crate::wire::Reply;
@@ -13,15 +16,24 @@ use crate::wire::scripts;
 /// A key as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
+    /// When: of keys that lie in several slots, each is read by itself.
+    pub stamp: ServerTime,
     /// What there was.
     pub life: Life,
     /// A copy of the value, as touch.lua makes it; empty where none was asked for.
     pub copy: Bytes,
 }
 
+impl Found {
+    /// Nothing was: the server that was asked does not have the key's slot.
+    pub(crate) const ELSEWHERE: Self = Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
+}
+
 /// Whether a key exists, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
+    /// Another server of the cluster knows, as the key's slot is there, or on its way there.
+    Elsewhere,
     /// There is no such key.
     Gone,
     /// It has no deadline.
@@ -60,13 +72,15 @@ pub(crate) fn read_touched(
     capture: &Capture,
 ) -> Result<(ServerTime, Vec<Found>)> {
     let mut reply = Reply::new("touch", answer)?.stamped()?;
+    let stamp = reply.stamp;
     let found = reply.each(|reply| {
         Ok(Found {
+            stamp,
             life: Life::read(reply)?,
             copy: if capture.cap > 0 { reply.bytes()? } else { Bytes::new() },
         })
     })?;
-    if found.len() == count { Ok((reply.stamp, found)) } else { Err(reply.unexpected()) }
+    if found.len() == count { Ok((stamp, found)) } else { Err(reply.unexpected()) }
 }
 
 /// Asks for deadlines alone, one by one, which costs the server less than a script that does. What it finds is not of
@@ -81,10 +95,64 @@ pub(crate) fn glance_commands(keys: &[Bytes]) -> Pipeline {
 }
 
 /// What is answered to that.
-pub(crate) fn read_glanced(mut answers: Vec<Value>) -> Result<(ServerTime, Vec<Found>)> {
-    let time = answers.pop().unwrap_or(Value::Nil);
-    let stamp = Reply::new("TIME", time)?.stamped()?.stamp;
-    let mut lives = Reply::new("PEXPIRETIME", Value::Array(answers))?;
-    let found = lives.each(|reply| Ok(Found { life: Life::read(reply)?, copy: Bytes::new() }))?;
-    Ok((stamp, found))
+pub(crate) fn read_glanced(mut answers: Vec<Result<Value>>) -> Result<(ServerTime, Vec<Found>)> {
+    let stamp = read_time(answers.pop())?;
+    let read = |answer| match answer {
+        Ok(life) => {
+            let life = Life::read(&mut Reply::new("PEXPIRETIME", Value::Array(vec![life]))?)?;
+            Ok(Found { stamp, life, copy: Bytes::new() })
+        }
+        Err(error) => elsewhere(error),
+    };
+    Ok((stamp, answers.into_iter().map(read).collect::<Result<_>>()?))
+}
+
+/// The same touches as above, each of the keys of one slot: no call may name those of two, though one server may have
+/// both. Beside each command the places of its keys.
+pub(crate) fn touches_by_slot(
+    keys: &[Bytes],
+    capture: &Capture,
+    horizon: Option<u64>,
+) -> (Vec<Vec<usize>>, Pipeline) {
+    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (place, key) in keys.iter().enumerate() {
+        slots.entry(slot_of(key)).or_default().push(place);
+    }
+    let (groups, mut commands): (Vec<_>, _) = (slots.into_values().collect(), pipe());
+    for places in &groups {
+        let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
+        commands.add_command(touch_command(&some, capture, horizon));
+    }
+    commands.cmd("TIME");
+    (groups, commands)
+}
+
+/// What is answered to that.
+pub(crate) fn read_touches(
+    groups: Vec<Vec<usize>>,
+    mut answers: Vec<Result<Value>>,
+    capture: &Capture,
+) -> Result<(ServerTime, Vec<Found>)> {
+    let time = read_time(answers.pop())?;
+    let mut found = vec![Found::ELSEWHERE; groups.iter().map(Vec::len).sum()];
+    for (places, answer) in groups.into_iter().zip(answers) {
+        let some = match answer {
+            Ok(answer) => read_touched(answer, places.len(), capture)?.1,
+            Err(error) => vec![elsewhere(error)?; places.len()],
+        };
+        for (place, one) in places.into_iter().zip(some) {
+            found[place] = one;
+        }
+    }
+    Ok((time, found))
+}
+
+fn read_time(answer: Option<Result<Value>>) -> Result<ServerTime> {
+    Ok(Reply::new("TIME", answer.unwrap_or(Ok(Value::Nil))?)?.stamped()?.stamp)
+}
+
+/// What another server is to be asked about was not found here; any other error stays one.
+fn elsewhere(error: Error) -> Result<Found> {
+    let moved = error.redirect().is_some() || error.code() == Some("TRYAGAIN");
+    if moved { Ok(Found::ELSEWHERE) } else { Err(error) }
 }

@@ -20,7 +20,7 @@ async fn a_touch_reads_deadlines_and_copies_up_to_a_cap() {
     let names = ["gone", "lasting", "text", "empty", "hash", "list"];
     let keys: Vec<_> = names.iter().map(|name| Bytes::from(format!("app:{name}"))).collect();
     let read = async |cap, dumps| {
-        let (_, found) =
+        let found =
             scene.store.read(&keys, &Capture { cap, dumps, ..Capture::default() }).await.expect("an answer");
         assert_eq!((found[0].life, found[1].life), (Life::Gone, Life::Lasting));
         assert!(found[..2].iter().all(|found| found.copy.is_empty()), "{found:?}");
@@ -65,7 +65,7 @@ async fn a_touch_reads_no_values_of_a_hash_that_is_too_large() {
     let named = |names: &[&str]| Fields::Named(names.iter().map(|name| (*name).to_owned()).collect());
     let read = async |cap, fields| {
         let capture = Capture { cap, dumps: true, fields };
-        let (_, found) = scene.store.read(&keys, &capture).await.expect("an answer");
+        let found = scene.store.read(&keys, &capture).await.expect("an answer");
         [0, 1].map(|at: usize| found[at].copy.clone())
     };
     assert_eq!(read(79_999, Fields::All).await, [&b"\x01"[..], b"\x01"]);

@@ -88,7 +88,10 @@ impl Caller {
             Step::Scanner(slot, ms) => {
                 format!("{:?}", store.hold_scanner(watched, self::slot(*slot), *ms, false).await?)
             }
-            Step::Touch(name) => format!("{:?}", store.read(&[key(name)], &CAPTURE).await?.1),
+            Step::Touch(name) => {
+                let found = store.read(&[key(name)], &CAPTURE).await?;
+                format!("{:?}", found.iter().map(|one| (one.life, &one.copy)).collect::<Vec<_>>())
+            }
             Step::Returned(name) => format!("{}", store.returned(watched, &key(name), DEADLINE).await?),
             Step::WriteBack(name) => {
                 // By the server's own clock, decades from now.

@@ -1,0 +1,142 @@
+//! Whether one of several servers is believed, and what becomes of what it has announced before it is.
+//!
+//! One that was stopped, replaced and continued announces what its successor has announced, accepts writes, and its
+//! connection stays open. So after each gap another server is asked what it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use crate::attached::held::Placed;
+use crate::attached::reader::{StreamReader, identity};
+use crate::attached::request::{Request, Sent};
+use crate::attached::room::Taken;
+use crate::attached::writer::Write;
+use crate::connection::{Cluster, Endpoint, RetryDelays, Standing};
+use crate::events::Answer;
+use crate::log::{debug, info, warn};
+use crate::wire::{Found, FoundGone, Identity, Life, NodeId, Note, Position};
+
+/// The others do not all know at once who has replaced whom.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The others, who say what a server is.
+pub(crate) struct Peers {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) endpoint: Endpoint,
+    /// Whether it was ever named a primary.
+    pub(crate) was_primary: bool,
+}
+
+/// A question to them, while nobody has answered.
+#[derive(Default)]
+pub(super) struct Asking(JoinSet<Standing>);
+
+impl Asking {
+    /// What was answered; never, if nothing was asked.
+    pub(super) async fn answer(&mut self) -> Standing {
+        match self.0.join_next().await {
+            // Nobody ends it but its reader: a panic in it is one here.
+            Some(standing) => standing.expect("a question that ends"),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What is answered now is of before something was missed.
+    pub(super) fn forget(&mut self) {
+        self.0 = JoinSet::new();
+    }
+}
+
+impl StreamReader {
+    /// Has another server asked what this one is, if something depends on it.
+    pub(super) fn ask_peers(&mut self) {
+        let Some(peers) = &self.peers else { return };
+        let matters = self.stream.is_anchored() || !self.held.is_empty();
+        if self.held.is_confirmed() || !matters || !self.asking.0.is_empty() {
+            return;
+        }
+        let (cluster, endpoint, node) = (peers.cluster.clone(), peers.endpoint.clone(), self.node.name());
+        let was_primary = peers.was_primary;
+        let ask = async move {
+            let name = String::from_utf8_lossy(node.as_bytes()).into_owned();
+            let mut delays = RetryDelays::default();
+            loop {
+                match cluster.standing_of(&name, &endpoint).await {
+                    Ok(Standing::Primary) => return Standing::Primary,
+                    Ok(Standing::Replica) if was_primary => return Standing::Replica,
+                    Ok(_) => {}
+                    Err(error) => debug!(server = %endpoint, %error, "cannot ask what a server is"),
+                }
+                tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;
+            }
+        };
+        self.asking.0.spawn(ask);
+    }
+
+    /// Another server has said what this one is, since something of it was missed.
+    pub(super) async fn told(&mut self, standing: Standing) {
+        match standing {
+            Standing::Primary => {
+                self.peers.iter_mut().for_each(|peers| peers.was_primary = true);
+                self.held.confirm();
+                self.believe().await;
+            }
+            Standing::Replica => {
+                let dropped = self.held.give_up();
+                info!(server = ?self.node, keys = dropped.len(), "what a server announced that was replaced is not believed");
+                self.peers.iter_mut().for_each(|peers| peers.was_primary = false);
+                self.hand_over(dropped);
+            }
+            Standing::Unknown => {}
+        }
+    }
+
+    /// What waited for the server to be believed waits no more, if a canary was heard, too.
+    pub(super) async fn believe(&mut self) {
+        if self.peers.is_none() || !self.is_trusted() {
+            return;
+        }
+        self.runtime.learn(&self.node, |known| {
+            known.anchored = true;
+            known.can_enrol = true;
+            known.gaps += 1;
+        });
+        for Placed { partition, key, at, since } in self.held.take_placed() {
+            let arming = identity(&key, at, false);
+            let note = Note { key, identity: Identity::Anchored { at, since }, arming };
+            self.write(partition, Write::Note(note), Taken::default()).await;
+        }
+        let named = if self.held.canary().is_some() { self.held.keys() } else { Vec::new() };
+        self.asked(Request::Anchor(named));
+        for (by, keys) in std::mem::take(&mut self.replaced) {
+            self.asked(Request::Replaced(by, keys));
+        }
+    }
+
+    /// The present owners of these keys say which of them are gone.
+    fn hand_over(&self, keys: Vec<Bytes>) {
+        let (count, mut asked) = (keys.len(), 0);
+        for (owner, keys) in self.readers.share_out(keys, |key| key) {
+            let (by, some) = (self.node.name(), keys.len());
+            asked += if owner.try_send(Request::Replaced(by, keys)).is_ok() { some } else { 0 };
+        }
+        if asked < count {
+            let count = count - asked;
+            warn!(count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
+        }
+    }
+
+    /// Those that are gone may have been announced by the server's predecessor while it still was one, and by nobody else.
+    pub(super) async fn note_replaced(&mut self, by: NodeId, keys: Vec<Bytes>, answer: Answer, sent: Sent) {
+        for (key, Found { stamp, life, .. }) in keys.into_iter().zip(answer.1) {
+            let Some(partition) = self.runtime.route(&key).filter(|_| life == Life::Gone) else { continue };
+            let (at, asked) = (self.stream.place(&key), self.asked_at(partition, sent));
+            let arming = identity(&key, Position { node: by, ..at }, true);
+            let identity = Identity::Replaced { by, gone: FoundGone { at, stamp, asked } };
+            self.write(partition, Write::Note(Note { key, identity, arming }), Taken::default()).await;
+        }
+    }
+}

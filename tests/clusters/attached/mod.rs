@@ -1,0 +1,5 @@
+//! Keys that other programs write, on several servers.
+
+mod replaced;
+mod scene;
+mod slice;

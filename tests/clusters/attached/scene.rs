@@ -1,0 +1,217 @@
+//! A cluster, a program that writes keys and knows nothing of keylapse, and listeners whose handlers take notes.
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse::testing::{Cluster, Reply};
+use keylapse::{
+    Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, Lapse, Listener, Topic,
+};
+use keylapse_support::{connect, eventually};
+use redis::aio::MultiplexedConnection;
+
+use crate::support::{PATIENCE, Running};
+
+/// The topic of these tests: each key `app:order:<id>`, with its value.
+pub(crate) fn orders() -> Attached<Bytes> {
+    let topic = Topic::raw_named("orders", "app:order:{id}").unwrap().partitions(4);
+    Attached::new(topic).keep_values(64).scan_every(Duration::from_secs(2))
+}
+
+/// What one run of a handler was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) value: Option<Bytes>,
+    pub(crate) expiry: Expiry,
+    /// In ms; negative: early.
+    pub(crate) late: i64,
+}
+
+/// The notes of all handlers of a test, by key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Arc<Mutex<HashMap<String, Vec<Run>>>>);
+
+impl Notes {
+    fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
+        let notes = self.clone();
+        move |lapse: Lapse<Expired<Bytes>>| {
+            let expired = lapse.payload();
+            let late = match SystemTime::now().duration_since(lapse.deadline()) {
+                Ok(late) => late.as_millis() as i64,
+                Err(early) => -1 - early.duration().as_millis() as i64,
+            };
+            let run = Run { value: expired.value().cloned(), expiry: expired.expiry(), late };
+            let key = String::from_utf8_lossy(lapse.key()).into_owned();
+            notes.0.lock().unwrap().entry(key).or_default().push(run);
+            ready(Ok::<_, Failure>(Done))
+        }
+    }
+
+    pub(crate) fn all(&self) -> HashMap<String, Vec<Run>> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Waits until handlers have run for so many keys.
+    #[track_caller]
+    pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+    }
+
+    /// How many keys have run more than once, and what became of them.
+    pub(crate) fn doubled(&self) -> Vec<(String, Vec<Run>)> {
+        self.all().into_iter().filter(|(_, runs)| runs.len() > 1).collect()
+    }
+
+    pub(crate) fn assert_each_once(&self, keys: usize) {
+        let doubled = self.doubled();
+        assert!(doubled.is_empty(), "{} of {keys} twice: {:?}", doubled.len(), doubled.first());
+        let all = self.all();
+        assert_eq!(all.len(), keys);
+        let early = all.values().flatten().filter(|run| run.late < 0).count();
+        assert_eq!(early, 0, "early");
+    }
+}
+
+/// All of that.
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
+    pub(crate) notes: Notes,
+    pub(crate) listeners: Vec<Running>,
+}
+
+impl Scene {
+    /// With so many listeners, who hear all.
+    pub(crate) async fn start(cluster: Cluster, listeners: usize) -> Self {
+        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
+        let mut scene = Self { cluster, notes: Notes::default(), listeners: Vec::new() };
+        for _ in 0..listeners {
+            scene.listen(&scene.cluster.url());
+        }
+        scene.until(EventMode::Changes).await;
+        scene
+    }
+
+    /// Another listener, at this URL.
+    pub(crate) fn listen(&mut self, url: &str) {
+        let builder = Listener::builder(url).attach(orders(), self.notes.handler());
+        self.listeners.push(Running::start(builder));
+    }
+
+    /// Waits until all listeners hear this of all servers.
+    #[track_caller]
+    pub(crate) fn until(&self, mode: EventMode) -> impl Future<Output = ()> + '_ {
+        let all = async move || self.listeners.iter().all(|one| one.stats.mode() == mode);
+        eventually(PATIENCE, "the mode of all listeners", all)
+    }
+
+    /// Waits until so many keys are enrolled, of all partitions.
+    #[track_caller]
+    pub(crate) fn until_enrolled(&self, keys: i64) -> impl Future<Output = ()> + '_ {
+        eventually(PATIENCE, "keys to be enrolled", async move || self.enrolled().await >= keys)
+    }
+
+    pub(crate) async fn enrolled(&self) -> i64 {
+        let mut count = 0;
+        for partition in 0..4 {
+            let key = format!("keylapse:{{orders/{partition}}}:watch");
+            let Ok(owner) = self.cluster.owner_of_key(&key).await else { continue };
+            if let Ok(Reply::Int(more)) = owner.command(["HLEN", &key]).await {
+                count += more;
+            }
+        }
+        count
+    }
+
+    /// What the listeners have counted, together.
+    pub(crate) fn counted(&self, what: impl Fn(&AttachedStats) -> u64) -> u64 {
+        self.listeners.iter().map(|one| what(&one.stats.attached("orders").expect("it is attached"))).sum()
+    }
+
+    pub(crate) async fn end(self) -> Notes {
+        for listener in self.listeners {
+            listener.stop().await.unwrap();
+        }
+        self.notes
+    }
+}
+
+/// The name of an order's key.
+pub(crate) fn order(id: impl std::fmt::Display) -> String {
+    format!("app:order:{id}")
+}
+
+/// A client that follows redirects, and no more.
+pub(crate) struct Writer {
+    url: String,
+    connections: HashMap<String, MultiplexedConnection>,
+    slots: HashMap<u16, String>,
+}
+
+impl Writer {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        let url = cluster.nodes()[0].url();
+        Self { url, connections: HashMap::new(), slots: HashMap::new() }
+    }
+
+    /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it.
+    pub(crate) async fn write(&mut self, key: &str, ms: u64) {
+        let slot = redis_slot(key);
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let (mut url, mut asking) = (self.slots.get(&slot).unwrap_or(&self.url).clone(), false);
+        loop {
+            let error = match self.try_write(&url, key, ms, asking).await {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            assert!(tokio::time::Instant::now() < until, "{key} is not written: {error}");
+            asking = false;
+            match error.redirect_node() {
+                Some((to, _)) => {
+                    url = format!("redis://{to}");
+                    asking = error.code() == Some("ASK");
+                    if !asking {
+                        self.slots.insert(slot, url.clone());
+                    }
+                }
+                None => {
+                    self.connections.remove(&url);
+                    // Another knows who has taken its place.
+                    let others: Vec<_> = self.connections.keys().cloned().collect();
+                    url = others.first().cloned().unwrap_or_else(|| self.url.clone());
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    async fn try_write(&mut self, url: &str, key: &str, ms: u64, asking: bool) -> redis::RedisResult<()> {
+        if !self.connections.contains_key(url) {
+            let connection = connect(url).await.map_err(|error| std::io::Error::other(error.to_string()))?;
+            self.connections.insert(url.to_owned(), connection);
+        }
+        let connection = self.connections.get_mut(url).expect("it is there");
+        let write = async {
+            if asking {
+                redis::cmd("ASKING").exec_async(connection).await?;
+            }
+            redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).exec_async(connection).await
+        };
+        let late = |_| Err(std::io::Error::other("no answer").into());
+        tokio::time::timeout(Duration::from_secs(1), write).await.unwrap_or_else(late)
+    }
+}
+
+fn redis_slot(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
+    let mut crc: u16 = 0;
+    for byte in tag.bytes() {
+        crc ^= u16::from(byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+        }
+    }
+    crc % 16_384
+}

@@ -1,0 +1,63 @@
+//! From another program's `SET … PX` to the handler, on whatever server the key lies.
+
+use keylapse::testing::Cluster;
+use keylapse::{EventMode, Expiry};
+
+use crate::attached::scene::{Scene, Writer, order};
+
+async fn three() -> Cluster {
+    Cluster::builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_with_their_values() {
+    let scene = Scene::start(three().await, 2).await;
+    let mut writer = Writer::new(&scene.cluster);
+    for id in 0..60 {
+        writer.write(&order(id), 2000).await;
+    }
+    scene.until_enrolled(60).await;
+    scene.notes.until(60).await;
+    scene.notes.assert_each_once(60);
+    for (key, runs) in scene.notes.all() {
+        let run = &runs[0];
+        assert_eq!((run.value.as_deref(), run.expiry), (Some(key.as_bytes()), Expiry::Heard), "{key}");
+    }
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_were_there_before_are_found_on_all_servers() {
+    let cluster = three().await;
+    let mut writer = Writer::new(&cluster);
+    for id in 0..60 {
+        writer.write(&order(id), 5000).await;
+    }
+    let scene = Scene::start(cluster, 1).await;
+    scene.until_enrolled(60).await;
+    scene.notes.until(60).await;
+    scene.notes.assert_each_once(60);
+    scene.end().await;
+}
+
+/// One that is blind does not hide behind the others, and they go on as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_its_flags_is_scanned_and_its_keys_fire_all_the_same() {
+    let cluster = three().await;
+    cluster.nodes()[1].command(["CONFIG", "SET", "notify-keyspace-events", ""]).await.unwrap();
+    let mut scene = Scene::start(cluster, 0).await;
+    scene.listen(&scene.cluster.url());
+    scene.until(EventMode::Blind).await;
+    let mut writer = Writer::new(&scene.cluster);
+    for id in 0..60 {
+        writer.write(&order(id), 6000).await;
+    }
+    scene.until_enrolled(60).await;
+    scene.notes.until(60).await;
+    scene.notes.assert_each_once(60);
+    let expiries = scene.notes.all().into_values().flatten().map(|run| run.expiry);
+    let (heard, others): (Vec<_>, Vec<_>) = expiries.partition(|expiry| *expiry == Expiry::Heard);
+    assert!(!heard.is_empty() && others.iter().all(|expiry| *expiry == Expiry::Recovered), "{others:?}");
+    assert!(!others.is_empty(), "some keys lie there");
+    scene.end().await;
+}
