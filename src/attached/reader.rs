@@ -133,13 +133,17 @@ impl StreamReader {
             tokio::select! {
                 heard = heard.recv() => match heard {
                     Some(heard) => self.heard(heard).await,
-                    None => return,
+                    None => break,
                 },
                 Some(request) = requests.recv() => self.requested(request).await,
                 standing = self.asking.answer() => self.told(standing).await,
             }
             self.fire_torn().await;
             self.ask_peers();
+        }
+        drop(requests);
+        if self.peers.is_some() {
+            self.retire().await;
         }
     }
 

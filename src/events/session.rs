@@ -242,14 +242,14 @@ impl<'a> Session<'a> {
         if before.canaries == self.share.canaries {
             return;
         }
+        (self.chain, self.making, self.missing_at) = (Chain::default(), None, None);
+        self.next_canary = Instant::now();
         if before.canaries.is_none() {
             self.subscribe(Duration::ZERO, subscribing);
+        } else if self.anchor == Anchor::Holds {
+            self.anchor = Anchor::Lost;
+            self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
-        (self.chain, self.making, self.missing_at) = (Chain::default(), None, None);
-        if self.has_positions() {
-            self.lose(0).await;
-        }
-        self.next_canary = Instant::now();
     }
 
     /// Of several servers one that was silent for longer than a canary takes may have been replaced meanwhile, though

@@ -158,7 +158,8 @@ impl NodeKeeper {
             let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
             let peers = Peers { cluster, endpoint, was_primary: holds_slots };
             let Hearing { ear, reader } = attached.hear(&node, Some(peers), touches);
-            tasks.push(self.tasks.spawn(reader));
+            // It ends by itself once nothing is heard any more, and all that was heard has come to its end.
+            self.tasks.spawn(reader);
             ear
         });
         tasks.push(self.tasks.spawn(EventLoop { runtime, node: node.clone(), events, attached }.run()));

@@ -182,12 +182,3 @@ async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_
     let database = Schedule::connect(&format!("{hosts}3")).await.unwrap_err().to_string();
     assert!(database.contains("database"), "{database}");
 }
-
-/// Other programs' keys are heard on one server alone.
-#[tokio::test]
-async fn an_attached_topic_is_refused_before_anything_is_connected() {
-    let handler = |_: Lapse<keylapse::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
-    let listener = Listener::builder("redis+cluster://127.0.0.1:1/").attach(notices(), handler);
-    let refused = listener.build().unwrap_err().to_string();
-    assert!(refused.contains("app.notice") && refused.contains("cluster"), "{refused}");
-}

@@ -3,11 +3,13 @@
 //! One that was stopped, replaced and continued announces what its successor has announced, accepts writes, and its
 //! connection stays open. So after each gap another server is asked what it is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::attached::held::Placed;
 use crate::attached::reader::{StreamReader, identity};
@@ -21,6 +23,10 @@ use crate::wire::{Found, FoundGone, Identity, Life, NodeId, Note, Position};
 
 /// The others do not all know at once who has replaced whom.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// One that is still called a replica after so long is none that was just promoted.
+const LATE: Duration = Duration::from_secs(10);
+/// Who has the slots of a server that is gone is known within this time, or nobody has them.
+const SUCCEEDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The others, who say what a server is.
 pub(crate) struct Peers {
@@ -62,11 +68,13 @@ impl StreamReader {
         let was_primary = peers.was_primary;
         let ask = async move {
             let name = String::from_utf8_lossy(node.as_bytes()).into_owned();
-            let mut delays = RetryDelays::default();
+            let (mut delays, began) = (RetryDelays::default(), Instant::now());
             loop {
                 match cluster.standing_of(&name, &endpoint).await {
                     Ok(Standing::Primary) => return Standing::Primary,
-                    Ok(Standing::Replica) if was_primary => return Standing::Replica,
+                    Ok(Standing::Replica) if was_primary || began.elapsed() >= LATE => {
+                        return Standing::Replica;
+                    }
                     Ok(_) => {}
                     Err(error) => debug!(server = %endpoint, %error, "cannot ask what a server is"),
                 }
@@ -88,7 +96,8 @@ impl StreamReader {
                 let dropped = self.held.give_up();
                 info!(server = ?self.node, keys = dropped.len(), "what a server announced that was replaced is not believed");
                 self.peers.iter_mut().for_each(|peers| peers.was_primary = false);
-                self.hand_over(dropped);
+                let left = self.hand_over(dropped);
+                self.lose(left.len());
             }
             Standing::Unknown => {}
         }
@@ -116,17 +125,36 @@ impl StreamReader {
         }
     }
 
-    /// The present owners of these keys say which of them are gone.
-    fn hand_over(&self, keys: Vec<Bytes>) {
-        let (count, mut asked) = (keys.len(), 0);
+    /// The present owners of these keys say which of them are gone. Those that nobody has are left.
+    fn hand_over(&self, keys: Vec<Bytes>) -> Vec<Bytes> {
+        let by = self.node.name();
+        let mut left: BTreeSet<_> = keys.iter().cloned().collect();
         for (owner, keys) in self.readers.share_out(keys, |key| key) {
-            let (by, some) = (self.node.name(), keys.len());
-            asked += if owner.try_send(Request::Replaced(by, keys)).is_ok() { some } else { 0 };
+            if !owner.same_channel(&self.own_requests)
+                && owner.try_send(Request::Replaced(by, keys.clone())).is_ok()
+            {
+                keys.iter().for_each(|key| _ = left.remove(key));
+            }
         }
-        if asked < count {
-            let count = count - asked;
-            warn!(count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
+        left.into_iter().collect()
+    }
+
+    fn lose(&self, count: usize) {
+        if count > 0 {
+            let server = &self.node;
+            warn!(?server, count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
         }
+    }
+
+    /// The server is gone, or nobody says where: what it has announced and nobody has confirmed is for its successor to say.
+    pub(super) async fn retire(&mut self) {
+        let (mut left, began, mut delays) =
+            (self.held.give_up(), Instant::now(), RetryDelays::default());
+        while !left.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
+            left = self.hand_over(left);
+            tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;
+        }
+        self.lose(left.len());
     }
 
     /// Those that are gone may have been announced by the server's predecessor while it still was one, and by nobody else.

@@ -1,5 +1,6 @@
 //! Keys that other programs write, on several servers.
 
+mod moving;
 mod replaced;
 mod scene;
 mod slice;

@@ -1,6 +1,6 @@
 //! A cluster, a program that writes keys and knows nothing of keylapse, and listeners whose handlers take notes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,7 @@ use keylapse::{
 };
 use keylapse_support::{connect, eventually};
 use redis::aio::MultiplexedConnection;
+use tokio::task::JoinHandle;
 
 use crate::support::{PATIENCE, Running};
 
@@ -63,6 +64,33 @@ impl Notes {
     /// How many keys have run more than once, and what became of them.
     pub(crate) fn doubled(&self) -> Vec<(String, Vec<Run>)> {
         self.all().into_iter().filter(|(_, runs)| runs.len() > 1).collect()
+    }
+
+    /// So many keys have all run, none before its time, and twice only what was told so.
+    pub(crate) fn assert_explained(&self, keys: usize, written_again: &HashSet<String>) {
+        let all = self.all();
+        assert_eq!(all.len(), keys);
+        let mut doubled = self.doubled();
+        doubled.retain(|(key, _)| !written_again.contains(key));
+        let unexplained = doubled
+            .iter()
+            .find(|(_, runs)| runs.iter().filter(|run| run.expiry == Expiry::Heard).count() > 1);
+        assert!(unexplained.is_none(), "{unexplained:?}");
+        let early = all.iter().find(|(_, runs)| runs.iter().any(|run| run.late < 0));
+        assert!(early.is_none(), "early: {early:?}");
+        let mut late: Vec<_> = all.values().flatten().map(|run| run.late).collect();
+        late.sort_unstable();
+        let of = |expiry| all.values().flatten().filter(|run| run.expiry == expiry).count();
+        println!(
+            "{keys} keys, {} doubled; {} heard, {} ambiguous, {} recovered; late p50 {} p99 {} max {} ms",
+            doubled.len(),
+            of(Expiry::Heard),
+            of(Expiry::Ambiguous),
+            of(Expiry::Recovered),
+            late[late.len() / 2],
+            late[late.len() * 99 / 100],
+            late[late.len() - 1]
+        );
     }
 
     pub(crate) fn assert_each_once(&self, keys: usize) {
@@ -125,9 +153,23 @@ impl Scene {
         count
     }
 
-    /// What the listeners have counted, together.
-    pub(crate) fn counted(&self, what: impl Fn(&AttachedStats) -> u64) -> u64 {
-        self.listeners.iter().map(|one| what(&one.stats.attached("orders").expect("it is attached"))).sum()
+    /// What the only listener has counted.
+    pub(crate) fn counted(&self) -> AttachedStats {
+        self.listeners[0].stats.attached("orders").expect("it is attached")
+    }
+
+    /// Has a slot moved to another node.
+    pub(crate) async fn move_slot_of(&self, key: &str) {
+        let slot = self.cluster.slot_of(key).await.unwrap();
+        let owner = self.cluster.owner_of_slot(slot).await.unwrap();
+        let primaries = self.cluster.primaries().await.unwrap();
+        let to = primaries.iter().find(|node| **node != owner).unwrap();
+        self.cluster.move_slot(slot, to).await.unwrap();
+    }
+
+    /// Sends a command to the owner of a key.
+    pub(crate) async fn at_owner(&self, key: &str, command: &[&str]) -> Reply {
+        self.cluster.owner_of_key(key).await.unwrap().command(command).await.unwrap()
     }
 
     pub(crate) async fn end(self) -> Notes {
@@ -148,22 +190,47 @@ pub(crate) struct Writer {
     url: String,
     connections: HashMap<String, MultiplexedConnection>,
     slots: HashMap<u16, String>,
+    /// How many have to have each write.
+    replicas: usize,
 }
 
 impl Writer {
     pub(crate) fn new(cluster: &Cluster) -> Self {
         let url = cluster.nodes()[0].url();
-        Self { url, connections: HashMap::new(), slots: HashMap::new() }
+        Self { url, connections: HashMap::new(), slots: HashMap::new(), replicas: 0 }
     }
 
-    /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it.
-    pub(crate) async fn write(&mut self, key: &str, ms: u64) {
+    /// A write counts once so many replicas have it, too.
+    pub(crate) fn durable(cluster: &Cluster, replicas: usize) -> Self {
+        Self { replicas, ..Self::new(cluster) }
+    }
+
+    /// Writes so many orders, one every so often, each of which lives for about so long. Those that may have been written
+    /// more than once.
+    pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
+        tokio::spawn(async move {
+            let (mut tick, mut again) = (tokio::time::interval(every), HashSet::new());
+            for key in (0..count).map(order) {
+                tick.tick().await;
+                let ms = ms + (key.len() as u64 * 131 + u64::from(redis_slot(&key))) % ms;
+                if !self.write(&key, ms).await {
+                    again.insert(key);
+                }
+            }
+            again
+        })
+    }
+
+    /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it; whether it was
+    /// taken at once, and so has one life.
+    pub(crate) async fn write(&mut self, key: &str, ms: u64) -> bool {
         let slot = redis_slot(key);
         let until = tokio::time::Instant::now() + PATIENCE;
         let (mut url, mut asking) = (self.slots.get(&slot).unwrap_or(&self.url).clone(), false);
+        let mut at_once = true;
         loop {
             let error = match self.try_write(&url, key, ms, asking).await {
-                Ok(()) => return,
+                Ok(()) => return at_once,
                 Err(error) => error,
             };
             assert!(tokio::time::Instant::now() < until, "{key} is not written: {error}");
@@ -177,6 +244,7 @@ impl Writer {
                     }
                 }
                 None => {
+                    at_once = false;
                     self.connections.remove(&url);
                     // Another knows who has taken its place.
                     let others: Vec<_> = self.connections.keys().cloned().collect();
@@ -193,11 +261,19 @@ impl Writer {
             self.connections.insert(url.to_owned(), connection);
         }
         let connection = self.connections.get_mut(url).expect("it is there");
+        let replicas = self.replicas;
         let write = async {
             if asking {
                 redis::cmd("ASKING").exec_async(connection).await?;
             }
-            redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).exec_async(connection).await
+            redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).exec_async(connection).await?;
+            if replicas == 0 {
+                return Ok(());
+            }
+            let reached: usize =
+                redis::cmd("WAIT").arg(replicas).arg(1000).query_async(connection).await?;
+            let few = || std::io::Error::other("it has not reached a replica").into();
+            if reached >= replicas { Ok(()) } else { Err(few()) }
         };
         let late = |_| Err(std::io::Error::other("no answer").into());
         tokio::time::timeout(Duration::from_secs(1), write).await.unwrap_or_else(late)

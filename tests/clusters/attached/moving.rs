@@ -1,0 +1,79 @@
+//! Slots that move, with keys that are enrolled.
+
+use std::time::Duration;
+
+use keylapse::Expiry;
+use keylapse::testing::Cluster;
+use keylapse_support::eventually;
+
+use crate::attached::scene::{Scene, Writer, order};
+use crate::support::PATIENCE;
+
+async fn three() -> Cluster {
+    Cluster::builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_slots_move_no_expiry_is_lost_and_none_doubled() {
+    let scene = Scene::start(three().await, 2).await;
+    let written = Writer::new(&scene.cluster).stream(1000, Duration::from_millis(8), 500);
+    scene.notes.until(200).await;
+    for id in 300..400 {
+        scene.move_slot_of(&order(id)).await;
+    }
+    let again = written.await.unwrap();
+    assert!(again.is_empty(), "{again:?}");
+    scene.notes.until(1000).await;
+    let notes = scene.end().await;
+    notes.assert_explained(1000, &again);
+    assert!(notes.doubled().is_empty(), "{:?}", notes.doubled());
+}
+
+/// What was read at one server is judged by what both have said since: nothing, so the key was taken away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_deleted_after_it_has_moved_does_not_fire() {
+    let scene = Scene::start(three().await, 1).await;
+    let mut writer = Writer::new(&scene.cluster);
+    writer.write(&order("moved"), 4000).await;
+    scene.until_enrolled(1).await;
+    scene.move_slot_of(&order("moved")).await;
+    // Unheard: that it is gone shows when it is due.
+    scene.at_owner(&order("moved"), &["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
+    scene.at_owner(&order("moved"), &["DEL", &order("moved")]).await;
+    eventually(PATIENCE, "it to be forgotten", async || scene.enrolled().await == 0).await;
+    assert_eq!(scene.counted().vanished, 1);
+    assert!(scene.end().await.all().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_extended_after_it_has_moved_fires_once_and_later() {
+    let scene = Scene::start(three().await, 1).await;
+    let mut writer = Writer::new(&scene.cluster);
+    writer.write(&order("moved"), 2500).await;
+    scene.until_enrolled(1).await;
+    scene.move_slot_of(&order("moved")).await;
+    scene.at_owner(&order("moved"), &["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
+    scene.at_owner(&order("moved"), &["PEXPIRE", &order("moved"), "4000"]).await;
+    scene.notes.until(1).await;
+    let notes = scene.end().await;
+    notes.assert_each_once(1);
+    let run = notes.all()[&order("moved")][0].clone();
+    assert_eq!((run.expiry, run.value.as_deref()), (Expiry::Heard, Some(order("moved").as_bytes())));
+}
+
+/// Its reading has the place of the first, and its end that of the second: whoever has heard both still knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_expires_where_it_was_not_read_fires_once_and_is_not_looked_at_for_ever() {
+    let scene = Scene::start(three().await, 2).await;
+    let mut writer = Writer::new(&scene.cluster);
+    for id in 0..50 {
+        writer.write(&order(format!("{{a}}{id}")), 2500).await;
+    }
+    scene.until_enrolled(50).await;
+    scene.move_slot_of("{a}").await;
+    scene.notes.until(50).await;
+    eventually(PATIENCE, "all to be forgotten", async || scene.enrolled().await == 0).await;
+    let notes = scene.end().await;
+    notes.assert_each_once(50);
+    assert!(notes.all().values().flatten().all(|run| run.expiry == Expiry::Heard));
+}
