@@ -120,7 +120,7 @@ impl StreamReader {
                 elsewhere.push(watch);
                 continue;
             };
-            if self.peers.is_some() && watch.at.node != self.node.name() {
+            if self.peers.is_some() && watch.at.node != self.stream.node() {
                 moved.push((watch, found));
                 continue;
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::testing::{Cluster, Reply};
+use keylapse::testing::{Cluster, Node, Reply};
 use keylapse::{
     Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, Lapse, Listener, Topic,
 };
@@ -14,7 +14,8 @@ use keylapse_support::{connect, eventually};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 
-use crate::support::{PATIENCE, Running};
+pub(crate) use crate::support::Running;
+use crate::support::PATIENCE;
 
 /// The topic of these tests: each key `app:order:<id>`, with its value.
 pub(crate) fn orders() -> Attached<Bytes> {
@@ -49,6 +50,11 @@ impl Notes {
             notes.0.lock().unwrap().entry(key).or_default().push(run);
             ready(Ok::<_, Failure>(Done))
         }
+    }
+
+    /// A listener whose handlers take these notes.
+    pub(crate) fn listen(&self, url: &str) -> Running {
+        Running::start(Listener::builder(url).attach(orders(), self.handler()))
     }
 
     pub(crate) fn all(&self) -> HashMap<String, Vec<Run>> {
@@ -124,8 +130,8 @@ impl Scene {
 
     /// Another listener, at this URL.
     pub(crate) fn listen(&mut self, url: &str) {
-        let builder = Listener::builder(url).attach(orders(), self.notes.handler());
-        self.listeners.push(Running::start(builder));
+        let listener = self.notes.listen(url);
+        self.listeners.push(listener);
     }
 
     /// Waits until all listeners hear this of all servers.
@@ -185,9 +191,10 @@ pub(crate) fn order(id: impl std::fmt::Display) -> String {
     format!("app:order:{id}")
 }
 
-/// A client that follows redirects, and no more.
+/// A client that follows redirects, and tries one server after the other where none takes it.
 pub(crate) struct Writer {
-    url: String,
+    urls: Vec<String>,
+    turn: usize,
     connections: HashMap<String, MultiplexedConnection>,
     slots: HashMap<u16, String>,
     /// How many have to have each write.
@@ -196,8 +203,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(cluster: &Cluster) -> Self {
-        let url = cluster.nodes()[0].url();
-        Self { url, connections: HashMap::new(), slots: HashMap::new(), replicas: 0 }
+        Self::among(cluster.nodes().iter().map(Node::url).collect(), 0)
+    }
+
+    /// To whichever of these takes it, and has so many replicas that have it, too.
+    pub(crate) fn among(urls: Vec<String>, replicas: usize) -> Self {
+        Self { urls, turn: 0, connections: HashMap::new(), slots: HashMap::new(), replicas }
     }
 
     /// A write counts once so many replicas have it, too.
@@ -226,7 +237,8 @@ impl Writer {
     pub(crate) async fn write(&mut self, key: &str, ms: u64) -> bool {
         let slot = redis_slot(key);
         let until = tokio::time::Instant::now() + PATIENCE;
-        let (mut url, mut asking) = (self.slots.get(&slot).unwrap_or(&self.url).clone(), false);
+        let present = self.urls[self.turn % self.urls.len()].clone();
+        let (mut url, mut asking) = (self.slots.get(&slot).cloned().unwrap_or(present), false);
         let mut at_once = true;
         loop {
             let error = match self.try_write(&url, key, ms, asking).await {
@@ -244,11 +256,11 @@ impl Writer {
                     }
                 }
                 None => {
-                    at_once = false;
+                    at_once &= error.code() == Some("READONLY");
                     self.connections.remove(&url);
                     // Another knows who has taken its place.
-                    let others: Vec<_> = self.connections.keys().cloned().collect();
-                    url = others.first().cloned().unwrap_or_else(|| self.url.clone());
+                    self.turn += 1;
+                    url = self.urls[self.turn % self.urls.len()].clone();
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
