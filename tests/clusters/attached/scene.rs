@@ -64,7 +64,17 @@ impl Notes {
     /// Waits until handlers have run for so many keys.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
-        eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+        eventually(2 * PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+    }
+
+    /// Waits until all orders of a stream have run.
+    pub(crate) async fn until_all(&self, count: usize) {
+        let missing = || {
+            let all = self.all();
+            (0..count).map(order).filter(|key| !all.contains_key(key)).collect::<Vec<_>>()
+        };
+        let all_have = tokio::time::timeout(PATIENCE, self.until(count)).await;
+        assert!(all_have.is_ok(), "lost: {:?}", missing());
     }
 
     /// How many keys have run more than once, and what became of them.

@@ -24,7 +24,7 @@ async fn during(fault: impl AsyncFnOnce(&SentinelGroup, Node)) -> Notes {
     notes.until(250).await;
     fault(&group, master).await;
     let again = written.await.unwrap();
-    notes.until(1000).await;
+    notes.until_all(1000).await;
     for listener in listeners {
         listener.stop().await.unwrap();
     }
