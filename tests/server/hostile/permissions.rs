@@ -63,6 +63,7 @@ async fn no_debug_output_shows_the_password_of_the_url() {
 async fn a_password_that_is_changed_under_a_listener_parks_it_until_it_is_changed_back() {
     let scene = Scene::new().await;
     scene.proves_well("before").await;
+    scene.running.until_anchored().await;
     scene.server.cmd(&["ACL", "SETUSER", APP_USER, "resetpass", ">other"]).await;
     let default = Schedule::connect(&scene.server.url()).await.unwrap();
     let _ = default.arm(&scene.topic, ["due"], SOON, &String::new()).await.unwrap();

@@ -11,10 +11,15 @@ use redis::Value;
 use super::scene::{Scene, Tally, orders};
 use crate::support::{PATIENCE, Running, gated, listener, server_and_schedule, until_dead};
 
+/// A name beside this one, in its slot.
+fn aside(name: &str) -> String {
+    if name.contains('{') { format!("{name}:aside") } else { format!("{{{name}}}:aside") }
+}
+
 /// Puts a value of a type that keylapse uses nowhere at a name; what was there
 /// is moved aside.
 async fn spoil(server: &Server, name: &str) {
-    let aside = format!("{name}:aside");
+    let aside = aside(name);
     let script = "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], KEYS[2]) end
         return redis.call('RPUSH', KEYS[1], 'not yours')";
     assert_eq!(server.cmd(&["EVAL", script, "2", name, &aside]).await, Value::Int(1));
@@ -22,7 +27,7 @@ async fn spoil(server: &Server, name: &str) {
 
 /// What an operator does who reads the error.
 async fn heal(server: &Server, name: &str) {
-    let aside = format!("{name}:aside");
+    let aside = aside(name);
     let script = "redis.call('DEL', KEYS[1])
         if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[1]) end";
     server.cmd(&["EVAL", script, "2", name, &aside]).await;

@@ -33,8 +33,7 @@ impl Scene {
         authority.issue(folder.path(), "server", &["localhost"]);
         let client = authority.issue(folder.path(), "client", &["client"]);
         // Of the lines in redis.conf this one differs.
-        let builder =
-            builder.clone().reach(Reach::over_tls(folder.path())).config("tls-auth-clients", "yes");
+        let builder = builder.clone().reach(Reach::over_tls(folder.path())).config("tls-auth-clients", "yes");
         match builder.try_start().await {
             Ok(server) => {
                 let port = server.door().port();

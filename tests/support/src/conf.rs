@@ -10,7 +10,9 @@ const CONF: &str = include_str!("../../../redis.conf");
 ///
 /// If there is none.
 pub fn app_user_line() -> &'static str {
-    CONF.lines().find(|line| line.starts_with("user keylapse ")).expect("redis.conf defines the user keylapse")
+    CONF.lines()
+        .find(|line| line.starts_with("user keylapse "))
+        .expect("redis.conf defines the user keylapse")
 }
 
 /// The settings of TLS, which stand there behind hash signs: a server that was built without TLS would not start.

@@ -18,7 +18,7 @@ use crate::{conf, skipped};
 const TLS: &str = "KEYLAPSE_TEST_TLS";
 const TOPOLOGY: &str = "KEYLAPSE_TEST_TOPOLOGY";
 /// By which a program that has nothing but a URL is told of its CA.
-const TRUSTED: &str = "SSL_CERT_FILE";
+pub(crate) const TRUSTED: &str = "SSL_CERT_FILE";
 
 /// How clients reach a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Reach {
     }
 
     /// Whether the server is a cluster.
-    pub(crate) fn is_cluster(&self) -> bool {
+    pub fn is_cluster(&self) -> bool {
         self.cluster
     }
 

@@ -155,6 +155,15 @@ impl Server {
         answer.unwrap_or_else(|error| panic!("the server refused {}: {error}", shown(words)))
     }
 
+    /// How many of these keys there are; of a cluster's slots each is asked for by itself.
+    pub async fn count(&self, keys: &[impl AsRef<[u8]>]) -> usize {
+        let mut count = 0;
+        for key in keys {
+            count += usize::from(self.cmd(&[b"EXISTS", key.as_ref()]).await == Value::Int(1));
+        }
+        count
+    }
+
     fn running(&self) -> &Process {
         self.process.as_ref().expect("the server is not running: it was ended and not restarted")
     }
