@@ -39,7 +39,7 @@ pub use conf::{app_user_line, tls_lines};
 pub use connect::connect;
 pub use error::Error;
 pub use proxy::{Direction, Proxy, Then, any, command};
-pub use reach::{Reach, skipped_on_a_cluster, skipped_over_tls};
+pub use reach::{Reach, skipped_on_a_cluster};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
 pub use skipped::skipped;
 pub use version::Version;

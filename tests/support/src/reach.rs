@@ -56,6 +56,11 @@ impl Reach {
         Self { tls: Some(folder.into()), cluster: false }
     }
 
+    /// Whether clients come in over TLS.
+    pub fn is_over_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Where the files of TLS are, if clients speak it.
     pub(crate) fn tls(&self) -> Option<&Path> {
         self.tls.as_deref()
@@ -98,15 +103,6 @@ pub fn skipped_on_a_cluster(why: &str) -> bool {
     let is_skipped = Reach::of_this_run().cluster;
     if is_skipped {
         skipped(&format!("on a cluster {why}"));
-    }
-    is_skipped
-}
-
-/// Whether this run is over TLS, which is said then: for tests that need a plain port.
-pub fn skipped_over_tls(why: &str) -> bool {
-    let is_skipped = Reach::of_this_run().tls.is_some();
-    if is_skipped {
-        skipped(&format!("over TLS {why}"));
     }
     is_skipped
 }
