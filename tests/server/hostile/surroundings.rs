@@ -14,6 +14,7 @@ const SOON: Duration = Duration::from_millis(100);
 /// A producer and a listener at a URL: a timer runs, and its key is heard to expire.
 async fn assert_works_at(url: &str) {
     let (schedule, tally, running) = orders_at(url).await;
+    running.until_anchored().await;
     let _ = schedule.arm(&orders(), ["1"], SOON, &String::new()).await.unwrap();
     tally.until(1).await;
     running.until("its expiry to be heard", |stats| stats.total().heard == 1).await;
