@@ -230,7 +230,7 @@ impl Writer {
     /// more than once.
     pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
-            let (mut tick, mut again) = (tokio::time::interval(every), HashSet::new());
+            let (mut tick, mut again) = (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
             for key in (0..count).map(order) {
                 tick.tick().await;
                 let ms = ms + (key.len() as u64 * 131 + u64::from(redis_slot(&key))) % ms;
