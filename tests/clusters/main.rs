@@ -6,6 +6,7 @@
 mod facts;
 mod failover;
 mod hostile;
+mod idle;
 mod life;
 mod load;
 mod moving;
