@@ -15,6 +15,7 @@ pub mod plots;
 pub mod records;
 mod results;
 pub mod rounds;
+pub mod scale;
 mod server;
 mod size;
 mod statistics;
