@@ -77,16 +77,16 @@ impl Running {
 
     /// Waits until it hears so many servers, and has looked at each for so many times.
     pub(crate) async fn until_settled(&self, servers: u64, sweeps: u64) -> Result<(), Fault> {
-        let settled = || {
+        until("the listener to settle", || {
             let seen = self.stats.listener();
             seen.anchored >= servers && seen.sweeps >= servers * sweeps
-        };
-        let waiting = async {
-            while !settled() {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        Ok(timeout(PATIENCE, waiting).await.map_err(|_| "the listener does not settle")?)
+        })
+        .await
+    }
+
+    /// Expired keys that it has heard.
+    pub(crate) fn heard(&self) -> u64 {
+        self.stats.total().heard
     }
 
     /// Stops it, and waits until it has settled everything.
@@ -94,4 +94,14 @@ impl Running {
         let _ = self.stop.send(());
         Ok(self.task.await??)
     }
+}
+
+/// Waits until this holds.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), Fault> {
+    let waiting = async {
+        while !holds() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    Ok(timeout(PATIENCE, waiting).await.map_err(|_| format!("waited for {what} for {PATIENCE:?}"))?)
 }

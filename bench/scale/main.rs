@@ -1,6 +1,7 @@
 //! `keylapse-bench-scale`: what timers cost on one server and on several, and what a goal would take. `--help` says
 //! what can be set, docs/scale.md what came of it last.
 
+mod hearing;
 mod listening;
 mod options;
 mod scene;
@@ -44,18 +45,25 @@ async fn run(options: &Options) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether there are visible keys, how many listeners, and how many primaries.
+type Arrangement = (bool, usize, usize);
+
+fn arrangements() -> impl Iterator<Item = Arrangement> {
+    let each = [true, false].into_iter().flat_map(|triggers| PRIMARIES.map(|count| (triggers, 1, count)));
+    each.chain([(true, CROWD, PRIMARIES[3])])
+}
+
 async fn measured(options: &Options) -> Result<Record, Fault> {
     let (machine, watch, size) = (Machine::now()?, Watch::start(), options.size());
-    let mut all: BTreeMap<(bool, usize, usize), Vec<Figures>> = BTreeMap::new();
+    let mut all: BTreeMap<Arrangement, Vec<Figures>> = BTreeMap::new();
     for round in 1..=options.rounds {
-        for triggers in [true, false] {
-            for (primaries, listeners) in
-                PRIMARIES.map(|count| (count, 1)).into_iter().chain([(PRIMARIES[3], CROWD)])
-            {
-                eprintln!("round {round}: {primaries} primaries, {listeners} listeners, visible keys: {triggers}");
-                let figures = measure(primaries, listeners, triggers, size).await?;
-                all.entry((triggers, listeners, primaries)).or_default().push(figures);
-            }
+        for arrangement in arrangements() {
+            let (triggers, listeners, primaries) = arrangement;
+            eprintln!(
+                "round {round}: {primaries} primaries, {listeners} listeners, visible keys: {triggers}"
+            );
+            let figures = measure(primaries, listeners, triggers, size).await?;
+            all.entry(arrangement).or_default().push(figures);
         }
     }
     Ok(Record {
@@ -70,24 +78,25 @@ async fn measured(options: &Options) -> Result<Record, Fault> {
     })
 }
 
-/// All that is measured of one arrangement: of many listeners, what each adds.
+/// All that is measured of one arrangement.
 async fn measure(primaries: usize, listeners: usize, triggers: bool, size: Size) -> Result<Figures, Fault> {
     let mut scene = Scene::start(primaries, triggers, size).await?;
-    if listeners == 1 {
-        scene.idle().await?;
-        scene.overdue().await?;
+    if listeners > 1 {
+        scene.hear(listeners).await?;
+        return Ok(scene.end());
     }
-    scene.timely(listeners).await?;
-    if listeners == 1 {
-        scene.arm().await?;
-    }
+    scene.idle().await?;
+    scene.overdue().await?;
+    scene.punctual().await?;
+    scene.timely().await?;
+    scene.arm().await?;
     if primaries == 0 {
         scene.fork().await?;
     }
     Ok(scene.end())
 }
 
-fn row(((triggers, listeners, primaries), rounds): ((bool, usize, usize), Vec<Figures>)) -> Row {
+fn row(((triggers, listeners, primaries), rounds): (Arrangement, Vec<Figures>)) -> Row {
     let names = rounds.iter().flat_map(BTreeMap::keys).cloned();
     let spread = |name: String| {
         let values: Vec<_> = rounds.iter().filter_map(|figures| figures.get(&name).copied()).collect();

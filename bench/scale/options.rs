@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use keylapse_bench::figure;
 use keylapse_bench::scale::Goal;
 
 /// Measures what timers cost on a server alone and on clusters of one, two and three primaries, and calculates what a
@@ -65,6 +66,12 @@ pub(crate) struct Size {
     pub(crate) timely: usize,
     /// How many of them each second.
     pub(crate) rate: usize,
+    /// Timers that fire on time on all arrangements alike, in all.
+    pub(crate) calm: usize,
+    /// How many of them each second.
+    pub(crate) calm_rate: usize,
+    /// Keys that listeners hear of.
+    pub(crate) heard: usize,
     /// Timers that are overdue before a listener starts.
     pub(crate) overdue: usize,
     /// Timers of the server that is to fork, in all.
@@ -77,8 +84,11 @@ impl Size {
     const LONG: Self = Self {
         armed: 50_000,
         tasks: 32,
-        timely: 15_000,
-        rate: 3000,
+        timely: 25_000,
+        rate: 5000,
+        calm: 5000,
+        calm_rate: 1000,
+        heard: 50_000,
         overdue: 100_000,
         forked: 1_000_000,
         idle_s: 10,
@@ -88,6 +98,8 @@ impl Size {
         Self {
             armed: self.armed / by,
             timely: self.timely / by,
+            calm: self.calm / by,
+            heard: self.heard / by,
             overdue: self.overdue / by,
             forked: self.forked / by,
             ..self
@@ -96,10 +108,15 @@ impl Size {
 
     /// In words.
     pub(crate) fn said(&self, rounds: usize) -> String {
-        let Self { armed, tasks, timely, rate, overdue, forked, idle_s } = self;
+        let Self { armed, tasks, timely, rate, calm, calm_rate, heard, overdue, forked, idle_s } = self;
+        let all = [armed, timely, rate, calm, calm_rate, heard, overdue, forked];
+        let [armed, timely, rate, calm, calm_rate, heard, overdue, forked] =
+            all.map(|number| figure(*number as f64));
         format!(
-            "{rounds} rounds; for each primary {armed} timers armed by {tasks} tasks, {timely} due on time at {rate} a \
-             second, {overdue} overdue; {forked} in the server that forks; {idle_s} s without work"
+            "Rounds: {rounds}. The lower rate: {calm} timers at {calm_rate} a second, in all. For each primary, or the \
+             server alone: {timely} timers at {rate} a second, the higher rate; {overdue} overdue; {armed} armed one by \
+             one by {tasks} tasks; {heard} keys that listeners hear of. The server that forks has {forked} timers. Idle: \
+             {idle_s} s"
         )
     }
 }

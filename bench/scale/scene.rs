@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// For each primary: the advice is two or more.
 const PARTITIONS: usize = 2;
 /// What is told after the last handler: how it ended, and that its visible key has expired.
-const AFTERMATH: Duration = Duration::from_millis(500);
+pub(crate) const AFTERMATH: Duration = Duration::from_millis(500);
 
 /// What was measured, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
@@ -29,12 +29,13 @@ pub(crate) type Figures = BTreeMap<String, f64>;
 /// Servers with one topic.
 pub(crate) struct Scene {
     servers: Servers,
-    meter: Meter,
-    primaries: usize,
+    pub(crate) meter: Meter,
+    /// A server alone is one.
+    pub(crate) primaries: usize,
     topic: Topic<Bytes>,
-    prefix: String,
+    pub(crate) prefix: String,
     schedule: Schedule,
-    size: Size,
+    pub(crate) size: Size,
     figures: Figures,
 }
 
@@ -72,30 +73,36 @@ impl Scene {
         Ok(())
     }
 
-    /// Timers that fire on time, before so many listeners.
-    pub(crate) async fn timely(&mut self, listeners: usize) -> Result<(), Fault> {
-        let count = self.size.timely * self.primaries;
-        let gap = Duration::from_secs(1).div_f64((self.size.rate * self.primaries) as f64);
+    /// Timers that fire on time at the same rate on all arrangements.
+    pub(crate) async fn punctual(&mut self) -> Result<(), Fault> {
+        self.on_time("calm", self.size.calm, self.size.calm_rate).await
+    }
+
+    /// Timers that fire on time at a rate that grows with the primaries.
+    pub(crate) async fn timely(&mut self) -> Result<(), Fault> {
+        self.on_time("timely", self.size.timely * self.primaries, self.size.rate * self.primaries).await
+    }
+
+    async fn on_time(&mut self, name: &str, count: usize, rate: usize) -> Result<(), Fault> {
+        let gap = Duration::from_secs(1).div_f64(rate as f64);
         let starts = Starts::new(count);
-        let running = self.listen(&starts, listeners).await?;
+        let [running] = self.listen(&starts, 1).await?.try_into().map_err(|_| "one listener")?;
         // As long as arming them takes, and more.
-        let first = SystemTime::now() + Duration::from_secs(2) + Duration::from_micros(100) * count as u32;
+        let first = SystemTime::now() + Duration::from_secs(2) + Duration::from_micros(50) * count as u32;
         self.arm_in_bulk(count, |number| first + gap.mul_f64(number as f64)).await?;
         let left = first.duration_since(SystemTime::now()).map_err(|_| "arming took too long")?;
         sleep(left.saturating_sub(Duration::from_millis(100))).await;
-        let span = Span::begin(&mut self.meter).await?;
+        let span = self.begin().await?;
         let mut late: Vec<f64> = starts.all().await?.into_iter().map(|(_, late)| late).collect();
         sleep(AFTERMATH).await;
-        self.spent("timely", span, count).await?;
-        for one in running {
-            one.end().await?;
-        }
+        self.spent(name, span, count).await?;
+        running.end().await?;
         late.sort_by(f64::total_cmp);
         let rank = |share: f64| late[((late.len() as f64 * share).ceil() as usize).max(1) - 1];
         let early = late.iter().filter(|late| **late < 0.0).count();
         let found =
             [("p50_ms", rank(0.5)), ("p99_ms", rank(0.99)), ("max_ms", rank(1.0)), ("early", early as f64)];
-        found.into_iter().for_each(|(name, value)| self.put(name, value));
+        found.into_iter().for_each(|(figure, value)| self.put(&format!("{name}_{figure}"), value));
         Ok(())
     }
 
@@ -104,7 +111,7 @@ impl Scene {
         let count = self.size.overdue * self.primaries;
         let past = SystemTime::now() - Duration::from_secs(1);
         self.arm_in_bulk(count, |_| past).await?;
-        let (starts, span) = (Starts::new(count), Span::begin(&mut self.meter).await?);
+        let (starts, span) = (Starts::new(count), self.begin().await?);
         let running = Running::start(&self.servers.url(), &self.topic, &starts)?;
         let noted = starts.all().await?;
         running.end().await?;
@@ -117,7 +124,7 @@ impl Scene {
     /// Timers that tasks arm one by one, and that stay.
     pub(crate) async fn arm(&mut self) -> Result<(), Fault> {
         let (count, tasks) = (self.size.armed * self.primaries, self.size.tasks * self.primaries);
-        let span = Span::begin(&mut self.meter).await?;
+        let span = self.begin().await?;
         let (begun, mut arming) = (Instant::now(), JoinSet::new());
         for task in 0..tasks {
             let (schedule, topic, prefix) = (self.schedule.clone(), self.topic.clone(), self.prefix.clone());
@@ -149,7 +156,7 @@ impl Scene {
     }
 
     /// Listeners that hear all servers.
-    async fn listen(&self, starts: &Arc<Starts>, count: usize) -> Result<Vec<Running>, Fault> {
+    pub(crate) async fn listen(&self, starts: &Arc<Starts>, count: usize) -> Result<Vec<Running>, Fault> {
         let start = |_| Running::start(&self.servers.url(), &self.topic, starts);
         let all: Vec<_> = (0..count).map(start).collect::<Result<_, _>>()?;
         for one in &all {
@@ -173,10 +180,21 @@ impl Scene {
         Ok(())
     }
 
+    /// From now on.
+    pub(crate) async fn begin(&mut self) -> Result<Span, Fault> {
+        Ok(Span { before: self.meter.look().await?, own_us: own_processor_us()? })
+    }
+
+    /// What all servers have used since, and this process, in µs.
+    pub(crate) async fn used(&mut self, span: Span) -> Result<(Usage, f64), Fault> {
+        let client_us = own_processor_us()? - span.own_us;
+        let each = self.meter.since(&span.before).await?;
+        Ok((each.into_iter().fold(Usage::default(), |a, b| a + b), client_us))
+    }
+
     /// What was used for so many timers is put down for one.
     async fn spent(&mut self, name: &str, span: Span, count: usize) -> Result<Usage, Fault> {
-        let client_us = own_processor_us()? - span.own_us;
-        let used = self.meter.since(&span.before).await?.into_iter().fold(Usage::default(), |a, b| a + b);
+        let (used, client_us) = self.used(span).await?;
         let figures = [
             ("server_us", used.processor_us),
             ("client_us", client_us),
@@ -191,25 +209,19 @@ impl Scene {
         Ok(used)
     }
 
-    fn put(&mut self, name: &str, value: f64) {
+    pub(crate) fn put(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);
     }
 }
 
 /// What had been used at a moment.
-struct Span {
+pub(crate) struct Span {
     before: Vec<Usage>,
     own_us: f64,
 }
 
-impl Span {
-    async fn begin(meter: &mut Meter) -> Result<Self, Fault> {
-        Ok(Self { before: meter.look().await?, own_us: own_processor_us()? })
-    }
-}
-
 /// 28 bytes, as in the other measurements.
-fn key(prefix: &str, number: usize) -> Key<String> {
+pub(crate) fn key(prefix: &str, number: usize) -> Key<String> {
     let digits = 27 - prefix.len();
     Key(format!("{prefix}:{number:0digits$}"))
 }

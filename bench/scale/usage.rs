@@ -56,6 +56,14 @@ impl Meter {
         Ok(now.into_iter().zip(before).map(|(now, before)| now - *before - own).collect())
     }
 
+    /// Sends each of them these commands, in the order of the servers, and waits for the answers.
+    pub(crate) async fn tell(&mut self, commands: Vec<redis::Pipeline>) -> Result<(), Fault> {
+        for (connection, commands) in self.0.iter_mut().zip(commands) {
+            commands.exec_async(connection).await?;
+        }
+        Ok(())
+    }
+
     /// Has the first of them save, and so fork: how long it stood still, in ms for each GiB that it has.
     pub(crate) async fn fork(&mut self) -> Result<f64, Fault> {
         let connection = &mut self.0[0];

@@ -18,7 +18,7 @@ pub struct Costs {
     pub bytes: f64,
     /// Bytes of the server's memory while it is armed.
     pub bytes_armed: f64,
-    /// What each listener but the first adds.
+    /// What each listener but the first adds: nothing without visible keys.
     pub further: Further,
     /// Requests a second of a listener without work, to the primary that gets the most.
     pub idle_requests_per_s: f64,
@@ -47,7 +47,8 @@ impl Costs {
         let row = largest.ok_or("the record has no row with one listener")?;
         let sum = |names: &[&str]| names.iter().map(|name| figure(row, name)).sum::<Result<f64, Fault>>();
         let forked = record.rows(triggers).find(|row| row.median("fork_ms_per_gib").is_some());
-        let further = record.crowd(triggers).map(|crowd| further(row, crowd)).transpose()?;
+        // Without visible keys nothing is published of a timer that fires.
+        let further = record.crowd(triggers).map(further).transpose()?;
         Ok(Self {
             server_us: sum(&["arm_server_us", "timely_server_us"])?,
             producer_us: figure(row, "arm_client_us")?,
@@ -62,16 +63,13 @@ impl Costs {
     }
 }
 
-/// The difference between many listeners and one, for each further one; what is less than nothing is noise.
-fn further(one: &Row, crowd: &Row) -> Result<Further, Fault> {
-    let more = |name| -> Result<f64, Fault> {
-        let difference = figure(crowd, name)? - figure(one, name)?;
-        Ok((difference / (crowd.listeners - 1) as f64).max(0.0))
-    };
+/// What it costs that a listener hears of one expiry; what is less than nothing is noise.
+fn further(crowd: &Row) -> Result<Further, Fault> {
+    let more = |name| Ok::<_, Fault>(figure(crowd, name)?.max(0.0));
     Ok(Further {
-        server_us: more("timely_server_us")?,
-        listener_us: more("timely_client_us")?,
-        bytes: more("timely_bytes_out")?,
+        server_us: more("hear_server_us")?,
+        listener_us: more("hear_client_us")?,
+        bytes: more("hear_bytes_out")?,
     })
 }
 
@@ -98,11 +96,14 @@ mod tests {
             "bytes_armed",
             "idle_requests_per_s",
             "fork_ms_per_gib",
+            "hear_client_us",
+            "hear_bytes_out",
         ];
         let of = |value| Spread::of(&[value]).unwrap();
         let mut figures: std::collections::BTreeMap<_, _> =
             names.map(|name| (name.to_owned(), of(2.0))).into();
         figures.insert("timely_server_us".to_owned(), of(timely));
+        figures.insert("hear_server_us".to_owned(), of(timely - 10.0));
         Row { primaries, triggers: true, listeners, figures }
     }
 
@@ -122,10 +123,9 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_largest_cluster_and_each_further_listener_adds_its_part() {
-        let costs =
-            Costs::of(&record(vec![row(0, 1, 9.0), row(3, 1, 10.0), row(3, 4, 16.0)]), true).unwrap();
+        let costs = Costs::of(&record(vec![row(0, 1, 9.0), row(3, 1, 10.0), row(3, 4, 16.0)]), true).unwrap();
         assert_eq!((costs.server_us, costs.bytes), (12.0, 8.0));
-        assert_eq!(costs.further, Further { server_us: 2.0, listener_us: 0.0, bytes: 0.0 });
+        assert_eq!(costs.further, Further { server_us: 6.0, listener_us: 2.0, bytes: 2.0 });
         let costs = Costs::of(&record(vec![row(3, 1, 10.0), row(3, 4, 9.0)]), true).unwrap();
         assert_eq!(costs.further.server_us, 0.0, "noise");
     }

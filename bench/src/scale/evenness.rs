@@ -9,12 +9,19 @@ const SLOTS: usize = 16_384;
 fn shares(topic: &str, partitions: u32, primaries: usize) -> Vec<u32> {
     let mut shares = vec![0; primaries];
     for partition in 0..partitions {
-        let slot = usize::from(slot_of(format!("{topic}/{partition}").as_bytes()));
-        // The last of those that begin at or before the slot.
-        let owner = ((slot + 1) * primaries).div_ceil(SLOTS) - 1;
-        shares[owner] += 1;
+        shares[owner(format!("{topic}/{partition}").as_bytes(), primaries)] += 1;
     }
     shares
+}
+
+/// Which primary has a key, counted from 0, where the slots are dealt out evenly and in order.
+pub fn owner(key: &[u8], primaries: usize) -> usize {
+    owner_of_slot(usize::from(slot_of(key)), primaries)
+}
+
+/// The last of those that begin at or before the slot.
+fn owner_of_slot(slot: usize, primaries: usize) -> usize {
+    ((slot + 1) * primaries).div_ceil(SLOTS) - 1
 }
 
 /// How many times its even share the busiest primary has.
@@ -37,9 +44,10 @@ mod tests {
     fn each_partition_has_one_primary_that_has_its_slot() {
         assert_eq!(shares("app.order", 64, 1), [64]);
         assert_eq!(shares("app.order", 64, 7).iter().sum::<u32>(), 64);
-        // 5,460.67 slots each: as `CLUSTER KEYSLOT` says, `foo` is in 12,182 and `bar` in 5,061.
+        // 5,461.33 slots each. `CLUSTER KEYSLOT` says that `foo` is in 12,182 and `bar` in 5,061.
+        assert_eq!((owner(b"foo", 3), owner(b"bar", 3), owner(b"foo", 1)), (2, 0, 0));
         for (slot, owner) in [(0, 0), (5_460, 0), (5_461, 1), (10_921, 1), (10_922, 2), (16_383, 2)] {
-            assert_eq!(((slot + 1) * 3_usize).div_ceil(SLOTS) - 1, owner, "{slot}");
+            assert_eq!(owner_of_slot(slot, 3), owner, "{slot}");
         }
     }
 

@@ -10,6 +10,6 @@ mod plan;
 mod record;
 
 pub use costs::{Costs, Further};
-pub use evenness::{busiest, is_even};
+pub use evenness::{busiest, is_even, owner};
 pub use plan::{Goal, Plan};
 pub use record::{Record, Row};

@@ -33,6 +33,8 @@ pub struct Plan {
     pub listeners: Option<f64>,
     /// Timers a second beyond which no number of listeners is enough.
     pub most_per_s: f64,
+    /// Timers a second of one partition, which lies on one primary.
+    pub most_of_a_partition: f64,
     /// Processors for producers.
     pub producers: f64,
     /// Primaries, by the time of their processors.
@@ -62,12 +64,14 @@ impl Plan {
         let listeners = (for_its_own > 0.0).then(|| (own / for_its_own).ceil().max(1.0));
         let more = listeners.unwrap_or_else(|| (own / (US * busy)).ceil().max(1.0)) - 1.0;
         let gib = armed * costs.bytes_armed / GIB;
-        let by_processor = (rate * (costs.server_us + more * further.server_us) / (US * busy)).ceil().max(1.0);
+        let by_processor =
+            (rate * (costs.server_us + more * further.server_us) / (US * busy)).ceil().max(1.0);
         let by_memory = (gib / gib_each).ceil().max(1.0);
         let primaries = by_processor.max(by_memory);
         Self {
             listeners,
             most_per_s: US * busy / further.listener_us,
+            most_of_a_partition: US * busy / costs.server_us,
             producers: (rate * costs.producer_us / (US * busy)).ceil(),
             by_processor,
             by_memory,
