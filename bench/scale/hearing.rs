@@ -35,7 +35,7 @@ impl Scene {
             .map(|number| key(&self.prefix, FOREIGN + number).0)
             .collect();
         let running = self.listen(&Starts::new(1), listeners).await?;
-        let at = SystemTime::now() + Duration::from_secs(1) + Duration::from_micros(50) * keys.len() as u32;
+        let at = SystemTime::now() + Duration::from_secs(1) + Duration::from_micros(100) * keys.len() as u32;
         let ms = at.duration_since(UNIX_EPOCH)?.as_millis() as u64;
         self.tell_owners(&keys, |pipe, key| {
             pipe.cmd("SET").arg(key).arg("1").arg("PXAT").arg(ms);

@@ -88,7 +88,7 @@ impl Scene {
         let starts = Starts::new(count);
         let [running] = self.listen(&starts, 1).await?.try_into().map_err(|_| "one listener")?;
         // As long as arming them takes, and more.
-        let first = SystemTime::now() + Duration::from_secs(2) + Duration::from_micros(50) * count as u32;
+        let first = SystemTime::now() + Duration::from_secs(2) + Duration::from_micros(100) * count as u32;
         self.arm_in_bulk(count, |number| first + gap.mul_f64(number as f64)).await?;
         let left = first.duration_since(SystemTime::now()).map_err(|_| "arming took too long")?;
         sleep(left.saturating_sub(Duration::from_millis(100))).await;
