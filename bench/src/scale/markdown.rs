@@ -59,7 +59,10 @@ fn row(cells: &[String]) -> String {
 }
 
 fn head(cells: &[&str]) -> String {
-    let rule = cells.iter().enumerate().map(|(place, _)| if place == 0 { "---" } else { "---:" });
+    // Words stand on the left, figures on the right.
+    let is_words = |place: usize, name: &str| place == 0 || name == "how";
+    let rule =
+        cells.iter().enumerate().map(|(place, name)| if is_words(place, name) { "---" } else { "---:" });
     format!("| {} |\n| {} |\n", cells.join(" | "), rule.collect::<Vec<_>>().join(" | "))
 }
 
