@@ -10,6 +10,9 @@ use tokio::time::sleep;
 
 use crate::servers::Servers;
 
+/// Longer than any answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What one server has used since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
@@ -31,9 +34,11 @@ pub(crate) struct Meter(Vec<MultiplexedConnection>);
 impl Meter {
     /// Of all of these.
     pub(crate) async fn of(servers: &Servers) -> Result<Self, Fault> {
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let mut connections = Vec::new();
         for url in servers.each() {
-            connections.push(redis::Client::open(url)?.get_multiplexed_async_connection().await?);
+            let client = redis::Client::open(url)?;
+            connections.push(client.get_multiplexed_async_connection_with_config(&config).await?);
         }
         let mut meter = Self(connections);
         meter.look().await?; // a command's first call is given memory that stays
