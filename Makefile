@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +147,16 @@ bench-quick: ## The most important of it in under three minutes; the last line i
 # BENCH says how large and how long (BENCH=--help lists it), or which scenes: BENCH="--scenes hot --minutes 1".
 bench-attach: ## Attached topics: sessions that are extended, hot keys, and a flood; a line for each; half an hour
 	$(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-attach -- $(BENCH)
+
+# SCALE says how much, or for which goal (SCALE=--help lists it): SCALE="--timers-per-s 50000 --armed 1e7".
+with_scale = $(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-scale -- --rounds $(ROUNDS)
+
+bench-scale: ## What timers cost on one server and on clusters, and what a goal would take: half an hour
+	$(with_scale) $(SCALE)
+
+bench-scale-record: ## The same, and its figures go into docs/scale.md
+	$(with_scale) $(SCALE) --record bench/scale/recorded.json
+	KEYLAPSE_BLESS=1 cargo test -q -p keylapse-bench --test scale
 
 # MUTANTS says which: MUTANTS="--only lua --minutes 15 --jobs 2", say; MUTANTS=--help lists it.
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all

@@ -15,6 +15,7 @@ pub mod plots;
 pub mod records;
 mod results;
 pub mod rounds;
+pub mod scale;
 mod server;
 mod size;
 mod statistics;
@@ -27,7 +28,7 @@ pub use last_line::last_line;
 pub use machine::Machine;
 pub use results::Measured;
 pub use server::{Server, info};
-pub use statistics::Spread;
+pub use statistics::{Spread, figure};
 pub use system::{Described, OURS, Run, System};
 
 /// A variable of a program's environment, and its value.

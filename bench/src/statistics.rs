@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The least, the middle and the greatest of some figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// How many there were.
     pub rounds: usize,
@@ -38,7 +38,7 @@ impl fmt::Display for Spread {
 }
 
 /// A figure with as many digits as it deserves: 61,234, 12.3, 0.45.
-pub(crate) fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => grouped(value.round() as i64),
         size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),

@@ -7,6 +7,7 @@ mod attached;
 mod facts;
 mod failover;
 mod hostile;
+mod idle;
 mod life;
 mod load;
 mod moving;

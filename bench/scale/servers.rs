@@ -1,0 +1,38 @@
+//! The servers of one arrangement.
+
+use keylapse::testing::{Cluster, Server};
+use keylapse_bench::Fault;
+
+/// They end with this value.
+pub(crate) enum Servers {
+    /// A server alone.
+    One(Server),
+    /// A cluster, without replicas.
+    Several(Cluster),
+}
+
+impl Servers {
+    /// So many primaries; none: a server alone.
+    pub(crate) async fn start(primaries: usize) -> Result<Self, Fault> {
+        Ok(match primaries {
+            0 => Self::One(Server::start().await?),
+            count => Self::Several(Cluster::builder().primaries(count).replicas_each(0).start().await?),
+        })
+    }
+
+    /// Where programs connect.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Several(cluster) => cluster.url(),
+        }
+    }
+
+    /// Where each of them is asked about itself.
+    pub(crate) fn each(&self) -> Vec<String> {
+        match self {
+            Self::One(server) => vec![server.url()],
+            Self::Several(cluster) => cluster.nodes().iter().map(keylapse::testing::Node::url).collect(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What servers and this process have used.
+
+use std::collections::HashMap;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use keylapse_bench::Fault;
+use redis::aio::MultiplexedConnection;
+use tokio::time::sleep;
+
+use crate::servers::Servers;
+
+/// Longer than any answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What one server has used since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// µs of processors, by all of its threads.
+    pub(crate) processor_us: f64,
+    /// Commands, those inside of scripts included.
+    pub(crate) commands: f64,
+    /// How often something arrived: what arrives together counts once.
+    pub(crate) requests: f64,
+    pub(crate) bytes_in: f64,
+    pub(crate) bytes_out: f64,
+    /// Bytes of memory that it has allocated now.
+    pub(crate) memory: f64,
+}
+
+/// Asks servers what they have used.
+pub(crate) struct Meter(Vec<MultiplexedConnection>);
+
+impl Meter {
+    /// Of all of these.
+    pub(crate) async fn of(servers: &Servers) -> Result<Self, Fault> {
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let mut connections = Vec::new();
+        for url in servers.each() {
+            let client = redis::Client::open(url)?;
+            connections.push(client.get_multiplexed_async_connection_with_config(&config).await?);
+        }
+        let mut meter = Self(connections);
+        meter.look().await?; // a command's first call is given memory that stays
+        Ok(meter)
+    }
+
+    /// What each has used.
+    pub(crate) async fn look(&mut self) -> Result<Vec<Usage>, Fault> {
+        let mut all = Vec::new();
+        for connection in &mut self.0 {
+            all.push(Usage::read(&Info::of(connection).await?)?);
+        }
+        Ok(all)
+    }
+
+    /// What each has used since, but for this look.
+    pub(crate) async fn since(&mut self, before: &[Usage]) -> Result<Vec<Usage>, Fault> {
+        let own = Usage { commands: 1.0, requests: 1.0, ..Usage::default() };
+        let now = self.look().await?;
+        Ok(now.into_iter().zip(before).map(|(now, before)| now - *before - own).collect())
+    }
+
+    /// Sends each of them these commands, in the order of the servers, and waits for the answers.
+    pub(crate) async fn tell(&mut self, commands: Vec<redis::Pipeline>) -> Result<(), Fault> {
+        for (connection, commands) in self.0.iter_mut().zip(commands) {
+            commands.exec_async(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the first of them save, and so fork: how long it stood still, in ms for each GiB that it has.
+    pub(crate) async fn fork(&mut self) -> Result<f64, Fault> {
+        let connection = &mut self.0[0];
+        redis::cmd("BGSAVE").exec_async(connection).await?;
+        let mut info = Info::of(connection).await?;
+        while info.number("rdb_bgsave_in_progress")? > 0.0 {
+            sleep(Duration::from_millis(50)).await;
+            info = Info::of(connection).await?;
+        }
+        let gib = info.number("used_memory")? / f64::from(1 << 30);
+        Ok(info.number("latest_fork_usec")? / 1e3 / gib)
+    }
+}
+
+impl Usage {
+    fn read(info: &Info) -> Result<Self, Fault> {
+        Ok(Self {
+            processor_us: (info.number("used_cpu_user")? + info.number("used_cpu_sys")?) * 1e6,
+            commands: info.number("total_commands_processed")?,
+            requests: info.number("total_reads_processed")?,
+            bytes_in: info.number("total_net_input_bytes")?,
+            bytes_out: info.number("total_net_output_bytes")?,
+            memory: info.number("used_memory")?,
+        })
+    }
+
+    fn zip(self, other: Self, with: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            processor_us: with(self.processor_us, other.processor_us),
+            commands: with(self.commands, other.commands),
+            requests: with(self.requests, other.requests),
+            bytes_in: with(self.bytes_in, other.bytes_in),
+            bytes_out: with(self.bytes_out, other.bytes_out),
+            memory: with(self.memory, other.memory),
+        }
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+}
+
+/// What INFO says.
+struct Info(HashMap<String, String>);
+
+impl Info {
+    async fn of(connection: &mut MultiplexedConnection) -> Result<Self, Fault> {
+        let text: String = redis::cmd("INFO").query_async(connection).await?;
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(Self(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()))
+    }
+
+    fn number(&self, name: &str) -> Result<f64, Fault> {
+        let text = self.0.get(name).ok_or_else(|| format!("INFO has no {name}"))?;
+        text.parse().map_err(|_| format!("INFO says {name}:{text}").into())
+    }
+}
+
+/// µs of processors that this process has used (`proc(5)`): in steps of 10 ms, as Linux counts a hundred ticks a second.
+pub(crate) fn own_processor_us() -> Result<f64, Fault> {
+    let stat = std::fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc: {error}"))?;
+    let fields = stat.rsplit_once(')').ok_or("/proc/self/stat is of another shape")?.1;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>()? * 1e4)
+}

@@ -1,0 +1,33 @@
+//! docs/scale.md shows what was recorded, and what follows from it.
+//!
+//! `KEYLAPSE_BLESS=1 cargo test -p keylapse-bench --test scale` writes it anew; `make bench-scale-record` measures before.
+
+use std::fs;
+use std::path::PathBuf;
+
+use keylapse_bench::scale::{Goal, Record, markdown};
+
+fn file(path: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", path].iter().collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn the_page_shows_what_was_recorded_and_what_follows_from_it() {
+    let record: Record = serde_json::from_str(&read("bench/scale/recorded.json")).expect("a record");
+    let page = read("docs/scale.md");
+    let (before, rest) = page.split_once("<!-- recorded -->\n").expect("where the figures begin");
+    let (_, after) = rest.split_once("<!-- end -->").expect("where the figures end");
+    let figures = markdown::page(&record, &Goal::default()).expect("all figures");
+    let meant = format!("{before}<!-- recorded -->\n{figures}<!-- end -->{after}");
+    if std::env::var_os("KEYLAPSE_BLESS").is_some() {
+        fs::write(file("docs/scale.md"), &meant).expect("the page is written");
+    }
+    assert!(
+        read("docs/scale.md") == meant,
+        "docs/scale.md is not what was recorded; see the top of this file"
+    );
+}
