@@ -9,6 +9,7 @@ mod hostile;
 mod life;
 mod load;
 mod moving;
+mod outcome;
 mod rights;
 mod sentinel;
 #[path = "../server/support.rs"]
