@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use futures::future::join_all;
 use keylapse::testing::Cluster;
-use keylapse::{Client, Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -47,6 +48,24 @@ struct Arms {
 
 pub(crate) fn topic(partitions: u32) -> Topic<u32> {
     Topic::new("app:order:{id}").unwrap().partitions(partitions).lease(Duration::from_secs(5))
+}
+
+/// One that no load uses.
+pub(crate) fn other_topic() -> Topic<u32> {
+    Topic::new("app:other:{id}").unwrap().partitions(8)
+}
+
+/// What somebody is told who comes now, and waits for half a second to arm timers of all partitions; nothing if that is
+/// done.
+pub(crate) async fn told(url: &str) -> Vec<Error> {
+    let client = Client::new(url).unwrap().patience(Duration::from_millis(500));
+    let schedule = match Schedule::connect(client).await {
+        Ok(schedule) => schedule,
+        Err(error) => return vec![error],
+    };
+    let (other, hour) = (other_topic(), Duration::from_secs(3600));
+    let arm = async |number: u32| schedule.arm(&other, [number.to_string()], hour, &number).await;
+    join_all((0..30).map(arm)).await.into_iter().filter_map(Result::err).collect()
 }
 
 impl Load {

@@ -3,15 +3,24 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod bus;
+#[path = "../server/capture.rs"]
+#[allow(dead_code)] // as that suite needs it
+mod capture;
 mod facts;
 mod failover;
+mod hanging;
 mod hostile;
 mod life;
 mod load;
+mod majority;
 mod moving;
 mod outcome;
+mod replicas;
 mod rights;
+mod scripts;
 mod sentinel;
+mod sentinels;
 #[path = "../server/support.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod support;
