@@ -50,21 +50,15 @@ pub(crate) fn topic(partitions: u32) -> Topic<u32> {
     Topic::new("app:order:{id}").unwrap().partitions(partitions).lease(Duration::from_secs(5))
 }
 
-/// One that no load uses.
-pub(crate) fn other_topic() -> Topic<u32> {
-    Topic::new("app:other:{id}").unwrap().partitions(8)
+/// Somebody who waits for half a second and no longer.
+pub(crate) async fn impatient(url: &str) -> keylapse::Result<Schedule> {
+    Schedule::connect(Client::new(url).unwrap().patience(Duration::from_millis(500))).await
 }
 
-/// What somebody is told who comes now, and waits for half a second to arm timers of all partitions; nothing if that is
-/// done.
-pub(crate) async fn told(url: &str) -> Vec<Error> {
-    let client = Client::new(url).unwrap().patience(Duration::from_millis(500));
-    let schedule = match Schedule::connect(client).await {
-        Ok(schedule) => schedule,
-        Err(error) => return vec![error],
-    };
-    let (other, hour) = (other_topic(), Duration::from_secs(3600));
-    let arm = async |number: u32| schedule.arm(&other, [number.to_string()], hour, &number).await;
+/// What they are told who arm timers in all partitions, for later; nothing if that is done.
+pub(crate) async fn told(schedule: &Schedule, partitions: u32) -> Vec<Error> {
+    let (topic, hour) = (topic(partitions), Duration::from_secs(3600));
+    let arm = async |number: u32| schedule.arm(&topic, [format!("later-{number}")], hour, &number).await;
     join_all((0..30).map(arm)).await.into_iter().filter_map(Result::err).collect()
 }
 

@@ -2,20 +2,27 @@
 
 use std::time::Duration;
 
-use keylapse::ErrorKind;
 use keylapse::testing::{Cluster, Node};
+use keylapse::{ErrorKind, Schedule};
 use keylapse_support::eventually;
 
 use crate::bus::Buses;
-use crate::load::{FIRST, Load, told};
+use crate::load::{FIRST, Load, impatient, told};
 use crate::support::PATIENCE;
+
+/// Somebody impatient who has been here before.
+async fn knows_all(cluster: &Cluster) -> Schedule {
+    let schedule = impatient(&cluster.url()).await.unwrap();
+    assert!(told(&schedule, 8).await.is_empty());
+    schedule
+}
 
 /// Waits until nodes that can be reached say that the cluster is down, and looks whether all that is said can be
 /// understood.
-async fn until_refused(cluster: &Cluster) {
+async fn until_refused(schedule: &Schedule) {
     let mut refused = Vec::new();
     eventually(PATIENCE, "the cluster to be down", async || {
-        refused = told(&cluster.url()).await;
+        refused = told(schedule, 8).await;
         refused.iter().any(|error| error.to_string().contains("CLUSTERDOWN"))
     })
     .await;
@@ -34,11 +41,12 @@ async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_
     let cluster = Cluster::start().await.unwrap();
     let alone = cluster.owner_of_key(FIRST).await.unwrap();
     let load = Load::start(&cluster, 8, 3000, Duration::from_millis(4)).await;
+    let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
     let others: Vec<_> = cluster.nodes().into_iter().filter(|node| *node != alone).collect();
     let harm = async {
         others.iter().for_each(|node| node.stop().unwrap());
-        until_refused(&cluster).await;
+        until_refused(&schedule).await;
         others.iter().for_each(|node| node.go_on().unwrap());
         cluster.wait_until_ok().await.unwrap();
     };
@@ -54,11 +62,12 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
     let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
     let cluster = builder.start().await.unwrap();
     let load = Load::start(&cluster, 8, 3000, Duration::from_millis(4)).await;
+    let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
     let gone = &cluster.primaries().await.unwrap()[1..];
     let harm = async {
         gone.iter().for_each(Node::kill);
-        until_refused(&cluster).await;
+        until_refused(&schedule).await;
         for node in gone {
             node.restart().await.unwrap();
         }

@@ -7,7 +7,7 @@ use keylapse::{Durably, EventMode, Schedule};
 use keylapse_support::eventually;
 
 use crate::capture::Capture;
-use crate::load::{FIRST, Load, other_topic};
+use crate::load::{FIRST, Load, topic};
 use crate::support::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,11 +18,12 @@ async fn without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none
     for primary in cluster.primaries().await.unwrap() {
         cluster.replica_of(&primary).await.unwrap().kill();
     }
-    let (schedule, other) = (Schedule::connect(&cluster.url()).await.unwrap(), other_topic());
+    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(8));
     for number in 0..12_u32 {
         let ask = Durably::replicas(1).within(Duration::from_millis(100));
-        let armed =
-            schedule.arm(&other, [number.to_string()], Duration::from_secs(3600), &number).durably(ask);
+        let armed = schedule
+            .arm(&topic, [format!("later-{number}")], Duration::from_secs(3600), &number)
+            .durably(ask);
         let reached = armed.await.unwrap().receipt().unwrap().reached.expect("it was asked");
         assert_eq!(reached.replicas, 0);
     }
