@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-waiting: ## And the part that waits: attached topics, clusters, stories
 	$(with_server) && $(waiting) --test attached -- --test-threads=16
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
 	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
+
+test-clusters-long: ## Run the tests of clusters that wait for long faults, half a minute each
+	$(with_server) && $(waiting) --test clusters -- --ignored
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh
