@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is doubled so long before a fault, or after it, may be its work.
 const AROUND: Duration = Duration::from_secs(1);
 
+/// As many timers as it takes, until there are [`enough`](Load::enough).
+pub(crate) const MANY: u32 = u32::MAX;
+
 pub(crate) type Times = Vec<RangeInclusive<SystemTime>>;
 
 /// A topic, somebody who arms its timers one after the other, and a listener.
@@ -42,6 +45,7 @@ pub(crate) struct Load {
 #[derive(Default)]
 struct Arms {
     begun: AtomicU32,
+    enough: AtomicBool,
     /// When each was acknowledged.
     acked: Mutex<HashMap<u32, SystemTime>>,
 }
@@ -128,7 +132,13 @@ impl Load {
         done
     }
 
-    /// Waits until all that was armed has been handled.
+    /// Arms no more.
+    pub(crate) fn enough(self) -> Self {
+        self.arms.enough.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Waits until all are armed that were to be, and all that was armed has been handled.
     pub(crate) async fn end(self) -> Outcome {
         self.arming.await.unwrap();
         let unreplicated = self.unreplicated.into_inner().unwrap();
@@ -162,6 +172,9 @@ impl Arms {
         let (mut calls, mut tick) = (JoinSet::new(), tokio::time::interval(every));
         for number in 0..count {
             tick.tick().await;
+            if self.enough.load(Ordering::Relaxed) {
+                break;
+            }
             let (all, schedule, topic) = (self.clone(), schedule.clone(), topic.clone());
             calls.spawn(async move {
                 let armed = schedule.arm(&topic, [number.to_string()], AHEAD, &number).await;

@@ -7,7 +7,7 @@ use keylapse::{ErrorKind, Schedule};
 use keylapse_support::eventually;
 
 use crate::bus::Buses;
-use crate::load::{FIRST, Load, impatient, told};
+use crate::load::{FIRST, Load, MANY, impatient, told};
 use crate::support::PATIENCE;
 
 /// Somebody impatient who has been here before.
@@ -40,7 +40,7 @@ async fn until_refused(schedule: &Schedule) {
 async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_again() {
     let cluster = Cluster::start().await.unwrap();
     let alone = cluster.owner_of_key(FIRST).await.unwrap();
-    let load = Load::start(&cluster, 8, 3000, Duration::from_millis(4)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
     let others: Vec<_> = cluster.nodes().into_iter().filter(|node| *node != alone).collect();
@@ -52,7 +52,7 @@ async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_
     };
     load.harm(harm).await;
     load.until_more_handled(300).await;
-    load.end().await.assert_kept();
+    load.enough().end().await.assert_kept();
 }
 
 /// They have what they had written to disk.
@@ -61,7 +61,7 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
     let config = ["appendonly yes", "appendfsync always"];
     let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
     let cluster = builder.start().await.unwrap();
-    let load = Load::start(&cluster, 8, 3000, Duration::from_millis(4)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
     let gone = &cluster.primaries().await.unwrap()[1..];
@@ -75,7 +75,7 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
     };
     load.harm(harm).await;
     load.until_more_handled(300).await;
-    load.end().await.assert_kept();
+    load.enough().end().await.assert_kept();
 }
 
 /// The others replace it, and it does not know. Clients reach it, and it tells them what it believes.
@@ -85,7 +85,7 @@ async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_oth
     let buses = Buses::between(&cluster).await;
     let old = cluster.owner_of_key(FIRST).await.unwrap();
     let successor = cluster.replica_of(&old).await.unwrap();
-    let load = Load::start(&cluster, 8, 4000, Duration::from_millis(4)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(300).await;
     let harm = async {
         buses.part(&old);
@@ -102,5 +102,5 @@ async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_oth
         cluster.wait_until_ok().await.unwrap();
     };
     load.harm(harm).await;
-    load.end().await.assert_kept();
+    load.enough().end().await.assert_kept();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylapse::testing::{Cluster, Node};
 use keylapse_support::{Binary, skipped};
 
-use crate::load::{FIRST, Load};
+use crate::load::{FIRST, Load, MANY};
 
 /// The slots of the topic's partitions, and some that trigger keys lie in.
 async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16> {
@@ -47,7 +47,7 @@ async fn a_hundred_slots_that_move_one_by_one_cost_no_timer_and_double_none() {
 async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_timer_and_doubles_none() {
     let cluster = Cluster::start().await.unwrap();
     let slots = slots(&cluster, 8, 40).await;
-    let load = Load::start(&cluster, 8, 6000, Duration::from_millis(2)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(2)).await;
     let anchored = load.running.stats.listener().anchored;
     let new = cluster.add_node().await.unwrap();
     let mut from = Vec::new();
@@ -62,7 +62,7 @@ async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_time
     }
     cluster.remove_node(&new).await.unwrap();
     load.until_more_handled(300).await;
-    let outcome = load.end().await;
+    let outcome = load.enough().end().await;
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
 }
@@ -77,7 +77,7 @@ async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
         return;
     };
     let cluster = Cluster::builder().binary(able.path()).start().await.unwrap();
-    let load = Load::start(&cluster, 8, 3000, Duration::from_millis(2)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(2)).await;
     load.until_handled(200).await;
     let slot = cluster.slot_of(FIRST).await.unwrap();
     // The slots around that of the first partition, to each of the others in turn.
@@ -88,7 +88,7 @@ async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
         cluster.move_slots_atomically(slots.clone(), &to).await.unwrap();
         load.until_more_handled(200).await;
     }
-    let outcome = load.end().await;
+    let outcome = load.enough().end().await;
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
 }

@@ -6,7 +6,7 @@ use keylapse::testing::SentinelGroup;
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Servers};
 
 use crate::capture::Capture;
-use crate::load::{Load, topic};
+use crate::load::{Load, MANY, topic};
 use crate::outcome::Outcome;
 use crate::support::Running;
 
@@ -86,7 +86,7 @@ async fn what_a_master_says_of_itself_after_a_silence_is_not_believed() {
 async fn attempts_that_run_through_failovers_are_settled_or_run_again_under_their_ids() {
     let group = SentinelGroup::start().await.unwrap();
     let time = Duration::from_millis(300);
-    let load = Load::that_takes(time, &group.url(), 2, 3000, Duration::from_millis(4)).await;
+    let load = Load::that_takes(time, &group.url(), 2, MANY, Duration::from_millis(4)).await;
     load.until_handled(300).await;
     let harm = async {
         let followed = async {
@@ -103,7 +103,7 @@ async fn attempts_that_run_through_failovers_are_settled_or_run_again_under_thei
     load.harm(harm).await;
     load.until_more_handled(200).await;
     let stats = load.running.stats.clone();
-    let outcome = load.end().await;
+    let outcome = load.enough().end().await;
     outcome.assert_kept();
     let (total, ran) = (stats.total(), (outcome.all - outcome.unreplicated) as u64);
     assert!(total.handled - total.fenced >= ran, "each has ended once with the token that counts: {total:?}");
