@@ -9,6 +9,7 @@ mod bus;
 mod capture;
 mod facts;
 mod failover;
+mod fencing;
 mod hanging;
 mod hostile;
 mod life;

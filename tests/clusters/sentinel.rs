@@ -80,8 +80,7 @@ async fn what_a_master_says_of_itself_after_a_silence_is_not_believed() {
     running.stop().await.unwrap();
 }
 
-/// Handlers that began before have other tokens than those who claim their timers again. What ends with a token of
-/// before changes nothing.
+/// Their claims and ends are made on one server, and may be unknown to the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_that_run_through_failovers_are_settled_or_run_again_under_their_ids() {
     let group = SentinelGroup::start().await.unwrap();
