@@ -114,6 +114,16 @@ impl Load {
         self.until_handled(present + count).await;
     }
 
+    /// Waits until all that somebody has begun to arm by now has run.
+    pub(crate) async fn until_caught_up(&self) {
+        let begun = self.arms.until_answered().await;
+        eventually(PATIENCE, "timers to run", async || {
+            let starts = self.starts.lock().unwrap();
+            (0..begun).all(|number| starts.contains_key(&number))
+        })
+        .await;
+    }
+
     /// Sees to this while arms may be acknowledged that are thrown away: by a server that others have replaced, and that
     /// does not know it until this is done. Asynchronous replication has no remedy for these.
     pub(crate) async fn while_replaced<T>(&self, work: impl Future<Output = T>) -> T {
@@ -189,13 +199,14 @@ impl Arms {
         }
     }
 
-    /// Waits until all that has begun by now is acknowledged.
-    async fn until_answered(&self) {
+    /// Waits until all that has begun by now is acknowledged, and answers how many that are.
+    async fn until_answered(&self) -> u32 {
         let begun = self.begun.load(Ordering::Relaxed);
         eventually(PATIENCE, "arms to be answered", async || {
             let acked = self.acked.lock().unwrap();
             (0..begun).all(|number| acked.contains_key(&number))
         })
         .await;
+        begun
     }
 }

@@ -93,7 +93,13 @@ async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_oth
         let slot = cluster.slot_of(FIRST).await.unwrap();
         assert_eq!(cluster.wait_for_owner_other_than(&old, slot).await.unwrap(), successor);
         assert!(cluster.primaries().await.unwrap().contains(&old), "it does not know");
-        load.until_more_handled(1000).await;
+        load.until_caught_up().await;
+        // Who asks the old one first who has what is told what was so before.
+        let schedule = impatient(&format!("redis+cluster://127.0.0.1:{}/", old.port())).await.unwrap();
+        eventually(PATIENCE, "a stranger to find the successor", async || {
+            told(&schedule, 8).await.is_empty()
+        })
+        .await;
         buses.heal();
         eventually(PATIENCE, "the old one to follow", async || {
             cluster.replica_of(&successor).await == Ok(old.clone())
