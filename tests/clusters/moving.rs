@@ -46,8 +46,8 @@ async fn a_hundred_slots_that_move_one_by_one_cost_no_timer_and_double_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_timer_and_doubles_none() {
     let cluster = Cluster::start().await.unwrap();
-    let slots = slots(&cluster, 8, 40).await;
-    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(2)).await;
+    let slots = slots(&cluster, 8, 16).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let anchored = load.running.stats.listener().anchored;
     let new = cluster.add_node().await.unwrap();
     let mut from = Vec::new();
@@ -77,7 +77,7 @@ async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
         return;
     };
     let cluster = Cluster::builder().binary(able.path()).start().await.unwrap();
-    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(2)).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(200).await;
     let slot = cluster.slot_of(FIRST).await.unwrap();
     // The slots around that of the first partition, to each of the others in turn.
