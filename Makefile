@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-tls: ## Run the suite of one server over TLS, by the lines of redis.conf
 test-cluster-rights: ## Run it on clusters of one primary, and the suite of clusters, as the user of redis.conf
 	$(with_server) && $(on_cluster) $(waiting) --test server -- --test-threads=4
 	$(with_server) && $(waiting) --test clusters -- --test-threads=4
+
+test-clusters-long: ## Run the tests of clusters that wait for long faults, half a minute each
+	$(with_server) && $(waiting) --test clusters -- --ignored
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh

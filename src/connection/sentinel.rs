@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, join_all};
 use redis::{Value, cmd, pipe};
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Node;
 use crate::connection::access::Access;
@@ -22,6 +22,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::outage::Outage;
 use crate::connection::place::Place;
 use crate::connection::sentinel::watch::watch;
+use crate::connection::trust::SILENCE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::plain;
 use crate::lock::lock;
@@ -30,8 +31,9 @@ use crate::log_throttle::LogThrottle;
 
 /// A sentinel that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
-/// A server that is named as the primary says within this that it is.
-const VERIFIED_WITHIN: Duration = Duration::from_secs(2);
+/// A server that is named as the primary says within this that it is. One that hangs is replaced, and says so when it goes
+/// on all the same.
+const VERIFIED_WITHIN: Duration = SILENCE;
 /// More than these are not remembered.
 const MOST: usize = 100;
 
@@ -47,6 +49,8 @@ pub(crate) struct Sentinels {
     outage: Arc<Outage>,
     known: Mutex<BTreeMap<Endpoint, Arc<Node>>>,
     present: channel::Sender<Option<Endpoint>>,
+    /// When the sentinels were asked who have named that.
+    asked: Mutex<Option<Instant>>,
     /// How often that has changed. Read by every call.
     moves: AtomicU64,
     disagreement: LogThrottle,
@@ -74,6 +78,7 @@ impl Sentinels {
             outage: Arc::default(),
             known: Mutex::default(),
             present: channel::Sender::default(),
+            asked: Mutex::default(),
             moves: AtomicU64::default(),
             disagreement: LogThrottle::default(),
             watcher: Mutex::default(),
@@ -136,6 +141,7 @@ impl Sentinels {
     }
 
     async fn ask_for_primary(&self) -> Result<Address> {
+        let asked = Instant::now();
         let mut named = self.named().await?;
         // Who became the primary last: only that sentinel knows at first that has made it one.
         named.sort_by_key(|(_, support)| std::cmp::Reverse(*support));
@@ -144,10 +150,8 @@ impl Sentinels {
         for (endpoint, _) in named {
             let address = self.at(&endpoint);
             match self.verify(&address).await {
-                Ok(()) => {
-                    self.settle_on(&endpoint);
-                    return Ok(address);
-                }
+                Ok(()) if self.settle_on(&endpoint, asked) => return Ok(address),
+                Ok(()) => return Err(self.outrun(&address)),
                 Err(error) => {
                     self.lost(&address, &error);
                     refusal.get_or_insert(error);
@@ -163,7 +167,13 @@ impl Sentinels {
         }
     }
 
-    fn settle_on(&self, endpoint: &Endpoint) {
+    /// Unless who asked later has found another. Such news may come while one that hung still answers.
+    fn settle_on(&self, endpoint: &Endpoint, asked: Instant) -> bool {
+        let mut last = lock(&self.asked);
+        if last.is_some_and(|last| last > asked) {
+            return self.is_at(endpoint);
+        }
+        *last = Some(asked);
         self.present.send_if_modified(|present| {
             let is_news = present.as_ref() != Some(endpoint);
             if is_news {
@@ -175,6 +185,12 @@ impl Sentinels {
             }
             is_news
         });
+        true
+    }
+
+    fn outrun(&self, address: &Address) -> Error {
+        let message = format!("{address} is not the primary {} any more", self.name);
+        Error::new(ErrorKind::Unreachable, message)
     }
 
     /// Whom the sentinels name, and with how much support.

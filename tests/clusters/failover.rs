@@ -6,7 +6,8 @@ use keylapse::testing::{Cluster, Node, Reply};
 use keylapse::{Durably, Schedule};
 use keylapse_support::eventually;
 
-use crate::load::{Load, Outcome, topic};
+use crate::load::{FIRST, Load, topic};
+use crate::outcome::Outcome;
 use crate::reach::{as_app, assert_nothing_refused, cluster, cluster_builder};
 use crate::support::PATIENCE;
 
@@ -18,26 +19,33 @@ async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
     let cluster = builder.start().await.unwrap();
     let load = Load::start(&cluster, 8, 2000, Duration::from_millis(4)).await;
     load.until_handled(400).await;
-    let primary = cluster.owner_of_key("keylapse:{app.order/0}:due").await.unwrap();
-    fault(&cluster, primary).await;
+    let primary = cluster.owner_of_key(FIRST).await.unwrap();
+    let harm = async {
+        fault(&cluster, primary).await;
+        cluster.wait_until_ok().await.unwrap();
+    };
+    load.harm(harm).await;
     let outcome = load.end().await;
-    outcome.assert_none_early();
+    outcome.assert_kept();
     assert_nothing_refused(&cluster.nodes()).await;
     outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_killed_primary_costs_no_timer() {
-    during(async |_, primary| primary.kill()).await;
+    during(async |cluster, primary| {
+        primary.kill();
+        replaced(cluster, &primary).await;
+    })
+    .await;
 }
 
 /// Another takes its place, and it becomes that one's replica when it goes on: so what is asked of it meanwhile is in vain.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_timer() {
     during(async |cluster, primary| {
-        let slot = cluster.slot_of("keylapse:{app.order/0}:due").await.unwrap();
         primary.stop().unwrap();
-        cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
+        replaced(cluster, &primary).await;
         primary.go_on().unwrap();
     })
     .await;
@@ -66,6 +74,12 @@ async fn a_cluster_whose_nodes_get_other_addresses_one_by_one_is_followed() {
     .await;
 }
 
+/// Waits until another has what this primary had.
+async fn replaced(cluster: &Cluster, primary: &Node) -> Node {
+    let slot = cluster.slot_of(FIRST).await.unwrap();
+    cluster.wait_for_owner_other_than(primary, slot).await.unwrap()
+}
+
 /// How many scripts a node has run.
 async fn scripts(node: &Node) -> u64 {
     let Ok(Reply::Bulk(said)) = node.command(["INFO", "commandstats"]).await else { panic!("an answer") };
@@ -80,7 +94,7 @@ async fn scripts(node: &Node) -> u64 {
 async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it_came() {
     let cluster = cluster().await;
     let schedule = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
-    let owner = cluster.owner_of_key("keylapse:{app.order/0}:due").await.unwrap();
+    let owner = cluster.owner_of_key(FIRST).await.unwrap();
     cluster.replica_of(&owner).await.unwrap().kill();
     let arm = |number: u32| {
         let schedule = schedule.clone();

@@ -2,34 +2,69 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use futures::future::join_all;
 use keylapse::testing::Cluster;
-use keylapse::{Done, Failure, Lapse, Listener, Schedule, Topic};
+use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
+use crate::outcome::{Outcome, Start, Starts};
 use crate::reach::as_app;
 use crate::support::Running;
 
+/// A key in the slot of the first partition.
+pub(crate) const FIRST: &str = "keylapse:{app.order/0}:due";
 /// Timers are armed this far ahead.
 const AHEAD: Duration = Duration::from_millis(500);
+/// Longer than anything here takes on a busy machine, and than any fault lasts.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is doubled so long before a fault, or after it, may be its work.
+const AROUND: Duration = Duration::from_secs(1);
 
-/// When each timer's handler was started, and how late that was, in ms; negative: early.
-type Starts = Arc<Mutex<HashMap<u32, Vec<(SystemTime, i64)>>>>;
+/// As many timers as it takes, until there are [`enough`](Load::enough).
+pub(crate) const MANY: u32 = u32::MAX;
+
+pub(crate) type Times = Vec<RangeInclusive<SystemTime>>;
 
 /// A topic, somebody who arms its timers one after the other, and a listener.
 pub(crate) struct Load {
     pub(crate) running: Running,
-    starts: Starts,
-    arming: JoinHandle<HashMap<u32, SystemTime>>,
+    starts: Arc<Mutex<Starts>>,
+    arms: Arc<Arms>,
+    arming: JoinHandle<()>,
     /// When arms may have been acknowledged by a server that has thrown them away since.
-    unreplicated: Vec<RangeInclusive<SystemTime>>,
+    unreplicated: Mutex<Times>,
+    /// When something was wrong on purpose, so that attempts may be made again.
+    harm: Mutex<Times>,
+}
+
+/// How far the one who arms has come.
+#[derive(Default)]
+struct Arms {
+    begun: AtomicU32,
+    enough: AtomicBool,
+    /// When each was acknowledged.
+    acked: Mutex<HashMap<u32, SystemTime>>,
 }
 
 pub(crate) fn topic(partitions: u32) -> Topic<u32> {
     Topic::new("app:order:{id}").unwrap().partitions(partitions).lease(Duration::from_secs(5))
+}
+
+/// Somebody who waits for half a second and no longer.
+pub(crate) async fn impatient(url: &str) -> keylapse::Result<Schedule> {
+    Schedule::connect(Client::new(url).unwrap().patience(Duration::from_millis(500))).await
+}
+
+/// What they are told who arm timers in all partitions, for later; nothing if that is done.
+pub(crate) async fn told(schedule: &Schedule, partitions: u32) -> Vec<Error> {
+    let (topic, hour) = (topic(partitions), Duration::from_secs(3600));
+    let arm = async |number: u32| schedule.arm(&topic, [format!("later-{number}")], hour, &number).await;
+    join_all((0..30).map(arm)).await.into_iter().filter_map(Result::err).collect()
 }
 
 impl Load {
@@ -40,76 +75,93 @@ impl Load {
 
     /// The same at a URL, as the user with the least rights.
     pub(crate) async fn at(url: &str, partitions: u32, count: u32, every: Duration) -> Self {
+        Self::that_takes(Duration::ZERO, url, partitions, count, every).await
+    }
+
+    /// The same with handlers that take their time.
+    pub(crate) async fn that_takes(
+        time: Duration,
+        url: &str,
+        partitions: u32,
+        count: u32,
+        every: Duration,
+    ) -> Self {
         let url = &as_app(url);
-        let (topic, starts) = (topic(partitions), Starts::default());
+        let (topic, starts, arms) =
+            (topic(partitions), Arc::<Mutex<Starts>>::default(), Arc::<Arms>::default());
         let seen = starts.clone();
         let handler = move |lapse: Lapse<u32>| {
-            let now = SystemTime::now();
-            let late = match now.duration_since(lapse.deadline()) {
-                Ok(late) => late.as_millis() as i64,
-                Err(early) => -1 - early.duration().as_millis() as i64,
-            };
-            seen.lock().unwrap().entry(*lapse.payload()).or_default().push((now, late));
-            std::future::ready(Ok::<_, Failure>(Done))
+            seen.lock().unwrap().entry(*lapse.payload()).or_default().push(Start::of(&lapse));
+            async move {
+                tokio::time::sleep(time).await;
+                Ok::<_, Failure>(Done)
+            }
         };
         let running = Running::start(Listener::builder(url).on(topic.clone(), handler));
         running.until_anchored().await;
-        let client = keylapse::Client::new(url).unwrap().patience(Duration::from_secs(30));
-        let schedule = Schedule::connect(client).await.unwrap();
-        let arming = tokio::spawn(async move {
-            let (mut armed, mut calls) = (HashMap::new(), tokio::task::JoinSet::new());
-            let mut tick = tokio::time::interval(every);
-            for number in 0..count {
-                tick.tick().await;
-                let (schedule, topic) = (schedule.clone(), topic.clone());
-                calls.spawn(async move {
-                    let id = number.to_string();
-                    let armed = schedule.arm(&topic, [id], AHEAD, &number).await.expect("it is armed");
-                    assert!(armed.is_armed(), "{armed:?}");
-                    (number, SystemTime::now())
-                });
-            }
-            while let Some(call) = calls.join_next().await {
-                let (number, deadline) = call.unwrap();
-                armed.insert(number, deadline);
-            }
-            armed
-        });
-        Self { running, starts, arming, unreplicated: Vec::new() }
+        let schedule = Schedule::connect(Client::new(url).unwrap().patience(PATIENCE)).await.unwrap();
+        let arming = tokio::spawn(arms.clone().make(schedule, topic, count, every));
+        Self { running, starts, arms, arming, unreplicated: Mutex::default(), harm: Mutex::default() }
     }
 
     /// Waits until so many timers have run.
     pub(crate) async fn until_handled(&self, count: usize) {
         let starts = &self.starts;
-        eventually(Duration::from_secs(30), "timers to run", async || starts.lock().unwrap().len() >= count)
-            .await;
+        eventually(PATIENCE, "timers to run", async || starts.lock().unwrap().len() >= count).await;
+    }
+
+    /// Waits until so many more have run.
+    pub(crate) async fn until_more_handled(&self, count: usize) {
+        let present = self.starts.lock().unwrap().len();
+        self.until_handled(present + count).await;
+    }
+
+    /// Waits until all that somebody has begun to arm by now has run.
+    pub(crate) async fn until_caught_up(&self) {
+        let begun = self.arms.until_answered().await;
+        eventually(PATIENCE, "timers to run", async || {
+            let starts = self.starts.lock().unwrap();
+            (0..begun).all(|number| starts.contains_key(&number))
+        })
+        .await;
     }
 
     /// Sees to this while arms may be acknowledged that are thrown away: by a server that others have replaced, and that
-    /// does not know it yet. Asynchronous replication has no remedy for these.
-    pub(crate) async fn while_replaced<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// does not know it until this is done. Asynchronous replication has no remedy for these.
+    pub(crate) async fn while_replaced<T>(&self, work: impl Future<Output = T>) -> T {
         let begun = SystemTime::now();
         let done = work.await;
-        self.unreplicated.push(begun..=SystemTime::now());
+        self.arms.until_answered().await;
+        self.unreplicated.lock().unwrap().push(begun..=SystemTime::now());
         done
     }
 
-    /// Waits until all that was armed has been handled.
+    /// Does this harm, until all is well again. What began shortly before, or until shortly after, may run again.
+    pub(crate) async fn harm<T>(&self, work: impl Future<Output = T>) -> T {
+        let begun = SystemTime::now() - AROUND;
+        let done = work.await;
+        self.harm.lock().unwrap().push(begun..=SystemTime::now() + AROUND);
+        done
+    }
+
+    /// Arms no more.
+    pub(crate) fn enough(self) -> Self {
+        self.arms.enough.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Waits until all are armed that were to be, and all that was armed has been handled.
     pub(crate) async fn end(self) -> Outcome {
-        let armed = self.arming.await.unwrap();
-        let (starts, unreplicated) = (self.starts, self.unreplicated);
+        self.arming.await.unwrap();
+        let unreplicated = self.unreplicated.into_inner().unwrap();
         let may_be_gone = |acked: &SystemTime| unreplicated.iter().any(|window| window.contains(acked));
         let missing = || {
-            let starts = starts.lock().unwrap();
-            armed
-                .iter()
-                .filter(|(number, _)| !starts.contains_key(number))
-                .map(|(_, acked)| *acked)
-                .collect::<Vec<_>>()
+            let (starts, acked) = (self.starts.lock().unwrap(), self.arms.acked.lock().unwrap());
+            let missing = acked.iter().filter(|(number, _)| !starts.contains_key(number));
+            missing.map(|(_, acked)| *acked).collect::<Vec<_>>()
         };
-        let all_handled = async || missing().iter().all(may_be_gone);
-        let handled = tokio::time::timeout(Duration::from_secs(30), async {
-            while !all_handled().await {
+        let handled = tokio::time::timeout(PATIENCE, async {
+            while !missing().iter().all(may_be_gone) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
@@ -122,39 +174,41 @@ impl Load {
             );
         }
         self.running.stop().await.unwrap();
-        let (all, unreplicated) = (armed.len(), missing().len());
-        let starts = starts.lock().unwrap();
-        let mut late: Vec<_> = starts.values().flat_map(|all| all.iter().map(|(_, late)| *late)).collect();
-        late.sort_unstable();
-        let doubled = starts.values().filter(|all| all.len() > 1).count();
-        Outcome { all, unreplicated, doubled, late }
+        let gone = missing().len();
+        Outcome::of(&self.starts.lock().unwrap(), gone, &self.harm.into_inner().unwrap())
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) all: usize,
-    /// Arms that were acknowledged by a server that was replaced.
-    pub(crate) unreplicated: usize,
-    /// How many ran more than once.
-    pub(crate) doubled: usize,
-    /// In ms, sorted.
-    pub(crate) late: Vec<i64>,
-}
-
-impl Outcome {
-    pub(crate) fn p99(&self) -> i64 {
-        self.late[self.late.len() * 99 / 100]
+impl Arms {
+    async fn make(self: Arc<Self>, schedule: Schedule, topic: Topic<u32>, count: u32, every: Duration) {
+        let (mut calls, mut tick) = (JoinSet::new(), tokio::time::interval(every));
+        for number in 0..count {
+            tick.tick().await;
+            if self.enough.load(Ordering::Relaxed) {
+                break;
+            }
+            let (all, schedule, topic) = (self.clone(), schedule.clone(), topic.clone());
+            calls.spawn(async move {
+                let armed = schedule.arm(&topic, [number.to_string()], AHEAD, &number).await;
+                let armed = armed.expect("it is armed");
+                assert!(armed.is_armed(), "{armed:?}");
+                all.acked.lock().unwrap().insert(number, SystemTime::now());
+            });
+            self.begun.store(number + 1, Ordering::Relaxed);
+        }
+        while let Some(call) = calls.join_next().await {
+            call.unwrap();
+        }
     }
 
-    pub(crate) fn assert_none_early(&self) {
-        assert!(self.late[0] >= 0, "{} ms early", -self.late[0]);
-        let (first, last) = (self.late[0], self.late[self.late.len() - 1]);
-        println!(
-            "{} timers, {} doubled, late {first} to {last} ms, p99 {} ms",
-            self.all,
-            self.doubled,
-            self.p99()
-        );
+    /// Waits until all that has begun by now is acknowledged, and answers how many that are.
+    async fn until_answered(&self) -> u32 {
+        let begun = self.begun.load(Ordering::Relaxed);
+        eventually(PATIENCE, "arms to be answered", async || {
+            let acked = self.acked.lock().unwrap();
+            (0..begun).all(|number| acked.contains_key(&number))
+        })
+        .await;
+        begun
     }
 }

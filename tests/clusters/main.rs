@@ -4,16 +4,27 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 mod attached;
+mod bus;
+#[path = "../server/capture.rs"]
+#[allow(dead_code)] // as that suite needs it
+mod capture;
 mod facts;
 mod failover;
+mod fencing;
+mod hanging;
 mod hostile;
 mod idle;
 mod life;
 mod load;
+mod majority;
 mod moving;
+mod outcome;
 mod reach;
+mod replicas;
 mod rights;
+mod scripts;
 mod sentinel;
+mod sentinels;
 #[path = "../server/support.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod support;

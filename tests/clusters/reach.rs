@@ -1,7 +1,7 @@
 //! How the library reaches the servers of these tests: as the user of `redis.conf` with the least rights, on every node.
 //! What the harness and a test itself have to say goes as the default user, who may do everything.
 
-use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup};
+use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
 use keylapse_support::{APP_PASSWORD, APP_USER, app_user_line};
 
 pub(crate) async fn cluster() -> Cluster {
@@ -13,7 +13,11 @@ pub(crate) fn cluster_builder() -> ClusterBuilder {
 }
 
 pub(crate) async fn sentinel_group() -> SentinelGroup {
-    SentinelGroup::builder().config(app_user_line()).start().await.unwrap()
+    sentinel_builder().start().await.unwrap()
+}
+
+pub(crate) fn sentinel_builder() -> SentinelGroupBuilder {
+    SentinelGroup::builder().config(app_user_line())
 }
 
 /// The same URL for that user.

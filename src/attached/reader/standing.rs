@@ -15,8 +15,8 @@ use crate::attached::held::Placed;
 use crate::attached::reader::{StreamReader, identity};
 use crate::attached::request::{Request, Sent};
 use crate::attached::room::Taken;
-use crate::attached::writer::Write;
 use crate::attached::stream::Stream;
+use crate::attached::writer::Write;
 use crate::connection::{Cluster, Endpoint, Place, RetryDelays, Sentinels, Standing};
 use crate::error::Result;
 use crate::events::Answer;
@@ -212,7 +212,11 @@ impl StreamReader {
     fn lose(&self, count: usize) {
         if count > 0 {
             let server = &self.node;
-            warn!(?server, count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
+            warn!(
+                ?server,
+                count,
+                "keys that a server announced which was replaced are not looked at: nobody has their slots"
+            );
         }
     }
 
@@ -221,8 +225,7 @@ impl StreamReader {
         if !self.peers.as_ref().is_some_and(Peers::are_nodes) {
             return;
         }
-        let (mut left, began, mut delays) =
-            (self.held.give_up(), Instant::now(), RetryDelays::default());
+        let (mut left, began, mut delays) = (self.held.give_up(), Instant::now(), RetryDelays::default());
         while !left.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
             left = self.hand_over(left);
             tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;

@@ -10,7 +10,7 @@ use crate::attached::scene::{Scene, Writer, order};
 use crate::support::PATIENCE;
 
 async fn three() -> Cluster {
-    Cluster::builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
+    crate::reach::cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use crate::attached::scene::{Notes, Scene, Writer, order};
 use crate::support::PATIENCE;
 
 async fn with_replicas() -> Cluster {
-    Cluster::builder().notifications("KExg$").start().await.unwrap()
+    crate::reach::cluster_builder().notifications("KExg$").start().await.unwrap()
 }
 
 /// Orders for eight seconds, two of them before the fault. A key counts once a replica has it, too.

@@ -14,8 +14,9 @@ use keylapse_support::{connect, eventually};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 
-pub(crate) use crate::support::Running;
+use crate::reach::{as_app, assert_nothing_refused};
 use crate::support::PATIENCE;
+pub(crate) use crate::support::Running;
 
 /// The topic of these tests: each key `app:order:<id>`, with its value.
 pub(crate) fn orders() -> Attached<Bytes> {
@@ -54,7 +55,7 @@ impl Notes {
 
     /// A listener whose handlers take these notes.
     pub(crate) fn listen(&self, url: &str) -> Running {
-        Running::start(Listener::builder(url).attach(orders(), self.handler()))
+        Running::start(Listener::builder(as_app(url)).attach(orders(), self.handler()))
     }
 
     pub(crate) fn all(&self) -> HashMap<String, Vec<Run>> {
@@ -188,7 +189,9 @@ impl Scene {
         self.cluster.owner_of_key(key).await.unwrap().command(command).await.unwrap()
     }
 
+    /// And nothing was refused: neither for want of a right, nor for keys of two slots.
     pub(crate) async fn end(self) -> Notes {
+        assert_nothing_refused(&self.cluster.nodes()).await;
         for listener in self.listeners {
             listener.stop().await.unwrap();
         }
@@ -230,7 +233,8 @@ impl Writer {
     /// more than once.
     pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
-            let (mut tick, mut again) = (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
+            let (mut tick, mut again) =
+                (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
             for key in (0..count).map(order) {
                 tick.tick().await;
                 let ms = ms + (key.len() as u64 * 131 + u64::from(redis_slot(&key))) % ms;
@@ -292,8 +296,7 @@ impl Writer {
             if replicas == 0 {
                 return Ok(());
             }
-            let reached: usize =
-                redis::cmd("WAIT").arg(replicas).arg(1000).query_async(connection).await?;
+            let reached: usize = redis::cmd("WAIT").arg(replicas).arg(1000).query_async(connection).await?;
             let few = || std::io::Error::other("it has not reached a replica").into();
             if reached >= replicas { Ok(()) } else { Err(few()) }
         };

@@ -14,7 +14,7 @@ use crate::support::PATIENCE;
 async fn during(fault: impl AsyncFnOnce(&SentinelGroup, Node)) -> Notes {
     crate::support::show_log();
     // With more than one, that which is promoted may be another than that which has the key.
-    let group = SentinelGroup::builder().replicas(1).notifications("KExg$").start().await.unwrap();
+    let group = crate::reach::sentinel_builder().replicas(1).notifications("KExg$").start().await.unwrap();
     let notes = Notes::default();
     let listeners = [0, 1].map(|_| notes.listen(&group.url()));
     let all_hear = async || listeners.iter().all(|one: &Running| one.stats.mode() == EventMode::Changes);
@@ -66,7 +66,7 @@ async fn p3_a_master_that_is_stopped_replaced_and_continued_doubles_nothing_unto
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_outlives_its_master_is_read_anew_and_fires_once() {
     crate::support::show_log();
-    let group = SentinelGroup::builder().notifications("KExg$").start().await.unwrap();
+    let group = crate::reach::sentinel_builder().notifications("KExg$").start().await.unwrap();
     let notes = Notes::default();
     let listener = notes.listen(&group.url());
     eventually(PATIENCE, "it to hear", async || listener.stats.mode() == EventMode::Changes).await;

@@ -6,7 +6,7 @@ use keylapse::{EventMode, Expiry};
 use crate::attached::scene::{Scene, Writer, order};
 
 async fn three() -> Cluster {
-    Cluster::builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
+    crate::reach::cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

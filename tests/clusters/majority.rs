@@ -1,0 +1,112 @@
+//! Most primaries are gone, or out of reach: nobody decides anything until they are back.
+
+use std::time::Duration;
+
+use keylapse::testing::{Cluster, Node};
+use keylapse::{ErrorKind, Schedule};
+use keylapse_support::eventually;
+
+use crate::bus::Buses;
+use crate::load::{FIRST, Load, MANY, impatient, told};
+use crate::support::PATIENCE;
+
+/// Somebody impatient who has been here before.
+async fn knows_all(cluster: &Cluster) -> Schedule {
+    let schedule = impatient(&cluster.url()).await.unwrap();
+    assert!(told(&schedule, 8).await.is_empty());
+    schedule
+}
+
+/// Waits until nodes that can be reached say that the cluster is down, and looks whether all that is said can be
+/// understood.
+async fn until_refused(schedule: &Schedule) {
+    let mut refused = Vec::new();
+    eventually(PATIENCE, "the cluster to be down", async || {
+        refused = told(schedule, 8).await;
+        refused.iter().any(|error| error.to_string().contains("CLUSTERDOWN"))
+    })
+    .await;
+    for error in refused {
+        assert!(!error.needs_operator(), "{error}");
+        if error.to_string().contains("CLUSTERDOWN") {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.is_transient(), "{error}");
+        }
+    }
+}
+
+/// All but one node hang: that one is asked, and refuses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_again() {
+    let cluster = crate::reach::cluster().await;
+    let alone = cluster.owner_of_key(FIRST).await.unwrap();
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
+    let schedule = knows_all(&cluster).await;
+    load.until_handled(300).await;
+    let others: Vec<_> = cluster.nodes().into_iter().filter(|node| *node != alone).collect();
+    let harm = async {
+        others.iter().for_each(|node| node.stop().unwrap());
+        until_refused(&schedule).await;
+        others.iter().for_each(|node| node.go_on().unwrap());
+        cluster.wait_until_ok().await.unwrap();
+    };
+    load.harm(harm).await;
+    load.until_more_handled(300).await;
+    load.enough().end().await.assert_kept();
+}
+
+/// They have what they had written to disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_back() {
+    let config = ["appendonly yes", "appendfsync always"];
+    let builder = config.iter().fold(crate::reach::cluster_builder(), |builder, line| builder.config(line));
+    let cluster = builder.start().await.unwrap();
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
+    let schedule = knows_all(&cluster).await;
+    load.until_handled(300).await;
+    let gone = &cluster.primaries().await.unwrap()[1..];
+    let harm = async {
+        gone.iter().for_each(Node::kill);
+        until_refused(&schedule).await;
+        for node in gone {
+            node.restart().await.unwrap();
+        }
+        cluster.wait_until_ok().await.unwrap();
+    };
+    load.harm(harm).await;
+    load.until_more_handled(300).await;
+    load.enough().end().await.assert_kept();
+}
+
+/// The others replace it, and it does not know. Clients reach it, and it tells them what it believes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_other() {
+    let cluster = crate::reach::cluster().await;
+    let buses = Buses::between(&cluster).await;
+    let old = cluster.owner_of_key(FIRST).await.unwrap();
+    let successor = cluster.replica_of(&old).await.unwrap();
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
+    load.until_handled(300).await;
+    let harm = async {
+        buses.part(&old);
+        // Both are asked, and both say that they have it: the later epoch counts.
+        let slot = cluster.slot_of(FIRST).await.unwrap();
+        assert_eq!(cluster.wait_for_owner_other_than(&old, slot).await.unwrap(), successor);
+        assert!(cluster.primaries().await.unwrap().contains(&old), "it does not know");
+        load.until_caught_up().await;
+        // Who asks the old one first who has what is told what was so before.
+        let schedule = impatient(&format!("redis+cluster://127.0.0.1:{}/", old.port())).await.unwrap();
+        eventually(PATIENCE, "a stranger to find the successor", async || {
+            told(&schedule, 8).await.is_empty()
+        })
+        .await;
+        buses.heal();
+        eventually(PATIENCE, "the old one to follow", async || {
+            cluster.replica_of(&successor).await == Ok(old.clone())
+        })
+        .await;
+        cluster.wait_until_ok().await.unwrap();
+    };
+    load.harm(harm).await;
+    load.enough().end().await.assert_kept();
+}

@@ -1,0 +1,75 @@
+//! What replicas are not, or not yet.
+
+use std::time::Duration;
+
+use keylapse::testing::{Node, Reply};
+use keylapse::{Durably, EventMode, Schedule};
+use keylapse_support::eventually;
+
+use crate::capture::Capture;
+use crate::load::{FIRST, Load, MANY, topic};
+use crate::support::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none_has_them() {
+    let cluster = crate::reach::cluster().await;
+    let load = Load::start(&cluster, 8, 1000, Duration::from_millis(4)).await;
+    load.until_handled(200).await;
+    for primary in cluster.primaries().await.unwrap() {
+        cluster.replica_of(&primary).await.unwrap().kill();
+    }
+    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(8));
+    for number in 0..12_u32 {
+        let ask = Durably::replicas(1).within(Duration::from_millis(100));
+        let armed = schedule
+            .arm(&topic, [format!("later-{number}")], Duration::from_secs(3600), &number)
+            .durably(ask);
+        let reached = armed.await.unwrap().receipt().unwrap().reached.expect("it was asked");
+        assert_eq!(reached.replicas, 0);
+    }
+    let outcome = load.end().await;
+    outcome.assert_kept();
+    assert_eq!(outcome.doubled, 0);
+    assert!(outcome.median() < 500, "half of them were later than {} ms", outcome.median());
+}
+
+async fn set_flags(node: &Node, flags: &str) {
+    let set = node.command(["CONFIG", "SET", "notify-keyspace-events", flags]).await;
+    assert!(!matches!(set, Ok(Reply::Error(_)) | Err(_)), "{set:?}");
+}
+
+/// Timers start by what is due, and not by what is said; and it is said which server is silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_same() {
+    let (log, _kept) = Capture::start();
+    let cluster = crate::reach::cluster().await;
+    let schedule = Schedule::connect(&cluster.url()).await.unwrap();
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
+    let health = load.running.stats.health();
+    load.until_handled(300).await;
+    let primary = cluster.owner_of_key(FIRST).await.unwrap();
+    let replica = cluster.replica_of(&primary).await.unwrap();
+    set_flags(&replica, "").await;
+    load.harm(cluster.failover(&replica)).await.unwrap();
+
+    let silent = format!("127.0.0.1:{}", replica.port());
+    eventually(PATIENCE, "it to be named", async || {
+        log.lines().iter().any(|line| line.contains("no expired events") && line.contains(&silent))
+    })
+    .await;
+    assert_eq!(log.loud("no expired events"), 1, "the other servers are heard");
+    assert_eq!((health.mode(), health.canary_heard()), (EventMode::Blind, false));
+    eventually(PATIENCE, "the report to say which", async || {
+        let listeners = schedule.listeners().await.unwrap();
+        let nodes = listeners.iter().flat_map(|listener| &listener.nodes);
+        let blind: Vec<_> = nodes.filter(|node| node.mode == "blind").map(|node| &node.node).collect();
+        blind == [&silent]
+    })
+    .await;
+    load.until_more_handled(500).await;
+    set_flags(&replica, "Ex").await;
+    eventually(PATIENCE, "it to be heard", async || health.mode() == EventMode::Expired).await;
+    let outcome = load.enough().end().await;
+    outcome.assert_kept();
+    assert_eq!(outcome.doubled, 0);
+}
