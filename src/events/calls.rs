@@ -23,7 +23,8 @@ use crate::log::debug;
 use crate::policy::Capture;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
 use crate::wire::{
-    NodeId, Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command, touches_by_slot,
+    NodeId, Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command,
+    touches_by_slot,
 };
 
 /// How long a canary lives.
@@ -107,9 +108,8 @@ async fn read_by_slot(
 ) -> Result<Answer> {
     let (groups, commands) = touches_by_slot(keys, capture, horizon);
     let mut answers = send_all(connection, &commands).await?;
-    let lacks_it = |answer: &Result<Value>| {
-        answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
-    };
+    let lacks_it =
+        |answer: &Result<Value>| answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"));
     if answers.iter().any(lacks_it) {
         load(connection, READING, &TOUCH).await?;
         answers = send_all(connection, &commands).await?;

@@ -125,7 +125,8 @@ impl NodeKeeper {
         let mut present: BTreeMap<_, _> = BTreeMap::new();
         if self.attached.is_some() {
             let name = |id: &str| NodeId::new(id.as_bytes()).unwrap_or_default();
-            let all = map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
+            let all =
+                map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
             present.extend(all);
         }
         let namespace = &self.runtime.client.namespace;

@@ -61,7 +61,8 @@ impl StreamReader {
                 Life::Gone if prompted && self.deleted.len() < DELETED => {
                     if let Some(at) = self.stream.deleted_at(&key) {
                         let asked = self.asked_at(partition, sent);
-                        self.deleted.push((partition, Enrolment { key, deadline: 0, at, stamp, asked, copy }));
+                        self.deleted
+                            .push((partition, Enrolment { key, deadline: 0, at, stamp, asked, copy }));
                     }
                 }
                 Life::Lasting | Life::Gone => {}

@@ -142,14 +142,17 @@ impl StreamReader {
     fn lose(&self, count: usize) {
         if count > 0 {
             let server = &self.node;
-            warn!(?server, count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
+            warn!(
+                ?server,
+                count,
+                "keys that a server announced which was replaced are not looked at: nobody has their slots"
+            );
         }
     }
 
     /// The server is gone, or nobody says where: what it has announced and nobody has confirmed is for its successor to say.
     pub(super) async fn retire(&mut self) {
-        let (mut left, began, mut delays) =
-            (self.held.give_up(), Instant::now(), RetryDelays::default());
+        let (mut left, began, mut delays) = (self.held.give_up(), Instant::now(), RetryDelays::default());
         while !left.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
             left = self.hand_over(left);
             tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;

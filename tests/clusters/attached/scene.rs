@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use keylapse::testing::{Cluster, Reply};
+use keylapse::testing::{Cluster, Node, Reply};
 use keylapse::{
     Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, Lapse, Listener, Topic,
 };
-use keylapse_support::{connect, eventually};
-use redis::aio::MultiplexedConnection;
+use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
 use crate::support::{PATIENCE, Running};
@@ -185,19 +184,16 @@ pub(crate) fn order(id: impl std::fmt::Display) -> String {
     format!("app:order:{id}")
 }
 
-/// A client that follows redirects, and no more.
+/// A program that writes orders, and tries again until a server has taken them.
 pub(crate) struct Writer {
-    url: String,
-    connections: HashMap<String, MultiplexedConnection>,
-    slots: HashMap<u16, String>,
+    program: Plain,
     /// How many have to have each write.
     replicas: usize,
 }
 
 impl Writer {
     pub(crate) fn new(cluster: &Cluster) -> Self {
-        let url = cluster.nodes()[0].url();
-        Self { url, connections: HashMap::new(), slots: HashMap::new(), replicas: 0 }
+        Self { program: Plain::new(cluster.nodes().iter().map(Node::url)), replicas: 0 }
     }
 
     /// A write counts once so many replicas have it, too.
@@ -210,9 +206,9 @@ impl Writer {
     pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
             let (mut tick, mut again) = (tokio::time::interval(every), HashSet::new());
-            for key in (0..count).map(order) {
+            for number in 0..count {
                 tick.tick().await;
-                let ms = ms + (key.len() as u64 * 131 + u64::from(redis_slot(&key))) % ms;
+                let (key, ms) = (order(number), ms + number as u64 * 131 % ms);
                 if !self.write(&key, ms).await {
                     again.insert(key);
                 }
@@ -224,70 +220,25 @@ impl Writer {
     /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it; whether it was
     /// taken at once, and so has one life.
     pub(crate) async fn write(&mut self, key: &str, ms: u64) -> bool {
-        let slot = redis_slot(key);
         let until = tokio::time::Instant::now() + PATIENCE;
-        let (mut url, mut asking) = (self.slots.get(&slot).unwrap_or(&self.url).clone(), false);
         let mut at_once = true;
-        loop {
-            let error = match self.try_write(&url, key, ms, asking).await {
-                Ok(()) => return at_once,
-                Err(error) => error,
-            };
+        while let Err(error) = self.try_write(key, ms).await {
             assert!(tokio::time::Instant::now() < until, "{key} is not written: {error}");
-            asking = false;
-            match error.redirect_node() {
-                Some((to, _)) => {
-                    url = format!("redis://{to}");
-                    asking = error.code() == Some("ASK");
-                    if !asking {
-                        self.slots.insert(slot, url.clone());
-                    }
-                }
-                None => {
-                    at_once = false;
-                    self.connections.remove(&url);
-                    // Another knows who has taken its place.
-                    let others: Vec<_> = self.connections.keys().cloned().collect();
-                    url = others.first().cloned().unwrap_or_else(|| self.url.clone());
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            }
+            at_once = false;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        at_once
     }
 
-    async fn try_write(&mut self, url: &str, key: &str, ms: u64, asking: bool) -> redis::RedisResult<()> {
-        if !self.connections.contains_key(url) {
-            let connection = connect(url).await.map_err(|error| std::io::Error::other(error.to_string()))?;
-            self.connections.insert(url.to_owned(), connection);
+    async fn try_write(&mut self, key: &str, ms: u64) -> redis::RedisResult<()> {
+        let set = redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).to_owned();
+        let (_, url) = self.program.ask(key, &set).await?;
+        if self.replicas == 0 {
+            return Ok(());
         }
-        let connection = self.connections.get_mut(url).expect("it is there");
-        let replicas = self.replicas;
-        let write = async {
-            if asking {
-                redis::cmd("ASKING").exec_async(connection).await?;
-            }
-            redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).exec_async(connection).await?;
-            if replicas == 0 {
-                return Ok(());
-            }
-            let reached: usize =
-                redis::cmd("WAIT").arg(replicas).arg(1000).query_async(connection).await?;
-            let few = || std::io::Error::other("it has not reached a replica").into();
-            if reached >= replicas { Ok(()) } else { Err(few()) }
-        };
-        let late = |_| Err(std::io::Error::other("no answer").into());
-        tokio::time::timeout(Duration::from_secs(1), write).await.unwrap_or_else(late)
+        let wait = redis::cmd("WAIT").arg(self.replicas).arg(500).to_owned();
+        let reached: usize = redis::from_redis_value(self.program.ask_at(&url, &wait).await?)?;
+        let few = || std::io::Error::other("it has not reached a replica").into();
+        if reached >= self.replicas { Ok(()) } else { Err(few()) }
     }
-}
-
-fn redis_slot(key: &str) -> u16 {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
-    let mut crc: u16 = 0;
-    for byte in tag.bytes() {
-        crc ^= u16::from(byte) << 8;
-        for _ in 0..8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
-        }
-    }
-    crc % 16_384
 }

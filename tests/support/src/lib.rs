@@ -23,6 +23,7 @@
 mod binary;
 mod connect;
 mod error;
+mod plain;
 mod port;
 mod proxy;
 mod server;
@@ -33,6 +34,7 @@ mod wait;
 pub use binary::Binary;
 pub use connect::connect;
 pub use error::Error;
+pub use plain::Plain;
 pub use proxy::{Direction, Proxy, Then, any, command};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
 pub use skipped::skipped;

@@ -7,7 +7,7 @@ use crate::verdict::{Report, Wrong};
 /// The verdict of a run, and what happened in it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Of timers.
+    /// Of timers, and of keys of other programs.
     pub managed: Report,
     /// Servers, without sentinels.
     pub nodes: usize,
@@ -18,7 +18,8 @@ pub struct Outcome {
 impl Outcome {
     /// Whether every promise was kept, and there was something to keep.
     pub fn is_valid(&self) -> bool {
-        self.managed.is_valid() && self.managed.handled > 0
+        let Report { handled, attached, fired, .. } = self.managed;
+        self.managed.is_valid() && handled > 0 && (attached == 0 || fired > 0)
     }
 }
 
@@ -28,6 +29,7 @@ impl fmt::Display for Outcome {
         let Self { managed, nodes, moved_slots } = self;
         let count = |wrong| managed.count(wrong);
         write!(f, "nodes={nodes} armed={} handled={} ", managed.armed, managed.handled)?;
+        write!(f, "attached={} fired={} ", managed.attached, managed.fired)?;
         write!(f, "lost={} early={} ", count(Wrong::Lost), count(Wrong::Early))?;
         write!(f, "duplicates={} explained={} ", managed.duplicated, managed.explained)?;
         write!(f, "unexplained={} moved_slots={moved_slots} ", count(Wrong::Unexplained))?;

@@ -9,7 +9,7 @@ impl Tale {
     /// Written at this time, with this answer at once.
     fn wrote(self, ms: u64, life: Life, wrote: Wrote) -> Self {
         let (key, how) = (KEY.to_owned(), "SET".to_owned());
-        let told = Entry::WriteTold { key: KEY.to_owned(), wrote };
+        let told = Entry::WriteTold { key: KEY.to_owned(), wrote, by: None, reached: None };
         self.then(ms, HARNESS, Entry::WriteAsked { key, how, life }).then(ms, HARNESS, told)
     }
 
