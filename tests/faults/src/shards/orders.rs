@@ -147,5 +147,5 @@ impl Order {
 }
 
 fn port(url: &str) -> Option<u16> {
-    url.rsplit_once(':')?.1.parse().ok()
+    url.rsplit_once(':')?.1.trim_end_matches('/').parse().ok()
 }

@@ -9,6 +9,8 @@ use crate::verdict::{Report, Wrong};
 pub struct Outcome {
     /// Of timers, and of keys of other programs.
     pub managed: Report,
+    /// Whether other programs wrote any.
+    pub has_keys: bool,
     /// Servers, without sentinels.
     pub nodes: usize,
     /// Slots that have another owner.
@@ -18,15 +20,14 @@ pub struct Outcome {
 impl Outcome {
     /// Whether every promise was kept, and there was something to keep.
     pub fn is_valid(&self) -> bool {
-        let Report { handled, attached, fired, .. } = self.managed;
-        self.managed.is_valid() && handled > 0 && (attached == 0 || fired > 0)
+        self.managed.is_valid() && self.managed.handled > 0 && (!self.has_keys || self.managed.fired > 0)
     }
 }
 
 /// One line.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { managed, nodes, moved_slots } = self;
+        let Self { managed, nodes, moved_slots, .. } = self;
         let count = |wrong| managed.count(wrong);
         write!(f, "nodes={nodes} armed={} handled={} ", managed.armed, managed.handled)?;
         write!(f, "attached={} fired={} ", managed.attached, managed.fired)?;

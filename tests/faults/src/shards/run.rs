@@ -67,7 +67,8 @@ pub(super) async fn run(
     troupe.close().await;
     drop((group, lines));
     let ledger = read_all(folder).expect("ledgers that can be read");
-    Outcome { managed: judge(&ledger, &letters, micros(cast.lease), left), nodes, moved_slots }
+    let managed = judge(&ledger, &letters, micros(cast.lease), left);
+    Outcome { managed, has_keys: cast.keys_per_second > 0, nodes, moved_slots }
 }
 
 /// The lanes side by side, with a calm before and after them; then nothing new is begun.

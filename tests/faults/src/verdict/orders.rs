@@ -40,7 +40,7 @@ impl Try {
     /// If it was done, before its deadline.
     fn done(&self) -> Option<Write> {
         let (told, wrote, by, reached) = self.told?;
-        let write = Write { asked: self.asked, told, deadline: self.deadline, by: by?, reached };
+        let write = Write { asked: self.asked, told, deadline: self.deadline, by, reached };
         (wrote == Wrote::Done && told < self.deadline).then_some(write)
     }
 }

@@ -65,7 +65,7 @@ pub(super) struct Write {
     pub(super) told: Micros,
     pub(super) deadline: Micros,
     /// Who acknowledged it.
-    pub(super) by: u16,
+    pub(super) by: Option<u16>,
     /// Whether all replicas that were asked for had it soon after.
     pub(super) reached: Option<bool>,
 }
@@ -74,7 +74,7 @@ impl Succession {
     /// Whether the old one acknowledged it, just before it fell or after that, and the new one did not have it. What had
     /// expired by the time that one was looked at may have been there.
     fn has_lost(&self, key: &str, write: &Write) -> bool {
-        let is_by_the_old = write.by == self.node && write.asked <= self.over;
+        let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
         let is_recent = self.since.saturating_sub(write.told) <= LAG;
         let had_lost_its_place = write.asked >= self.promoted;
         let would_be_seen = write.deadline > self.held.looked;
