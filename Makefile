@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,19 @@ test-waiting: ## And the part that waits: attached topics, clusters, stories
 	$(with_server) && $(waiting) --test attached -- --test-threads=16
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
 	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
+
+# tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
+certificates = $(CURDIR)/target/certificates
+with_tls = KEYLAPSE_TEST_TLS=$(certificates) SSL_CERT_FILE=$(certificates)/ca.pem
+on_cluster = KEYLAPSE_TEST_TOPOLOGY=cluster
+
+test-tls: ## Run the suite of one server over TLS, by the lines of redis.conf
+	$(call run_dev,keylapse-support,example,certificates) $(certificates)
+	$(with_server) && $(with_tls) $(waiting) --test server -- --test-threads=4
+
+test-cluster-rights: ## Run it on clusters of one primary, and the suite of clusters, as the user of redis.conf
+	$(with_server) && $(on_cluster) $(waiting) --test server -- --test-threads=4
+	$(with_server) && $(waiting) --test clusters -- --test-threads=4
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh

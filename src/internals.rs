@@ -1,6 +1,7 @@
 //! What the tests of this repository know and nobody else should: names, records and calls of scripts. Not part
 //! of the library's promises; it changes at any time.
 
+pub use crate::connection::slot::slot_of;
 pub use crate::events::event;
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Fields, Policy};
@@ -20,8 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::client::Client;
 use crate::connection::Topology;
-use crate::events::{Decoder, Share, Source};
-use crate::wire::NodeId;
+use crate::events::{Among, Decoder, Share, Source};
 
 /// The store that a client speaks to.
 pub fn store_of(client: &Client) -> Store {
@@ -53,7 +53,7 @@ pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Rece
     let share = Share { partitions: (0..partitions.len()).collect(), canaries };
     let (_, share) = tokio::sync::watch::channel(share);
     let (place, prompts, rounds) = (server.place().clone(), Default::default(), Default::default());
-    let source = Source { place, node: NodeId::NONE, decoder, share, prompts, rounds };
+    let source = Source { place, among: Among::Alone, decoder, share, prompts, rounds };
     let (stream, supervisor) = source.open();
     tokio::spawn(supervisor);
     stream.events

@@ -12,6 +12,7 @@ use crate::backlog::{self, Item, Receiver, backlog};
 use crate::events::{Canary, Touched};
 use crate::log::warn;
 use crate::runtime::Runtime;
+use crate::wire::NodeId;
 
 /// Bytes that may wait for the reader: some two million short keys. A drop is a gap.
 const WAITING: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
@@ -27,6 +28,11 @@ pub(crate) enum Heard {
     /// A canary of this number that is not believed.
     Hearsay(u64),
     Touched(Touched),
+    /// The server is this one from here on.
+    Server {
+        node: NodeId,
+        at: String,
+    },
     /// From here on, events are missing.
     Lost,
     /// The subscription is gone.

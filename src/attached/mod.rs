@@ -127,7 +127,7 @@ impl AttachedRoles {
         peers: Option<Peers>,
         touches: mpsc::Sender<Touch>,
     ) -> Hearing {
-        let endpoint = peers.as_ref().map(|peers| peers.endpoint.clone());
+        let endpoint = peers.as_ref().and_then(Peers::endpoint);
         let (reader, requests) = StreamReader::new(self.desk.clone(), node.clone(), peers, touches);
         self.desk.readers.add(node.name(), endpoint, reader.requests());
         let (ear, heard) = Ear::new(self.desk.runtime.clone());

@@ -142,9 +142,7 @@ impl StreamReader {
             self.ask_peers();
         }
         drop(requests);
-        if self.peers.is_some() {
-            self.retire().await;
-        }
+        self.retire().await;
     }
 
     async fn requested(&mut self, request: Request) {
@@ -167,6 +165,7 @@ impl StreamReader {
             Heard::Canary(canary) => self.canary(canary).await,
             Heard::Touched(touched) => self.touched(touched).await,
             Heard::Hearsay(number) => self.name_by_hearsay(number),
+            Heard::Server { node, at } => self.connected_to(node, at),
             Heard::Lost => self.missed(),
             Heard::Disconnected => self.disconnected(),
             Heard::Silent => self.silent(),
@@ -185,7 +184,7 @@ impl StreamReader {
                 self.doubt();
             }
         }
-        self.silent_since = None;
+        (self.silent_since, self.deaf) = (None, false);
         let hidden = self.runtime.attached_topics().any(|topic| topic.refusals.hide_keys());
         let heard = EventMode::of(canary.writes, canary.expires);
         let mode = if hidden { EventMode::Unreadable } else { heard };
@@ -259,7 +258,7 @@ impl StreamReader {
 
     fn unheard(&mut self) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= SILENT || !self.stream.began() {
+        if since.elapsed() >= SILENT || self.deaf {
             self.lost();
             self.runtime.learn(&self.node, |known| {
                 known.mode = EventMode::Blind;
@@ -282,7 +281,7 @@ impl StreamReader {
                 let fits = self.held.place(Placed { partition, key, at, since });
                 self.found_room(partition, fits);
             }
-            None if self.stream.began() || !self.deaf => {
+            None if !self.deaf => {
                 let fits = self.held.hear(key);
                 self.found_room(partition, fits);
             }

@@ -39,6 +39,13 @@ impl Readers {
         all.push(Entry { node, endpoint, requests });
     }
 
+    /// A reader hears another server from now on.
+    pub(super) fn rename(&self, reader: &mpsc::Sender<Request>, node: NodeId) {
+        let mut all = lock(&self.0.all);
+        let its = all.iter_mut().filter(|one| one.requests.same_channel(reader));
+        its.for_each(|one| one.node = node);
+    }
+
     /// That of this server.
     pub(super) fn of_node(&self, node: NodeId) -> Option<mpsc::Sender<Request>> {
         let all = lock(&self.0.all);

@@ -124,8 +124,7 @@ impl Scanner {
         let (mut cursor, mut found, mut steps, began) = (0, 0, 0_u64, Instant::now());
         loop {
             let due = Instant::now() + every;
-            let (next, keys) =
-                self.runtime.client.store.scan(&self.server, cursor, &pattern, step as usize).await?;
+            let (next, keys) = self.runtime.client.store.scan(&self.server, cursor, &pattern, step as usize).await?;
             for topic in &topics {
                 topic.attached.scan_steps.add(1);
                 topic.refusals.end(Asked::Scan);

@@ -140,11 +140,6 @@ impl Stream {
         self.node
     }
 
-    /// Whether a canary was ever heard. Before, it is as if it had not subscribed yet.
-    pub(crate) fn began(&self) -> bool {
-        self.number > 0
-    }
-
     /// The canary since which everything was heard; 0 without an anchor.
     pub(crate) fn since(&self) -> u64 {
         self.anchor.map_or(0, |anchor| anchor.number)

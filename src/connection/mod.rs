@@ -41,6 +41,7 @@ pub(crate) use self::node::Node;
 pub(crate) use self::password::Password;
 pub(crate) use self::place::Place;
 pub(crate) use self::retry::{RetryDelays, insist, may_pass, persist, persist_from, refused, retry};
+pub(crate) use self::sentinel::Sentinels;
 pub(crate) use self::server::{Seat, Server};
 pub(crate) use self::stream::Streams;
 pub(crate) use self::target::{Endpoints, SENTINEL_PORT, SERVER_PORT, Target};

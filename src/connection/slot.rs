@@ -7,7 +7,7 @@
 pub(crate) const SLOTS: u16 = 16_384;
 
 /// The slot of a key. What stands between its first `{` and the next `}` decides alone, unless that is nothing.
-pub(crate) fn slot_of(key: &[u8]) -> u16 {
+pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 

@@ -23,8 +23,7 @@ use crate::log::debug;
 use crate::policy::Capture;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
 use crate::wire::{
-    NodeId, Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command,
-    touches_by_slot,
+    Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command, touches_by_slot,
 };
 
 /// How long a canary lives.
@@ -54,20 +53,6 @@ pub(super) async fn release_canary(name: String, connection: MultiplexedConnecti
         }
     }
     Ok(())
-}
-
-/// Whether the server is who the cluster's map says listens there; positions are named by that. Where the user may not
-/// ask, the map is believed.
-pub(super) async fn check_name(connection: &MultiplexedConnection, node: NodeId) -> Result<()> {
-    match send(connection, "asking a node for its name", cmd("CLUSTER").arg("MYID")).await {
-        Ok(Value::BulkString(name)) if name == node.as_bytes() => Ok(()),
-        Ok(_) => Err(Error::new(ErrorKind::Unavailable, "another node of the cluster listens here by now")),
-        Err(error) if error.code().is_some() => {
-            debug!(%error, "a node does not say its name: the cluster's map is believed");
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Reads the keys; the answer finds its place in the stream by itself. `several`: whether it is one of several servers.
@@ -108,8 +93,9 @@ async fn read_by_slot(
 ) -> Result<Answer> {
     let (groups, commands) = touches_by_slot(keys, capture, horizon);
     let mut answers = send_all(connection, &commands).await?;
-    let lacks_it =
-        |answer: &Result<Value>| answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"));
+    let lacks_it = |answer: &Result<Value>| {
+        answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
+    };
     if answers.iter().any(lacks_it) {
         load(connection, READING, &TOUCH).await?;
         answers = send_all(connection, &commands).await?;
@@ -139,7 +125,7 @@ async fn load(connection: &MultiplexedConnection, doing: &str, script: &Script) 
     send(connection, doing, cmd("SCRIPT").arg("LOAD").arg(&script.text)).await.map(drop)
 }
 
-async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {
+pub(super) async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {
     let answer = connection.clone().send_packed_command(command).await;
     answer.and_then(Value::extract_error).map_err(|error| classify(doing, &error))
 }

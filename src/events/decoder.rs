@@ -17,7 +17,11 @@ use crate::wire::{Held, Index, PartitionNames, names};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
     /// The canary of this number, and that of the one before; whose they are, the tag says.
-    Canary { tag: u32, number: u64, before: u64 },
+    Canary {
+        tag: u32,
+        number: u64,
+        before: u64,
+    },
     /// A keyspace channel told of the `set` of a canary: flags `K` and `$`.
     Writes,
     /// And of its `expire`: flags `K` and `g`.
@@ -209,13 +213,10 @@ mod tests {
     fn messages_are_told_apart() {
         let decoder = decoder();
         let expired = |key: &[u8]| decoder.hear(message("__keyevent@0__:expired", key));
-        for (canary, tag) in [(&b"keylapse:{canary/0}:17:16"[..], 0), (b"keylapse:{canary/4711}:17:16", 4711)]
+        for (canary, tag) in
+            [(&b"keylapse:{canary/0}:17:16"[..], 0), (b"keylapse:{canary/4711}:17:16", 4711)]
         {
-            assert_eq!(
-                expired(canary),
-                Some(Decoded::Canary { tag, number: 17, before: 16 }),
-                "of any primary"
-            );
+            assert_eq!(expired(canary), Some(Decoded::Canary { tag, number: 17, before: 16 }), "of any primary");
         }
         assert_eq!(expired(b"a:b"), Some(Decoded::Event(Event::Expired(Bytes::from_static(b"a:b")))));
         for (said, index) in [(b"w1700000000000", Index::Due), (b"q1700000000000", Index::Quarantine)] {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::policy::Capture;
 use crate::time::ServerTime;
-use crate::wire::{Found, Held, Index};
+use crate::wire::{Found, Held, Index, NodeId};
 
 /// Something heard. It is only a reason to look, never a command: anybody may publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,13 @@ pub enum Event {
     Gap(Gap),
     /// Events flow again, as far as a canary can tell.
     Anchored,
+    /// The server is this one from here on, where one may take another's place.
+    Server {
+        /// What it is called.
+        node: NodeId,
+        /// Where it is.
+        at: String,
+    },
     /// A canary, where touches are answered in the stream.
     Canary(Canary),
     /// A canary was heard that cannot be the server's next, and is not believed.

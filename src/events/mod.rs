@@ -10,6 +10,7 @@ mod calls;
 mod chain;
 pub(crate) mod decoder;
 pub mod event;
+mod naming;
 mod open;
 mod prompts;
 mod session;
@@ -59,8 +60,6 @@ pub(crate) struct EventStream {
     pub(crate) events: mpsc::Receiver<Event>,
     /// Where touches are asked for; those that find no connection are answered with nothing.
     pub(crate) touches: mpsc::Sender<Touch>,
-    /// Keys of attached topics that were heard to be written.
-    pub(crate) prompts: Arc<Prompts>,
 }
 
 /// What is listened to.
@@ -68,8 +67,8 @@ pub(crate) struct EventStream {
 pub(crate) struct Source {
     /// Where the server is found.
     pub(crate) place: Place,
-    /// Its name among several.
-    pub(crate) node: NodeId,
+    /// Whether its keys may be another's at another time.
+    pub(crate) among: Among,
     /// What of its events is understood.
     pub(crate) decoder: Decoder,
     /// What it has of the work.
@@ -85,15 +84,30 @@ impl Source {
     pub(crate) fn open(self) -> (EventStream, impl Future<Output = ()> + Send + use<>) {
         let (events, receiver) = mpsc::channel(QUEUE);
         let (touches, asked) = mpsc::channel(TOUCHES);
-        let prompts = self.prompts.clone();
         let supervisor = Supervisor { source: self, events };
-        (EventStream { events: receiver, touches, prompts }, supervisor.run(asked))
+        (EventStream { events: receiver, touches }, supervisor.run(asked))
     }
 
-    /// Whether there are others beside it, between which keys move.
+    /// Whether it is one of several that have keys at the same time.
     fn is_of_several(&self) -> bool {
-        self.node.is_named()
+        matches!(self.among, Among::Nodes(_))
     }
+
+    /// Whether another may take its place.
+    fn may_be_replaced(&self) -> bool {
+        self.among != Among::Alone
+    }
+}
+
+/// The servers among which a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// There are no others; or nobody asks for positions in its stream.
+    Alone,
+    /// Nodes of a cluster, of which it has this name.
+    Nodes(NodeId),
+    /// Those of which sentinels name one at a time.
+    Successors,
 }
 
 struct Supervisor {

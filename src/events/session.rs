@@ -15,8 +15,9 @@ use crate::backlog::Receiver;
 use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
-use crate::events::Supervisor;
-use crate::events::calls::{check_name, make_canary, release_canary, touch};
+use crate::events::{Among, Supervisor};
+use crate::events::calls::{make_canary, release_canary, touch};
+use crate::events::naming::{check_name, name_of_run};
 use crate::events::chain::{Chain, Link, Numbers};
 use crate::events::decoder::{Decoded, numbers_of};
 use crate::events::event::{Canary, Event, Gap, Touch};
@@ -109,11 +110,19 @@ impl<'a> Session<'a> {
         let share = shares.borrow_and_update().clone();
         let server = source.place.find().await?;
         let opened = open(&server, &source.decoder, &share, &source.prompts).await?;
-        if source.is_of_several()
-            && let Err(error) = check_name(&opened.connection, source.node).await
-        {
-            supervisor.pass(Event::Moved).await;
-            return Err(error);
+        match source.among {
+            Among::Alone => {}
+            Among::Nodes(name) => {
+                if let Err(error) = check_name(&opened.connection, name).await {
+                    supervisor.pass(Event::Moved).await;
+                    return Err(error);
+                }
+            }
+            Among::Successors => {
+                let endpoint = server.endpoint();
+                let node = name_of_run(&opened.connection, &endpoint).await?;
+                supervisor.pass(Event::Server { node, at: endpoint.to_string() }).await;
+            }
         }
         Ok(Self {
             supervisor,
@@ -252,11 +261,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Of several servers one that was silent for longer than a canary takes may have been replaced meanwhile, though
-    /// no clock of this program had a chance to say so.
+    /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
+    /// clock of this program had a chance to say so.
     async fn notice_silence(&mut self) {
         let was_silent = self.flowed.is_some_and(|at| at.elapsed() >= SILENT_AFTER);
-        if was_silent && self.supervisor.source.is_of_several() && self.anchor == Anchor::Holds {
+        if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
             self.anchor = Anchor::Lost;
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
         }
@@ -486,7 +495,6 @@ mod tests {
     use crate::connection::Topology;
     use crate::events::{Decoder, Source};
     use crate::testing::TestBed;
-    use crate::wire::NodeId;
 
     #[tokio::test(start_paused = true)]
     async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
@@ -496,7 +504,7 @@ mod tests {
         let decoder = Decoder::new("keylapse", 0, &[], &[], false);
         let (_share, share) = watch::channel(Share::default());
         let (prompts, rounds) = (Arc::default(), Rounds::default());
-        let source = Source { place, node: NodeId::NONE, decoder, share, prompts, rounds };
+        let source = Source { place, among: Among::Alone, decoder, share, prompts, rounds };
         let supervisor = Supervisor { source, events };
         let mut session = Session::open(&supervisor).await.expect("a subscription");
         for (after, dropped, reported) in

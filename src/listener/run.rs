@@ -11,11 +11,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attached::{AttachedRoles, Hearing, agreement};
+use crate::attached::{AttachedRoles, Hearing, Peers, agreement};
 use crate::connection::{Server, Topology, retry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
-use crate::events::{Decoder, EventStream, Source};
+use crate::events::{Among, Decoder, EventStream, Source};
 use crate::id::SlotId;
 use crate::lease::PARTING;
 use crate::listener::Listener;
@@ -239,14 +239,18 @@ impl Roles {
         runtime.add_node(&node);
         let (place, share, rounds) = (node.place().clone(), node.share.subscribe(), client.rounds());
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
-        let (stream, supervisor) =
-            Source { place, node: node.name(), decoder, share, prompts, rounds }.open();
+        let peers = attached.and_then(|_| Peers::successors(&place));
+        let among = if peers.is_some() { Among::Successors } else { Among::Alone };
+        let source = Source { place, among, decoder, share, prompts, rounds };
+        #[cfg(feature = "testing")]
+        let prompts = source.prompts.clone();
+        let (stream, supervisor) = source.open();
         self.keeping.spawn(supervisor);
         #[cfg(feature = "testing")]
-        let stream = client.testing.between(stream);
-        let EventStream { events, touches, .. } = stream;
+        let stream = client.testing.between(stream, &prompts);
+        let EventStream { events, touches } = stream;
         let attached = attached.map(|attached| {
-            let Hearing { ear, reader } = attached.hear(&node, None, touches);
+            let Hearing { ear, reader } = attached.hear(&node, peers, touches);
             self.keeping.spawn(reader);
             self.keeping.spawn(attached.scan(&node, server));
             ear

@@ -81,6 +81,7 @@ impl EventLoop {
             Event::Subscribed(refused) => self.subscribed(&refused),
             Event::Touched(touched) => self.tell(Heard::Touched(touched)),
             Event::Hearsay(number) => self.tell(Heard::Hearsay(number)),
+            Event::Server { node, at } => self.tell(Heard::Server { node, at }),
             Event::Lost(count) => {
                 runtime.stats.dropped_events.add_u64(count);
                 self.tell(Heard::Lost);

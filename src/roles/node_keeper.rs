@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::attached::{AttachedRoles, Hearing, Peers};
 use crate::connection::{Cluster, ClusterMap, Endpoint};
-use crate::events::{Decoder, EventStream, Share, Source};
+use crate::events::{Among, Decoder, EventStream, Share, Source};
 use crate::log::{debug, info};
 use crate::roles::event_loop::EventLoop;
 use crate::roles::sweeper::Sweeper;
@@ -116,7 +116,7 @@ impl NodeKeeper {
             }
         }
         for (endpoint, (name, share)) in present {
-            self.begin(endpoint, name, share);
+            self.begin(&endpoint, name, share);
         }
     }
 
@@ -125,8 +125,7 @@ impl NodeKeeper {
         let mut present: BTreeMap<_, _> = BTreeMap::new();
         if self.attached.is_some() {
             let name = |id: &str| NodeId::new(id.as_bytes()).unwrap_or_default();
-            let all =
-                map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
+            let all = map.members().map(|member| (member.endpoint.clone(), (name(&member.id), Share::default())));
             present.extend(all);
         }
         let namespace = &self.runtime.client.namespace;
@@ -145,19 +144,20 @@ impl NodeKeeper {
         present
     }
 
-    fn begin(&mut self, endpoint: Endpoint, name: NodeId, share: Share) {
-        let place = self.cluster.server(&endpoint).place().clone();
+    fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: Share) {
+        let place = self.cluster.server(endpoint).place().clone();
         let holds_slots = share.canaries.is_some();
         let node = NodeState::new(place.clone(), name, share.clone());
         let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
         let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
-        let source = Source { place, node: name, decoder, share: events_of, prompts, rounds };
-        let (EventStream { events, touches, .. }, supervisor) = source.open();
+        let among = if name.is_named() { Among::Nodes(name) } else { Among::Alone };
+        let source = Source { place, among, decoder, share: events_of, prompts, rounds };
+        let (EventStream { events, touches }, supervisor) = source.open();
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {
             let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
-            let peers = Peers { cluster, endpoint, was_primary: holds_slots };
+            let peers = Peers::nodes(cluster, endpoint, holds_slots);
             let Hearing { ear, reader } = attached.hear(&node, Some(peers), touches);
             // It ends by itself once nothing is heard any more, and all that was heard has come to its end.
             self.tasks.spawn(reader);
@@ -165,7 +165,7 @@ impl NodeKeeper {
         });
         tasks.push(self.tasks.spawn(EventLoop { runtime, node: node.clone(), events, attached }.run()));
         self.running.insert(endpoint.clone(), Running { node, tasks, holding: Vec::new() });
-        self.give(&endpoint, share, false);
+        self.give(endpoint, share, false);
     }
 
     /// Tells a server's roles what it has of the work from now on. `gained`: slots of others are there now, with keys that

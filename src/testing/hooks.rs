@@ -2,7 +2,7 @@
 
 use super::notifications::Notifications;
 use super::pulse::News;
-use crate::events::EventStream;
+use crate::events::{EventStream, Prompts};
 use crate::rounds::Rounds;
 
 /// What a test has put into a client.
@@ -21,10 +21,10 @@ impl Hooks {
     }
 
     /// Puts what breaks notifications between the subscription and the listener.
-    pub(crate) fn between(&self, stream: EventStream) -> EventStream {
+    pub(crate) fn between(&self, stream: EventStream, prompts: &Prompts) -> EventStream {
         match &self.notifications {
             Some(notifications) => {
-                let _ = stream.prompts.line.set(notifications.clone());
+                let _ = prompts.line.set(notifications.clone());
                 EventStream { events: notifications.connect(stream.events), ..stream }
             }
             None => stream,

@@ -45,7 +45,7 @@ pub(crate) struct Truth {
 
 impl Truth {
     pub(crate) async fn of(server: &Server) -> Self {
-        let client = redis::Client::open(server.url()).unwrap();
+        let client = redis::Client::open(server.plain_url()).unwrap();
         let (mut sink, mut messages) = client.get_async_pubsub().await.unwrap().split();
         sink.subscribe("__keyevent@0__:expired").await.unwrap();
         let count = Arc::new(AtomicU64::new(0));

@@ -17,7 +17,7 @@ struct Told {
 
 impl Told {
     async fn by(server: &Server) -> Self {
-        let client = redis::Client::open(server.url()).unwrap();
+        let client = redis::Client::open(server.plain_url()).unwrap();
         let (mut sink, messages) = client.get_async_pubsub().await.unwrap().split();
         sink.psubscribe("__keyevent@0__:*").await.unwrap();
         Self { messages, _kept: sink }

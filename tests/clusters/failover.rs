@@ -7,13 +7,14 @@ use keylapse::{Durably, Schedule};
 use keylapse_support::eventually;
 
 use crate::load::{Load, Outcome, topic};
+use crate::reach::{as_app, assert_nothing_refused, cluster, cluster_builder};
 use crate::support::PATIENCE;
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
     // What a node is told before it is killed is there when it is started again.
     let config = ["appendonly yes", "appendfsync always"];
-    let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
+    let builder = config.iter().fold(cluster_builder(), |builder, line| builder.config(line));
     let cluster = builder.start().await.unwrap();
     let load = Load::start(&cluster, 8, 2000, Duration::from_millis(4)).await;
     load.until_handled(400).await;
@@ -21,6 +22,7 @@ async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
     fault(&cluster, primary).await;
     let outcome = load.end().await;
     outcome.assert_none_early();
+    assert_nothing_refused(&cluster.nodes()).await;
     outcome
 }
 
@@ -76,8 +78,8 @@ async fn scripts(node: &Node) -> u64 {
 /// Those that wait for replicas hold each other up, which is no reason to doubt the server, and to ask again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_behind_one_that_waits_for_a_replica_that_is_gone_says_how_far_it_came() {
-    let cluster = Cluster::start().await.unwrap();
-    let schedule = Schedule::connect(&cluster.url()).await.unwrap();
+    let cluster = cluster().await;
+    let schedule = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
     let owner = cluster.owner_of_key("keylapse:{app.order/0}:due").await.unwrap();
     cluster.replica_of(&owner).await.unwrap().kill();
     let arm = |number: u32| {

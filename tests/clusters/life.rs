@@ -7,19 +7,11 @@ use keylapse::{
     Backoff, Cancelled, Done, Durably, Failure, Lapse, Listener, Replayed, Schedule, Topic, TriggerKey,
 };
 
-use keylapse_support::eventually;
+use keylapse_support::{APP_PASSWORD, APP_USER, eventually};
 
 use crate::load::{Load, topic};
+use crate::reach::{self, as_app, assert_nothing_refused};
 use crate::support::{PATIENCE, Running, reporting, until_dead};
-
-/// Commands that were refused for keys of two slots, on any node.
-async fn assert_no_crossslot(cluster: &Cluster) {
-    for node in cluster.nodes() {
-        let Ok(Reply::Bulk(stats)) = node.command(["INFO", "errorstats"]).await else { panic!("an answer") };
-        let stats = String::from_utf8_lossy(&stats).into_owned();
-        assert!(!stats.contains("CROSSSLOT"), "{stats}");
-    }
-}
 
 /// What the owner of a key answers about it.
 async fn ask(cluster: &Cluster, command: &str, key: &str) -> Reply {
@@ -29,12 +21,12 @@ async fn ask(cluster: &Cluster, command: &str, key: &str) -> Reply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timers_of_all_partitions_run_once_and_on_time() {
-    let cluster = Cluster::start().await.unwrap();
+    let cluster = reach::cluster().await;
     let load = Load::start(&cluster, 8, 1000, Duration::from_millis(1)).await;
     let outcome = load.end().await;
     outcome.assert_none_early();
     assert_eq!(outcome.doubled, 0);
-    assert_no_crossslot(&cluster).await;
+    assert_nothing_refused(&cluster.nodes()).await;
 }
 
 fn notices() -> Topic<u32> {
@@ -45,8 +37,8 @@ fn notices() -> Topic<u32> {
 /// Each key's number says which attempt is to come, wherever the key lies.
 #[tokio::test(flavor = "multi_thread")]
 async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
-    let cluster = Cluster::start().await.unwrap();
-    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), notices());
+    let cluster = reach::cluster().await;
+    let (schedule, topic) = (Schedule::connect(&as_app(&cluster.url())).await.unwrap(), notices());
     let (hour, keys) =
         (Duration::from_secs(3600), (0..30).map(|n| format!("app:notice:{n}")).collect::<Vec<_>>());
     for number in 0..30_u32 {
@@ -77,18 +69,18 @@ async fn trigger_keys_follow_their_timers_on_servers_of_their_own() {
     for key in &keys {
         assert_eq!(ask(&cluster, "EXISTS", key).await, Reply::Int(0));
     }
-    assert_no_crossslot(&cluster).await;
+    assert_nothing_refused(&cluster.nodes()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same_there() {
-    let cluster = Cluster::start().await.unwrap();
-    let (schedule, topic) = (Schedule::connect(&cluster.url()).await.unwrap(), notices());
+    let cluster = reach::cluster().await;
+    let (schedule, topic) = (Schedule::connect(&as_app(&cluster.url())).await.unwrap(), notices());
     let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
         let end = if lapse.attempt() == 1 { Err(Failure::retry("again")) } else { Ok(Done) };
         ((*lapse.payload(), lapse.attempt()), end)
     });
-    let running = Running::start(Listener::builder(cluster.url()).on(topic.clone(), handler));
+    let running = Running::start(Listener::builder(as_app(&cluster.url())).on(topic.clone(), handler));
     running.until_anchored().await;
     schedule.pause(&topic, "a test").await.unwrap();
     let durably = Durably::replicas(1);
@@ -116,7 +108,7 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
         let end: Result<Done, Failure> = Err(Failure::dead("no"));
         (*lapse.payload(), end)
     });
-    let running = Running::start(Listener::builder(cluster.url()).on(doomed.clone(), handler));
+    let running = Running::start(Listener::builder(as_app(&cluster.url())).on(doomed.clone(), handler));
     for number in 0..6_u32 {
         assert!(
             schedule.arm(&doomed, [number.to_string()], Duration::ZERO, &number).await.unwrap().is_armed()
@@ -130,14 +122,15 @@ async fn retries_dead_letters_reports_pauses_and_the_end_of_a_topic_are_the_same
     assert!(schedule.drop_dead_letter(&letters[1]).await.unwrap());
     let gone = schedule.destroy(&doomed).forced().await.unwrap();
     assert_eq!((gone.timers, gone.dead_letters), (1, 4));
-    assert_no_crossslot(&cluster).await;
+    assert_nothing_refused(&cluster.nodes()).await;
 }
 
 /// A topic that was made for one server gets partitions for all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_is_repartitioned_over_the_servers() {
-    let cluster = Cluster::start().await.unwrap();
-    let (schedule, one, eight) = (Schedule::connect(&cluster.url()).await.unwrap(), topic(1), topic(8));
+    let cluster = reach::cluster().await;
+    let (schedule, one, eight) =
+        (Schedule::connect(&as_app(&cluster.url())).await.unwrap(), topic(1), topic(8));
     for number in 0..200_u32 {
         let later = Duration::from_secs(if number % 2 == 0 { 3600 } else { 2 });
         assert!(schedule.arm(&one, [number.to_string()], later, &number).await.unwrap().is_armed());
@@ -145,7 +138,7 @@ async fn a_topic_is_repartitioned_over_the_servers() {
     let moved = schedule.repartition(&one, 8).await.unwrap();
     assert!(moved.timers > 100, "{moved:?}");
     let (handler, mut reported) = reporting(|lapse: Lapse<u32>| (*lapse.payload(), Ok(Done)));
-    let running = Running::start(Listener::builder(cluster.url()).on(eight.clone(), handler));
+    let running = Running::start(Listener::builder(as_app(&cluster.url())).on(eight.clone(), handler));
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < 100 {
         assert!(seen.insert(reported.next().await), "none runs twice");
@@ -156,21 +149,21 @@ async fn a_topic_is_repartitioned_over_the_servers() {
         let cancelled = schedule.cancel(&eight, [number.to_string()]).await.unwrap();
         assert_eq!(cancelled, Cancelled::Cancelled, "{number}");
     }
-    assert_no_crossslot(&cluster).await;
+    assert_nothing_refused(&cluster.nodes()).await;
 }
 
 /// By any of its nodes; and as one server it is refused, with the right URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_alone() {
-    let cluster = Cluster::start().await.unwrap();
-    let (hosts, nodes) = (cluster.url(), cluster.nodes());
+    let cluster = reach::cluster().await;
+    let (hosts, nodes) = (as_app(&cluster.url()), cluster.nodes());
     nodes[5].kill();
     let seeds = [nodes[5].port(), nodes[3].port()].map(|port| format!("127.0.0.1:{port}"));
-    let servers = keylapse::Servers::cluster(&seeds);
+    let servers = keylapse::Servers::cluster(&seeds).user(APP_USER).password(APP_PASSWORD);
     let schedule = Schedule::connect(servers).await.expect("the other seed answers");
     assert!(schedule.arm(&notices(), ["1"], Duration::from_secs(60), &1).await.unwrap().is_armed());
 
-    let alone = Schedule::connect(&nodes[0].url()).await.unwrap();
+    let alone = Schedule::connect(&as_app(&nodes[0].url())).await.unwrap();
     let mut refusals = Vec::new();
     for topic in 0..8 {
         let topic = Topic::<u32>::new(&format!("app:t{topic}:{{id}}")).unwrap().triggers(false);

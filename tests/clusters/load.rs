@@ -10,6 +10,7 @@ use keylapse::{Done, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::task::JoinHandle;
 
+use crate::reach::as_app;
 use crate::support::Running;
 
 /// Timers are armed this far ahead.
@@ -37,8 +38,9 @@ impl Load {
         Self::at(&cluster.url(), partitions, count, every).await
     }
 
-    /// The same at a URL.
+    /// The same at a URL, as the user with the least rights.
     pub(crate) async fn at(url: &str, partitions: u32, count: u32, every: Duration) -> Self {
+        let url = &as_app(url);
         let (topic, starts) = (topic(partitions), Starts::default());
         let seen = starts.clone();
         let handler = move |lapse: Lapse<u32>| {

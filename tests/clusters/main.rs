@@ -10,6 +10,7 @@ mod hostile;
 mod life;
 mod load;
 mod moving;
+mod reach;
 mod rights;
 mod sentinel;
 #[path = "../server/support.rs"]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keylapse::testing::{Cluster, Node};
 
 use crate::load::Load;
+use crate::reach::{self, assert_nothing_refused};
 
 /// The slots of the topic's partitions, and some that trigger keys lie in.
 async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16> {
@@ -28,7 +29,7 @@ async fn another(cluster: &Cluster, slot: u16) -> Node {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_slots_that_move_one_by_one_cost_no_timer_and_double_none() {
-    let cluster = Cluster::start().await.unwrap();
+    let cluster = reach::cluster().await;
     let slots = slots(&cluster, 8, 100).await;
     let load = Load::start(&cluster, 8, 8000, Duration::from_millis(1)).await;
     for slot in slots {
@@ -38,4 +39,5 @@ async fn a_hundred_slots_that_move_one_by_one_cost_no_timer_and_double_none() {
     let outcome = load.end().await;
     outcome.assert_none_early();
     assert_eq!(outcome.doubled, 0);
+    assert_nothing_refused(&cluster.nodes()).await;
 }

@@ -6,16 +6,18 @@ use keylapse::testing::SentinelGroup;
 use keylapse::{Client, ErrorKind, Schedule, Servers};
 
 use crate::load::{Load, Outcome};
+use crate::reach::{as_app, assert_nothing_refused, sentinel_group};
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&SentinelGroup, &mut Load)) -> Outcome {
     crate::support::show_log();
-    let group = SentinelGroup::start().await.unwrap();
+    let group = sentinel_group().await;
     let mut load = Load::at(&group.url(), 2, 2000, Duration::from_millis(4)).await;
     load.until_handled(400).await;
     fault(&group, &mut load).await;
     let outcome = load.end().await;
     outcome.assert_none_early();
+    assert_nothing_refused(&group.servers()).await;
     outcome
 }
 
@@ -55,7 +57,7 @@ async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
     let outcome = during(async |group, _| {
         for sentinel in group.sentinels() {
             sentinel.kill();
-            let url = group.url();
+            let url = as_app(&group.url());
             Schedule::connect(&url).await.expect("two others answer");
             sentinel.restart().await.unwrap();
         }
@@ -67,7 +69,7 @@ async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
 /// Each mistake has a message of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_url_says_wrongly_is_named() {
-    let group = SentinelGroup::start().await.unwrap();
+    let group = sentinel_group().await;
     let connect =
         async |client: keylapse::Result<Client>| Schedule::connect(client.unwrap()).await.unwrap_err();
     let sentinels = || group.sentinels().iter().map(|node| format!("127.0.0.1:{}", node.port()));

@@ -36,7 +36,8 @@ pub(crate) fn on() -> Policy {
 
 /// The first canary, and the clock at the beginning: in 2096, so that what has a real time to live stays.
 const FIRST: u64 = 4_000_000_000_000;
-const CLOCK: &str = "app:clock";
+// In the partition's slot.
+const CLOCK: &str = "app:clock:{w/0}";
 /// A page of the history takes so long, in ms.
 const SPAN: u64 = 300_000;
 const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };

@@ -42,7 +42,7 @@ async fn many_are_withdrawn_each_with_its_own_result() {
     assert_eq!(results[1500].as_ref().unwrap(), &Cancelled::NotArmed, "the later comes later");
     assert_eq!(results[1501].as_ref().unwrap(), &Cancelled::NotArmed);
     assert_eq!(results[1502].as_ref().unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(server.cmd(&["EXISTS", "app:bulk:0", "app:bulk:1499"]).await, redis::Value::Int(0));
+    assert_eq!(server.count(&["app:bulk:0", "app:bulk:1499"]).await, 0);
     assert_eq!(due(&schedule, &topic, 7).await, None);
 }
 

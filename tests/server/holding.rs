@@ -36,7 +36,7 @@ async fn p11_a_claim_reads_no_more_records_than_its_bytes_allow() {
     for id in 0..20 {
         let _ = schedule.arm(&topic, [id.to_string()], Duration::ZERO, &payload).await.unwrap();
     }
-    let client = redis::Client::open(server.url()).unwrap();
+    let client = redis::Client::open(server.plain_url()).unwrap();
     let seen = tokio::spawn(commands(client.get_async_monitor().await.unwrap(), "that is all"));
     let handler = |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done));
     let running = Running::start(listener(&server).on(topic, handler));

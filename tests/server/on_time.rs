@@ -127,6 +127,7 @@ async fn trigger_keys_expire_on_time_for_everybody_to_hear() {
     server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let topic = topic("trigger");
     let (running, mut reported) = running(&server, &topic);
+    running.until_anchored().await;
     arm(&schedule, &topic, [(7, SystemTime::now() + Duration::from_millis(300))]).await;
     let value: String = redis::from_redis_value(server.cmd(&["GET", "app:trigger:7"]).await).unwrap();
     assert_eq!(value, "1", "the attempt to come");

@@ -7,7 +7,7 @@ use keylapse::{
     Arming, Cancelled, Client, Done, Durably, ErrorKind, Failure, Key, Lapse, NewArm, Rescheduled, Schedule,
     TimerPhase, Topic, TriggerKey,
 };
-use keylapse_support::{Fsync, Server, eventually};
+use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
@@ -215,13 +215,16 @@ async fn a_paused_topic_takes_timers_and_gives_none_out_until_it_is_resumed() {
 
 #[tokio::test]
 async fn p10_an_arm_reports_how_far_it_has_travelled() {
+    if skipped_on_a_cluster("REPLICAOF is refused: tests/clusters has replicas") {
+        return;
+    }
     let (server, schedule) = server_and_schedule().await;
     let topic = topic();
     let arm = |id: &'static str, ask| schedule.arm(&topic, [id], LATER, &String::new()).durably(ask);
     let alone = arm("1", Durably::replicas(1).within(Duration::from_millis(50))).await.unwrap();
     assert_eq!(alone.receipt().unwrap().reached.unwrap().replicas, 0, "told, not refused");
     let replica = Server::start().await;
-    replica.cmd(&["REPLICAOF", "127.0.0.1", &server.port().to_string()]).await;
+    replica.cmd(&["REPLICAOF", "127.0.0.1", &server.door().port().to_string()]).await;
     let linked = async || {
         let info: String = redis::from_redis_value(replica.cmd(&["INFO", "replication"]).await).unwrap();
         info.contains("master_link_status:up")

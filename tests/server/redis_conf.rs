@@ -1,5 +1,10 @@
 //! redis.conf is a safe start for production: what it sets, and nothing else.
 
+use std::path::Path;
+
+use keylapse::{Schedule, Servers, Tls};
+use keylapse_support::{Authority, Reach, Server, skipped, tls_lines, write};
+
 const CONF: &str = include_str!("../../redis.conf");
 
 #[test]
@@ -24,10 +29,67 @@ fn redis_conf_sets_what_it_explains_and_nothing_else() {
     assert_eq!(settings, expected);
 }
 
+#[test]
+fn what_redis_conf_says_of_tls_stands_behind_hash_signs() {
+    let expected = [
+        ("tls-port", "6380"),
+        ("tls-cert-file", "/etc/redis/tls/server.pem"),
+        ("tls-key-file", "/etc/redis/tls/server.key"),
+        ("tls-ca-cert-file", "/etc/redis/tls/ca.pem"),
+        ("tls-auth-clients", "no"),
+        ("tls-replication", "yes"),
+        ("tls-cluster", "yes"),
+    ];
+    assert_eq!(tls_lines().collect::<Vec<_>>(), expected);
+    assert!(!CONF.lines().any(|line| line.starts_with("tls-")), "a server without TLS takes the file, too");
+}
+
+/// All of them, with files and a port of this test: the suite runs on the same lines by `make test-tls`.
+#[tokio::test]
+async fn a_server_takes_the_lines_of_tls_as_they_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("the CA of this test");
+    write(folder.path(), "ca.pem", &authority.pem);
+    authority.issue(folder.path(), "server", &["127.0.0.1"]);
+    let server = match Server::builder().reach(Reach::over_tls(folder.path())).try_start().await {
+        Ok(server) => server,
+        Err(error) if error.to_string().contains("Failed finding TLS support") => {
+            return skipped("this server was built without TLS");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    for (name, shipped) in tls_lines() {
+        let [_, value]: [String; 2] =
+            redis::from_redis_value(server.cmd(&["CONFIG", "GET", name]).await).unwrap();
+        match shipped.rsplit_once('/') {
+            Some((_, file)) => assert_eq!(Path::new(&value), folder.path().join(file), "{name}"),
+            None if name == "tls-port" => assert_eq!(value, server.door().port().to_string()),
+            None => assert_eq!(value, shipped, "{name}"),
+        }
+    }
+    let servers = Servers::at(&server.app_url()).tls(Tls::new().ca_file(folder.path().join("ca.pem")));
+    Schedule::connect(servers).await.expect("the URL, and the file of the CA");
+}
+
+/// Whoever says how tests reach their servers is believed by all of them.
+#[tokio::test]
+async fn clients_come_in_as_this_run_says() {
+    let server = Server::start().await;
+    let reach = Reach::of_this_run();
+    let _schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let clients: String = redis::from_redis_value(server.cmd(&["CLIENT", "LIST"]).await).unwrap();
+    let ours: Vec<_> = clients.lines().filter(|client| client.contains(" user=keylapse ")).collect();
+    let door = format!(" laddr={} ", server.door());
+    assert!(!ours.is_empty() && ours.iter().all(|client| client.contains(&door)), "{clients}");
+    assert_eq!(server.door().port() != server.port(), reach.is_over_tls());
+    let cluster: String = redis::from_redis_value(server.cmd(&["INFO", "cluster"]).await).unwrap();
+    assert_eq!(cluster.contains("cluster_enabled:1"), reach.is_cluster());
+}
+
 /// Tests turn some of it off: a server has to take the file as it stands, too.
 #[tokio::test]
 async fn a_server_takes_redis_conf_as_it_stands() {
-    let server = keylapse_support::Server::builder().config("appendonly", "yes").start().await;
+    let server = Server::builder().config("appendonly", "yes").start().await;
     let of = async |name: &str| -> Vec<String> {
         redis::from_redis_value(server.cmd(&["CONFIG", "GET", name]).await).unwrap()
     };

@@ -1,6 +1,5 @@
 //! TLS with a real server: whole lives over it, what each mistake is told, and certificates that are rotated.
 
-mod authority;
 mod lives;
 mod mistakes;
 mod rotated;

@@ -61,8 +61,7 @@ impl StreamReader {
                 Life::Gone if prompted && self.deleted.len() < DELETED => {
                     if let Some(at) = self.stream.deleted_at(&key) {
                         let asked = self.asked_at(partition, sent);
-                        self.deleted
-                            .push((partition, Enrolment { key, deadline: 0, at, stamp, asked, copy }));
+                        self.deleted.push((partition, Enrolment { key, deadline: 0, at, stamp, asked, copy }));
                     }
                 }
                 Life::Lasting | Life::Gone => {}
@@ -121,7 +120,7 @@ impl StreamReader {
                 elsewhere.push(watch);
                 continue;
             };
-            if self.peers.is_some() && watch.at.node != self.node.name() {
+            if self.peers.is_some() && watch.at.node != self.stream.node() {
                 moved.push((watch, found));
                 continue;
             }

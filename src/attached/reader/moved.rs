@@ -62,14 +62,7 @@ impl StreamReader {
             match (decide(state, self.say_of_moved(&watch, there, touched)), life) {
                 (Verdict::Unproven, _) => {
                     let room = room.clone();
-                    self.unproven.push(Unproven {
-                        partition,
-                        watch,
-                        stamp,
-                        touched,
-                        there: Some(there),
-                        room,
-                    });
+                    self.unproven.push(Unproven { partition, watch, stamp, touched, there: Some(there), room });
                 }
                 (Verdict::Extended, Life::Until(deadline)) if fresh => {
                     self.topic(partition).attached.extended.add(1);
@@ -87,7 +80,8 @@ impl StreamReader {
 
     /// What the streams of both servers say. Of deletions nothing can be told: a move makes one, too.
     pub(super) fn say_of_moved(&self, watch: &Watch, there: Option<There>, touched: u64) -> Said {
-        let There { expired, whole, .. } = there.unwrap_or(There { expired: false, whole: false, at: None });
+        let There { expired, whole, .. } =
+            there.unwrap_or(There { expired: false, whole: false, at: None });
         if watch.answered || expired {
             return Said::Expired;
         }
@@ -119,12 +113,8 @@ impl StreamReader {
             verdict => self.deed_of(partition, &watch, verdict, stamp),
         };
         if let Some(deed) = deed {
-            self.judge(
-                partition,
-                Judged { at: self.stream.place(&watch.key), watch, stamp, before, deed },
-                room,
-            )
-            .await;
+            self.judge(partition, Judged { at: self.stream.place(&watch.key), watch, stamp, before, deed }, room)
+                .await;
         }
     }
 

@@ -16,7 +16,9 @@ use crate::attached::reader::{StreamReader, identity};
 use crate::attached::request::{Request, Sent};
 use crate::attached::room::Taken;
 use crate::attached::writer::Write;
-use crate::connection::{Cluster, Endpoint, RetryDelays, Standing};
+use crate::attached::stream::Stream;
+use crate::connection::{Cluster, Endpoint, Place, RetryDelays, Sentinels, Standing};
+use crate::error::Result;
 use crate::events::Answer;
 use crate::log::{debug, info, warn};
 use crate::wire::{Found, FoundGone, Identity, Life, NodeId, Note, Position};
@@ -30,10 +32,58 @@ const SUCCEEDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The others, who say what a server is.
 pub(crate) struct Peers {
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) endpoint: Endpoint,
+    who: Who,
     /// Whether it was ever named a primary.
-    pub(crate) was_primary: bool,
+    pub(super) was_primary: bool,
+}
+
+#[derive(Clone)]
+enum Who {
+    /// The other nodes of a cluster; this one is there.
+    Nodes(Arc<Cluster>, Endpoint),
+    /// Sentinels; the server that was named last is there.
+    Sentinels(Arc<Sentinels>, String),
+}
+
+impl Peers {
+    /// Those of a cluster's node.
+    pub(crate) fn nodes(cluster: Arc<Cluster>, endpoint: Endpoint, was_primary: bool) -> Self {
+        Self { who: Who::Nodes(cluster, endpoint), was_primary }
+    }
+
+    /// Those of a server that sentinels name.
+    pub(crate) fn successors(place: &Place) -> Option<Self> {
+        let Place::Primary(sentinels) = place else { return None };
+        let who = Who::Sentinels(sentinels.clone(), place.present().endpoint().to_string());
+        Some(Self { who, was_primary: true })
+    }
+
+    /// Where a server of several is.
+    pub(in crate::attached) fn endpoint(&self) -> Option<Endpoint> {
+        match &self.who {
+            Who::Nodes(_, endpoint) => Some(endpoint.clone()),
+            Who::Sentinels(..) => None,
+        }
+    }
+
+    fn are_nodes(&self) -> bool {
+        matches!(self.who, Who::Nodes(..))
+    }
+}
+
+impl Who {
+    async fn standing_of(&self, node: NodeId) -> Result<Standing> {
+        match self {
+            Self::Nodes(cluster, endpoint) => {
+                let name = String::from_utf8_lossy(node.as_bytes()).into_owned();
+                cluster.standing_of(&name, endpoint).await
+            }
+            Self::Sentinels(sentinels, at) => {
+                let is_named = sentinels.find_primary().await?.endpoint().to_string() == *at;
+                Ok(if is_named { Standing::Primary } else { Standing::Replica })
+            }
+        }
+    }
 }
 
 /// A question to them, while nobody has answered.
@@ -64,19 +114,17 @@ impl StreamReader {
         if self.held.is_confirmed() || !matters || !self.asking.0.is_empty() {
             return;
         }
-        let (cluster, endpoint, node) = (peers.cluster.clone(), peers.endpoint.clone(), self.node.name());
-        let was_primary = peers.was_primary;
+        let (who, node, was_primary) = (peers.who.clone(), self.stream.node(), peers.was_primary);
         let ask = async move {
-            let name = String::from_utf8_lossy(node.as_bytes()).into_owned();
             let (mut delays, began) = (RetryDelays::default(), Instant::now());
             loop {
-                match cluster.standing_of(&name, &endpoint).await {
+                match who.standing_of(node).await {
                     Ok(Standing::Primary) => return Standing::Primary,
                     Ok(Standing::Replica) if was_primary || began.elapsed() >= LATE => {
                         return Standing::Replica;
                     }
                     Ok(_) => {}
-                    Err(error) => debug!(server = %endpoint, %error, "cannot ask what a server is"),
+                    Err(error) => debug!(?node, %error, "nobody says what a server is"),
                 }
                 tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;
             }
@@ -95,12 +143,34 @@ impl StreamReader {
             Standing::Replica => {
                 let dropped = self.held.give_up();
                 info!(server = ?self.node, keys = dropped.len(), "what a server announced that was replaced is not believed");
-                self.peers.iter_mut().for_each(|peers| peers.was_primary = false);
-                let left = self.hand_over(dropped);
-                self.lose(left.len());
+                if self.peers.as_ref().is_some_and(Peers::are_nodes) {
+                    self.peers.iter_mut().for_each(|peers| peers.was_primary = false);
+                    let left = self.hand_over(dropped);
+                    self.lose(left.len());
+                } else {
+                    self.replaced.push((self.stream.node(), dropped));
+                }
             }
             Standing::Unknown => {}
         }
+    }
+
+    /// Sentinels have named another server than before, or it has been started anew.
+    pub(super) fn connected_to(&mut self, node: NodeId, at: String) {
+        if let Some(Peers { who: Who::Sentinels(_, present), .. }) = &mut self.peers {
+            *present = at;
+        }
+        let before = self.stream.node();
+        if before == node {
+            return;
+        }
+        let held = self.held.give_up();
+        if !held.is_empty() {
+            self.replaced.push((before, held));
+        }
+        self.stream = Stream::of(node);
+        self.readers.rename(&self.own_requests, node);
+        self.doubt();
     }
 
     /// What waited for the server to be believed waits no more, if a canary was heard, too.
@@ -127,7 +197,7 @@ impl StreamReader {
 
     /// The present owners of these keys say which of them are gone. Those that nobody has are left.
     fn hand_over(&self, keys: Vec<Bytes>) -> Vec<Bytes> {
-        let by = self.node.name();
+        let by = self.stream.node();
         let mut left: BTreeSet<_> = keys.iter().cloned().collect();
         for (owner, keys) in self.readers.share_out(keys, |key| key) {
             if !owner.same_channel(&self.own_requests)
@@ -142,17 +212,17 @@ impl StreamReader {
     fn lose(&self, count: usize) {
         if count > 0 {
             let server = &self.node;
-            warn!(
-                ?server,
-                count,
-                "keys that a server announced which was replaced are not looked at: nobody has their slots"
-            );
+            warn!(?server, count, "keys that a server announced which was replaced are not looked at: nobody has their slots");
         }
     }
 
     /// The server is gone, or nobody says where: what it has announced and nobody has confirmed is for its successor to say.
     pub(super) async fn retire(&mut self) {
-        let (mut left, began, mut delays) = (self.held.give_up(), Instant::now(), RetryDelays::default());
+        if !self.peers.as_ref().is_some_and(Peers::are_nodes) {
+            return;
+        }
+        let (mut left, began, mut delays) =
+            (self.held.give_up(), Instant::now(), RetryDelays::default());
         while !left.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
             left = self.hand_over(left);
             tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;

@@ -50,11 +50,10 @@ impl StreamReader {
         let mut found = answer.unwrap_or_default().1.into_iter();
         for key in keys {
             let (found, partition) = (found.next(), self.runtime.route(&key));
-            let gone =
-                found.filter(|found| found.life == Life::Gone).zip(partition).map(|(found, partition)| {
-                    let (at, stamp) = (self.stream.place(&key), found.stamp);
-                    FoundGone { at, stamp, asked: self.asked_at(partition, sent) }
-                });
+            let gone = found.filter(|found| found.life == Life::Gone).zip(partition).map(|(found, partition)| {
+                let (at, stamp) = (self.stream.place(&key), found.stamp);
+                FoundGone { at, stamp, asked: self.asked_at(partition, sent) }
+            });
             if let Some(times) = self.held.remove(&key) {
                 self.fire_unsure(key, times, Some(canary), gone).await;
             }

@@ -1,7 +1,7 @@
 //! What the others say of a node: whether it is a primary is not for itself to say.
 
-use futures::StreamExt;
 use futures::stream::iter;
+use futures::StreamExt;
 
 use crate::connection::cluster::Cluster;
 use crate::connection::cluster_map::ClusterMap;

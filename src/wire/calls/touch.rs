@@ -26,8 +26,7 @@ pub struct Found {
 
 impl Found {
     /// Nothing was: the server that was asked does not have the key's slot.
-    pub(crate) const ELSEWHERE: Self =
-        Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
+    pub(crate) const ELSEWHERE: Self = Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
 }
 
 /// Whether a key exists, and until when.

@@ -3,4 +3,5 @@
 mod moving;
 mod replaced;
 mod scene;
+mod sentinels;
 mod slice;

@@ -23,7 +23,7 @@ async fn while_slots_move_no_expiry_is_lost_and_none_doubled() {
     }
     let again = written.await.unwrap();
     assert!(again.is_empty(), "{again:?}");
-    scene.notes.until(1000).await;
+    scene.notes.until_all(1000).await;
     let notes = scene.end().await;
     notes.assert_explained(1000, &again);
     assert!(notes.doubled().is_empty(), "{:?}", notes.doubled());

@@ -20,7 +20,7 @@ async fn during(listeners: usize, fault: impl AsyncFnOnce(&Cluster, Node)) -> No
     let primary = scene.cluster.owner_of_key(&order(0)).await.unwrap();
     fault(&scene.cluster, primary).await;
     let again = written.await.unwrap();
-    scene.notes.until(1000).await;
+    scene.notes.until_all(1000).await;
     let notes = scene.end().await;
     notes.assert_explained(1000, &again);
     notes

@@ -13,7 +13,8 @@ use keylapse::{
 use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
-use crate::support::{PATIENCE, Running};
+pub(crate) use crate::support::Running;
+use crate::support::PATIENCE;
 
 /// The topic of these tests: each key `app:order:<id>`, with its value.
 pub(crate) fn orders() -> Attached<Bytes> {
@@ -50,6 +51,11 @@ impl Notes {
         }
     }
 
+    /// A listener whose handlers take these notes.
+    pub(crate) fn listen(&self, url: &str) -> Running {
+        Running::start(Listener::builder(url).attach(orders(), self.handler()))
+    }
+
     pub(crate) fn all(&self) -> HashMap<String, Vec<Run>> {
         self.0.lock().unwrap().clone()
     }
@@ -57,7 +63,17 @@ impl Notes {
     /// Waits until handlers have run for so many keys.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
-        eventually(PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+        eventually(2 * PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+    }
+
+    /// Waits until all orders of a stream have run.
+    pub(crate) async fn until_all(&self, count: usize) {
+        let missing = || {
+            let all = self.all();
+            (0..count).map(order).filter(|key| !all.contains_key(key)).collect::<Vec<_>>()
+        };
+        let all_have = tokio::time::timeout(PATIENCE, self.until(count)).await;
+        assert!(all_have.is_ok(), "lost: {:?}", missing());
     }
 
     /// How many keys have run more than once, and what became of them.
@@ -123,8 +139,8 @@ impl Scene {
 
     /// Another listener, at this URL.
     pub(crate) fn listen(&mut self, url: &str) {
-        let builder = Listener::builder(url).attach(orders(), self.notes.handler());
-        self.listeners.push(Running::start(builder));
+        let listener = self.notes.listen(url);
+        self.listeners.push(listener);
     }
 
     /// Waits until all listeners hear this of all servers.
@@ -193,7 +209,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(cluster: &Cluster) -> Self {
-        Self { program: Plain::new(cluster.nodes().iter().map(Node::url)), replicas: 0 }
+        Self::among(cluster.nodes().iter().map(Node::url).collect(), 0)
+    }
+
+    /// To whichever of these takes it, and has so many replicas that have it, too.
+    pub(crate) fn among(urls: Vec<String>, replicas: usize) -> Self {
+        Self { program: Plain::new(urls), replicas }
     }
 
     /// A write counts once so many replicas have it, too.
@@ -205,7 +226,7 @@ impl Writer {
     /// more than once.
     pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
-            let (mut tick, mut again) = (tokio::time::interval(every), HashSet::new());
+            let (mut tick, mut again) = (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
             for number in 0..count {
                 tick.tick().await;
                 let (key, ms) = (order(number), ms + number as u64 * 131 % ms);
@@ -224,7 +245,7 @@ impl Writer {
         let mut at_once = true;
         while let Err(error) = self.try_write(key, ms).await {
             assert!(tokio::time::Instant::now() < until, "{key} is not written: {error}");
-            at_once = false;
+            at_once &= error.code() == Some("READONLY");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         at_once

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use keylapse::{Client, ErrorKind, Listener, Schedule, Stats};
-use keylapse_support::{Direction, Proxy, Server, eventually};
+use keylapse_support::{Direction, Proxy, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders, orders_at};
@@ -56,6 +56,7 @@ async fn a_server_that_is_away_is_waited_for_at_the_start_and_later() {
 async fn a_line_that_goes_dead_without_a_sign_is_given_up_and_replaced() {
     let (scene, proxy) = behind_a_proxy(SOON).await;
     scene.proves_well("before").await;
+    scene.running.until_anchored().await;
     for n in 0..20 {
         scene.arm(n.to_string(), Duration::from_millis(50 * n)).await;
     }
@@ -217,6 +218,9 @@ async fn a_subscriber_that_is_cut_off_for_being_slow_comes_back_and_misses_no_ti
 /// The database in the URL is the one that is listened to.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_database_is_another_world() {
+    if skipped_on_a_cluster("there is database 0 alone") {
+        return;
+    }
     let server = Server::start().await;
     let url = format!("{}3", server.url());
     let (schedule, tally, running) = orders_at(&url).await;

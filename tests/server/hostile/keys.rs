@@ -125,6 +125,7 @@ async fn a_key_of_just_the_limit_works_from_end_to_end() {
         ((lapse.attempt(), lapse.key().len()), Err::<Done, _>(Failure::retry("no")))
     });
     let running = Running::start(listener(&server).on(topic.clone(), handler));
+    running.until_anchored().await;
     let _ = schedule.arm(&topic, [&id], SOON, &1).await.unwrap();
     assert_eq!(reported.next().await, (1, MAX_KEY));
     assert_eq!(reported.next().await, (2, MAX_KEY));

@@ -156,10 +156,10 @@ async fn calls_go_on_though_their_runtime_ended_before_it_ran() {
     let caller = scene.caller().await;
     let ending = standing_still();
     let (mut alone, mut driven) = (caller.arm("1"), caller.arm("2"));
-    assert!((&mut alone).now_or_never().is_none());
+    assert_eq!((&mut alone).now_or_never(), None);
     {
         let _there = ending.enter();
-        assert!((&mut driven).now_or_never().is_none());
+        assert_eq!((&mut driven).now_or_never(), None);
     }
     ending.shutdown_background();
     assert_eq!(answers([alone, driven]).await, ["Armed"; 2]);

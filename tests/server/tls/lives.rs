@@ -95,7 +95,7 @@ async fn connect_if_told_to() {
 async fn a_program_that_takes_a_url_alone_is_told_of_its_ca_and_password_by_the_environment() {
     let Some(scene) = Scene::start().await else { return };
     scene.set(&[("tls-auth-clients", "no")]).await.unwrap();
-    let password = super::authority::write(scene.folder(), "password", "change-me\n");
+    let password = keylapse_support::write(scene.folder(), "password", "change-me\n");
     let mut program = Command::new(std::env::current_exe().unwrap());
     program
         .args(["--exact", "tls::lives::connect_if_told_to", "--nocapture"])

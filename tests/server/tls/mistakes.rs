@@ -4,9 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use keylapse::{ErrorKind, Servers, Tls};
-use keylapse_support::APP_PASSWORD;
+use keylapse_support::{APP_PASSWORD, Authority, write};
 
-use super::authority::{Authority, write};
 use super::scene::{Scene, refusal};
 
 /// What is said is of TLS, comes at once, names the mistake and what to set, and no password.
@@ -65,7 +64,7 @@ async fn a_client_certificate_that_the_server_does_not_take_is_told() {
     let folder = scene.folder();
     let without = Tls::new().ca_file(scene.ca_file());
     let with =
-        |files: super::authority::Files| without.clone().client_certificate(files.certificate, files.key);
+        |files: keylapse_support::Files| without.clone().client_certificate(files.certificate, files.key);
     let at = |tls: Tls| scene.at("localhost").tls(tls);
 
     for protocol in ["TLSv1.3", "TLSv1.2"] {

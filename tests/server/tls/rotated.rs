@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use keylapse::{Client, Done, ErrorKind, Lapse, Listener, Schedule, Servers, Topic};
-use keylapse_support::{APP_USER, Server};
+use keylapse_support::{APP_USER, Authority, Server, write};
 
-use super::authority::{Authority, write};
 use super::scene::{Scene, refusal};
 use crate::support::{PATIENCE, Running, reporting, show_log};
 

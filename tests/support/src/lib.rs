@@ -20,22 +20,28 @@
 //! This crate is a tool for tests, so what cannot go on panics, with a message that says what was
 //! tried and what to do. Everything listens on 127.0.0.1 only and ends with the value that owns it.
 
+mod authority;
 mod binary;
+mod conf;
 mod connect;
 mod error;
 mod plain;
 mod port;
 mod proxy;
+mod reach;
 mod server;
 mod skipped;
 mod version;
 mod wait;
 
+pub use authority::{Authority, Files, write};
 pub use binary::Binary;
+pub use conf::{app_user_line, tls_lines};
 pub use connect::connect;
 pub use error::Error;
 pub use plain::Plain;
 pub use proxy::{Direction, Proxy, Then, any, command};
+pub use reach::{Reach, skipped_on_a_cluster};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
 pub use skipped::skipped;
 pub use version::Version;

@@ -31,6 +31,7 @@ const ALLOWED: &[&str] = &[
     "UNSUBSCRIBE",
     "PSUBSCRIBE __keyspace@0__:app:order:*",
     "PSUBSCRIBE __keyspace@0__:keylapse:{canary/0}:*",
+    "PSUBSCRIBE __keyspace@0__:keylapse:{canary/*",
     "SSUBSCRIBE keylapse:{topic/0}:wake",
     "SUNSUBSCRIBE",
     "PUBLISH keylapse:topics changed",

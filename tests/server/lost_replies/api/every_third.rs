@@ -36,7 +36,8 @@ async fn each_attempt_still_runs_once() {
     assert_eq!((stats.redelivered, stats.unsettled, stats.dead), (0, 0, 0));
     // How many scripts there are depends on how many timers share a call: the more, the busier the machine is.
     let (lost, scripts) = (line.proxy.lost(), scripts.load(Ordering::Relaxed));
-    assert!(lost > 3 && lost * 8 > scripts, "only {lost} replies to {scripts} scripts were lost");
+    // And the longer a new connection takes, the more go together over it, of which the first is lost that is to be.
+    assert!(lost > 3 && lost * 16 > scripts, "only {lost} replies to {scripts} scripts were lost");
 }
 
 /// How many scripts have been run.

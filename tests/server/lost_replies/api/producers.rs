@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylapse::internals::scripts;
 use keylapse::{Arming, Cancelled, Durably, NewArm, TriggerKey};
-use keylapse_support::{Then, command};
+use keylapse_support::{Then, command, skipped_on_a_cluster};
 
 use super::{BOTH, Line, topic};
 
@@ -60,6 +60,9 @@ async fn a_durable_arm_reports_what_it_does_not_know_to_have_reached() {
 /// As a timeout around it does that is shorter than the client's patience.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_arm_that_is_dropped_half_way_stands_with_its_trigger_key_or_not_at_all() {
+    if skipped_on_a_cluster("a trigger key has a call of its own, as it is in another slot") {
+        return;
+    }
     let (line, topic) = (Line::start().await, topic());
     let (schedule, later) = (line.schedule(), Duration::from_secs(600));
     let dropped = async |id: &'static str, delay| {

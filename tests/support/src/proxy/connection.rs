@@ -3,16 +3,14 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::{Bytes, BytesMut};
+use rustls::ServerConfig;
 use tokio::{
-    io::AsyncReadExt,
-    net::{
-        TcpStream,
-        tcp::{ReadHalf, WriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    net::TcpStream,
     sync::{mpsc, watch},
 };
 
@@ -22,6 +20,7 @@ use super::{
     dialogue::Dialogue,
     faults::{Cut, Faults, Then, Weather},
     frame::{Frame, Malformed},
+    session,
 };
 
 const READ: usize = 64 * 1024;
@@ -29,7 +28,10 @@ const READ: usize = 64 * 1024;
 /// What all connections of a proxy share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// Where plain TCP is spoken.
     pub(super) upstream: SocketAddr,
+    /// Set where clients speak TLS.
+    pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) faults: Faults,
     pub(super) counters: Counters,
 }
@@ -57,7 +59,8 @@ pub(super) async fn serve(mut client: TcpStream, shared: &Shared, mut cut: watch
 async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let (from_client, to_client) = client.split();
+    let client = session::begin(shared.tls.as_ref(), client).await?;
+    let (from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = server.split();
     let dialogue = Mutex::default();
     let pumps = Pumps { shared, dialogue: &dialogue };
@@ -73,7 +76,7 @@ async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -
 /// Runs one direction: `read` hands over what the delivery writes, perhaps later.
 async fn pump<R>(
     read: impl FnOnce(mpsc::Sender<Parcel>) -> R,
-    to: WriteHalf<'_>,
+    to: impl AsyncWrite + Unpin,
     weather: &watch::Sender<Weather>,
 ) -> io::Result<()>
 where
@@ -91,7 +94,7 @@ struct Pumps<'a> {
 }
 
 impl Pumps<'_> {
-    async fn requests(self, mut from: ReadHalf<'_>, to: mpsc::Sender<Parcel>) -> io::Result<()> {
+    async fn requests(self, mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Parcel>) -> io::Result<()> {
         let mut buffer = BytesMut::new();
         while read(&mut from, &mut buffer).await? {
             self.shared.counters.batch();
@@ -113,7 +116,7 @@ impl Pumps<'_> {
         Ok(())
     }
 
-    async fn replies(self, mut from: ReadHalf<'_>, to: mpsc::Sender<Parcel>) -> io::Result<()> {
+    async fn replies(self, mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Parcel>) -> io::Result<()> {
         let mut buffer = BytesMut::new();
         while read(&mut from, &mut buffer).await? {
             let mut whole = BytesMut::new();
@@ -156,7 +159,7 @@ fn torn(frame: &Frame, then: Then) -> &[u8] {
 
 /// Reads whatever has arrived; false at the end. A small buffer would cut what was written at once
 /// into many reads, and the count of batches would mean nothing.
-async fn read(from: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<bool> {
+async fn read(from: &mut (impl AsyncRead + Unpin), buffer: &mut BytesMut) -> io::Result<bool> {
     buffer.reserve(READ);
     Ok(from.read_buf(buffer).await? > 0)
 }

@@ -4,8 +4,7 @@ use std::{io, num::NonZeroUsize};
 
 use bytes::Bytes;
 use tokio::{
-    io::AsyncWriteExt,
-    net::tcp::WriteHalf,
+    io::{AsyncWrite, AsyncWriteExt},
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
@@ -39,7 +38,7 @@ pub(super) fn queue() -> (mpsc::Sender<Parcel>, mpsc::Receiver<Parcel>) {
 /// limit how much is under way at a time.
 pub(super) async fn run(
     mut queue: mpsc::Receiver<Parcel>,
-    mut to: WriteHalf<'_>,
+    mut to: impl AsyncWrite + Unpin,
     mut weather: watch::Receiver<Weather>,
 ) -> io::Result<()> {
     while let Some(parcel) = queue.recv().await {
@@ -56,10 +55,15 @@ pub(super) async fn run(
 }
 
 /// All at once, or piece by piece, each in a segment of its own as far as the kernel lets us.
-async fn write(to: &mut WriteHalf<'_>, bytes: &[u8], chunk: Option<NonZeroUsize>) -> io::Result<()> {
-    let Some(chunk) = chunk else { return to.write_all(bytes).await };
-    for piece in bytes.chunks(chunk.get()) {
+async fn write(
+    to: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    chunk: Option<NonZeroUsize>,
+) -> io::Result<()> {
+    for piece in bytes.chunks(chunk.unwrap_or(NonZeroUsize::MAX).get()) {
         to.write_all(piece).await?;
+        // TLS keeps some of it back, unless told.
+        to.flush().await?;
         // The reader gets a chance to read this piece before the next one is there.
         tokio::task::yield_now().await;
     }

@@ -43,6 +43,16 @@ impl Listener {
         }
     }
 
+    /// Listens at this port of the first host of 127.0.0.2 to 127.0.0.9 that has it free.
+    pub(super) async fn beside(port: u16) -> Self {
+        for last in 2..=9 {
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port)).await {
+                return Self(listener);
+            }
+        }
+        panic!("port {port} is taken on each of 127.0.0.2 to 127.0.0.9");
+    }
+
     pub(super) fn address(&self) -> SocketAddr {
         self.0.local_addr().expect("a bound socket has an address")
     }

@@ -12,6 +12,7 @@ mod dialogue;
 mod faults;
 mod frame;
 mod listener;
+mod session;
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ use self::{
     faults::{Cut, Faults},
     listener::Listener,
 };
-use crate::{APP_PASSWORD, APP_USER, Server};
+use crate::{APP_PASSWORD, APP_USER, Reach, Server};
 
 pub use faults::{Direction, Then, any, command};
 
@@ -42,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    reach: Reach,
     shared: Arc<Shared>,
     /// The task that owns the listening socket; none while connections are refused.
     accepting: Mutex<Option<JoinHandle<()>>>,
@@ -51,32 +53,40 @@ impl Proxy {
     /// Where those proxies listen that have their servers' ports. Linux has all of 127.0.0.0/8 on loopback.
     pub const BESIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-    /// Starts a proxy before this server. It follows the server through restarts.
+    /// Starts a proxy before this server, which clients reach as they reach the server. It follows the server
+    /// through restarts.
     pub async fn before(server: &Server) -> Self {
-        Self::before_port(server.port()).await
+        let reach = server.reach();
+        let listener = match reach.is_cluster() {
+            // Nodes say where they listen: at the same port, of the host by which they are asked.
+            true => Listener::beside(server.door().port()).await,
+            false => Listener::on_any_port().await,
+        };
+        Self::serving(listener, server.port(), reach.clone())
     }
 
     /// Starts a proxy before whatever listens on this port of 127.0.0.1.
     pub async fn before_port(upstream: u16) -> Self {
-        Self::serving(Listener::on_any_port().await, upstream)
+        Self::serving(Listener::on_any_port().await, upstream, Reach::default())
     }
 
     /// Starts a proxy on 127.0.0.2, before whatever listens on the same port of 127.0.0.1. Nodes of a
     /// cluster that announce this host, and no other port, have their clients come through such proxies,
     /// and talk to each other without.
     pub async fn beside_port(upstream: u16) -> Self {
-        Self::serving(Listener::on((Self::BESIDE, upstream).into()).await, upstream)
+        Self::serving(Listener::on((Self::BESIDE, upstream).into()).await, upstream, Reach::default())
     }
 
-    fn serving(listener: Listener, upstream: u16) -> Self {
+    fn serving(listener: Listener, upstream: u16, reach: Reach) -> Self {
         let shared = Arc::new(Shared {
             upstream: (Ipv4Addr::LOCALHOST, upstream).into(),
+            tls: reach.tls().map(session::config),
             faults: Faults::none(),
             counters: Counters::default(),
         });
         let address = listener.address();
         let accepting = tokio::spawn(listener.serve_all(Arc::clone(&shared)));
-        Self { address, shared, accepting: Mutex::new(Some(accepting)) }
+        Self { address, reach, shared, accepting: Mutex::new(Some(accepting)) }
     }
 
     /// The port, the same also after [`refuse`](Self::refuse).
@@ -86,12 +96,12 @@ impl Proxy {
 
     /// Where the `default` user connects.
     pub fn url(&self) -> String {
-        format!("redis://{}/", self.address)
+        self.reach.url(None, self.address)
     }
 
     /// Where this user connects. Name and password are put into the URL as they are.
     pub fn url_for(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@{}/", self.address)
+        self.reach.url(Some((user, password)), self.address)
     }
 
     /// Where the user of `redis.conf` with the least rights connects.

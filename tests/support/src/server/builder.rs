@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use super::{Server, home::Home, start};
-use crate::{Binary, Error};
+use super::{Server, home::Home, start, start::Ports};
+use crate::{Binary, Error, Reach};
 
 /// When an append-only file is forced to the disk: `appendfsync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,27 @@ impl Fsync {
 }
 
 /// Settings for a server that is about to be started; see [`Server::builder`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     binary: Option<Binary>,
     config: Vec<(String, String)>,
     environment: Vec<(String, String)>,
+    pub(super) reach: Reach,
 }
 
 impl Builder {
+    pub(super) fn new() -> Self {
+        let reach = Reach::of_this_run().clone();
+        Self { binary: None, config: Vec::new(), environment: Vec::new(), reach }
+    }
+
+    /// Has clients reach it so, whatever the environment says.
+    #[must_use]
+    pub fn reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
     /// Runs this binary instead of the one that [`Binary::find`] names.
     #[must_use]
     pub fn binary(mut self, binary: Binary) -> Self {
@@ -82,11 +95,11 @@ impl Builder {
     }
 
     /// The later of two equal settings wins, so the test's own come last.
-    pub(super) fn command(&self, binary: &Binary, port: u16, home: &Home) -> Result<Command, Error> {
+    pub(super) fn command(&self, binary: &Binary, ports: Ports, home: &Home) -> Result<Command, Error> {
         let mut command = Command::new(binary.path());
         command
             .arg(home.config())
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--port", &ports.own.to_string(), "--bind", "127.0.0.1"])
             .arg("--dir")
             .arg(home.path())
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
@@ -97,7 +110,7 @@ impl Builder {
             .stdout(home.open_log()?)
             .stderr(home.open_log()?)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        for (name, value) in &self.config {
+        for (name, value) in self.reach.settings(ports.door).iter().chain(&self.config) {
             command.arg(format!("--{name}")).args(value.split(' '));
         }
         Ok(command)

@@ -5,13 +5,16 @@ mod home;
 mod process;
 mod start;
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use redis::{Value, aio::MultiplexedConnection};
 use rustix::process::Signal;
 
-use self::{home::Home, process::Process};
-use crate::{Binary, Version, connect};
+use self::{home::Home, process::Process, start::Ports};
+use crate::{Binary, Reach, Version, connect};
 
 pub use builder::{Builder, Fsync};
 
@@ -31,7 +34,7 @@ const SHUTDOWN: Duration = Duration::from_secs(30);
 pub struct Server {
     binary: Binary,
     settings: Builder,
-    port: u16,
+    ports: Ports,
     // Before `home`, so that the process has ended when its directory is removed.
     process: Option<Process>,
     home: Home,
@@ -49,17 +52,17 @@ impl Server {
 
     /// Settings for a server that differs from that.
     pub fn builder() -> Builder {
-        Builder::default()
+        Builder::new()
     }
 
     /// Where the `default` user, who may do everything, connects without a password.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        self.reach().url(None, self.door())
     }
 
     /// Where this user connects. Name and password are put into the URL as they are.
     pub fn url_for(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}/", self.port)
+        self.reach().url(Some((user, password)), self.door())
     }
 
     /// Where the user of `redis.conf` with the least rights connects.
@@ -67,9 +70,24 @@ impl Server {
         self.url_for(APP_USER, APP_PASSWORD)
     }
 
-    /// The port, the same after a restart.
+    /// Where tests themselves, and other servers, connect: without TLS, and to this server alone.
+    pub fn plain_url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port())
+    }
+
+    /// The port of [`plain_url`](Self::plain_url), the same after a restart.
     pub fn port(&self) -> u16 {
-        self.port
+        self.ports.own
+    }
+
+    /// The address of [`url`](Self::url), the same after a restart; that of the plain port, unless clients speak TLS.
+    pub fn door(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.ports.door).into()
+    }
+
+    /// How clients reach it.
+    pub fn reach(&self) -> &Reach {
+        &self.settings.reach
     }
 
     /// The process id.
@@ -119,7 +137,7 @@ impl Server {
 
     /// A new connection as the `default` user, with generous time limits.
     pub async fn conn(&self) -> MultiplexedConnection {
-        let url = self.url();
+        let url = self.plain_url();
         connect(&url).await.unwrap_or_else(|error| panic!("cannot connect to {url}: {error}"))
     }
 
@@ -135,6 +153,15 @@ impl Server {
         }
         let answer = command.query_async(&mut self.conn().await).await;
         answer.unwrap_or_else(|error| panic!("the server refused {}: {error}", shown(words)))
+    }
+
+    /// How many of these keys there are; of a cluster's slots each is asked for by itself.
+    pub async fn count(&self, keys: &[impl AsRef<[u8]>]) -> usize {
+        let mut count = 0;
+        for key in keys {
+            count += usize::from(self.cmd(&[b"EXISTS", key.as_ref()]).await == Value::Int(1));
+        }
+        count
     }
 
     fn running(&self) -> &Process {
@@ -158,7 +185,7 @@ impl Drop for Server {
         if std::thread::panicking() {
             self.home.keep();
             let (version, folder) = (self.version(), self.home.path().display());
-            eprintln!("{version} on port {} left its data and log in {folder}; it last said:", self.port);
+            eprintln!("{version} on port {} left its data and log in {folder}; it last said:", self.port());
             eprintln!("{}", self.home.last_log_lines());
         }
     }
