@@ -13,8 +13,8 @@ use keylapse::{
 use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
-pub(crate) use crate::support::Running;
 use crate::support::PATIENCE;
+pub(crate) use crate::support::Running;
 
 /// The topic of these tests: each key `app:order:<id>`, with its value.
 pub(crate) fn orders() -> Attached<Bytes> {
@@ -226,7 +226,8 @@ impl Writer {
     /// more than once.
     pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
-            let (mut tick, mut again) = (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
+            let (mut tick, mut again) =
+                (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
             for number in 0..count {
                 tick.tick().await;
                 let (key, ms) = (order(number), ms + number as u64 * 131 % ms);

@@ -130,7 +130,7 @@ impl Keys {
             }
             self.too_soon(key, &mut find);
             let lives: Vec<_> = key.lives().map(|(since, _)| since).collect();
-            key.runs.repetitions(&lives, troubles, report, &mut find);
+            key.runs.repetitions(&lives, false, troubles, report, &mut find);
             key.lateness(report);
         }
         for (name, wrong, what) in findings {

@@ -49,10 +49,17 @@ impl Fires {
         self.0.iter().any(|fired| fired.run.has_ended(End::Done))
     }
 
-    /// An attempt that ran again, and more lapses than the key can have had lives, which are told by their deadlines.
+    /// Whether one was told that the key may have fired before.
+    pub(super) fn was_said(&self) -> bool {
+        self.0.iter().any(|fired| fired.expiry != "Heard")
+    }
+
+    /// An attempt that ran again, unless all such are `excused`, and more lapses than the key can have had lives, which
+    /// are told by their deadlines.
     pub(super) fn repetitions(
         &self,
         lives: &[Micros],
+        excused: bool,
         troubles: &Troubles,
         report: &mut Report,
         find: &mut impl FnMut(Wrong, &str),
@@ -64,7 +71,7 @@ impl Fires {
         for runs in attempts.values() {
             for before in &runs[..runs.len() - 1] {
                 report.duplicated += 1;
-                if troubles.excuse(before) {
+                if excused || troubles.excuse(before) {
                     report.explained += 1;
                 } else {
                     find(Wrong::Unexplained, "an attempt ran again, and nothing on record explains why");

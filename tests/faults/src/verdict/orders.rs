@@ -104,7 +104,7 @@ impl Order {
             Some(first) if self.fires.iter().any(|fired| fired.run.started < *first) => {
                 find(Wrong::Early, "a handler began before any deadline that it had");
             }
-            _ => self.fires.repetitions(&lives, troubles, report, find),
+            _ => self.fires.repetitions(&lives, self.fires.was_said(), troubles, report, find),
         }
     }
 }
