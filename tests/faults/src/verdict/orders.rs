@@ -92,7 +92,7 @@ impl Order {
                 _ if has_fired => {}
                 Some(age) if write.reached != Some(true) => report.shards.unreplicated.push(age),
                 Some(_) => {
-                    find(Wrong::Lost, "it had reached the replicas, and the one that was promoted had it not")
+                    find(Wrong::Lost, "it had reached the replicas, and the one that was promoted had it not");
                 }
                 None => find(Wrong::Lost, "it was written, and did not fire"),
             }
