@@ -122,7 +122,7 @@ demo-attach: ## Listen to 10,000 keys of other programs among 1,000,000, beside 
 SHOW =
 show_faults = $(show) $(call run,keylapse-faults,bin,faults)
 
-demo-cluster: ## Kill and stop primaries of a cluster and move its slots, under 800 timers a second; judge every timer
+demo-cluster: ## Kill and stop primaries of a cluster and move its slots, under 800 timers a second; judge every timer and attached key
 	$(show_faults) demo-cluster $(SHOW)
 
 demo-sentinel: ## The same where sentinels choose another master

@@ -294,7 +294,11 @@ impl<'a> Session<'a> {
     /// Has the next canary made, unless that is being done.
     fn make_canary(&mut self, idle: bool) {
         let now = Instant::now();
-        let Some(counter) = self.share.canaries.clone() else { return self.plan_canary() };
+        let Some(counter) = self.share.canaries.clone() else {
+            // There is nothing to ask a server without slots, and nothing that could be due.
+            self.asked = None;
+            return self.plan_canary();
+        };
         self.asked = Some(now);
         self.plan_canary();
         let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
@@ -496,16 +500,38 @@ mod tests {
     use crate::events::{Decoder, Source};
     use crate::testing::TestBed;
 
-    #[tokio::test(start_paused = true)]
-    async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
-        let (bed, (events, mut passed)) = (TestBed::new(), mpsc::channel(10));
+    /// On this test bed, with a share of nothing.
+    fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
+        let (events, passed) = mpsc::channel(10);
         let Topology::One(server) = bed.client().store.topology().clone() else { panic!("one server") };
         let place = server.place().clone();
-        let decoder = Decoder::new("keylapse", 0, &[], &[], false);
+        let decoder = Decoder::new("keylapse", 0, &[], attached, false);
         let (_share, share) = watch::channel(Share::default());
         let (prompts, rounds) = (Arc::default(), Rounds::default());
         let source = Source { place, among: Among::Alone, decoder, share, prompts, rounds };
-        let supervisor = Supervisor { source, events };
+        (Supervisor { source, events }, passed)
+    }
+
+    /// Else its session would look for what is due without end, and nothing else would run on the listener's thread.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_has_no_slots_any_more_is_asked_for_no_canary_now_or_later() {
+        let bed = TestBed::new();
+        let (supervisor, _passed) = supervisor(&bed, &["a:".into()]);
+        let mut session = Session::open(&supervisor).await.expect("a subscription");
+        session.share.canaries = Some("keylapse:{canary/0}".into());
+        session.make_canary(true);
+        session.share.canaries = None;
+        for _ in 0..20 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            session.make_canary(true);
+            assert!(session.next_canary > Instant::now());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overflow_is_reported_at_once_and_the_next_after_a_second() {
+        let bed = TestBed::new();
+        let (supervisor, mut passed) = supervisor(&bed, &[]);
         let mut session = Session::open(&supervisor).await.expect("a subscription");
         for (after, dropped, reported) in
             [(0, 0, false), (0, 3, true), (999, 2, false), (1, 0, true), (0, 1, false)]

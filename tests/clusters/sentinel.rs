@@ -24,7 +24,7 @@ async fn during(fault: impl AsyncFnOnce(&SentinelGroup, &Load)) -> Outcome {
     load.harm(harm).await;
     let outcome = load.end().await;
     outcome.assert_kept();
-    assert_nothing_refused(&group.servers()).await;
+    assert_nothing_refused(group.servers()).await;
     outcome
 }
 

@@ -10,8 +10,7 @@ use keylapse::testing::{Cluster, Node, Reply};
 use keylapse::{
     Attached, AttachedStats, Done, EventMode, Expired, Expiry, Failure, Handler, Lapse, Listener, Topic,
 };
-use keylapse_support::{connect, eventually};
-use redis::aio::MultiplexedConnection;
+use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
 use crate::reach::{as_app, assert_nothing_refused};
@@ -204,12 +203,9 @@ pub(crate) fn order(id: impl std::fmt::Display) -> String {
     format!("app:order:{id}")
 }
 
-/// A client that follows redirects, and tries one server after the other where none takes it.
+/// A program that writes orders, and tries again until a server has taken them.
 pub(crate) struct Writer {
-    urls: Vec<String>,
-    turn: usize,
-    connections: HashMap<String, MultiplexedConnection>,
-    slots: HashMap<u16, String>,
+    program: Plain,
     /// How many have to have each write.
     replicas: usize,
 }
@@ -221,7 +217,7 @@ impl Writer {
 
     /// To whichever of these takes it, and has so many replicas that have it, too.
     pub(crate) fn among(urls: Vec<String>, replicas: usize) -> Self {
-        Self { urls, turn: 0, connections: HashMap::new(), slots: HashMap::new(), replicas }
+        Self { program: Plain::new(urls), replicas }
     }
 
     /// A write counts once so many replicas have it, too.
@@ -235,9 +231,9 @@ impl Writer {
         tokio::spawn(async move {
             let (mut tick, mut again) =
                 (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
-            for key in (0..count).map(order) {
+            for number in 0..count {
                 tick.tick().await;
-                let ms = ms + (key.len() as u64 * 131 + u64::from(redis_slot(&key))) % ms;
+                let (key, ms) = (order(number), ms + number as u64 * 131 % ms);
                 if !self.write(&key, ms).await {
                     again.insert(key);
                 }
@@ -249,70 +245,25 @@ impl Writer {
     /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it; whether it was
     /// taken at once, and so has one life.
     pub(crate) async fn write(&mut self, key: &str, ms: u64) -> bool {
-        let slot = redis_slot(key);
         let until = tokio::time::Instant::now() + PATIENCE;
-        let present = self.urls[self.turn % self.urls.len()].clone();
-        let (mut url, mut asking) = (self.slots.get(&slot).cloned().unwrap_or(present), false);
         let mut at_once = true;
-        loop {
-            let error = match self.try_write(&url, key, ms, asking).await {
-                Ok(()) => return at_once,
-                Err(error) => error,
-            };
+        while let Err(error) = self.try_write(key, ms).await {
             assert!(tokio::time::Instant::now() < until, "{key} is not written: {error}");
-            asking = false;
-            match error.redirect_node() {
-                Some((to, _)) => {
-                    url = format!("redis://{to}");
-                    asking = error.code() == Some("ASK");
-                    if !asking {
-                        self.slots.insert(slot, url.clone());
-                    }
-                }
-                None => {
-                    at_once &= error.code() == Some("READONLY");
-                    self.connections.remove(&url);
-                    // Another knows who has taken its place.
-                    self.turn += 1;
-                    url = self.urls[self.turn % self.urls.len()].clone();
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            }
+            at_once &= error.code() == Some("READONLY");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        at_once
     }
 
-    async fn try_write(&mut self, url: &str, key: &str, ms: u64, asking: bool) -> redis::RedisResult<()> {
-        if !self.connections.contains_key(url) {
-            let connection = connect(url).await.map_err(|error| std::io::Error::other(error.to_string()))?;
-            self.connections.insert(url.to_owned(), connection);
+    async fn try_write(&mut self, key: &str, ms: u64) -> redis::RedisResult<()> {
+        let set = redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).to_owned();
+        let (_, url) = self.program.ask(key, &set).await?;
+        if self.replicas == 0 {
+            return Ok(());
         }
-        let connection = self.connections.get_mut(url).expect("it is there");
-        let replicas = self.replicas;
-        let write = async {
-            if asking {
-                redis::cmd("ASKING").exec_async(connection).await?;
-            }
-            redis::cmd("SET").arg(key).arg(key).arg("PX").arg(ms).exec_async(connection).await?;
-            if replicas == 0 {
-                return Ok(());
-            }
-            let reached: usize = redis::cmd("WAIT").arg(replicas).arg(1000).query_async(connection).await?;
-            let few = || std::io::Error::other("it has not reached a replica").into();
-            if reached >= replicas { Ok(()) } else { Err(few()) }
-        };
-        let late = |_| Err(std::io::Error::other("no answer").into());
-        tokio::time::timeout(Duration::from_secs(1), write).await.unwrap_or_else(late)
+        let wait = redis::cmd("WAIT").arg(self.replicas).arg(500).to_owned();
+        let reached: usize = redis::from_redis_value(self.program.ask_at(&url, &wait).await?)?;
+        let few = || std::io::Error::other("it has not reached a replica").into();
+        if reached >= self.replicas { Ok(()) } else { Err(few()) }
     }
-}
-
-fn redis_slot(key: &str) -> u16 {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
-    let mut crc: u16 = 0;
-    for byte in tag.bytes() {
-        crc ^= u16::from(byte) << 8;
-        for _ in 0..8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
-        }
-    }
-    crc % 16_384
 }

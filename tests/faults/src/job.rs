@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::internals::names::partition_of;
+use keylapse::internals::names::{PartitionNames, partition_of};
 use keylapse::{Attached, Backoff, Topic};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,10 @@ const PARTITIONS: u32 = 2;
 pub const NUMBERS: u64 = 1_000_000;
 /// Enough for each of three primaries to have some.
 const SHARDED: u32 = 8;
+/// The same of the topic of orders.
+const ORDERS: u32 = 4;
+/// All partitions of a run with several servers: those of timers, and then those of orders.
+pub const SHARDS: u32 = SHARDED + ORDERS;
 
 /// The payload: which arming it belongs to, and what its handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,10 +105,37 @@ impl Kind {
     }
 }
 
-/// The partition of a key of [`Kind::Sharded`]; none if it is another's.
+/// Of all [`SHARDS`], the one that keeps what is known of a key; none if it is of another kind of run.
 pub fn shard_of(key: &str) -> Option<u32> {
+    if is_order(key) {
+        return Some(SHARDED + partition_of(key.as_bytes(), ORDERS));
+    }
     let is_ours = key.split_once(':').is_some_and(|(topic, _)| topic == Kind::Sharded.name());
     is_ours.then(|| partition_of(key.as_bytes(), SHARDED))
+}
+
+/// The names of one of all [`SHARDS`].
+pub fn shard(place: u32) -> PartitionNames {
+    match place.checked_sub(SHARDED) {
+        None => PartitionNames::new("keylapse", Kind::Sharded.name(), place, SHARDED, false),
+        Some(place) => PartitionNames::new("keylapse", "orders", place, ORDERS, true),
+    }
+}
+
+/// The keys that other programs write in runs with several servers.
+pub const ORDER: &str = "app:order:";
+
+/// Whether it is one of them.
+pub fn is_order(key: &str) -> bool {
+    key.starts_with(ORDER)
+}
+
+/// Their topic.
+pub fn orders(lease: Duration) -> Attached<Bytes> {
+    let topic = Topic::raw_named("orders", &format!("{ORDER}{{id}}")).expect("a topic");
+    let topic =
+        topic.partitions(ORDERS).max_attempts(ATTEMPTS).retry(Backoff::fixed(RETRY_AFTER)).lease(lease);
+    Attached::new(topic).keep_values(64).scan_every(Duration::from_secs(2))
 }
 
 /// The key of a producer process's arming of [`Kind::Sharded`]: each has its own.

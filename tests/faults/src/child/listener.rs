@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Orders, watch_over};
 use crate::clock::{micros_since_1970, now};
-use crate::job::{Job, Kind, Work, attached};
+use crate::job::{self, Job, Kind, Work};
 use crate::ledger::{End, Entry, Ledger};
 
 /// Attempts at a time. Few, so that a queue forms and faults find something to hit.
@@ -33,13 +33,11 @@ pub async fn listen(orders: &Orders) -> keylapse::Result<()> {
             let ledger = ledger.clone();
             builder.on(kind.topic(orders.lease()), move |lapse| handle(lapse, ledger.clone()))
         };
-        let listener = if orders.replicas.is_some() {
-            on(builder, Kind::Sharded).build()?
-        } else {
-            let notes = ledger.clone();
-            let builder = builder.attach(attached(orders.lease()), move |lapse| fire(lapse, notes.clone()));
-            Kind::ALL.into_iter().fold(builder, on).build()?
-        };
+        let several = orders.replicas.is_some();
+        let (topic, notes) = (if several { job::orders } else { job::attached }, ledger.clone());
+        let builder = builder.attach(topic(orders.lease()), move |lapse| fire(lapse, notes.clone()));
+        let kinds = if several { &[Kind::Sharded][..] } else { &Kind::ALL };
+        let listener = kinds.iter().copied().fold(builder, on).build()?;
         tokio::select! {
             ended = listener.run_until(end.recv()) => return ended,
             _ = let_go.recv() => ledger.write(Entry::LetGo),

@@ -304,7 +304,8 @@ impl Story {
             Err(error) if error.code().is_some() => Wrote::Nothing,
             Err(_) => Wrote::Unknown,
         };
-        keys.iter().for_each(|(key, _)| ledger.write(Entry::WriteTold { key: (*key).to_owned(), wrote }));
+        let told = |key: &str| Entry::WriteTold { key: key.to_owned(), wrote, by: None, reached: None };
+        keys.iter().for_each(|(key, _)| ledger.write(told(key)));
         wrote
     }
 }

@@ -71,6 +71,12 @@ pub enum Entry {
         key: String,
         /// How.
         wrote: Wrote,
+        /// Of several servers, the port of the one that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<u16>,
+        /// Whether all replicas that were asked for had it soon after; none if none were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reached: Option<bool>,
     },
     /// A plain subscriber heard that a key has expired.
     Heard {
@@ -184,6 +190,8 @@ pub enum Entry {
     Succession {
         /// What is kept there.
         partitions: Vec<u32>,
+        /// The port of the old one.
+        node: u16,
         /// Whether the old one gave its place away with all that it had.
         is_orderly: bool,
         /// When the old one was killed, stopped, or told to make way.
@@ -192,9 +200,28 @@ pub enum Entry {
         sole_until: Micros,
         /// When the new one was first seen in its place.
         promoted: Micros,
-        /// The numbers of the armings that it had then.
-        held: Vec<u64>,
+        /// What it had then.
+        held: Held,
     },
+}
+
+/// What a server had that took the place of another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The numbers of armings.
+    pub numbers: Vec<u64>,
+    /// The keys of other programs that had not expired.
+    pub keys: Vec<String>,
+    /// When it was first looked at.
+    pub looked: Micros,
+}
+
+impl Held {
+    /// And what it had later.
+    pub fn and(&mut self, later: Self) {
+        self.numbers.extend(later.numbers);
+        self.keys.extend(later.keys);
+    }
 }
 
 /// How a call of a producer ended.

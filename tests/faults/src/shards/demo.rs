@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use keylapse::testing::{Cluster, SentinelGroup};
 
-use super::run::{SERVES_THE_REST, run, shard_cast};
+use super::run::{FLAGS, SERVES_THE_REST, run, shard_cast};
 use super::{Group, Outcome, ShardFault, ShardPlan, Stage};
+use crate::harness::Cast;
 
 /// How much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,9 @@ pub enum Show {
 
 /// Of a table of single faults.
 const OF_A_TABLE: u64 = 800;
+
+/// Of the demos: keys of other programs.
+const KEYS_PER_SECOND: u32 = 100;
 
 const CALM: Duration = Duration::from_secs(2);
 
@@ -60,11 +64,11 @@ impl Show {
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn cluster(show: Show, folder: &Path) -> Outcome {
-    play(show.per_second(), true, cluster_of_six().await, &show.of_cluster(), folder).await
+    show.play(cluster_of_six().await, &show.of_cluster(), folder).await
 }
 
 async fn cluster_of_six() -> Group {
-    let cluster = Cluster::builder().config(SERVES_THE_REST).start();
+    let cluster = Cluster::builder().notifications(FLAGS).config(SERVES_THE_REST).start();
     Group::Cluster(cluster.await.expect("a cluster"))
 }
 
@@ -73,11 +77,12 @@ async fn cluster_of_six() -> Group {
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn sentinel(show: Show, folder: &Path) -> Outcome {
-    play(show.per_second(), true, master_and_two().await, &show.of_sentinel(), folder).await
+    show.play(master_and_two().await, &show.of_sentinel(), folder).await
 }
 
 async fn master_and_two() -> Group {
-    Group::Sentinel(SentinelGroup::start().await.expect("servers and sentinels"))
+    let group = SentinelGroup::builder().notifications(FLAGS).start();
+    Group::Sentinel(group.await.expect("servers and sentinels"))
 }
 
 /// One fault of a table: of a cluster, or where there are sentinels.
@@ -86,14 +91,25 @@ async fn master_and_two() -> Group {
 /// If something of the harness itself fails.
 pub async fn alone(fault: ShardFault, in_cluster: bool, folder: &Path) -> Outcome {
     let group = if in_cluster { cluster_of_six().await } else { master_and_two().await };
-    play(OF_A_TABLE, false, group, &[fault], folder).await
+    play(&cast(&group, OF_A_TABLE), false, group, &[fault], folder).await
 }
 
-async fn play(per_second: u64, talks: bool, group: Group, faults: &[ShardFault], folder: &Path) -> Outcome {
+impl Show {
+    async fn play(self, group: Group, faults: &[ShardFault], folder: &Path) -> Outcome {
+        let cast = Cast { keys_per_second: KEYS_PER_SECOND, ..cast(&group, self.per_second()) };
+        play(&cast, true, group, faults, folder).await
+    }
+}
+
+fn cast(group: &Group, per_second: u64) -> Cast {
     // Of two replicas one would not do: until all have changed sides, it may be the one that is not promoted.
     let replicas = if matches!(group, Group::Cluster(_)) { 1 } else { 2 };
-    let cast = shard_cast(per_second, replicas, 1);
-    let stage = Stage::open(&cast, group, Vec::new(), folder, talks).await;
-    stage.say(&format!("{per_second} timers a second, two listeners"));
-    run(&cast, stage, ShardPlan::of_servers(faults, CALM), None, CALM, folder).await
+    shard_cast(per_second, replicas, 1)
+}
+
+async fn play(cast: &Cast, talks: bool, group: Group, faults: &[ShardFault], folder: &Path) -> Outcome {
+    let stage = Stage::open(cast, group, Vec::new(), folder, talks).await;
+    let (timers, keys) = (cast.per_second * cast.producers as u64, cast.keys_per_second);
+    stage.say(&format!("{timers} timers a second, {keys} keys of other programs, two listeners"));
+    run(cast, stage, ShardPlan::of_servers(faults, CALM), None, CALM, folder).await
 }

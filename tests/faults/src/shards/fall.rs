@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Stage, witness};
 use crate::clock::{Micros, now};
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Held};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Longer than any replacement takes.
@@ -21,7 +21,7 @@ pub(super) struct Fall {
     pub(super) partitions: Vec<u32>,
     pub(super) since: Micros,
     /// What those who may take its place had from it when it fell.
-    heirs: Vec<(Node, Vec<u64>)>,
+    heirs: Vec<(Node, Held)>,
 }
 
 /// Who took its place, and when.
@@ -30,7 +30,7 @@ pub(super) struct Heir {
     pub(super) node: Node,
     sole_until: Micros,
     promoted: Micros,
-    pub(super) held: Vec<u64>,
+    held: Held,
 }
 
 impl Fall {
@@ -76,7 +76,7 @@ impl Fall {
     }
 
     /// What it had when the other fell; of one that was not asked then, what it has now.
-    async fn held_by(&self, heir: &Node) -> Vec<u64> {
+    async fn held_by(&self, heir: &Node) -> Held {
         match self.heirs.iter().find(|(node, _)| node == heir) {
             Some((_, held)) => held.clone(),
             None => witness::held_now(heir, &self.partitions).await,
@@ -98,8 +98,9 @@ impl Fall {
     /// Puts it on record: now nobody takes the old one for what it was.
     pub(super) fn record(&self, stage: &Stage, heir: Heir, is_orderly: bool) {
         let Heir { sole_until, promoted, held, .. } = heir;
-        let (partitions, since) = (self.partitions.clone(), self.since);
-        let succession = Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held };
+        let (partitions, since, node) = (self.partitions.clone(), self.since, self.node.port());
+        let succession =
+            Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
         stage.troupe.ledger.write(succession);
     }
 }
@@ -108,7 +109,7 @@ impl Heir {
     /// The old one has acknowledged until now, and what the new one has by now is not lost.
     pub(super) async fn has_shared_until_now(&mut self, partitions: &[u32]) {
         self.sole_until = now();
-        self.held.extend(witness::held_now(&self.node, partitions).await);
+        self.held.and(witness::held_now(&self.node, partitions).await);
     }
 
     /// How long the place was empty.

@@ -1,9 +1,8 @@
 //! The servers of a run: some share the work, or one does it and others wait for its place.
 
-use keylapse::internals::names::PartitionNames;
 use keylapse::testing::{Cluster, Node, Reply, SentinelGroup};
 
-use crate::job::Kind;
+use crate::job::{SHARDS, shard};
 
 /// Servers, one of which may take another's place.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl Group {
     /// Who has a partition now; none if nobody has, or they disagree.
     pub async fn owner(&self, partition: u32) -> Option<Node> {
         match self {
-            Self::Cluster(cluster) => cluster.owner_of_key(names(partition).key("due")).await.ok(),
+            Self::Cluster(cluster) => cluster.owner_of_key(shard(partition).key("due")).await.ok(),
             Self::Sentinel(group) => {
                 let master = group.master().await.ok()?;
                 // The sentinels may name one that is still to be promoted.
@@ -46,7 +45,7 @@ impl Group {
     /// The partitions of which this node is the owner.
     pub async fn owned_by(&self, node: &Node) -> Vec<u32> {
         let mut owned = Vec::new();
-        for partition in 0..Kind::Sharded.partitions() {
+        for partition in 0..SHARDS {
             if self.owner(partition).await.is_some_and(|owner| owner == *node) {
                 owned.push(partition);
             }
@@ -98,9 +97,4 @@ async fn role(node: &Node) -> Option<String> {
         },
         _ => None,
     }
-}
-
-/// The names of a partition of the only topic.
-pub(super) fn names(partition: u32) -> PartitionNames {
-    PartitionNames::new("keylapse", Kind::Sharded.name(), partition, Kind::Sharded.partitions(), false)
 }

@@ -18,6 +18,8 @@ use crate::verdict::judge;
 
 /// How long everything that is left may take when all faults are over.
 const TO_DRAIN: Duration = Duration::from_secs(60);
+/// What attached topics need.
+pub(super) const FLAGS: &str = "KExg$";
 /// Else all nodes refuse everything, ends of attempts too, from when one is called failed until it is replaced.
 pub(super) const SERVES_THE_REST: &str = "cluster-require-full-coverage no";
 /// Where clients find the nodes whose lines may fail.
@@ -56,16 +58,7 @@ pub(super) async fn run(
     calm: Duration,
     folder: &Path,
 ) -> Outcome {
-    sleep(calm).await;
-    let until = time.map(|time| Instant::now() + time);
-    tokio::join!(
-        play(plan.servers, until, async |fault| fault.strike(&stage).await),
-        play(plan.process, until, async |fault| fault.strike(&stage.troupe).await),
-        play(plan.line, until, async |fault| fault.strike(&stage).await),
-    );
-    stage.group.wait_until_ok().await;
-    sleep(calm).await;
-    stage.troupe.retire_producers().await;
+    tokio::join!(faults(&stage, plan, time, calm), stage.orders.play());
     stage.say("all is over; what is left runs");
     let left = stage.drain(TO_DRAIN).await;
     let (nodes, moved_slots) = (stage.group.nodes().len(), stage.slots_moved());
@@ -74,7 +67,23 @@ pub(super) async fn run(
     troupe.close().await;
     drop((group, lines));
     let ledger = read_all(folder).expect("ledgers that can be read");
-    Outcome { managed: judge(&ledger, &letters, micros(cast.lease), left), nodes, moved_slots }
+    let managed = judge(&ledger, &letters, micros(cast.lease), left);
+    Outcome { managed, has_keys: cast.keys_per_second > 0, nodes, moved_slots }
+}
+
+/// The lanes side by side, with a calm before and after them; then nothing new is begun.
+async fn faults(stage: &Stage, plan: ShardPlan, time: Option<Duration>, calm: Duration) {
+    sleep(calm).await;
+    let until = time.map(|time| Instant::now() + time);
+    tokio::join!(
+        play(plan.servers, until, async |fault| fault.strike(stage).await),
+        play(plan.process, until, async |fault| fault.strike(&stage.troupe).await),
+        play(plan.line, until, async |fault| fault.strike(stage).await),
+    );
+    stage.group.wait_until_ok().await;
+    sleep(calm).await;
+    stage.orders.stop();
+    stage.troupe.retire_producers().await;
 }
 
 /// Everything at once, for so long.
@@ -82,9 +91,10 @@ pub(super) async fn run(
 /// # Panics
 /// If something of the harness itself fails.
 pub async fn play_seed(seed: u64, time: Duration, folder: &Path) -> Outcome {
-    let cast = Cast { listeners: 3, ..shard_cast(200, 1, seed) };
+    let cast = Cast { listeners: 3, keys_per_second: 50, ..shard_cast(200, 1, seed) };
     let config = ["appendonly yes", "appendfsync always", SERVES_THE_REST];
-    let builder = config.iter().fold(Cluster::builder(), |builder, line| builder.config(line));
+    let builder =
+        config.iter().fold(Cluster::builder().notifications(FLAGS), |builder, line| builder.config(line));
     let cluster = builder.announced_host(BESIDE).start().await.expect("a cluster");
     let lines = join_all(cluster.nodes().iter().map(|node| Proxy::beside_port(node.port()))).await;
     let stage = Stage::open(&cast, Group::Cluster(cluster), lines, folder, false).await;

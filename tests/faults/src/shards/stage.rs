@@ -9,11 +9,10 @@ use keylapse::testing::{Node, Reply};
 use keylapse_support::{Deadline, Proxy};
 use tokio::time::sleep;
 
-use super::Group;
-use super::group::names;
+use super::{Group, Orders};
 use crate::clock::Micros;
 use crate::harness::{Cast, Troupe};
-use crate::job::Kind;
+use crate::job::{SHARDS, shard};
 use crate::ledger::Entry;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -27,6 +26,8 @@ pub struct Stage {
     pub lines: Vec<Proxy>,
     /// Who uses them.
     pub troupe: Troupe,
+    /// And who writes keys there, and knows nothing of keylapse.
+    pub orders: Orders,
     moved: AtomicUsize,
     begun: Instant,
     talks: bool,
@@ -39,7 +40,8 @@ impl Stage {
     /// If something cannot be started.
     pub async fn open(cast: &Cast, group: Group, lines: Vec<Proxy>, folder: &Path, talks: bool) -> Self {
         let troupe = Troupe::with_servers(cast, &group.url(), folder).await;
-        Self { group, lines, troupe, moved: AtomicUsize::new(0), begun: Instant::now(), talks }
+        let orders = Orders::new(cast, &group, &troupe.ledger);
+        Self { group, lines, troupe, orders, moved: AtomicUsize::new(0), begun: Instant::now(), talks }
     }
 
     /// Tells whoever watches what happens.
@@ -80,7 +82,7 @@ impl Stage {
         self.troupe.ledger.write(Entry::Fault { since, actor: None, fault, is_outage: true, partitions });
     }
 
-    /// Waits until no timer is left; how many are after this long.
+    /// Waits until no timer is left, and no key is expected; how many are after this long.
     pub async fn drain(&self, limit: Duration) -> u64 {
         let deadline = Deadline::after(limit);
         loop {
@@ -92,13 +94,13 @@ impl Stage {
         }
     }
 
-    /// Records, and what is kept behind running attempts. A server that does not answer may have one.
+    /// Records, what is kept behind running attempts, and keys that are expected. A server that does not answer may have one.
     async fn timers(&self) -> u64 {
         let mut left = 0;
-        for partition in 0..Kind::Sharded.partitions() {
+        for partition in 0..SHARDS {
             let owner = self.owner(partition).await;
-            for hash in ["rec", "next"] {
-                left += match owner.command(["HLEN", names(partition).key(hash)]).await {
+            for hash in ["rec", "next", "watch"] {
+                left += match owner.command(["HLEN", shard(partition).key(hash)]).await {
                     Ok(Reply::Int(count)) => u64::try_from(count).unwrap_or_default(),
                     _ => 1,
                 };

@@ -7,23 +7,24 @@ use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
-use super::group::names;
-use crate::job::number_of;
+use crate::clock::now;
+use crate::job::{ORDER, number_of, shard};
+use crate::ledger::Held;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A replica takes in what its primary had sent in less than this.
 const LOOKS: usize = 200;
 
-/// The numbers of the armings that a server has in these partitions. Of a replica of a primary that has fallen: once
+/// The armings that a server has in these partitions, and the orders that live there. Of a replica of a primary that has fallen: once
 /// nothing more comes from that one.
 ///
 /// # Panics
 /// If it does not answer for ten seconds.
-pub(super) async fn held(node: &Node, partitions: &[u32]) -> Vec<u64> {
+pub(super) async fn held(node: &Node, partitions: &[u32]) -> Held {
     let (mut before, mut why) = (None, None);
     for _ in 0..LOOKS {
         match look(node, partitions).await {
-            Ok((offset, numbers)) if before == Some(offset) => return numbers,
+            Ok((offset, held)) if before == Some(offset) => return held,
             Ok((offset, _)) => before = Some(offset),
             Err(error) => why = Some(error),
         }
@@ -33,10 +34,10 @@ pub(super) async fn held(node: &Node, partitions: &[u32]) -> Vec<u64> {
 }
 
 /// At once, of one that goes on to serve.
-pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Vec<u64> {
+pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Held {
     for _ in 0..LOOKS {
-        if let Ok((_, numbers)) = look(node, partitions).await {
-            return numbers;
+        if let Ok((_, held)) = look(node, partitions).await {
+            return held;
         }
         sleep(LOOK_AGAIN).await;
     }
@@ -44,20 +45,22 @@ pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Vec<u64> {
 }
 
 /// How far its replication has come, and what it has.
-async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Vec<u64>)> {
+async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Held)> {
     let mut connection = keylapse_support::connect(&node.url()).await?;
     // Without it a replica in a cluster sends readers elsewhere. Other servers refuse it.
     let _ = redis::cmd("READONLY").exec_async(&mut connection).await;
     let offset = offset(&mut connection).await?;
+    let looked = now();
+    let keys = redis::cmd("KEYS").arg(format!("{ORDER}*")).query_async(&mut connection).await?;
     let mut numbers = Vec::new();
     for partition in partitions {
         for hash in ["rec", "next"] {
-            let name = names(*partition).key(hash).to_owned();
+            let name = shard(*partition).key(hash).to_owned();
             let keys: Vec<String> = redis::cmd("HKEYS").arg(name).query_async(&mut connection).await?;
             numbers.extend(keys.iter().filter_map(|key| number_of(key)));
         }
     }
-    Ok((offset, numbers))
+    Ok((offset, Held { numbers, keys, looked }))
 }
 
 async fn offset(connection: &mut MultiplexedConnection) -> RedisResult<u64> {

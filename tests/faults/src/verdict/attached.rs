@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::excuse::Troubles;
-use super::oracle::Run;
-use super::report::{Finding, Report, Wrong};
+use super::fired::Fires;
+use super::report::{Finding, Report, Wrong, digits, story};
 use crate::clock::{Micros, SECOND};
-use crate::ledger::{End, Entry, Life, Line, Wrote};
+use crate::ledger::{Entry, Life, Line, Wrote};
 
 /// Flags that are cleared and restored between two canaries are not noticed, nor is what has expired meanwhile
 /// (docs/attach.md): a canary and the time to hear it.
@@ -34,7 +34,7 @@ struct Key {
     steps: Vec<Step>,
     heard: Vec<Micros>,
     enrolled: Vec<Micros>,
-    runs: Vec<Fired>,
+    runs: Fires,
     is_buried: bool,
 }
 
@@ -44,14 +44,6 @@ struct Step {
     asked: Micros,
     life: Life,
     told: Option<(Micros, Wrote)>,
-}
-
-/// A run of a handler.
-#[derive(Clone, Debug)]
-struct Fired {
-    id: String,
-    expiry: String,
-    run: Run,
 }
 
 impl Step {
@@ -85,32 +77,15 @@ impl Keys {
             Entry::WriteAsked { key, life, .. } => {
                 self.of(key).steps.push(Step { asked: at, life: *life, told: None });
             }
-            Entry::WriteTold { key, wrote } => {
+            Entry::WriteTold { key, wrote, .. } => {
                 let step = self.of(key).steps.last_mut();
                 step.into_iter().for_each(|step| step.told = Some((at, *wrote)));
             }
             Entry::Buried { key } => self.of(key).is_buried = true,
             Entry::Heard { key } => self.of(key).heard.push(at),
             Entry::Enrolled { key } => self.of(key).enrolled.push(at),
-            Entry::Fired { key, id, attempt, deadline, expiry } => {
-                let run = Run {
-                    key: key.clone(),
-                    pid,
-                    attempt: *attempt,
-                    deadline: *deadline,
-                    started: at,
-                    ended: None,
-                };
-                let fired = Fired { id: id.clone(), expiry: expiry.clone(), run };
-                self.of(key).runs.push(fired);
-            }
-            Entry::FiredEnded { key, id, attempt, end } => {
-                let runs = &mut self.of(key).runs;
-                let of = |fired: &&mut Fired| {
-                    fired.id == *id && fired.run.attempt == *attempt && fired.run.pid == pid
-                };
-                let last = runs.iter_mut().rev().find(of);
-                last.into_iter().for_each(|fired| fired.run.ended = Some((at, *end)));
+            Entry::Fired { key, .. } | Entry::FiredEnded { key, .. } => {
+                self.of(key).runs.enter(at, pid, entry);
             }
             Entry::Born { actor, .. } => {
                 if actor.starts_with("listener") {
@@ -143,7 +118,7 @@ impl Keys {
             let mut find = |wrong, what: &str| findings.push((name, wrong, what.to_owned()));
             report.armed += 1;
             report.dead += usize::from(key.is_buried);
-            report.handled += usize::from(key.runs.iter().any(|fired| fired.run.has_ended(End::Done)));
+            report.handled += usize::from(key.runs.is_done());
             if let Some((must_by, last)) = key.must_fire() {
                 report.acknowledged += 1;
                 let fired = key.is_buried || key.runs.iter().any(|fired| fired.run.started >= must_by);
@@ -154,20 +129,19 @@ impl Keys {
                 }
             }
             self.too_soon(key, &mut find);
-            key.repetitions(troubles, report, &mut find);
+            let lives: Vec<_> = key.lives().map(|(since, _)| since).collect();
+            key.runs.repetitions(&lives, false, troubles, report, &mut find);
             key.lateness(report);
         }
         for (name, wrong, what) in findings {
-            let mark = format!("\"key\":\"{name}\"");
-            let texts = lines.iter().filter_map(|line| serde_json::to_string(line).ok());
-            let story = texts.filter(|text| text.contains(&mark)).collect();
-            report.findings.push(Finding { n: number(name), wrong, what: format!("{name}: {what}"), story });
+            let (n, what) = (digits(name), format!("{name}: {what}"));
+            report.findings.push(Finding { n, wrong, what, story: story(name, lines) });
         }
     }
 
     /// What began before the key's deadline, or had no deadline to wait for.
     fn too_soon(&self, key: &Key, find: &mut impl FnMut(Wrong, &str)) {
-        for fired in &key.runs {
+        for fired in key.runs.iter() {
             let at = fired.run.started;
             let passed = |(since, _): &(Micros, Micros)| *since <= at;
             if key.lives().any(|life| passed(&life)) {
@@ -255,45 +229,10 @@ impl Key {
         began
     }
 
-    /// An attempt that ran again, and more lapses than it can have had lives.
-    fn repetitions(&self, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
-        let mut attempts: BTreeMap<(&str, u32), Vec<&Run>> = BTreeMap::new();
-        for fired in &self.runs {
-            attempts.entry((&fired.id, fired.run.attempt)).or_default().push(&fired.run);
-        }
-        for runs in attempts.values() {
-            for before in &runs[..runs.len() - 1] {
-                report.duplicated += 1;
-                if troubles.excuse(before) {
-                    report.explained += 1;
-                } else {
-                    find(Wrong::Unexplained, "an attempt ran again, and nothing on record explains why");
-                }
-            }
-        }
-        // What began too soon is found elsewhere.
-        let ends = self.runs.iter().filter(|fired| self.lives().any(|(since, _)| since <= fired.run.started));
-        let ids: BTreeSet<_> = ends.map(|fired| &fired.id).collect();
-        let extra = ids.len().saturating_sub(self.lives().count());
-        let told = self.runs.iter().filter(|fired| fired.expiry != "Heard").map(|fired| &fired.id);
-        let told: BTreeSet<_> = told.collect();
-        report.duplicated += extra;
-        report.explained += extra.min(told.len());
-        if extra > told.len() {
-            find(Wrong::Unexplained, "it fired more often than it can have expired, and was not said to");
-        }
-    }
-
     /// Of the first run for a life that was heard.
     fn lateness(&self, report: &mut Report) {
-        let Some(first) = self.runs.first() else { return };
+        let Some(first) = self.runs.iter().next() else { return };
         let deadline = self.lives().map(|(_, until)| until).filter(|until| *until <= first.run.started).max();
         report.late.extend(deadline.map(|deadline| first.run.started - deadline));
     }
-}
-
-/// The number of a key, for the finding.
-fn number(name: &str) -> u64 {
-    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
-    digits.parse().unwrap_or_default()
 }

@@ -118,6 +118,11 @@ impl Troubles {
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
 
+    /// Whether what was written of this run, from its deadline on, may not have reached the server that was promoted.
+    pub(super) fn may_be_forgotten(&self, run: &Run) -> bool {
+        self.shards.excuse(&run.key, (run.deadline.min(run.started), self.unsettled_until(run)))
+    }
+
     /// Whose process died in this time.
     pub(super) fn deaths_between(&self, since: Micros, until: Micros) -> impl Iterator<Item = u32> {
         let died = move |life: &Life| life.died.is_some_and(|at| (since..=until).contains(&at));

@@ -51,6 +51,7 @@ pub fn judge(lines: &[Line], letters: &[Letter], lease: Micros, left: u64) -> Re
     }
     report.tell_stories(lines, &oracle);
     oracle.keys.judge(lines, &oracle.troubles, &mut report);
+    oracle.orders.judge(lines, &oracle.troubles, &mut report);
     report
 }
 

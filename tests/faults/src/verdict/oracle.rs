@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::attached::Keys;
 use super::excuse::Troubles;
+use super::orders::Orders;
 use crate::clock::Micros;
 use crate::job::Work;
 use crate::ledger::{End, Entry, Line, Told};
@@ -17,6 +18,7 @@ pub(super) struct Oracle {
     pub(super) runs: HashMap<u64, Vec<Run>>,
     pub(super) troubles: Troubles,
     pub(super) keys: Keys,
+    pub(super) orders: Orders,
 }
 
 /// One arming.
@@ -70,7 +72,7 @@ impl Oracle {
 
     fn enter(&mut self, line: &Line) {
         let (at, pid) = (line.at, line.pid);
-        if self.keys.enter(at, pid, &line.entry) {
+        if self.orders.enter(at, pid, &line.entry) || self.keys.enter(at, pid, &line.entry) {
             return;
         }
         match &line.entry {

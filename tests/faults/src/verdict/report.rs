@@ -5,6 +5,7 @@ use std::fmt;
 use super::shards::ByShard;
 use crate::clock::Micros;
 use crate::harness::Slope;
+use crate::ledger::Line;
 
 /// The verdict of a run.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,10 @@ pub struct Report {
     pub acknowledged: usize,
     /// Armings and keys of which an attempt succeeded.
     pub handled: usize,
+    /// Where there are several servers, keys of other programs that were written.
+    pub attached: usize,
+    /// Those of them that fired.
+    pub fired: usize,
     /// Attempts that began again.
     pub duplicated: usize,
     /// Those of them that a fault on record explains.
@@ -84,6 +89,19 @@ impl Report {
     fn late_ms(&self, share: f64) -> f64 {
         ms_of(&self.late, share)
     }
+}
+
+/// The number of a key, for a finding.
+pub(super) fn digits(key: &str) -> u64 {
+    let digits: String = key.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_default()
+}
+
+/// All lines about a key.
+pub(super) fn story(key: &str, lines: &[Line]) -> Vec<String> {
+    let mark = format!("\"key\":\"{key}\"");
+    let texts = lines.iter().filter_map(|line| serde_json::to_string(line).ok());
+    texts.filter(|text| text.contains(&mark)).collect()
 }
 
 /// A share of these, in milliseconds.

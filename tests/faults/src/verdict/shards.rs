@@ -8,7 +8,7 @@ use super::oracle::{Arm, Run};
 use super::report::ms_of;
 use crate::clock::{Micros, SECOND};
 use crate::job::shard_of;
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Held};
 
 /// A replica has what its primary acknowledged so long ago, on a busy machine, too. What is older and not there was lost
 /// otherwise.
@@ -41,13 +41,14 @@ pub enum Weather {
 #[derive(Debug)]
 struct Succession {
     partitions: Vec<u32>,
+    node: u16,
     is_orderly: bool,
     since: Micros,
     sole_until: Micros,
     promoted: Micros,
     /// When the old one knew it.
     over: Micros,
-    held: Vec<u64>,
+    held: Held,
 }
 
 impl Succession {
@@ -57,15 +58,43 @@ impl Succession {
     }
 }
 
+/// A key that another program wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    pub(super) asked: Micros,
+    pub(super) told: Micros,
+    pub(super) deadline: Micros,
+    /// Who acknowledged it.
+    pub(super) by: Option<u16>,
+    /// Whether all replicas that were asked for had it soon after.
+    pub(super) reached: Option<bool>,
+}
+
+impl Succession {
+    /// Whether the old one acknowledged it, just before it fell or after that, and the new one did not have it. What had
+    /// expired by the time that one was looked at may have been there.
+    fn has_lost(&self, key: &str, write: &Write) -> bool {
+        let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
+        let is_recent = self.since.saturating_sub(write.told) <= LAG;
+        let had_lost_its_place = write.asked >= self.promoted;
+        let would_be_seen = write.deadline > self.held.looked;
+        let is_there = self.held.keys.binary_search_by(|held| held.as_str().cmp(key)).is_ok();
+        is_by_the_old && is_recent && (had_lost_its_place || would_be_seen && !is_there)
+    }
+}
+
 impl Shards {
     pub(super) fn succession(&mut self, at: Micros, entry: &Entry) {
-        let Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held } = entry else {
+        let Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held } = entry
+        else {
             return;
         };
         let mut held = held.clone();
-        held.sort_unstable();
+        held.numbers.sort_unstable();
+        held.keys.sort_unstable();
         self.successions.push(Succession {
             partitions: partitions.clone(),
+            node: *node,
             is_orderly: *is_orderly,
             since: *since,
             sole_until: *sole_until,
@@ -115,12 +144,21 @@ impl Shards {
             let was_told_by_the_old = arm.asked < one.since.max(one.sole_until) && told <= one.sole_until;
             let is_recent = one.since.saturating_sub(told) <= LAG;
             let has_begun_since = runs.iter().any(|run| run.started >= one.promoted);
-            was_told_by_the_old && is_recent && !has_begun_since && one.held.binary_search(&n).is_err()
+            was_told_by_the_old
+                && is_recent
+                && !has_begun_since
+                && one.held.numbers.binary_search(&n).is_err()
         };
         self.of(&arm.key)
             .filter(|one| !one.is_orderly)
             .find(lost_by)
             .map(|one| one.since.saturating_sub(told))
+    }
+
+    /// The same of a key that another program wrote: it lies where it was written, wherever its timers are kept.
+    pub(super) fn unreplicated_key(&self, key: &str, write: &Write) -> Option<Micros> {
+        let lost_by = |one: &&Succession| !one.is_orderly && one.has_lost(key, write);
+        self.successions.iter().find(lost_by).map(|one| one.since.saturating_sub(write.told))
     }
 
     /// What happened to this key's server when a timer of that deadline was due.

@@ -1,6 +1,7 @@
 //! The judge finds what is wrong, and lets pass what is excused.
 
 mod attached;
+mod orders;
 mod shards;
 
 use super::{Letter, Report, Wrong, judge};

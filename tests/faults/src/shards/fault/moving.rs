@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 
 use keylapse::testing::{Cluster, Node};
 
-use super::super::group::names;
 use super::super::{Group, Stage};
 use crate::clock::now;
-use crate::job::Kind;
+use crate::job::{ORDER, SHARDS, shard, sharded_key};
 use crate::ledger::Entry;
 
-/// The slots of all partitions, and then some that trigger keys lie in.
-async fn slots(cluster: &Cluster, count: usize) -> BTreeSet<u16> {
-    let partitions = (0..Kind::Sharded.partitions()).map(|partition| names(partition).key("due").to_owned());
-    let keys = (0..).map(|number| format!("{}:0-{number}", Kind::Sharded.name()));
+/// The slots of all partitions, and then some that trigger keys and orders lie in, of which the first live now.
+async fn slots(cluster: &Cluster, count: usize, order: u64) -> BTreeSet<u16> {
+    let partitions = (0..SHARDS).map(|place| shard(place).key("due").to_owned());
+    let keys = (0..).flat_map(|number| [sharded_key(0, number), format!("{ORDER}{}", order + number)]);
     let mut slots = BTreeSet::new();
     for key in partitions.chain(keys) {
         if slots.len() >= count {
@@ -34,7 +33,7 @@ async fn another(cluster: &Cluster, slot: u16) -> Node {
 pub(super) async fn strike(stage: &Stage, count: usize) {
     let Group::Cluster(cluster) = &stage.group else { return };
     let since = now();
-    for slot in slots(cluster, count).await {
+    for slot in slots(cluster, count, stage.orders.that_lives()).await {
         let to = another(cluster, slot).await;
         cluster.move_slot(slot, &to).await.expect("it moves");
         stage.slot_moved();

@@ -9,7 +9,7 @@ impl Tale {
     /// Written at this time, with this answer at once.
     fn wrote(self, ms: u64, life: Life, wrote: Wrote) -> Self {
         let (key, how) = (KEY.to_owned(), "SET".to_owned());
-        let told = Entry::WriteTold { key: KEY.to_owned(), wrote };
+        let told = Entry::WriteTold { key: KEY.to_owned(), wrote, by: None, reached: None };
         self.then(ms, HARNESS, Entry::WriteAsked { key, how, life }).then(ms, HARNESS, told)
     }
 
@@ -59,7 +59,7 @@ fn an_enrolled_key_that_does_not_fire_is_lost() {
 fn a_deadline_that_had_passed_when_it_was_given_deletes_the_key() {
     let (key, how, life) = (KEY.to_owned(), "PEXPIREAT".to_owned(), Life::Until(21_000_000));
     let tale = Tale::new().then(20_000, HARNESS, Entry::WriteAsked { key, how, life });
-    let told = Entry::WriteTold { key: KEY.to_owned(), wrote: Wrote::Done };
+    let told = Entry::WriteTold { key: KEY.to_owned(), wrote: Wrote::Done, by: None, reached: None };
     finds(tale.then(21_500, HARNESS, told).heard(21_600), &[]);
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::shard_of;
+use crate::ledger::Held;
 use crate::verdict::Weather;
 
 /// Of another partition than `KEY`.
@@ -33,9 +34,11 @@ impl Tale {
 
     fn succession(self, since: u64, held: &[u64], is_orderly: bool) -> Self {
         let since = since * 1000;
-        let (partitions, held) = (vec![shard()], held.to_vec());
+        let held = Held { numbers: held.to_vec(), ..Held::default() };
+        let (partitions, node) = (vec![shard()], 7000);
         let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
-        let succession = Entry::Succession { partitions, is_orderly, since, sole_until, promoted, held };
+        let succession =
+            Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
         self.then(since / 1000 + 2_500, HARNESS, succession)
     }
 }

@@ -1,0 +1,113 @@
+//! Keys that other programs write where there are several servers: each is written once, by as many tries as that takes.
+//!
+//! The last try was answered, and gave the key the deadline that counts. One before it that had no answer may have been
+//! done as well: then the key had a life more, which may have fired, too.
+
+use std::collections::BTreeMap;
+
+use super::excuse::Troubles;
+use super::fired::Fires;
+use super::report::{Finding, Report, Wrong, digits, story};
+use super::shards::Write;
+use crate::clock::Micros;
+use crate::job::{is_order, shard_of};
+use crate::ledger::{Entry, Life, Line, Wrote};
+
+/// All that is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Orders(BTreeMap<String, Order>);
+
+#[derive(Debug, Default)]
+struct Order {
+    tries: Vec<Try>,
+    fires: Fires,
+}
+
+/// A command that wrote the key, or was to.
+#[derive(Clone, Copy, Debug)]
+struct Try {
+    asked: Micros,
+    deadline: Micros,
+    /// When it was answered, by whom, and whether the replicas had it soon after.
+    told: Option<(Micros, Wrote, Option<u16>, Option<bool>)>,
+}
+
+impl Try {
+    fn may_be_done(&self) -> bool {
+        self.told.is_none_or(|(_, wrote, ..)| wrote != Wrote::Nothing)
+    }
+
+    /// If it was done, before its deadline.
+    fn done(&self) -> Option<Write> {
+        let (told, wrote, by, reached) = self.told?;
+        let write = Write { asked: self.asked, told, deadline: self.deadline, by, reached };
+        (wrote == Wrote::Done && told < self.deadline).then_some(write)
+    }
+}
+
+impl Orders {
+    /// Whether the line is about them.
+    pub(super) fn enter(&mut self, at: Micros, pid: u32, entry: &Entry) -> bool {
+        match entry {
+            Entry::WriteAsked { key, life: Life::Until(deadline), .. } if is_order(key) => {
+                self.of(key).tries.push(Try { asked: at, deadline: *deadline, told: None });
+            }
+            Entry::WriteTold { key, wrote, by, reached } if is_order(key) => {
+                let last = self.of(key).tries.last_mut();
+                last.into_iter().for_each(|one| one.told = Some((at, *wrote, *by, *reached)));
+            }
+            Entry::Fired { key, .. } | Entry::FiredEnded { key, .. } if is_order(key) => {
+                self.of(key).fires.enter(at, pid, entry);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn of(&mut self, key: &str) -> &mut Order {
+        self.0.entry(key.to_owned()).or_default()
+    }
+
+    /// Adds to the report what became of them.
+    pub(super) fn judge(&self, lines: &[Line], troubles: &Troubles, report: &mut Report) {
+        for (key, order) in &self.0 {
+            let mut wrongs = Vec::new();
+            order.judge(key, troubles, report, &mut |wrong, what| wrongs.push((wrong, what.to_owned())));
+            for (wrong, what) in wrongs {
+                let kept = shard_of(key).unwrap_or_default();
+                let what = format!("{key}, of partition {kept}: {what}");
+                report.findings.push(Finding { n: digits(key), wrong, what, story: story(key, lines) });
+            }
+        }
+    }
+}
+
+impl Order {
+    fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
+        let has_fired = self.fires.iter().next().is_some();
+        if let Some(write) = self.tries.last().and_then(Try::done) {
+            report.attached += 1;
+            report.fired += usize::from(has_fired);
+            match troubles.shards.unreplicated_key(key, &write) {
+                _ if has_fired => {}
+                Some(age) if write.reached != Some(true) => report.shards.unreplicated.push(age),
+                Some(_) => {
+                    find(
+                        Wrong::Lost,
+                        "it had reached the replicas, and the one that was promoted had it not",
+                    );
+                }
+                None => find(Wrong::Lost, "it was written, and did not fire"),
+            }
+        }
+        let lives: Vec<_> =
+            self.tries.iter().filter(|one| one.may_be_done()).map(|one| one.deadline).collect();
+        match lives.iter().min() {
+            None if has_fired => find(Wrong::Unexpected, "it fired, and all servers had refused it"),
+            Some(first) if self.fires.iter().any(|fired| fired.run.started < *first) => {
+                find(Wrong::Early, "a handler began before any deadline that it had");
+            }
+            _ => self.fires.repetitions(&lives, self.fires.was_said(), troubles, report, find),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Tales of keys that other programs write where there are several servers.
+
+use super::*;
+use crate::job::shard_of;
+use crate::ledger::{Held, Life, Wrote};
+
+const KEY: &str = "app:order:1";
+/// The ports of a server, and of another.
+const SERVER: u16 = 7000;
+const ANOTHER: u16 = 7001;
+
+impl Tale {
+    /// Written at this time by this server for two seconds, and answered at once.
+    fn ordered(self, ms: u64, by: u16, reached: Option<bool>) -> Self {
+        self.tried(ms, ms, Wrote::Done, Some(by), reached)
+    }
+
+    fn tried(self, ms: u64, told: u64, wrote: Wrote, by: Option<u16>, reached: Option<bool>) -> Self {
+        let (key, how) = (KEY.to_owned(), "SET".to_owned());
+        let asked = Entry::WriteAsked { key: key.clone(), how, life: Life::Until((ms + 2000) * 1000) };
+        self.then(ms, HARNESS, asked).then(told, HARNESS, Entry::WriteTold { key, wrote, by, reached })
+    }
+
+    fn order_fired(self, ms: u64, id: &str, expiry: &str) -> Self {
+        let (key, id, expiry) = (KEY.to_owned(), id.to_owned(), expiry.to_owned());
+        let ended = Entry::FiredEnded { key: key.clone(), id: id.clone(), attempt: 1, end: End::Done };
+        let fired = Entry::Fired { key, id, attempt: 1, deadline: 0, expiry };
+        self.then(ms, LISTENER, fired).then(ms + 10, LISTENER, ended)
+    }
+
+    /// `SERVER` falls at this time; another has its place two seconds later, and had these orders.
+    fn replaced(self, since: u64, keys: &[&str], partitions: Vec<u32>) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let since = since * 1000;
+        let succession = Entry::Succession {
+            partitions,
+            node: SERVER,
+            is_orderly: false,
+            since,
+            sole_until: since + 1_900_000,
+            promoted: since + 2_000_000,
+            held: Held { numbers: Vec::new(), keys, looked: since + 100_000 },
+        };
+        self.then(since / 1000 + 2_500, HARNESS, succession)
+    }
+}
+
+#[test]
+fn an_order_that_fired_once_is_counted_and_one_that_did_not_is_lost() {
+    let report = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Heard").judged(&[]);
+    assert!(report.is_valid(), "{:?}", report.findings);
+    assert_eq!((report.attached, report.fired, report.armed, report.late.len()), (1, 1, 0, 0));
+    finds(Tale::new().ordered(0, SERVER, None), &[Wrong::Lost]);
+}
+
+#[test]
+fn an_order_that_fires_before_its_deadline_is_early() {
+    finds(Tale::new().ordered(0, SERVER, None).order_fired(1_999, "a", "Heard"), &[Wrong::Early]);
+}
+
+#[test]
+fn what_fires_twice_is_explained_if_that_was_said() {
+    let twice = |expiry| {
+        let tale = Tale::new().ordered(0, SERVER, None).order_fired(2_004, "a", "Heard");
+        tale.order_fired(2_500, "b", expiry)
+    };
+    for said in ["Ambiguous", "Recovered"] {
+        let report = twice(said).judged(&[]);
+        assert_eq!((report.is_valid(), report.duplicated, report.explained), (true, 1, 1));
+    }
+    finds(twice("Heard"), &[Wrong::Unexplained]);
+}
+
+#[test]
+fn what_was_written_again_has_had_two_lives_and_fires_at_least_once() {
+    let again = |tale: Tale| tale.tried(0, 1_000, Wrote::Unknown, None, None).ordered(1_050, SERVER, None);
+    let fired = |tale: Tale| tale.order_fired(2_004, "a", "Heard");
+    finds(fired(again(Tale::new())), &[]);
+    finds(fired(again(Tale::new())).order_fired(3_060, "b", "Heard"), &[]);
+    finds(again(Tale::new()), &[Wrong::Lost]);
+    finds(again(Tale::new()).order_fired(1_990, "a", "Heard"), &[Wrong::Early]);
+}
+
+#[test]
+fn what_was_refused_has_had_no_life() {
+    let refused = || Tale::new().tried(0, 10, Wrote::Nothing, None, None);
+    finds(refused(), &[]);
+    finds(refused().order_fired(2_004, "a", "Heard"), &[Wrong::Unexpected]);
+}
+
+#[test]
+fn what_only_the_fallen_server_had_is_unreplicated_and_what_the_replicas_had_is_lost() {
+    let tale =
+        |by, reached, held: &[&str]| Tale::new().ordered(100, by, reached).replaced(130, held, Vec::new());
+    let report = tale(SERVER, None, &[]).judged(&[]);
+    assert_eq!((report.is_valid(), report.shards.unreplicated), (true, vec![30_000]));
+    finds(tale(SERVER, Some(false), &[]), &[]);
+    finds(tale(SERVER, Some(true), &[]), &[Wrong::Lost]);
+    finds(tale(SERVER, None, &[KEY]), &[Wrong::Lost]);
+    finds(tale(ANOTHER, None, &[]), &[Wrong::Lost]);
+    // Nobody knows whether it was there: it had expired when that was looked at.
+    finds(Tale::new().ordered(100, SERVER, None).replaced(2_050, &[], Vec::new()), &[Wrong::Lost]);
+}
+
+#[test]
+fn what_a_server_takes_that_has_lost_its_place_is_unreplicated() {
+    finds(Tale::new().ordered(2_300, SERVER, None).replaced(130, &[], Vec::new()), &[]);
+    finds(Tale::new().ordered(2_700, SERVER, None).replaced(130, &[], Vec::new()), &[Wrong::Lost]);
+}
+
+#[test]
+fn an_attempt_may_run_again_where_the_server_that_keeps_it_fell() {
+    let kept = shard_of(KEY).expect("it is an order");
+    let again = |partition| {
+        let tale = Tale::new().ordered(0, ANOTHER, None).order_fired(2_004, "a", "Heard");
+        tale.order_fired(4_500, "a", "Heard").replaced(2_100, &[], vec![partition])
+    };
+    finds(again(kept), &[]);
+    finds(again(kept - 1), &[Wrong::Unexplained]);
+}
