@@ -1,11 +1,11 @@
 //! One subscribed connection, from its opening to its end.
 
+mod canaries;
 mod wake_ups;
 
 use std::mem;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -15,17 +15,16 @@ use crate::backlog::Receiver;
 use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
-use crate::events::calls::{make_canary, release_canary, touch};
-use crate::events::chain::{Chain, Link, Numbers};
-use crate::events::decoder::{Decoded, numbers_of};
+use crate::events::calls::touch;
+use crate::events::chain::{Chain, Numbers};
+use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::naming::{check_name, name_of_run};
-use crate::events::open::{Opened, WakeUps, hear_changes, open};
+use crate::events::open::{Opened, hear_changes, open};
 use crate::events::share::Share;
 use crate::events::{Among, Supervisor};
-use crate::log::{debug, info, warn};
+use crate::log::warn;
 use crate::rounds::{Rounds, until_due};
-use crate::stats::meter;
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
@@ -271,179 +270,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
-    fn plan_canary(&mut self) {
-        self.ask_at = None;
-        self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
-        if let Some(asked) = self.asked.filter(|_| self.has_positions()) {
-            self.next_canary = self.next_canary.min(asked + ASK_EVERY);
-        }
-    }
-
-    /// The server says what is right, and that mends it.
-    fn ask_soon(&mut self) {
-        let now = Instant::now();
-        self.ask_at = Some(self.asked.map_or(now, |asked| now.max(asked + ASK_AGAIN)));
-    }
-
     /// What does not wait until the next canary is due.
     fn urgent_at(&self) -> Option<Instant> {
         [self.missing_at, self.ask_at].into_iter().flatten().min()
-    }
-
-    /// Has the next canary made, unless that is being done.
-    fn make_canary(&mut self, idle: bool) {
-        let now = Instant::now();
-        let Some(counter) = self.share.canaries.clone() else {
-            // There is nothing to ask a server without slots, and nothing that could be due.
-            self.asked = None;
-            return self.plan_canary();
-        };
-        self.asked = Some(now);
-        self.plan_canary();
-        let within = if self.anchor == Anchor::Never { FIRST_WITHIN } else { CANARY_WITHIN };
-        self.missing_at.get_or_insert(now + within);
-        if idle {
-            self.made = Some(now);
-            self.making = Some((now, make_canary(counter, self.opened.connection.clone()).boxed()));
-        }
-    }
-
-    /// A canary was made, or is alive, and the server itself has said how it is called.
-    fn made(
-        &mut self,
-        asked: Instant,
-        made: Result<String>,
-        releasing: &mut JoinSet<Result<()>>,
-    ) -> Result<()> {
-        let name = match made {
-            Ok(name) => name,
-            Err(error) => return self.released(Err(error)),
-        };
-        if let Some((number, before)) = numbers_of(&name) {
-            self.chain.name(Numbers { number, before }, asked);
-        }
-        let name = format!("{}:{name}", self.share.canaries.as_deref().unwrap_or_default());
-        releasing.spawn(release_canary(name, self.opened.connection.clone()));
-        Ok(())
-    }
-
-    /// From here on something is missing.
-    async fn lose(&mut self, count: u64) {
-        self.chain.lose();
-        self.supervisor.pass(Event::Lost(count)).await;
-    }
-
-    /// Without attached topics it says that events flow, and that is all.
-    async fn link_of(&mut self, tag: u32, heard: Numbers) -> Link {
-        if !self.has_positions() {
-            return Link::Believed;
-        }
-        if self.share.has_canaries_of(tag) {
-            return self.chain.hear(heard, Instant::now());
-        }
-        if !self.supervisor.source.is_of_several() {
-            return Link::Refused;
-        }
-        // Others think that it has other slots, and count from there.
-        self.chain.lose();
-        self.supervisor.pass(Event::Moved).await;
-        Link::Broken
-    }
-
-    async fn heard_canary(&mut self, tag: u32, heard: Numbers) {
-        let was_whole = self.chain.is_whole();
-        match self.link_of(tag, heard).await {
-            Link::Believed => {
-                let Numbers { number, before } = heard;
-                let canary = Canary { number, before, ..mem::take(&mut self.canary) };
-                if self.opened.ordered {
-                    self.supervisor.pass(Event::Canary(canary)).await;
-                }
-                self.events_flow().await;
-            }
-            Link::Broken => {
-                if was_whole {
-                    self.lose(0).await;
-                }
-                self.supervisor.pass(Event::Hearsay(heard.number)).await;
-                self.ask_soon();
-            }
-            Link::Refused => self.refused_canary(heard).await,
-        }
-    }
-
-    /// Whether canaries number what is heard.
-    fn has_positions(&self) -> bool {
-        self.opened.ordered && !self.supervisor.source.decoder.patterns.is_empty()
-    }
-
-    /// A canary was heard.
-    async fn events_flow(&mut self) {
-        self.missing_at = None;
-        self.missed = 0;
-        self.flowed = Some(Instant::now());
-        self.plan_canary();
-        if let Some(made) = self.made.take() {
-            meter::canary(&self.server.to_string(), made.elapsed());
-        }
-        if self.anchor != Anchor::Holds {
-            info!(server = %self.server, "expired events flow");
-            self.anchor = Anchor::Holds;
-            self.supervisor.pass(Event::Anchored).await;
-            if self.opened.wake_ups == WakeUps::Refused {
-                self.supervisor.pass(Event::Gap(Gap::NoWakeUps)).await;
-            }
-        }
-    }
-
-    /// Forged, or the server's clock or data were set anew: the server knows.
-    async fn refused_canary(&mut self, heard: Numbers) {
-        if !mem::replace(&mut self.said, true) {
-            let (server, Numbers { number, before }) = (&self.server, heard);
-            warn!(
-                %server, number, before,
-                "a canary was heard that cannot be the server's next, and is not believed: who publishes to its \
-                 channel of expired keys? Or were its clock or its data set back?"
-            );
-        }
-        self.supervisor.pass(Event::Refused).await;
-        self.ask_soon();
-    }
-
-    /// What is said of it depends on whether the server has answered the call that made it.
-    async fn missed_canary(&mut self, answered: bool) {
-        let server = &self.server;
-        // In a flood the canary is somewhere behind, or was dropped.
-        let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
-        self.missed += usize::from(answered && !flooded);
-        match &self.refused {
-            _ if self.missed != MISSED || !answered || flooded => {}
-            Some(error) => warn!(
-                %server, %error,
-                "no canary, so nothing tells whether expired events flow; sweeping every second"
-            ),
-            None => warn!(
-                %server,
-                "no expired events: is notify-keyspace-events set to at least Ex? Timers fire on time all the same"
-            ),
-        }
-        self.anchor = Anchor::Lost;
-        self.supervisor.pass(Event::Gap(Gap::Silent)).await;
-    }
-
-    /// A server that answers with an error may still heal; one that is a
-    /// replica now, or does not answer, is left.
-    fn released(&mut self, done: Result<()>) -> Result<()> {
-        self.refused = None;
-        let Err(error) = done else { return Ok(()) };
-        let error = error.at_key(self.share.canaries.as_deref().unwrap_or_default().as_bytes());
-        if error.code().is_none_or(|code| code == "READONLY") {
-            return Err(error);
-        }
-        debug!(%error, "canary refused");
-        self.refused = Some(error);
-        Ok(())
     }
 
     async fn report_dropped(&mut self) {

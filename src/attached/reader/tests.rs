@@ -2,9 +2,12 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::attached::Attached;
+use crate::attached::request::Read;
+use crate::events::{Question, Touched};
 use crate::lapse::Lapse;
 use crate::listener::Listener;
 use crate::outcome::{Done, Failure};
+use crate::policy::Capture;
 use crate::runtime::Gauge;
 use crate::testing::TestBed;
 use crate::topic::Topic;

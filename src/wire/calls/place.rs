@@ -67,7 +67,7 @@ pub struct Position {
 
 impl Position {
     /// Which of two is the later; none, where they are of two servers.
-    #[cfg(any(test, feature = "testing"))] // listeners hear one server so far
+    #[cfg(any(test, feature = "testing"))] // scripts compare
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         let order = (self.canary, self.count).cmp(&(other.canary, other.count));
         (self.node == other.node).then_some(order)

@@ -1,0 +1,148 @@
+//! What the reader is asked for, and has touched for that: what may be asked now, and whose answer it is.
+
+use tokio::time::Instant;
+
+use crate::attached::reader::StreamReader;
+use crate::attached::request::{Look, Read, Request, Sent};
+use crate::escape::Escaped;
+use crate::events::{Question, Touch, Touched};
+use crate::log::warn;
+use crate::policy::Capture;
+use crate::runtime::{Asked, EventMode};
+use crate::time::ServerTime;
+
+impl StreamReader {
+    /// What is read in a gap has no position, unless nothing has.
+    pub(super) fn can_enrol(&self) -> bool {
+        self.is_trusted() || self.node.known().mode == EventMode::Blind
+    }
+
+    /// Looks that cannot be made come back. Where there is one server, none is taken then.
+    fn can_look(&self) -> bool {
+        self.peers.is_none() || self.can_enrol()
+    }
+
+    /// When a touch was sent that is answered now, by the clock of a partition, at the least: nothing that was written there
+    /// before that is later than what was read.
+    pub(super) fn asked_at(&self, partition: usize, sent: Sent) -> ServerTime {
+        if self.peers.is_none() {
+            return ServerTime::default();
+        }
+        self.runtime.partitions[partition].clock.at_least(sent.at)
+    }
+
+    pub(super) fn asks_for_the_time(&self) -> bool {
+        self.pending.values().any(|(request, _)| matches!(request, Request::Anchor(_)))
+    }
+
+    /// Somebody asks.
+    pub(super) fn asked(&mut self, request: Request) {
+        match request {
+            // In a gap nothing can be enrolled: whoever asks, asks again.
+            Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
+            Request::Look(_) if !self.can_look() => {}
+            Request::Replaced(by, keys) if !self.is_trusted() => self.replaced.push((by, keys)),
+            Request::Recall(moved) if self.touches.capacity() == 0 => self.recalled(moved, false),
+            request @ (Request::Look(_) | Request::Glance(_) | Request::Recall(_)) => _ = self.send(request),
+            Request::Replaced(by, mut keys) => {
+                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
+                if self.send(Request::Replaced(by, keys)) && !rest.is_empty() {
+                    self.asked(Request::Replaced(by, rest));
+                }
+            }
+            Request::Read(mut read) => {
+                let most = read.capture.keys_in_touch();
+                while read.keys.len() > most {
+                    let rest = read.keys.split_off(read.keys.len() - most);
+                    self.send(Request::Read(Read::of(read.partition, rest, read.capture.clone())));
+                }
+                self.send(Request::Read(read));
+            }
+            Request::Anchor(mut keys) => {
+                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
+                if !self.send(Request::Anchor(keys)) {
+                    return self.held.tear(false);
+                }
+                if !rest.is_empty() {
+                    self.asked(Request::Anchor(rest));
+                }
+            }
+            Request::Late => self.lost(),
+            Request::Judge(_) => unreachable!("that waits for writers"),
+        }
+    }
+
+    /// Whether the touch was sent. What is not is asked for again: looks come back by themselves, scans
+    /// and events are followed by scans.
+    fn send(&mut self, request: Request) -> bool {
+        let all = |capture: &Capture| Question::Read { capture: capture.clone(), horizon: None };
+        let (keys, question) = match &request {
+            Request::Look(Look { watches, capture, horizon, .. }) => {
+                let question = Question::Read { capture: capture.clone(), horizon: Some(*horizon) };
+                (watches.iter().map(|watch| watch.key.clone()).collect(), question)
+            }
+            Request::Glance(read) => (read.keys.clone(), Question::Glance),
+            Request::Read(read) => (read.keys.clone(), all(&read.capture)),
+            Request::Anchor(keys) | Request::Replaced(_, keys) => (keys.clone(), all(&Capture::default())),
+            // That it is answered says what was published before.
+            Request::Recall(_) | Request::Judge(_) | Request::Late => (Vec::new(), Question::Glance),
+        };
+        self.next_touch += 1;
+        let id = self.next_touch;
+        let sent = self.touches.try_send(Touch { id, keys, question }).is_ok();
+        if sent {
+            let now = Sent { heard: self.stream.heard, at: Instant::now() };
+            self.pending.insert(id, (request, now));
+        }
+        sent
+    }
+
+    /// A touch was answered. Everything that was published before it has been read.
+    pub(super) async fn touched(&mut self, touched: Touched) {
+        let Some((request, sent)) = self.pending.remove(&touched.id) else { return };
+        if let Request::Anchor(keys) = request {
+            if let Some((time, _)) = &touched.answer {
+                self.stream.anchored_at(*time);
+            }
+            self.note_unsure(keys, touched.answer, sent).await;
+            return self.judge_unproven().await;
+        }
+        self.refused(&request, &touched);
+        let request = match request {
+            Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
+            Request::Replaced(by, keys) if touched.answer.is_none() => return self.replaced.push((by, keys)),
+            request => request,
+        };
+        let Some(answer) = touched.answer else { return };
+        match request {
+            Request::Look(look) => self.look(look, answer, sent).await,
+            Request::Glance(read) => self.glanced(read, answer, sent).await,
+            Request::Read(read) => self.enrol(read, answer, sent).await,
+            Request::Replaced(by, keys) => self.note_replaced(by, keys, answer, sent).await,
+            Request::Anchor(_) | Request::Late | Request::Recall(_) | Request::Judge(_) => {}
+        }
+    }
+
+    /// Whether the server refuses to have these keys read. That is said once, until it does not.
+    fn refused(&self, request: &Request, touched: &Touched) {
+        let (partition, key, count) = match request {
+            Request::Look(Look { partition, watches, .. }) => {
+                (*partition, watches.first().map(|one| &one.key), watches.len())
+            }
+            Request::Glance(read) | Request::Read(read) => {
+                (read.partition, read.keys.first(), read.keys.len())
+            }
+            _ => return,
+        };
+        let (topic, Some(key)) = (self.topic(partition), key) else { return };
+        if touched.answer.is_some() {
+            topic.refusals.end(Asked::Read);
+        }
+        let Some(error) = &touched.refused else { return };
+        topic.attached.refused_reads.add(count);
+        let (key, rule) = (Escaped(key), format!("~{}*", topic.config.pattern.literal_prefix()));
+        if topic.refusals.begin(Asked::Read, &format!("{key}: {error}; the rule is {rule}")) {
+            warn!(topic = %topic.config.name, %key, %rule, %error, "attached keys cannot be read: a right is missing");
+        }
+    }
+}
