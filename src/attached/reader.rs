@@ -203,6 +203,7 @@ impl StreamReader {
             self.believe().await;
         }
         self.runtime.learn(&self.node, |known| known.anchored = is_confirmed);
+        self.look_at_replaced();
         self.judge_unproven().await;
         self.forget_deleted().await;
     }
@@ -241,7 +242,7 @@ impl StreamReader {
     /// Events are missing, and maybe answers to touches: who has asked asks again.
     fn dropped(&mut self) {
         self.missed();
-        self.pending.clear();
+        self.forget_touches();
     }
 
     /// No canary was heard when one should have been. Whoever is late hears the next one in its turn, and

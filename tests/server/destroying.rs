@@ -10,7 +10,7 @@ use keylapse::internals::{Close, DestroyId, store_of};
 use keylapse::{
     Attached, Client, Destroyed, Done, ErrorKind, Expired, Failure, Lapse, Listener, NewArm, Schedule, Topic,
 };
-use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually, skipped_on_a_cluster};
+use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
 use redis::{Value, from_redis_value};
 
 use crate::capture::Capture;
@@ -142,9 +142,6 @@ async fn a_topic_of_another_shape_is_left_alone() {
 
 #[tokio::test]
 async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
-    if skipped_on_a_cluster("other programs' keys are not heard") {
-        return;
-    }
     let (server, schedule) = server_and_schedule().await;
     let attached = || Attached::new(Topic::<()>::named("order", "app:order:{id}").unwrap()).keep_values(100);
     let running = Running::start(
@@ -169,9 +166,6 @@ async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
 /// However many keys are enrolled, and whoever died on the way.
 #[tokio::test]
 async fn a_topic_that_is_detached_can_become_managed() {
-    if skipped_on_a_cluster("other programs' keys are not heard") {
-        return;
-    }
     const KEYS: usize = 20_000;
     let (server, schedule) = server_and_schedule().await;
     let attached = || Attached::new(orders()).keep_values(100);
@@ -465,9 +459,6 @@ async fn a_listener_of_a_closed_topic_says_so_once_and_does_not_spin() {
 
 #[tokio::test]
 async fn a_listener_of_a_closed_attached_topic_goes_on_when_it_is_back() {
-    if skipped_on_a_cluster("other programs' keys are not heard") {
-        return;
-    }
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();

@@ -10,7 +10,7 @@ use keylapse::internals::names::{PartitionNames, WIRE_VERSION, partition_of};
 use keylapse::internals::record::{History, Letter, Record, State};
 use keylapse::internals::{ServerTime, scripts};
 use keylapse::{ArmingId, DeadReason, Done, Expired, Failure, Lapse, Topic};
-use keylapse_support::{Server, eventually, skipped, skipped_on_a_cluster};
+use keylapse_support::{Server, eventually, skipped};
 use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
@@ -145,9 +145,6 @@ async fn the_examples_of_attached_topics_are_what_is_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_in_redis_has_another_name() {
-    if skipped_on_a_cluster("other programs' keys are not heard") {
-        return;
-    }
     let (server, schedule) = server_and_schedule().await;
     let topic = Topic::<u32>::new("app:wire:{id}").expect("a topic").partitions(2);
     let mut line = server.conn().await;

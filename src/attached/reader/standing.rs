@@ -190,9 +190,7 @@ impl StreamReader {
         }
         let named = if self.held.canary().is_some() { self.held.keys() } else { Vec::new() };
         self.asked(Request::Anchor(named));
-        for (by, keys) in std::mem::take(&mut self.replaced) {
-            self.asked(Request::Replaced(by, keys));
-        }
+        self.look_at_replaced();
     }
 
     /// The present owners of these keys say which of them are gone. Those that nobody has are left.

@@ -1,5 +1,7 @@
 //! What the reader is asked for, and has touched for that: what may be asked now, and whose answer it is.
 
+use std::mem;
+
 use tokio::time::Instant;
 
 use crate::attached::reader::StreamReader;
@@ -41,15 +43,11 @@ impl StreamReader {
             // In a gap nothing can be enrolled: whoever asks, asks again.
             Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
             Request::Look(_) if !self.can_look() => {}
-            Request::Replaced(by, keys) if !self.is_trusted() => self.replaced.push((by, keys)),
-            Request::Recall(moved) if self.touches.capacity() == 0 => self.recalled(moved, false),
-            request @ (Request::Look(_) | Request::Glance(_) | Request::Recall(_)) => _ = self.send(request),
-            Request::Replaced(by, mut keys) => {
-                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
-                if self.send(Request::Replaced(by, keys)) && !rest.is_empty() {
-                    self.asked(Request::Replaced(by, rest));
-                }
+            Request::Replaced(by, keys) => {
+                self.replaced.push((by, keys));
+                self.look_at_replaced();
             }
+            request @ (Request::Look(_) | Request::Glance(_) | Request::Recall(_)) => _ = self.send(request),
             Request::Read(mut read) => {
                 let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {
@@ -69,6 +67,30 @@ impl StreamReader {
             }
             Request::Late => self.lost(),
             Request::Judge(_) => unreachable!("that waits for writers"),
+        }
+    }
+
+    /// Has keys read that others have announced which were replaced. They are kept until that is answered.
+    pub(super) fn look_at_replaced(&mut self) {
+        if !self.is_trusted() {
+            return;
+        }
+        let most = Capture::default().keys_in_touch();
+        for (by, keys) in mem::take(&mut self.replaced) {
+            for some in keys.chunks(most) {
+                if !self.send(Request::Replaced(by, some.to_vec())) {
+                    self.replaced.push((by, some.to_vec()));
+                }
+            }
+        }
+    }
+
+    /// What was asked will not be answered: who has asked asks again.
+    pub(super) fn forget_touches(&mut self) {
+        for (request, _) in mem::take(&mut self.pending).into_values() {
+            if let Request::Replaced(by, keys) = request {
+                self.replaced.push((by, keys));
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::internals::{Repartitioning, Reshape, store_of};
 use keylapse::{Attached, Client, Done, ErrorKind, Failure, Lapse, Schedule, Topic};
-use keylapse_support::{Server, eventually, skipped_on_a_cluster};
+use keylapse_support::{Server, eventually};
 
 use super::contents::{Contents, fill, meta, partition};
 use super::{LONG, orders};
@@ -28,9 +28,6 @@ async fn what_cannot_be_repartitioned_is_refused_with_what_to_do() {
 
 #[tokio::test]
 async fn a_topic_that_is_attached_in_redis_is_refused_whatever_the_caller_says() {
-    if skipped_on_a_cluster("other programs' keys are not heard") {
-        return;
-    }
     let (server, schedule) = server_and_schedule().await;
     let attached = Attached::new(orders());
     let nothing = |_: Lapse<keylapse::Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
