@@ -5,6 +5,7 @@ use crate::attached::reader::judging::touching;
 use crate::attached::reader::{StreamReader, Unproven};
 use crate::attached::request::{Look, Moved, MovedKey, Request, Sent, There};
 use crate::attached::room::Taken;
+use crate::time::ServerTime;
 use crate::wire::{Deed, Found, Judged, Life, NodeId, Watch};
 
 impl StreamReader {
@@ -108,7 +109,7 @@ impl StreamReader {
         partition: usize,
         watch: Watch,
         verdict: Verdict,
-        stamp: crate::time::ServerTime,
+        stamp: ServerTime,
         there: Option<There>,
         room: Taken,
     ) {

@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::log::info;
 
 /// Nodes that are asked for the map at the same time.
-const ASKED_AT_ONCE: usize = 3;
+pub(super) const ASKED_AT_ONCE: usize = 3;
 /// A node that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 /// Calls that find the map old ask for another no more often than this.

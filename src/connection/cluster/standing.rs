@@ -4,12 +4,10 @@ use futures::StreamExt;
 use futures::stream::iter;
 
 use crate::connection::cluster::Cluster;
+use crate::connection::cluster::discovery::ASKED_AT_ONCE;
 use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
-
-/// Nodes that are asked at the same time.
-const ASKED_AT_ONCE: usize = 3;
 
 /// What another node says of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! What attached topics ask of a server: keys that other programs write.
 
-use std::collections::BTreeMap;
-
 use bytes::{Buf, Bytes};
 use redis::{cmd, pipe};
 
@@ -17,6 +15,7 @@ use crate::wire::{PartitionNames, Reply, Store};
 #[cfg(any(test, feature = "testing"))]
 pub use super::place::MAX_NODE;
 pub use super::place::{FoundGone, Identity, NodeId, Position};
+use super::touch::by_slot;
 pub use super::touch::{Found, Life};
 pub(crate) use super::touch::{
     glance_commands, read_glanced, read_touched, read_touches, touch_command, touches_by_slot,
@@ -327,12 +326,8 @@ impl Store {
 
     /// Reads keys, anywhere: those of each slot in a call of their own.
     pub async fn read(&self, keys: &[Bytes], capture: &Capture) -> Result<Vec<Found>> {
-        let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-        for (place, key) in keys.iter().enumerate() {
-            slots.entry(self.0.topology.slot_of(key)).or_default().push(place);
-        }
         let mut found = vec![Found::ELSEWHERE; keys.len()];
-        for (slot, places) in slots {
+        for (slot, places) in by_slot(keys, |key| self.0.topology.slot_of(key)) {
             let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
             let call = self.call_of(&scripts::TOUCH, slot, touch_command(&some, capture, None));
             let (_, read) = read_touched(call.run().await?, some.len(), capture)?;

@@ -115,17 +115,22 @@ pub(crate) fn touches_by_slot(
     capture: &Capture,
     horizon: Option<u64>,
 ) -> (Vec<Vec<usize>>, Pipeline) {
-    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-    for (place, key) in keys.iter().enumerate() {
-        slots.entry(slot_of(key)).or_default().push(place);
-    }
-    let (groups, mut commands): (Vec<_>, _) = (slots.into_values().collect(), pipe());
+    let (groups, mut commands): (Vec<_>, _) = (by_slot(keys, slot_of).into_values().collect(), pipe());
     for places in &groups {
         let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
         commands.add_command(touch_command(&some, capture, horizon));
     }
     commands.cmd("TIME");
     (groups, commands)
+}
+
+/// The places of the keys of each slot.
+pub(crate) fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMap<u16, Vec<usize>> {
+    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (place, key) in keys.iter().enumerate() {
+        slots.entry(slot_of(key)).or_default().push(place);
+    }
+    slots
 }
 
 /// What is answered to that.

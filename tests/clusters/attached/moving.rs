@@ -3,15 +3,10 @@
 use std::time::Duration;
 
 use keylapse::Expiry;
-use keylapse::testing::Cluster;
 use keylapse_support::eventually;
 
-use crate::attached::scene::{Scene, Writer, order};
+use crate::attached::scene::{Scene, Writer, order, three};
 use crate::support::PATIENCE;
-
-async fn three() -> Cluster {
-    crate::reach::cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_slots_move_no_expiry_is_lost_and_none_doubled() {
@@ -29,16 +24,21 @@ async fn while_slots_move_no_expiry_is_lost_and_none_doubled() {
     assert!(notes.doubled().is_empty(), "{:?}", notes.doubled());
 }
 
+/// A key that lived so long when it was enrolled at one server, and is at another now, where changes are not heard.
+async fn moved(ms: u64) -> Scene {
+    let scene = Scene::start(three().await, 1).await;
+    Writer::new(&scene.cluster).write(&order("moved"), ms).await;
+    scene.until_enrolled(1).await;
+    scene.move_slot_of(&order("moved")).await;
+    scene.at_owner(&order("moved"), &["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
+    scene
+}
+
 /// What was read at one server is judged by what both have said since: nothing, so the key was taken away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_deleted_after_it_has_moved_does_not_fire() {
-    let scene = Scene::start(three().await, 1).await;
-    let mut writer = Writer::new(&scene.cluster);
-    writer.write(&order("moved"), 4000).await;
-    scene.until_enrolled(1).await;
-    scene.move_slot_of(&order("moved")).await;
     // Unheard: that it is gone shows when it is due.
-    scene.at_owner(&order("moved"), &["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
+    let scene = moved(4000).await;
     scene.at_owner(&order("moved"), &["DEL", &order("moved")]).await;
     eventually(PATIENCE, "it to be forgotten", async || scene.enrolled().await == 0).await;
     assert_eq!(scene.counted().vanished, 1);
@@ -47,12 +47,7 @@ async fn a_key_that_is_deleted_after_it_has_moved_does_not_fire() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_extended_after_it_has_moved_fires_once_and_later() {
-    let scene = Scene::start(three().await, 1).await;
-    let mut writer = Writer::new(&scene.cluster);
-    writer.write(&order("moved"), 2500).await;
-    scene.until_enrolled(1).await;
-    scene.move_slot_of(&order("moved")).await;
-    scene.at_owner(&order("moved"), &["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
+    let scene = moved(2500).await;
     scene.at_owner(&order("moved"), &["PEXPIRE", &order("moved"), "4000"]).await;
     scene.notes.until(1).await;
     let notes = scene.end().await;

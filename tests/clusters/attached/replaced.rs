@@ -80,6 +80,7 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once() {
         format!("{role:?}").contains("slave")
     };
     eventually(PATIENCE, "the old one to learn it", is_replica).await;
+    // That nothing more comes has no signal: by then, it has announced all and its next canary was due.
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.notes.assert_each_once(200);
     scene.end().await;

@@ -13,7 +13,7 @@ use keylapse::{
 use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
-use crate::reach::{as_app, assert_nothing_refused};
+use crate::reach::{as_app, assert_nothing_refused, cluster_builder};
 use crate::support::PATIENCE;
 pub(crate) use crate::support::Running;
 
@@ -21,6 +21,11 @@ pub(crate) use crate::support::Running;
 pub(crate) fn orders() -> Attached<Bytes> {
     let topic = Topic::raw_named("orders", "app:order:{id}").unwrap().partitions(4);
     Attached::new(topic).keep_values(64).scan_every(Duration::from_secs(2))
+}
+
+/// Three primaries without replicas, with all flags.
+pub(crate) async fn three() -> Cluster {
+    cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
 }
 
 /// What one run of a handler was told.

@@ -1,13 +1,8 @@
 //! From another program's `SET … PX` to the handler, on whatever server the key lies.
 
-use keylapse::testing::Cluster;
 use keylapse::{EventMode, Expiry};
 
-use crate::attached::scene::{Scene, Writer, order};
-
-async fn three() -> Cluster {
-    crate::reach::cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
-}
+use crate::attached::scene::{Scene, Writer, order, three};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_with_their_values() {
