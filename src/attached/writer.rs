@@ -152,7 +152,7 @@ impl Writer {
         waiting: &mut Waiting,
         writes: &mut mpsc::UnboundedReceiver<Writing>,
     ) {
-        let (mut notes, mut read, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notes, mut read, mut judged, mut awaited) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut room = Vec::with_capacity(call.len());
         for Writing { what, _waits: waits, _read: taken } in call {
             room.push((waits, taken));
@@ -160,7 +160,7 @@ impl Writer {
                 Write::Note(note) => notes.push(note),
                 Write::Enrol(one, pending) => read.push((one, pending)),
                 Write::Judge(one) => judged.push(one),
-                Write::Done(done) => _ = done.send(()),
+                Write::Done(done) => awaited.push(done),
             }
         }
         let began = Instant::now();
@@ -172,6 +172,7 @@ impl Writer {
             self.judge(judged).await;
             waiting.wrote_in(began.elapsed());
         }
+        awaited.into_iter().for_each(|done| _ = done.send(()));
     }
 
     /// Notes what was heard. While that is not possible, nothing else is kept for this partition: enrolments are found

@@ -18,7 +18,8 @@
 -- Invariants: what was done at a later position stands; of two readings at one position the later holds.
 --   Where no canary is heard, so does the later of any two, ten seconds after one was heard. Of a key that was met
 --   with on another server, too, what was asked for before anything was written of it is refused. A copy stays
---   until there is another, whatever deadline the key is given.
+--   until there is another, whatever deadline the key is given; where there is none yet, that of an earlier
+--   reading of the same deadline is taken.
 
 local cap, again = tonumber(ARGV[7]), tonumber(ARGV[8])
 local BASE, WIDTH = 8, node == '' and 6 or 7
@@ -37,6 +38,14 @@ local function keep(key, stamp, copy, before)
   return struct.pack('>I8', math.floor(stamp / 1000))
 end
 
+-- A reading is overtaken by one that was written sooner. Its copy is not, where the other had none.
+local function late(key, here, deadline, stamp, copy)
+  if copy == '' or here.deadline ~= deadline or here.value_read ~= '' then return 0 end
+  here.value_read = keep(key, stamp, copy, '')
+  write_watch(key, here)
+  return 2
+end
+
 local function enrol(key, deadline, n, c, stamp, copy, asked)
   local bytes = redis.call('HGET', watch, key)
   local old = bytes and read_watch(bytes)
@@ -46,9 +55,11 @@ local function enrol(key, deadline, n, c, stamp, copy, asked)
   if n == 0 then
     -- Where no canary is heard, only times can be compared; where one is, whoever hears it knows better.
     if now - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
-    if here and stamp < here.stamp then return 0 end
-  elseif n <= floor or earlier(n, c, stamp, past) or here and earlier(n, c, stamp, here) then
+    if here and stamp < here.stamp then return late(key, here, deadline, stamp, copy) end
+  elseif n <= floor or earlier(n, c, stamp, past) then
     return 0
+  elseif here and earlier(n, c, stamp, here) then
+    return late(key, here, deadline, stamp, copy)
   end
   if deadline == 0 then
     if old then forget_as_of(key, n, c, stamp) end

@@ -117,18 +117,20 @@ fn most(took: Duration, long: Duration) -> usize {
     if took < long { FEW } else { MANY }
 }
 
-/// The first of one kind, as many as fit into a call.
+/// The first of one kind, as many as fit into a call. Whoever waits for the end of a reading waits for that of the call:
+/// else readings of a key each would take a call each.
 fn first_call(queue: &mut VecDeque<(u64, Writing)>, most: usize) -> Vec<Writing> {
-    let (mut call, mut bytes) = (Vec::new(), 0);
+    let (mut call, mut writes, mut bytes, mut kind) = (Vec::new(), 0, 0, None);
     while let Some((_, writing)) = queue.front() {
-        bytes += writing.what.bytes();
-        let fits = call.first().is_none_or(|first: &Writing| {
-            call.len() < most
-                && bytes <= CALL_BYTES
-                && discriminant(&first.what) == discriminant(&writing.what)
-        });
-        if !fits {
-            break;
+        if !matches!(writing.what, Write::Done(_)) {
+            writes += 1;
+            bytes += writing.what.bytes();
+            let is_of_its_kind =
+                *kind.get_or_insert(discriminant(&writing.what)) == discriminant(&writing.what);
+            let fits = writes == 1 || writes <= most && bytes <= CALL_BYTES;
+            if !(is_of_its_kind && fits) {
+                break;
+            }
         }
         call.extend(queue.pop_front().map(|(_, writing)| writing));
     }

@@ -40,6 +40,24 @@ async fn no_more_keys_are_enrolled_than_allowed() {
     }
 }
 
+/// Two listeners read a key: one its deadline, as it scans, and the other its value, which takes longer.
+#[tokio::test]
+async fn a_reading_that_comes_late_has_its_copy_kept_where_there_is_none() {
+    let mut scene = Scene::start().await;
+    let how = Policy { capture: Capture { cap: 100, ..Capture::default() }, ..on() };
+    let enrol = async |life, micros, copy: &[u8]| {
+        scene.enrol_as(&how, "a", FIRST + life, (FIRST, 0), stamp(micros), copy).await
+    };
+    assert_eq!(enrol(1000, 5, b"").await, Enrolled::Wanted);
+    assert_eq!(enrol(999, 4, b"\x02of another life").await, Enrolled::Stale);
+    assert_eq!(enrol(1000, 4, b"").await, Enrolled::Stale);
+    assert_eq!(enrol(1000, 4, b"\x02value").await, Enrolled::Known);
+    assert_eq!(enrol(1000, 3, b"\x02older").await, Enrolled::Stale);
+    // What was read last stands: a reading between the two is still too late.
+    assert_eq!(enrol(2000, 4, b"").await, Enrolled::Stale);
+    assert_eq!(scene.get("values", "a").await, &b"\x02value"[..]);
+}
+
 #[tokio::test]
 async fn a_copy_that_is_wanted_is_asked_for_and_kept() {
     let mut scene = Scene::start().await;

@@ -68,6 +68,18 @@ fn a_call_takes_few_keys_and_few_bytes() {
     assert_eq!(of(vec![note(1), note(1), note(2), note(1)]), [4], "nothing was between them");
 }
 
+/// Each key that is written is read by itself, and its reader waits until that is written down.
+#[test]
+fn readings_of_a_key_each_go_in_one_call() {
+    let done = || Write::Done(tokio::sync::oneshot::channel().0);
+    let readings = |keys: u8| (0..keys).flat_map(move |key| [enrolment(key, 0), done()]);
+    let of = |writes: Vec<Write>| calls(waiting(writes));
+    assert_eq!(of(readings(2).collect()), [[('e', 0), ('d', 0), ('e', 1), ('d', 0)]]);
+    let lengths: Vec<_> = of(readings(FEW as u8 + 1).collect()).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [2 * FEW, 2], "each end goes with what was read");
+    assert_eq!(of([done()].into_iter().chain(readings(1)).collect()), [[('d', 0), ('e', 0), ('d', 0)]]);
+}
+
 #[test]
 fn a_call_takes_more_where_the_last_was_long() {
     let of = |notes: bool, took| {
