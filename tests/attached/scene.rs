@@ -390,13 +390,17 @@ struct Watch {
     has_copy: bool,
 }
 
-/// In the topic's only partition: deadline, position and time of the reading; then when the value was read that is kept.
+/// In the topic's only partition: deadline, position and time of the reading; where the server has a name, 9 bytes and
+/// that, whose length and 128 are in the place of the deadline's first byte, which is 0; then when the value was read
+/// that is kept.
 async fn watch(server: &Server, key: &str) -> Option<Watch> {
     let kept = server.cmd(&["HGET", "keylapse:{orders/0}:watch", key]).await;
     let bytes: Option<Vec<u8>> = redis::from_redis_value(kept).unwrap();
-    let bytes = bytes?;
+    let mut bytes = bytes?;
+    let named = bytes[0].checked_sub(128).map_or(0, |length| 9 + usize::from(length));
+    bytes[0] = 0;
     let deadline = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-    Some(Watch { deadline, has_copy: bytes.len() > 28 })
+    Some(Watch { deadline, has_copy: bytes.len() > 28 + named })
 }
 
 /// The deadline that is remembered of a key.

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -16,8 +17,11 @@ use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::log::debug;
 use crate::policy::{Recovered, Vanished};
-use crate::time::ServerTime;
+use crate::time::{ServerTime, ms_ceil};
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
+
+/// What was heard so long ago and is still remembered was noted by a server that was replaced since, and has told nobody.
+const UNNOTED: Duration = Duration::from_secs(5);
 
 impl StreamReader {
     /// Has those keys read that may have to be enrolled: all but those that live longer than the index knows, and are
@@ -164,6 +168,12 @@ impl StreamReader {
         }
     }
 
+    /// Whether the server that keeps the watch can have been replaced since it had the note. Where there is one server, it
+    /// keeps both, or neither.
+    fn is_note_lost(&self, watch: &Watch, stamp: ServerTime) -> bool {
+        self.peers.is_some() && stamp.ms() >= watch.deadline + ms_ceil(UNNOTED)
+    }
+
     pub(super) async fn judge(&self, partition: usize, judged: Judged, room: Taken) {
         self.write(partition, Write::Judge(judged), room).await;
     }
@@ -179,6 +189,11 @@ impl StreamReader {
         let topic = self.topic(partition);
         let fire = |expiry: Expiry| Deed::Fire { arming: ArmingId::random(), flags: expiry.flags() };
         let (counter, deed) = match verdict {
+            // Whatever the policy says of what nobody has heard. A note that comes yet finds the trace of this one.
+            Verdict::Lapsed if self.is_note_lost(watch, stamp) => {
+                debug!(key = %Escaped(&watch.key), "heard to expire, and the note of it was lost with a server: recovered");
+                (Some(&topic.attached.recovered), fire(Expiry::Recovered))
+            }
             // The note of it ends the watch.
             Verdict::Lapsed => return None,
             Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(watch, stamp)),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, Node};
+use keylapse::Expiry;
+use keylapse::testing::{Cluster, Node, Reply};
 use keylapse_support::eventually;
 
 use crate::attached::scene::{Notes, Scene, Writer, order};
@@ -83,5 +84,42 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once() {
     // That nothing more comes has no signal: by then, it has announced all and its next canary was due.
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.notes.assert_each_once(200);
+    scene.end().await;
+}
+
+/// A key's expiry is announced by its own server, and noted on that of its partition: which may be replaced by one that
+/// has not heard of the note.
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_an_expiry_whose_note_a_replaced_primary_took_with_it_fires() {
+    let scene = Scene::start(with_replicas().await, 1).await;
+    let mut writer = Writer::new(&scene.cluster);
+    for id in 0..60 {
+        writer.write(&order(id), 5000).await;
+    }
+    scene.until_enrolled(60).await;
+    let partition = "keylapse:{orders/0}:watch";
+    let slot = scene.cluster.slot_of(partition).await.unwrap();
+    let old = scene.cluster.owner_of_slot(slot).await.unwrap();
+    let mut noted_there = Vec::new();
+    for key in (0..60).map(order) {
+        let is_there = old.command(["HEXISTS", partition, &key]).await.unwrap() == Reply::Int(1);
+        if is_there && scene.cluster.owner_of_key(&key).await.unwrap() != old {
+            noted_there.push(key);
+        }
+    }
+    assert!(!noted_there.is_empty());
+    old.command(["WAIT", "1", "5000"]).await.unwrap();
+    // It is told nothing more, also not what waits in its socket.
+    let successor = scene.cluster.replica_of(&old).await.unwrap();
+    successor.stop().unwrap();
+    old.command(["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
+    scene.notes.until(60).await;
+    scene.notes.assert_each_once(60);
+    old.kill();
+    successor.go_on().unwrap();
+    assert_eq!(scene.cluster.wait_for_owner_other_than(&old, slot).await.unwrap(), successor);
+    let is_recovered =
+        |key: &String| scene.notes.all()[key].iter().any(|run| run.expiry == Expiry::Recovered);
+    eventually(PATIENCE, "what it had noted to fire", async || noted_there.iter().all(is_recovered)).await;
     scene.end().await;
 }
