@@ -12,14 +12,13 @@ help: ## List these targets
 server: ## Find a Redis or Valkey server, or fetch one into .server/, and print its path
 	@scripts/server.sh
 
-# Cargo runs one test binary at a time, and in it as many tests as there are cores. Most tests have
-# a server of their own and several measure time, so more at once would be slower and less exact.
-# Those of attached topics mostly wait. They are built with the features that the workspace has, as
-# above: else much is built once more.
+# Cargo runs one test binary at a time. Most tests have a server of their own and several measure time, so many more at
+# once than there are cores would be slower and less exact. Those of attached topics mostly wait. They are built with the
+# features that the workspace has, as above: else much is built once more.
 test: test-busy test-waiting ## Run all tests and the examples in the documentation, against a real server
 
 test-busy: ## The part of them that keeps the machine busy
-	$(with_server) && cargo test --workspace --lib --bins --tests --examples
+	$(with_server) && RUST_TEST_THREADS=4 cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --workspace --doc
 
 waiting = cargo test --workspace --exclude keylapse-protocol
