@@ -113,7 +113,6 @@ impl Troubles {
         let held = (run.started.saturating_sub(self.lease), until);
         died.is_some_and(|death| overlaps(death, (run.started, until)))
             || self.shards.excuse(&run.key, (run.started, until))
-            || self.shards.outages(&run.key).any(|outage| self.ends_leases(outage) && overlaps(outage, held))
             || let_go.any(|at| overlaps((*at, at + TO_LET_GO), (run.started, until)))
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
     }
@@ -148,8 +147,12 @@ impl Troubles {
         until - since >= self.lease * 2 / 3
     }
 
-    fn outages_of(&self, run: &Run) -> &[(Micros, Micros)] {
-        self.outages_at(run.pid, run.started)
+    /// Of its process, and of the server of its key: it could not be heard until both were over.
+    fn outages_of(&self, run: &Run) -> Vec<(Micros, Micros)> {
+        merge(
+            [self.outages_at(run.pid, run.started).to_vec(), self.shards.outages(&run.key).collect()]
+                .concat(),
+        )
     }
 
     fn outages_at(&self, pid: u32, at: Micros) -> &[(Micros, Micros)] {
@@ -161,7 +164,7 @@ impl Troubles {
     fn unsettled_until(&self, run: &Run) -> Micros {
         let Some((ended, _)) = run.ended else { return Micros::MAX };
         let settled = ended + TO_SETTLE;
-        let kept = self.outages_of(run).iter().filter(|outage| overlaps(**outage, (ended, settled)));
+        let kept = self.outages_of(run).into_iter().filter(|outage| overlaps(*outage, (ended, settled)));
         kept.map(|(_, until)| until + TO_SETTLE).max().unwrap_or(settled)
     }
 }

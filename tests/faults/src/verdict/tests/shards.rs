@@ -120,6 +120,18 @@ fn a_server_out_of_reach_for_a_lease_explains_what_is_kept_there_alone() {
 }
 
 #[test]
+fn a_process_that_is_kept_from_a_server_that_is_back_explains_what_is_kept_there_alone() {
+    let tale = |key, stopped: u64| {
+        let tale = Tale::new().sharded(0, key, None).ran_sharded(101, key).ran_sharded(2_600, key);
+        let tale = tale.then(150, HARNESS, cut(90_000, None, Some(vec![shard()])));
+        tale.outage(stopped, stopped + 700, Some("listener 0"))
+    };
+    finds(tale(KEY, 700), &[]);
+    finds(tale(KEY, 1_600), &[Wrong::Unexplained]);
+    finds(tale(ELSEWHERE, 700), &[Wrong::Unexplained]);
+}
+
+#[test]
 fn lateness_is_counted_where_a_server_was_replaced_and_elsewhere() {
     let tale = |key| Tale::new().sharded(0, key, None).ran_sharded(2_100, key).succeeded(50, &[1]);
     let late = |tale: Tale| tale.judged(&[]).shards.late.into_iter().collect::<Vec<_>>();
