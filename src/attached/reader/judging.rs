@@ -20,7 +20,8 @@ use crate::policy::{Recovered, Vanished};
 use crate::time::{ServerTime, ms_ceil};
 use crate::wire::{Deed, Enrolment, Found, Judged, Life, Watch};
 
-/// What was heard so long ago and is still remembered was noted by a server that was replaced since, and has told nobody.
+/// What was heard so long ago and is still remembered: its note was lost with a server that was replaced, or is late, and
+/// then finds that the key was recovered.
 const UNNOTED: Duration = Duration::from_secs(5);
 
 impl StreamReader {
