@@ -77,8 +77,9 @@ async fn runs(server: &Server) -> u64 {
     calls.parse().unwrap()
 }
 
-/// The first connection is held up, and the call repeated over another; then the first comes to life.
-#[tokio::test(flavor = "multi_thread")]
+/// The first connection is held up, and the call repeated over another; then the first comes to life. On one thread,
+/// or the driver of those that gather could run before the last of them is there, and send the first by itself.
+#[tokio::test]
 async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_since() {
     if skipped_on_a_cluster("streams of the application are refused: they lead to one server") {
         return;
@@ -86,7 +87,7 @@ async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_sin
     let scene = Scene::start().await;
     let other = Proxy::before(&scene.server).await;
     let port = Arc::new(AtomicU16::new(scene.proxy.port()));
-    let (to, limit) = (port.clone(), Duration::from_millis(500));
+    let (to, limit) = (port.clone(), Duration::from_secs(1));
     let open = move || TcpStream::connect(("127.0.0.1", to.load(Ordering::SeqCst)));
     let caller = scene.caller_of(scene.client().answer_within(limit).unwrap().streams(open)).await;
     let before = runs(&scene.server).await;
