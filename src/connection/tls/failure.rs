@@ -128,13 +128,21 @@ fn span(seconds: u64) -> String {
 }
 
 fn wrong_name(expected: &ServerName<'_>, presented: &[String]) -> String {
-    let expected = plain(&expected.to_str(), 255);
+    let shown = plain(&expected.to_str(), 255);
     let presented = plain(&presented.join(", "), 300);
     let advice = match presented.is_empty() {
         true => "it names nobody; it needs a subjectAltName",
         false => "connect to one of the names that it has, or set Tls::server_name to one",
     };
-    format!("the server's certificate is not that of {expected}, but of [{presented}]: {advice}")
+    // Who gives an address may not have chosen it.
+    let announced = match expected {
+        ServerName::IpAddress(_) => {
+            "; if others have named the address, have them announce names: nodes by cluster-announce-hostname and \
+             cluster-preferred-endpoint-type hostname, sentinels by sentinel announce-hostnames yes"
+        }
+        _ => "",
+    };
+    format!("the server's certificate is not that of {shown}, but of [{presented}]: {advice}{announced}")
 }
 
 /// The error of TLS in one of a stream.

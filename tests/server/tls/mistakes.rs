@@ -33,8 +33,11 @@ async fn a_certificate_of_the_server_that_cannot_be_trusted_is_told_by_its_fault
         &["no CA that is trusted", "Tls::ca_file"],
     )
     .await;
-    told(scene.at("127.0.0.1").tls(scene.tls()), &["not that of 127.0.0.1", "localhost", "Tls::server_name"])
-        .await;
+    told(
+        scene.at("127.0.0.1").tls(scene.tls()),
+        &["not that of 127.0.0.1", "localhost", "Tls::server_name", "announce-hostname"],
+    )
+    .await;
     told(
         scene.at("localhost").tls(scene.tls().server_name("redis.example.com")),
         &["not that of redis.example.com", "localhost"],
