@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node, Reply};
-use keylapse::{Durably, Schedule};
+use keylapse::{Durably, EventMode, Schedule};
 use keylapse_support::eventually;
 
+use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, topic};
 use crate::outcome::Outcome;
 use crate::reach::{as_app, assert_nothing_refused, cluster, cluster_builder};
@@ -66,10 +67,15 @@ async fn a_failover_by_hand_costs_no_timer_and_doubles_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_whose_nodes_get_other_addresses_one_by_one_is_followed() {
     during(async |cluster, _| {
-        for node in cluster.nodes().into_iter().rev() {
-            node.restart_elsewhere().await.unwrap();
-            cluster.wait_until_ok().await.unwrap();
-        }
+        let beside = Beside::scanned(cluster, EventMode::Changes).await;
+        let harm = async {
+            for node in cluster.nodes().into_iter().rev() {
+                node.restart_elsewhere().await.unwrap();
+                cluster.wait_until_ok().await.unwrap();
+            }
+        };
+        beside.while_written(harm).await;
+        beside.end().await;
     })
     .await;
 }

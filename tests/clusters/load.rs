@@ -17,13 +17,13 @@ use crate::reach::as_app;
 use crate::support::Running;
 
 /// A key in the slot of the first partition.
-pub(crate) const FIRST: &str = "keylapse:{app.order/0}:due";
+pub(crate) const FIRST: &str = "keylapse:{app.timer/0}:due";
 /// Timers are armed this far ahead.
 const AHEAD: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine, and than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What is doubled so long before a fault, or after it, may be its work.
-const AROUND: Duration = Duration::from_secs(1);
+pub(crate) const AROUND: Duration = Duration::from_secs(1);
 
 /// As many timers as it takes, until there are [`enough`](Load::enough).
 pub(crate) const MANY: u32 = u32::MAX;
@@ -52,7 +52,7 @@ struct Arms {
 }
 
 pub(crate) fn topic(partitions: u32) -> Topic<u32> {
-    Topic::new("app:order:{id}").unwrap().partitions(partitions).lease(Duration::from_secs(5))
+    Topic::new("app:timer:{id}").unwrap().partitions(partitions).lease(Duration::from_secs(5))
 }
 
 /// Somebody who waits for half a second and no longer.

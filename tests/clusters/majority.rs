@@ -1,14 +1,20 @@
-//! Most primaries are gone, or out of reach: nobody decides anything until they are back.
+//! Primaries are gone, or out of reach, and nobody takes their places until they are back.
 
 use std::time::Duration;
 
-use keylapse::testing::{Cluster, Node};
-use keylapse::{ErrorKind, Schedule};
+use keylapse::testing::{Cluster, ClusterBuilder, Node};
+use keylapse::{ErrorKind, EventMode, Schedule};
 use keylapse_support::eventually;
 
+use crate::attached::beside::Beside;
 use crate::bus::Buses;
 use crate::load::{FIRST, Load, MANY, impatient, told};
 use crate::support::PATIENCE;
+
+/// What a node is told before it is killed is there when it is started again.
+async fn kept_on_disk(builder: ClusterBuilder) -> Cluster {
+    builder.config("appendonly yes").config("appendfsync always").start().await.unwrap()
+}
 
 /// Somebody impatient who has been here before.
 async fn knows_all(cluster: &Cluster) -> Schedule {
@@ -40,6 +46,7 @@ async fn until_refused(schedule: &Schedule) {
 async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_again() {
     let cluster = crate::reach::cluster().await;
     let alone = cluster.owner_of_key(FIRST).await.unwrap();
+    let mut beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
@@ -50,17 +57,17 @@ async fn a_primary_that_reaches_nobody_refuses_and_all_starts_once_when_it_does_
         others.iter().for_each(|node| node.go_on().unwrap());
         cluster.wait_until_ok().await.unwrap();
     };
-    load.harm(harm).await;
+    load.harm(beside.harm(harm)).await;
     load.until_more_handled(300).await;
     load.enough().end().await.assert_kept();
+    beside.end().await;
 }
 
 /// They have what they had written to disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_back() {
-    let config = ["appendonly yes", "appendfsync always"];
-    let builder = config.iter().fold(crate::reach::cluster_builder(), |builder, line| builder.config(line));
-    let cluster = builder.start().await.unwrap();
+    let cluster = kept_on_disk(crate::reach::cluster_builder()).await;
+    let mut beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let schedule = knows_all(&cluster).await;
     load.until_handled(300).await;
@@ -73,9 +80,31 @@ async fn without_most_primaries_errors_say_so_and_all_starts_once_when_they_are_
         }
         cluster.wait_until_ok().await.unwrap();
     };
-    load.harm(harm).await;
+    load.harm(beside.harm(harm)).await;
     load.until_more_handled(300).await;
     load.enough().end().await.assert_kept();
+    beside.end().await;
+}
+
+/// It has no replica, so that nobody takes its place; it has what it had written to disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_without_replica_that_is_killed_loses_nothing_and_all_starts_once_when_it_is_back() {
+    let cluster = kept_on_disk(crate::reach::cluster_builder().replicas_each(0)).await;
+    let mut beside = Beside::start(&cluster).await;
+    let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
+    let schedule = knows_all(&cluster).await;
+    load.until_handled(300).await;
+    let gone = cluster.owner_of_key(FIRST).await.unwrap();
+    let harm = async {
+        gone.kill();
+        until_refused(&schedule).await;
+        gone.restart().await.unwrap();
+        cluster.wait_until_ok().await.unwrap();
+    };
+    load.harm(beside.harm(harm)).await;
+    load.until_more_handled(300).await;
+    load.enough().end().await.assert_kept();
+    beside.end().await;
 }
 
 /// The others replace it, and it does not know. Clients reach it, and it tells them what it believes.
@@ -85,6 +114,7 @@ async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_oth
     let buses = Buses::between(&cluster).await;
     let old = cluster.owner_of_key(FIRST).await.unwrap();
     let successor = cluster.replica_of(&old).await.unwrap();
+    let beside = Beside::scanned(&cluster, EventMode::Changes).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(300).await;
     let harm = async {
@@ -107,6 +137,7 @@ async fn a_primary_on_the_smaller_side_of_a_split_is_left_for_the_one_on_the_oth
         .await;
         cluster.wait_until_ok().await.unwrap();
     };
-    load.harm(harm).await;
+    load.harm(beside.while_written(harm)).await;
     load.enough().end().await.assert_kept();
+    beside.end().await;
 }

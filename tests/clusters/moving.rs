@@ -7,6 +7,7 @@ use std::time::Duration;
 use keylapse::testing::{Cluster, Node};
 use keylapse_support::{Binary, skipped};
 
+use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
 use crate::reach::{self, assert_nothing_refused};
 
@@ -14,11 +15,11 @@ use crate::reach::{self, assert_nothing_refused};
 async fn slots(cluster: &Cluster, partitions: u32, count: usize) -> BTreeSet<u16> {
     let mut slots = BTreeSet::new();
     for partition in 0..partitions {
-        slots.insert(cluster.slot_of(&format!("keylapse:{{app.order/{partition}}}:due")).await.unwrap());
+        slots.insert(cluster.slot_of(&format!("keylapse:{{app.timer/{partition}}}:due")).await.unwrap());
     }
     let mut number = 0;
     while slots.len() < count {
-        slots.insert(cluster.slot_of(&format!("app:order:{number}")).await.unwrap());
+        slots.insert(cluster.slot_of(&format!("app:timer:{number}")).await.unwrap());
         number += 1;
     }
     slots
@@ -49,6 +50,7 @@ async fn a_hundred_slots_that_move_one_by_one_cost_no_timer_and_double_none() {
 async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_timer_and_doubles_none() {
     let cluster = crate::reach::cluster().await;
     let slots = slots(&cluster, 8, 16).await;
+    let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let anchored = load.running.stats.listener().anchored;
     let new = cluster.add_node().await.unwrap();
@@ -67,6 +69,7 @@ async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_time
     let outcome = load.enough().end().await;
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
+    beside.end().await;
 }
 
 /// All slots that a node has go to another, with all that lies there, while it goes on to serve them.
@@ -79,6 +82,7 @@ async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
         return;
     };
     let cluster = crate::reach::cluster_builder().binary(able.path()).start().await.unwrap();
+    let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(200).await;
     let slot = cluster.slot_of(FIRST).await.unwrap();
@@ -93,6 +97,7 @@ async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
     let outcome = load.enough().end().await;
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
+    beside.end().await;
 }
 
 /// Those of the slots that the owner of the first partition has.

@@ -4,12 +4,15 @@
 use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
 use keylapse_support::{APP_PASSWORD, APP_USER, app_user_line};
 
+/// What servers announce: all that attached topics can make use of.
+pub(crate) const FLAGS: &str = "KExg$";
+
 pub(crate) async fn cluster() -> Cluster {
     cluster_builder().start().await.unwrap()
 }
 
 pub(crate) fn cluster_builder() -> ClusterBuilder {
-    Cluster::builder().config(app_user_line())
+    Cluster::builder().config(app_user_line()).notifications(FLAGS)
 }
 
 pub(crate) async fn sentinel_group() -> SentinelGroup {
@@ -17,7 +20,7 @@ pub(crate) async fn sentinel_group() -> SentinelGroup {
 }
 
 pub(crate) fn sentinel_builder() -> SentinelGroupBuilder {
-    SentinelGroup::builder().config(app_user_line())
+    SentinelGroup::builder().config(app_user_line()).notifications(FLAGS)
 }
 
 /// The same URL for that user.

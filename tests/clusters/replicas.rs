@@ -6,13 +6,16 @@ use keylapse::testing::{Node, Reply};
 use keylapse::{Durably, EventMode, Schedule};
 use keylapse_support::eventually;
 
+use crate::attached::beside::Beside;
 use crate::capture::Capture;
 use crate::load::{FIRST, Load, MANY, topic};
+use crate::reach::FLAGS;
 use crate::support::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none_has_them() {
     let cluster = crate::reach::cluster().await;
+    let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, 1000, Duration::from_millis(4)).await;
     load.until_handled(200).await;
     for primary in cluster.primaries().await.unwrap() {
@@ -31,6 +34,7 @@ async fn without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
     assert!(outcome.median() < 500, "half of them were later than {} ms", outcome.median());
+    beside.end().await;
 }
 
 async fn set_flags(node: &Node, flags: &str) {
@@ -44,6 +48,7 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
     let (log, _kept) = Capture::start();
     let cluster = crate::reach::cluster().await;
     let schedule = Schedule::connect(&cluster.url()).await.unwrap();
+    let beside = Beside::scanned(&cluster, EventMode::Changes).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     let health = load.running.stats.health();
     load.until_handled(300).await;
@@ -67,9 +72,10 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
     })
     .await;
     load.until_more_handled(500).await;
-    set_flags(&replica, "Ex").await;
+    set_flags(&replica, FLAGS).await;
     eventually(PATIENCE, "it to be heard", async || health.mode() == EventMode::Expired).await;
     let outcome = load.enough().end().await;
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
+    beside.end().await;
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use keylapse::EventMode;
 use keylapse::testing::{Node, Reply};
 
+use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
 
 /// How often a node was asked for scripts that it did not have.
@@ -18,6 +20,7 @@ async fn missed_scripts(node: &Node) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fresh_primary_is_given_the_scripts_and_one_that_forgets_them_is_given_them_again() {
     let cluster = crate::reach::cluster().await;
+    let beside = Beside::scanned(&cluster, EventMode::Changes).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(300).await;
     let primary = cluster.owner_of_key(FIRST).await.unwrap();
@@ -40,12 +43,14 @@ async fn a_fresh_primary_is_given_the_scripts_and_one_that_forgets_them_is_given
     outcome.assert_kept();
     assert_eq!(outcome.doubled, 0);
     assert!(outcome.median() < 500, "half of them were later than {} ms", outcome.median());
+    beside.end().await;
 }
 
 /// Wake-ups are heard in RESP3 alone: what is due within a second may start a second late.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_without_resp3_are_swept_each_second() {
     let cluster = crate::reach::cluster_builder().config("rename-command HELLO \"\"").start().await.unwrap();
+    let beside = Beside::scanned(&cluster, EventMode::Blind).await;
     let load = Load::start(&cluster, 8, 500, Duration::from_millis(4)).await;
     let stats = load.running.stats.clone();
     let outcome = load.end().await;
@@ -53,4 +58,5 @@ async fn nodes_without_resp3_are_swept_each_second() {
     assert_eq!(outcome.doubled, 0);
     assert!(outcome.median() < 1500, "half of them were later than {} ms", outcome.median());
     assert!(stats.total().heard > 0, "expired keys are heard in RESP2, too");
+    beside.end().await;
 }

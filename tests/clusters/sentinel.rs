@@ -5,6 +5,7 @@ use std::time::Duration;
 use keylapse::testing::SentinelGroup;
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Servers};
 
+use crate::attached::beside::Beside;
 use crate::capture::Capture;
 use crate::load::{Load, MANY, topic};
 use crate::outcome::Outcome;
@@ -114,12 +115,14 @@ async fn attempts_that_run_through_failovers_are_settled_or_run_again_under_thei
 #[tokio::test(flavor = "multi_thread")]
 async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
     let outcome = during(async |group, _| {
+        let beside = Beside::watched(group).await;
         for sentinel in group.sentinels() {
             sentinel.kill();
             let url = as_app(&group.url());
             Schedule::connect(&url).await.expect("two others answer");
             sentinel.restart().await.unwrap();
         }
+        beside.end().await;
     })
     .await;
     assert_eq!((outcome.doubled, outcome.unreplicated), (0, 0));

@@ -6,6 +6,7 @@ use keylapse::testing::{Node, Reply, SentinelGroup};
 use keylapse::{Error, ErrorKind};
 use keylapse_support::eventually;
 
+use crate::attached::beside::Beside;
 use crate::capture::Capture;
 use crate::load::{Load, MANY, impatient, told};
 use crate::support::PATIENCE;
@@ -35,6 +36,7 @@ async fn with_too_few_sentinels_a_master_that_is_gone_is_named_and_all_starts_on
     let config = ["appendonly yes", "appendfsync always"];
     let builder = config.iter().fold(crate::reach::sentinel_builder(), |builder, line| builder.config(line));
     let group = builder.start().await.unwrap();
+    let mut beside = Beside::watched(&group).await;
     let load = Load::at(&group.url(), 2, MANY, Duration::from_millis(4)).await;
     load.until_handled(300).await;
     let master = group.master().await.unwrap();
@@ -56,9 +58,10 @@ async fn with_too_few_sentinels_a_master_that_is_gone_is_named_and_all_starts_on
         master.restart().await.unwrap();
         group.wait_until_ok().await.unwrap();
     };
-    load.harm(harm).await;
+    load.harm(beside.harm(harm)).await;
     load.until_more_handled(300).await;
     load.enough().end().await.assert_kept();
+    beside.end().await;
 }
 
 /// Most of them are right, and what one says is looked at.

@@ -12,6 +12,7 @@ use crate::log::warn;
 use crate::policy::Capture;
 use crate::runtime::{Asked, EventMode};
 use crate::time::ServerTime;
+use crate::wire::Life;
 
 impl StreamReader {
     /// What is read in a gap has no position, unless nothing has.
@@ -136,6 +137,10 @@ impl StreamReader {
             request => request,
         };
         let Some(answer) = touched.answer else { return };
+        // A slot where no partition lies may have moved unnoticed.
+        if answer.1.iter().any(|found| found.life == Life::Elsewhere) {
+            self.runtime.client.store.topology().suspect();
+        }
         match request {
             Request::Look(look) => self.look(look, answer, sent).await,
             Request::Glance(read) => self.glanced(read, answer, sent).await,

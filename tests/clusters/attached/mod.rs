@@ -1,5 +1,6 @@
 //! Keys that other programs write, on several servers.
 
+pub(crate) mod beside;
 mod moving;
 mod replaced;
 mod scene;

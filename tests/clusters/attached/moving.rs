@@ -56,14 +56,28 @@ async fn a_key_that_is_extended_after_it_has_moved_fires_once_and_later() {
     assert_eq!((run.expiry, run.value.as_deref()), (Expiry::Heard, Some(order("moved").as_bytes())));
 }
 
+/// No partition lies in its slot, so that no call is sent on and no wake-up ends: only the key itself tells of the move.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_moves_alone_to_a_node_that_is_new_fires_once_and_soon() {
+    let scene = Scene::start(three().await, 1).await;
+    let new = scene.cluster.add_node().await.unwrap();
+    Writer::new(&scene.cluster).write(&order("moved"), 2500).await;
+    scene.until_enrolled(1).await;
+    let slot = scene.cluster.slot_of(&order("moved")).await.unwrap();
+    scene.cluster.move_slot(slot, &new).await.unwrap();
+    scene.notes.until(1).await;
+    let notes = scene.end().await;
+    notes.assert_each_once(1);
+    let late = notes.all()[&order("moved")][0].late;
+    assert!(late < 10_000, "{late} ms: when all nodes are asked for their map anyway");
+}
+
 /// Its reading has the place of the first, and its end that of the second: whoever has heard both still knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_expires_where_it_was_not_read_fires_once_and_is_not_looked_at_for_ever() {
     let scene = Scene::start(three().await, 2).await;
     let mut writer = Writer::new(&scene.cluster);
-    for id in 0..50 {
-        writer.write(&order(format!("{{a}}{id}")), 2500).await;
-    }
+    writer.write_all((0..50).map(|id| order(format!("{{a}}{id}"))), 2500).await;
     scene.until_enrolled(50).await;
     scene.move_slot_of("{a}").await;
     scene.notes.until(50).await;

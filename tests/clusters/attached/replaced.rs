@@ -10,16 +10,16 @@ use crate::attached::scene::{Notes, Scene, Writer, order};
 use crate::support::PATIENCE;
 
 async fn with_replicas() -> Cluster {
-    crate::reach::cluster_builder().notifications("KExg$").start().await.unwrap()
+    crate::reach::cluster().await
 }
 
 /// Orders for eight seconds, two of them before the fault. A key counts once a replica has it, too.
-async fn during(listeners: usize, fault: impl AsyncFnOnce(&Cluster, Node)) -> Notes {
+async fn during(listeners: usize, fault: impl AsyncFnOnce(&Scene, Node)) -> Notes {
     let scene = Scene::start(with_replicas().await, listeners).await;
     let written = Writer::durable(&scene.cluster, 1).stream(1000, Duration::from_millis(8), 500);
     scene.notes.until(250).await;
     let primary = scene.cluster.owner_of_key(&order(0)).await.unwrap();
-    fault(&scene.cluster, primary).await;
+    fault(&scene, primary).await;
     let again = written.await.unwrap();
     scene.notes.until_all(1000).await;
     let notes = scene.end().await;
@@ -29,10 +29,13 @@ async fn during(listeners: usize, fault: impl AsyncFnOnce(&Cluster, Node)) -> No
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_killed_primary_costs_no_expiry_of_a_key_that_its_replica_has() {
-    during(2, async |cluster, primary| {
+    during(2, async |Scene { cluster, notes, .. }, primary| {
         let slot = cluster.slot_of(&order(0)).await.unwrap();
-        primary.kill();
-        cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
+        let harm = async {
+            primary.kill();
+            cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
+        };
+        notes.harm(harm).await;
         // As a replica of its successor, which has none else.
         primary.restart().await.unwrap();
     })
@@ -41,18 +44,21 @@ async fn p1_a_killed_primary_costs_no_expiry_of_a_key_that_its_replica_has() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_expiry() {
-    during(2, async |cluster, primary| {
+    during(2, async |Scene { cluster, notes, .. }, primary| {
         let slot = cluster.slot_of(&order(0)).await.unwrap();
-        primary.stop().unwrap();
-        cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
-        primary.go_on().unwrap();
+        let harm = async {
+            primary.stop().unwrap();
+            cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
+            primary.go_on().unwrap();
+        };
+        notes.harm(harm).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_hand_costs_no_expiry() {
-    during(1, async |cluster, primary| {
+    during(1, async |Scene { cluster, .. }, primary| {
         let replica = cluster.replica_of(&primary).await.unwrap();
         cluster.failover(&replica).await.unwrap();
     })
@@ -67,9 +73,7 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once() {
     let old = scene.cluster.owner_of_slot(slot).await.unwrap();
     let successor = scene.cluster.replica_of(&old).await.unwrap();
     let mut writer = Writer::new(&scene.cluster);
-    for id in 0..200 {
-        writer.write(&order(format!("{{a}}{id}")), 2500).await;
-    }
+    writer.write_all((0..200).map(|id| order(format!("{{a}}{id}"))), 2500).await;
     scene.until_enrolled(200).await;
     old.command(["WAIT", "1", "5000"]).await.unwrap();
     old.stop().unwrap();
@@ -93,9 +97,7 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once() {
 async fn p1_an_expiry_whose_note_a_replaced_primary_took_with_it_fires() {
     let scene = Scene::start(with_replicas().await, 1).await;
     let mut writer = Writer::new(&scene.cluster);
-    for id in 0..60 {
-        writer.write(&order(id), 5000).await;
-    }
+    writer.write_all((0..60).map(order), 5000).await;
     scene.until_enrolled(60).await;
     let partition = "keylapse:{orders/0}:watch";
     let slot = scene.cluster.slot_of(partition).await.unwrap();

@@ -13,6 +13,7 @@ use keylapse::{
 use keylapse_support::{Plain, eventually};
 use tokio::task::JoinHandle;
 
+use crate::load::{AROUND, Times};
 use crate::reach::{as_app, assert_nothing_refused, cluster_builder};
 use crate::support::PATIENCE;
 pub(crate) use crate::support::Running;
@@ -23,9 +24,9 @@ pub(crate) fn orders() -> Attached<Bytes> {
     Attached::new(topic).keep_values(64).scan_every(Duration::from_secs(2))
 }
 
-/// Three primaries without replicas, with all flags.
+/// Three primaries without replicas.
 pub(crate) async fn three() -> Cluster {
-    cluster_builder().notifications("KExg$").replicas_each(0).start().await.unwrap()
+    cluster_builder().replicas_each(0).start().await.unwrap()
 }
 
 /// What one run of a handler was told.
@@ -33,26 +34,32 @@ pub(crate) async fn three() -> Cluster {
 pub(crate) struct Run {
     pub(crate) value: Option<Bytes>,
     pub(crate) expiry: Expiry,
+    at: SystemTime,
     /// In ms; negative: early.
     pub(crate) late: i64,
 }
 
 /// The notes of all handlers of a test, by key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(Arc<Mutex<HashMap<String, Vec<Run>>>>);
+pub(crate) struct Notes {
+    runs: Arc<Mutex<HashMap<String, Vec<Run>>>>,
+    /// When servers were replaced that may have known of runs what their successors did not.
+    harm: Arc<Mutex<Times>>,
+}
 
 impl Notes {
     fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
         let notes = self.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let expired = lapse.payload();
-            let late = match SystemTime::now().duration_since(lapse.deadline()) {
+            let at = SystemTime::now();
+            let late = match at.duration_since(lapse.deadline()) {
                 Ok(late) => late.as_millis() as i64,
                 Err(early) => -1 - early.duration().as_millis() as i64,
             };
-            let run = Run { value: expired.value().cloned(), expiry: expired.expiry(), late };
+            let run = Run { value: expired.value().cloned(), expiry: expired.expiry(), at, late };
             let key = String::from_utf8_lossy(lapse.key()).into_owned();
-            notes.0.lock().unwrap().entry(key).or_default().push(run);
+            notes.runs.lock().unwrap().entry(key).or_default().push(run);
             ready(Ok::<_, Failure>(Done))
         }
     }
@@ -63,13 +70,21 @@ impl Notes {
     }
 
     pub(crate) fn all(&self) -> HashMap<String, Vec<Run>> {
-        self.0.lock().unwrap().clone()
+        self.runs.lock().unwrap().clone()
+    }
+
+    /// Does this harm. Of what ran shortly before, or until shortly after, the servers may know nothing any more.
+    pub(crate) async fn harm<T>(&self, work: impl Future<Output = T>) -> T {
+        let begun = SystemTime::now() - AROUND;
+        let done = work.await;
+        self.harm.lock().unwrap().push(begun..=SystemTime::now() + AROUND);
+        done
     }
 
     /// Waits until handlers have run for so many keys.
     #[track_caller]
     pub(crate) fn until(&self, keys: usize) -> impl Future<Output = ()> + '_ {
-        eventually(2 * PATIENCE, "the handlers to run", async move || self.0.lock().unwrap().len() >= keys)
+        eventually(2 * PATIENCE, "the handlers to run", async move || self.runs.lock().unwrap().len() >= keys)
     }
 
     /// Waits until all orders of a stream have run.
@@ -87,12 +102,15 @@ impl Notes {
         self.all().into_iter().filter(|(_, runs)| runs.len() > 1).collect()
     }
 
-    /// So many keys have all run, none before its time, and twice only what was told so.
+    /// So many keys have all run, none before its time, and twice only what was told so, or began at the time of harm.
     pub(crate) fn assert_explained(&self, keys: usize, written_again: &HashSet<String>) {
         let all = self.all();
         assert_eq!(all.len(), keys);
+        let harm = self.harm.lock().unwrap();
         let mut doubled = self.doubled();
-        doubled.retain(|(key, _)| !written_again.contains(key));
+        doubled.retain(|(key, runs)| {
+            !written_again.contains(key) && !harm.iter().any(|time| time.contains(&runs[0].at))
+        });
         let unexplained = doubled
             .iter()
             .find(|(_, runs)| runs.iter().filter(|run| run.expiry == Expiry::Heard).count() > 1);
@@ -225,6 +243,11 @@ impl Writer {
         Self { program: Plain::new(urls), replicas }
     }
 
+    /// Another that knows as much.
+    pub(crate) fn another(&self) -> Self {
+        Self { program: self.program.another(), ..*self }
+    }
+
     /// A write counts once so many replicas have it, too.
     pub(crate) fn durable(cluster: &Cluster, replicas: usize) -> Self {
         Self { replicas, ..Self::new(cluster) }
@@ -232,11 +255,21 @@ impl Writer {
 
     /// Writes so many orders, one every so often, each of which lives for about so long. Those that may have been written
     /// more than once.
-    pub(crate) fn stream(mut self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
+    pub(crate) fn stream(self, count: usize, every: Duration, ms: u64) -> JoinHandle<HashSet<String>> {
+        self.stream_of(0..count, every, ms)
+    }
+
+    /// The same of these numbers.
+    pub(crate) fn stream_of(
+        mut self,
+        numbers: impl Iterator<Item = usize> + Send + 'static,
+        every: Duration,
+        ms: u64,
+    ) -> JoinHandle<HashSet<String>> {
         tokio::spawn(async move {
             let (mut tick, mut again) =
                 (tokio::time::interval(every.max(Duration::from_micros(1))), HashSet::new());
-            for number in 0..count {
+            for number in numbers {
                 tick.tick().await;
                 let (key, ms) = (order(number), ms + number as u64 * 131 % ms);
                 if !self.write(&key, ms).await {
@@ -245,6 +278,13 @@ impl Writer {
             }
             again
         })
+    }
+
+    /// Writes these, one after the other.
+    pub(crate) async fn write_all(&mut self, keys: impl IntoIterator<Item = String>, ms: u64) {
+        for key in keys {
+            self.write(&key, ms).await;
+        }
     }
 
     /// Writes a key that lives for so long; its value is its name. Tries again until a server has taken it; whether it was

@@ -14,7 +14,7 @@ use crate::support::PATIENCE;
 async fn during(fault: impl AsyncFnOnce(&SentinelGroup, Node)) -> Notes {
     crate::support::show_log();
     // With more than one, that which is promoted may be another than that which has the key.
-    let group = crate::reach::sentinel_builder().replicas(1).notifications("KExg$").start().await.unwrap();
+    let group = crate::reach::sentinel_builder().replicas(1).start().await.unwrap();
     let notes = Notes::default();
     let listeners = [0, 1].map(|_| notes.listen(&group.url()));
     let all_hear = async || listeners.iter().all(|one: &Running| one.stats.mode() == EventMode::Changes);
@@ -27,7 +27,7 @@ async fn during(fault: impl AsyncFnOnce(&SentinelGroup, Node)) -> Notes {
     };
     eventually(PATIENCE, "all to be enrolled", async || enrolled() >= 300).await;
     master.command(["WAIT", "1", "5000"]).await.unwrap();
-    fault(&group, master).await;
+    notes.harm(fault(&group, master)).await;
     let mut later = Writer::among(servers, 1);
     for key in (300..400).map(order) {
         if !later.write(&key, 1000).await {
@@ -66,15 +66,13 @@ async fn p3_a_master_that_is_stopped_replaced_and_continued_doubles_nothing_unto
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_outlives_its_master_is_read_anew_and_fires_once() {
     crate::support::show_log();
-    let group = crate::reach::sentinel_builder().notifications("KExg$").start().await.unwrap();
+    let group = crate::reach::sentinel_group().await;
     let notes = Notes::default();
     let listener = notes.listen(&group.url());
     eventually(PATIENCE, "it to hear", async || listener.stats.mode() == EventMode::Changes).await;
     let servers = group.servers().iter().map(Node::url).collect();
     let mut writer = Writer::among(servers, 1);
-    for id in 0..50 {
-        writer.write(&order(id), 9000).await;
-    }
+    writer.write_all((0..50).map(order), 9000).await;
     let master = group.master().await.unwrap();
     master.kill();
     group.wait_for_master_other_than(&master).await.unwrap();

@@ -8,9 +8,7 @@ use crate::attached::scene::{Scene, Writer, order, three};
 async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_with_their_values() {
     let scene = Scene::start(three().await, 2).await;
     let mut writer = Writer::new(&scene.cluster);
-    for id in 0..60 {
-        writer.write(&order(id), 2000).await;
-    }
+    writer.write_all((0..60).map(order), 2000).await;
     scene.until_enrolled(60).await;
     scene.notes.until(60).await;
     scene.notes.assert_each_once(60);
@@ -25,9 +23,7 @@ async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_wi
 async fn keys_that_were_there_before_are_found_on_all_servers() {
     let cluster = three().await;
     let mut writer = Writer::new(&cluster);
-    for id in 0..60 {
-        writer.write(&order(id), 5000).await;
-    }
+    writer.write_all((0..60).map(order), 5000).await;
     let scene = Scene::start(cluster, 1).await;
     scene.until_enrolled(60).await;
     scene.notes.until(60).await;
@@ -44,9 +40,7 @@ async fn a_server_without_its_flags_is_scanned_and_its_keys_fire_all_the_same() 
     scene.listen(&scene.cluster.url());
     scene.until(EventMode::Blind).await;
     let mut writer = Writer::new(&scene.cluster);
-    for id in 0..60 {
-        writer.write(&order(id), 6000).await;
-    }
+    writer.write_all((0..60).map(order), 6000).await;
     scene.until_enrolled(60).await;
     scene.notes.until(60).await;
     scene.notes.assert_each_once(60);

@@ -73,7 +73,7 @@ impl Plain {
             asking = error.code() == Some("ASK");
             url = format!("redis://{to}");
             if !asking {
-                self.known().slots.insert(slot, url.clone());
+                self.known().learn(slot, &url);
             }
         }
         Err(io::Error::other(format!("{key} is sent from one server to the next")).into())
@@ -116,6 +116,14 @@ impl Plain {
 impl Known {
     fn of(&self, slot: u16) -> String {
         self.slots.get(&slot).unwrap_or(&self.last).clone()
+    }
+
+    /// Of one that has moved, only this is known.
+    fn learn(&mut self, slot: u16, url: &str) {
+        self.slots.insert(slot, url.to_owned());
+        if !self.servers.iter().any(|server| server == url) {
+            self.servers.push(url.to_owned());
+        }
     }
 
     /// Another knows who has taken its place.
