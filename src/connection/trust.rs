@@ -2,7 +2,7 @@
 //!
 //! A primary that hangs for longer than its cluster waits, or its sentinels, is replaced. When it goes on it takes what has
 //! waited in its sockets, and answers, until it learns that it is a replica by now; then it throws all of that away
-//! (`tests/clusters/facts.rs`). So what was answered after so long a silence counts as unanswered: it is asked for
+//! (docs/decisions.md says how that was seen). So what was answered after so long a silence counts as unanswered: it is asked for
 //! again, as a repeat, of whoever is the primary by then.
 
 use std::sync::Mutex;
