@@ -53,6 +53,29 @@ async fn a_slot_moves_with_its_keys_and_can_be_caught_on_its_way() {
     atomically(&cluster, slot, &to).await;
 }
 
+#[tokio::test]
+async fn a_node_that_has_not_heard_who_took_the_last_slot_keeps_the_next() {
+    let cluster = Cluster::builder().replicas_each(0).config("enable-debug-command yes").start().await;
+    let cluster = cluster.expect("a cluster");
+    let nodes = cluster.nodes();
+    let last = cluster.owner_of_slot(16_383).await.expect("it is well");
+    assert_eq!(last, nodes[2]);
+    // It has the greatest epoch. What the second says when it takes a slot does not reach it.
+    assert_eq!(
+        ask(&last, &format!("DEBUG DROP-CLUSTER-PACKET-FILTER {PONG}")).await,
+        Reply::Status("OK".into())
+    );
+    let (of_the_first, of_the_second) = (0, 8192);
+    cluster.move_slot(of_the_first, &nodes[1]).await.expect("it moves");
+    cluster.move_slot(of_the_second, &last).await.expect("it moves");
+    ask(&last, "DEBUG DROP-CLUSTER-PACKET-FILTER -1").await;
+    cluster.wait_until_ok().await.expect("each slot has an owner that all know");
+    assert_eq!(cluster.owner_of_slot(of_the_second).await.expect("it is well"), last);
+}
+
+/// A message between nodes: `CLUSTERMSG_TYPE_PONG`.
+const PONG: u16 = 1;
+
 async fn atomically(cluster: &Cluster, slot: u16, to: &Node) {
     let moved = cluster.move_slots_atomically(slot..=slot, to).await;
     if cluster.can_move_slots_atomically().await.expect("an answer") {

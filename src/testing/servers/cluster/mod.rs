@@ -1,6 +1,7 @@
 //! A cluster to throw away.
 
 mod builder;
+mod epochs;
 mod form;
 mod health;
 mod members;

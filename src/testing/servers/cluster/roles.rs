@@ -98,14 +98,16 @@ impl Cluster {
 
     /// What each running node says of itself. Those that do not answer say nothing.
     async fn what_they_say(&self) -> Result<Vec<(Node, Entry)>> {
-        let running: Vec<_> = self.nodes().into_iter().filter(Node::is_running).collect();
-        let said = join_all(running.into_iter().map(what_it_says));
-        let said: Vec<_> = said.await.into_iter().filter_map(Result::ok).collect();
-        if said.is_empty() { Err(failed("no node of the cluster answers")) } else { Ok(said) }
+        let views = self.views().await?.into_iter();
+        views.map(|(node, view)| Ok((node, view.myself()?.clone()))).collect()
     }
-}
 
-async fn what_it_says(node: Node) -> Result<(Node, Entry)> {
-    let says = View::of(&node).await?.myself()?.clone();
-    Ok((node, says))
+    /// What each running node that answers knows of the cluster.
+    pub(super) async fn views(&self) -> Result<Vec<(Node, View)>> {
+        let running: Vec<_> = self.nodes().into_iter().filter(Node::is_running).collect();
+        let views = join_all(running.iter().map(View::of)).await;
+        let answers = running.into_iter().zip(views).filter_map(|(node, view)| Some((node, view.ok()?)));
+        let answers: Vec<_> = answers.collect();
+        if answers.is_empty() { Err(failed("no node of the cluster answers")) } else { Ok(answers) }
+    }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::testing::servers::cluster::view::View;
-use crate::testing::servers::cluster::{Cluster, PATIENCE};
+use crate::testing::servers::cluster::{Cluster, PATIENCE, epochs};
 use crate::testing::servers::until::until;
 use crate::testing::servers::{Node, failed};
 
@@ -16,7 +16,7 @@ impl Cluster {
     /// Moves a slot with its keys, step by step: `SETSLOT` and `MIGRATE`.
     ///
     /// # Errors
-    /// When nobody serves the slot, or a server refuses a step.
+    /// As for [`begin_move`](Self::begin_move), and when a server refuses another step.
     pub async fn move_slot(&self, slot: u16, to: &Node) -> Result<()> {
         let slot = self.begin_move(slot, to).await?;
         slot.move_keys().await?;
@@ -24,11 +24,18 @@ impl Cluster {
     }
 
     /// Marks a slot as on its way, and stops there: the source answers ASK for keys that it
-    /// has not, and TRYAGAIN where some of several are missing.
+    /// has not, and TRYAGAIN where some of several are missing. Before it does, it waits until all primaries
+    /// have heard what became of the last move: slots that move faster than that can lose their owner.
     ///
     /// # Errors
-    /// When nobody serves the slot, or a server refuses it.
+    /// When nobody serves the slot, a server refuses it, or primaries do not come to know each other's epochs within
+    /// half a minute.
     pub async fn begin_move(&self, slot: u16, to: &Node) -> Result<SlotMove> {
+        until(PATIENCE, "the epochs of primaries to be known", async || {
+            let views: Vec<_> = self.views().await?.into_iter().map(|(_, view)| view).collect();
+            epochs::check(&views)
+        })
+        .await?;
         let from = self.owner_of_slot(slot).await?;
         to.tell(&[set_slot(slot, "IMPORTING", &from)]).await?;
         from.tell(&[set_slot(slot, "MIGRATING", to)]).await?;

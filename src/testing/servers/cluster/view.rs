@@ -39,6 +39,10 @@ impl View {
         self.0.iter().any(|entry| entry.id == id && entry.is_well())
     }
 
+    pub(super) fn epoch_of(&self, id: &str) -> Option<u64> {
+        self.0.iter().find(|entry| entry.id == id).map(|entry| entry.epoch)
+    }
+
     /// What each node with slots serves, for comparison with what others believe.
     pub(super) fn owners(&self) -> Vec<(&str, &[RangeInclusive<u16>])> {
         let owners = self.0.iter().filter(|entry| !entry.slots.is_empty());
