@@ -46,11 +46,11 @@ impl Readers {
         its.for_each(|one| one.node = node);
     }
 
-    /// That of this server.
+    /// That of this server: the last, as one that heard it at an address which it has left may not have ended yet.
     pub(super) fn of_node(&self, node: NodeId) -> Option<mpsc::Sender<Request>> {
         let all = lock(&self.0.all);
         let live = |one: &&Entry| one.node == node && !one.requests.is_closed();
-        all.iter().find(live).map(|one| one.requests.clone())
+        all.iter().rfind(live).map(|one| one.requests.clone())
     }
 
     /// What is to be asked of each, by the keys of these. What nobody has at present is left out: it comes again.

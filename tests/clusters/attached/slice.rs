@@ -3,6 +3,7 @@
 use keylapse::{EventMode, Expiry};
 
 use crate::attached::scene::{Scene, Writer, order, three};
+use crate::reach::cluster_builder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_with_their_values() {
@@ -48,5 +49,22 @@ async fn a_server_without_its_flags_is_scanned_and_its_keys_fire_all_the_same() 
     let (heard, others): (Vec<_>, Vec<_>) = expiries.partition(|expiry| *expiry == Expiry::Heard);
     assert!(!heard.is_empty() && others.iter().all(|expiry| *expiry == Expiry::Recovered), "{others:?}");
     assert!(!others.is_empty(), "some keys lie there");
+    scene.end().await;
+}
+
+/// Where nobody says what is written, scans find it, and go on where the server is by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_get_other_addresses_are_scanned_there() {
+    let cluster = cluster_builder().replicas_each(0).notifications("Ex").start().await.unwrap();
+    let mut scene = Scene::start(cluster, 0).await;
+    scene.listen(&scene.cluster.url());
+    scene.until(EventMode::Expired).await;
+    for node in scene.cluster.nodes() {
+        node.restart_elsewhere().await.unwrap();
+        scene.cluster.wait_until_ok().await.unwrap();
+    }
+    let mut writer = Writer::new(&scene.cluster);
+    writer.write_all((0..60).map(order), 60_000).await;
+    scene.until_enrolled(60).await;
     scene.end().await;
 }
