@@ -65,19 +65,27 @@ local function is_new(past, since, n, c)
   return true
 end
 
+-- A deadline is its own server's, whose clock need not be this partition's. Canaries are numbered by it, and the next
+-- comes within two seconds: so what is announced behind one has ended by then, or it is forged.
+-- heard: a time by the clock of the server that has announced it, at the latest
+local NEXT_WITHIN = 2000
+local function is_due(seen, heard)
+  return seen.deadline <= now or node ~= '' and seen.deadline <= heard
+end
+
 -- What another server was asked for may have ended by this, or not: so it stays until the key is looked at, which
 -- then ends it. What was remembered is taken along once, if its time has come.
-local function answer(key, id, seen, flags)
+local function answer(key, id, seen, flags, heard)
   seen.answered = math.min(seen.answered + 1, 255)
   write_watch(key, seen)
-  local known = seen.answered == 1 and seen.deadline <= now
+  local known = seen.answered == 1 and is_due(seen, heard)
   if not known and not fires then return 3 end
   lapse(key, id, known and seen.deadline or now, known and flags + KNOWN or flags, known and value_of(key, seen) or '')
   return 1
 end
 
 -- seen: what is remembered of its deadline, if that is older than this expiry
-local function begin(key, id, seen, flags)
+local function begin(key, id, seen, flags, heard)
   local back, waits = written_back(key)
   local code = 1
   if waits and (seen or now < back) then
@@ -85,7 +93,7 @@ local function begin(key, id, seen, flags)
     code = 6
   end
   if seen and seen.node ~= node then
-    local answered = answer(key, id, seen, flags)
+    local answered = answer(key, id, seen, flags, heard)
     return answered == 1 and code or answered
   end
   if seen then
@@ -154,9 +162,11 @@ local function note_of_gap(key, past, canary, back, gone, id, asked)
   if canary == 0 and back == 1 then return note_of_replaced(key, past, gone, id) end
   if canary > floor and not is_first(past, canary, back) then return 0 end
   local seen, code = (gone ~= '' or node ~= '') and watch_of(key) or nil, nil
+  local heard = canary
   if gone ~= '' then
     local at = { n = 0, c = 0, stamp = 0 }
     at.n, at.c, at.stamp = struct.unpack('>I8I4I8', gone)
+    heard = math.max(heard, at.stamp / 1000)
     if seen and seen.node == node and not earlier(seen.n, seen.c, seen.stamp, at) then seen = nil end
     -- Nothing was written of it since it was asked for: so what was read before of another server is earlier.
     if seen and seen.node ~= node and not is_overtaken(past, seen, asked) then seen.node = node end
@@ -164,12 +174,12 @@ local function note_of_gap(key, past, canary, back, gone, id, asked)
   elseif seen and seen.node == node then
     seen = nil
   end
-  if seen and not fires and seen.deadline > now then
+  if seen and not fires and not is_due(seen, heard) then
     code = 3
   elseif not seen and is_return(key, past) then
     code = 5
   else
-    code = begin(key, id, seen, AMBIGUOUS)
+    code = begin(key, id, seen, AMBIGUOUS, heard)
   end
   if canary > 0 or code == 5 then remember(key, past) end
   return code
@@ -186,15 +196,15 @@ local function note(key, n, c, since, gone, id, asked)
   -- A reading that came after this expiry is of the key's next cycle. Where only what was read is to
   -- fire, a key that should still be there may have been announced by anybody.
   if seen and not elsewhere and not before(seen.n, seen.c, n, c) then seen = nil end
-  local code = 2
-  if seen and not elsewhere and not fires and seen.deadline > now then
+  local code, heard = 2, n + NEXT_WITHIN
+  if seen and not elsewhere and not fires and not is_due(seen, heard) then
     code = 3
   elseif recovered then
     if seen and not elsewhere then forget(key) end
   elseif not seen and is_return(key, past) then
     code = 5
   else
-    code = begin(key, id, seen, 0)
+    code = begin(key, id, seen, 0, heard)
   end
   remember(key, past)
   return code

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::attached::decision::{KeyState, Verdict, decide};
 use crate::attached::reader::{DELETED, StreamReader, Unproven};
@@ -169,6 +170,14 @@ impl StreamReader {
         }
     }
 
+    /// When a server said this, by the clock that checks are due by: that of the partition. Where there is one server, it is
+    /// the same; else two clocks are never compared.
+    fn moment(&self, partition: usize, stamp: ServerTime) -> u64 {
+        let clock = &self.runtime.partitions[partition].clock;
+        let of_another = self.peers.as_ref().and_then(|_| clock.known());
+        of_another.map_or(stamp, |_| clock.at_least(Instant::now())).ms()
+    }
+
     /// Whether the server that keeps the watch can have been replaced since it had the note. Where there is one server, it
     /// keeps both, or neither.
     fn is_note_lost(&self, watch: &Watch, stamp: ServerTime) -> bool {
@@ -197,7 +206,9 @@ impl StreamReader {
             }
             // The note of it ends the watch.
             Verdict::Lapsed => return None,
-            Verdict::NotYet | Verdict::Extended | Verdict::Unproven => (None, again(watch, stamp)),
+            Verdict::NotYet | Verdict::Extended | Verdict::Unproven => {
+                (None, Deed::Again { at: self.moment(partition, stamp) + pause(watch, stamp) })
+            }
             Verdict::Persisted => (Some(&topic.attached.persisted), Deed::Forget),
             Verdict::Deleted => (Some(&topic.attached.deleted), Deed::Forget),
             Verdict::Vanished if topic.policy().vanished == Vanished::Fire => {
@@ -260,9 +271,8 @@ pub(super) fn touching(life: Life, watch: &Watch, now: ServerTime) -> Option<Key
     })
 }
 
-/// To be looked at again: at its deadline, or soon, the later the longer it is overdue.
-fn again(watch: &Watch, stamp: ServerTime) -> Deed {
-    let now = stamp.ms();
-    let overdue = now.saturating_sub(watch.deadline);
-    Deed::Again { at: now.max(watch.deadline) + (overdue / 4).clamp(2, 1000) }
+/// After how many ms it is looked at again: at its deadline, or soon, the later the longer it is overdue.
+fn pause(watch: &Watch, stamp: ServerTime) -> u64 {
+    let (now, deadline) = (stamp.ms(), watch.deadline);
+    deadline.saturating_sub(now) + (now.saturating_sub(deadline) / 4).clamp(2, 1000)
 }

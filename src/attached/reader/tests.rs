@@ -2,7 +2,8 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::attached::Attached;
-use crate::attached::request::Read;
+use crate::attached::request::{Look, Read};
+use crate::connection::{Cluster, Endpoint, Standing};
 use crate::events::{Question, Touched};
 use crate::lapse::Lapse;
 use crate::listener::Listener;
@@ -10,13 +11,23 @@ use crate::outcome::{Done, Failure};
 use crate::policy::Capture;
 use crate::runtime::Gauge;
 use crate::testing::TestBed;
+use crate::time::Reading;
 use crate::topic::Topic;
-use crate::wire::{Found, Life};
+use crate::wire::{Deed, Found, Life};
 
 const NOW: u64 = 1_700_000_000_000;
 
 /// A reader of one attached topic, and what it asks for.
 fn reader(
+    deadlines: &Arc<KnownDeadlines>,
+    writers: HashMap<usize, Writes>,
+) -> (StreamReader, mpsc::Receiver<Touch>) {
+    reader_of(None, deadlines, writers)
+}
+
+/// One of several servers, whose others say what it is.
+fn reader_of(
+    peers: Option<Peers>,
     deadlines: &Arc<KnownDeadlines>,
     writers: HashMap<usize, Writes>,
 ) -> (StreamReader, mpsc::Receiver<Touch>) {
@@ -30,7 +41,7 @@ fn reader(
     let (readers, writers) = (Readers::new(runtime.client.store.topology()), Arc::new(writers));
     let (prompts, deadlines) = (Arc::default(), deadlines.clone());
     let desk = Desk { runtime, prompts, deadlines, writers, readers };
-    (StreamReader::new(desk, node, None, touches).0, asked)
+    (StreamReader::new(desk, node, peers, touches).0, asked)
 }
 
 fn canary(number: u64) -> Heard {
@@ -114,4 +125,35 @@ async fn what_a_glance_does_not_cover_is_read() {
         matches!(written.try_recv().map(|last| last.what), Ok(Write::Done(_))),
         "and that is the end of it"
     );
+}
+
+/// Two servers' clocks are never compared: or a key that is not due yet by its own would be looked at without end.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_came_too_early_comes_again_when_the_clock_of_the_keys_server_gets_there() {
+    const HOUR: u64 = 3_600_000;
+    let endpoint = Endpoint::read("127.0.0.1:7000", 0).expect("an endpoint");
+    let cluster = Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1)));
+    let peers = Peers::nodes(cluster, endpoint, true);
+    let (writes, mut written) = Writes::new(Gauge::default());
+    let deadlines = Arc::new(KnownDeadlines::new());
+    let (mut reader, mut asked) = reader_of(Some(peers), &deadlines, HashMap::from([(0, writes)]));
+    reader.told(Standing::Primary).await;
+    reader.heard(canary(1)).await;
+    while asked.try_recv().is_ok() {}
+    let ahead = ServerTime::from_ms(NOW + HOUR);
+    reader.runtime.partitions[0].clock.read(Instant::now(), Reading::now(ahead));
+
+    for (left, pause) in [(500, 502), (0, 2)] {
+        let key = Bytes::from("key");
+        let watch =
+            Watch { key, head: Bytes::new(), deadline: NOW + left, at: Position::default(), answered: false };
+        let (capture, room) = (Capture::default(), Taken::default());
+        reader.asked(Request::Look(Look { partition: 0, watches: vec![watch], capture, horizon: 0, room }));
+        let id = asked.try_recv().expect("it is read").id;
+        let answer = Some((ServerTime::from_ms(NOW), vec![until(NOW + left)]));
+        reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
+        let Ok(Write::Judge(judged)) = written.try_recv().map(|last| last.what) else { panic!("no verdict") };
+        let Deed::Again { at } = judged.deed else { panic!("{:?}", judged.deed) };
+        assert_eq!(at - NOW - HOUR, pause);
+    }
 }

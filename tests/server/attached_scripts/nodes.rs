@@ -125,6 +125,36 @@ async fn a_note_of_another_server_leaves_word_and_takes_the_value_along() {
     assert_eq!(scene.length("watch").await, 0);
 }
 
+/// Two clocks are not compared: canaries are numbered by that of the server which has the key.
+#[tokio::test]
+async fn what_has_ended_by_its_own_servers_clock_is_not_forged_though_the_partitions_is_behind() {
+    let ignores = Policy { unenrolled: Unenrolled::Ignore, ..on() };
+    let gap = |canary| Identity::Gap {
+        node: node("a"),
+        canary: FIRST + canary,
+        back: 1,
+        gone: Some(FoundGone {
+            stamp: ServerTime::from_ms(FIRST + canary),
+            ..gone(on_node("a", canary, 0), 0)
+        }),
+    };
+    for (identity, noted) in [
+        // The next canary is not two seconds away, ...
+        (anchored(Position { canary: FIRST - 1001, ..on_node("a", 0, 1) }), Noted::Ignored),
+        (anchored(Position { canary: FIRST - 1000, ..on_node("a", 0, 1) }), Noted::Lapse),
+        // ... and here it is known.
+        (gap(999), Noted::Ignored),
+        (gap(1000), Noted::Lapse),
+    ] {
+        let mut scene = Scene::start().await;
+        let at = Position { canary: FIRST - 2000, ..on_node("a", 0, 0) };
+        assert_eq!(scene.read_on(at, 0).await, Enrolled::New);
+        scene.clock(FIRST + 100).await;
+        let note = Note { identity, ..scene.note_of("a") };
+        assert_eq!(scene.notes(&ignores, &[note]).await, [noted], "{identity:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_recovery_of_a_key_that_has_moved_takes_up_one_note_of_either_server() {
     for late in ["a", "b"] {
