@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::log::debug;
-use crate::runtime::{EventMode, Partition, RunningTopic, Runtime};
+use crate::runtime::{EventMode, Known, Partition, RunningTopic, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::Duty;
 
@@ -73,8 +73,7 @@ impl Duties {
     /// Takes or keeps a duty, if there is one.
     async fn ask(&self, held: &Held) -> Result<Duty> {
         let known = self.runtime.stream_state.known();
-        // Whoever hears nothing leaves it to others, if there are any; who has it already, not for a short gap.
-        let patient = if held.duty == Duty::None { !known.anchored } else { known.mode == EventMode::Blind };
+        let patient = leaves_it_to_others(held.duty, known);
         let Partition { store, names, .. } = &*self.runtime.partitions_of(&held.topic)[0];
         store.hold_scanner(names, self.slot, ms_ceil(HOLD), patient).await
     }
@@ -92,6 +91,12 @@ impl Duties {
     }
 }
 
+/// Whoever hears nothing leaves it to others, if there are any; who has it already, not for a short gap. Of several
+/// servers one may be blind for all listeners: its keys are found by scanning, which begins anew at each change of hands.
+fn leaves_it_to_others(duty: Duty, known: Known) -> bool {
+    !known.anchored && (duty == Duty::None || known.mode == EventMode::Blind)
+}
+
 impl Held {
     fn learn(&mut self, answer: Result<Duty>, asked: Instant) {
         let before = self.duty;
@@ -107,6 +112,25 @@ impl Held {
         if self.duty != before {
             debug!(topic = %self.topic.config.name, duty = ?self.duty, "for the keys of others");
             self.topic.scanning.store(self.duty != Duty::None, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_hears_something_keeps_its_duty_though_one_of_several_servers_is_blind() {
+        for (duty, anchored, mode, leaves) in [
+            (Duty::Scan, true, EventMode::Blind, false),
+            (Duty::None, true, EventMode::Blind, false),
+            (Duty::Scan, false, EventMode::Blind, true),
+            (Duty::Scan, false, EventMode::Changes, false),
+            (Duty::None, false, EventMode::Changes, true),
+        ] {
+            let known = Known { anchored, mode, ..Known::default() };
+            assert_eq!(leaves_it_to_others(duty, known), leaves, "{duty:?} {known:?}");
         }
     }
 }
