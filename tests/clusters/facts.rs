@@ -2,6 +2,7 @@
 //! between.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -83,9 +84,18 @@ async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_ha
     while published.len() < 200 {
         published.insert(next(&mut first).await.1);
     }
+    let mut make = redis::cmd("EVAL");
+    make.arg(CANARY).arg(1).arg("{a}canary").arg(1);
+    let mut canary = pin!(make.query_async::<(String, i64)>(&mut connection));
+    let answered = timeout(Duration::from_millis(100), &mut canary).await;
+    assert!(answered.is_err(), "it waits in the old one's socket");
     old.go_on().expect("it was stopped");
-    let (_, key) = next(&mut second).await;
-    assert!(published.contains(&key), "{key}");
+    let mut again = BTreeSet::new();
+    while again.len() < published.len() {
+        again.insert(next(&mut second).await.1);
+    }
+    assert_eq!(again, published);
+    assert!(canary.await.is_ok(), "and is accepted");
 }
 
 #[tokio::test]
