@@ -5,8 +5,8 @@ use crate::verdict::Wrong;
 
 /// The table's first lines.
 pub const HEAD: &str = "\
-| fault | timers | replaced after ms | never reached the new primary, without WAIT (oldest ms) | with | again | lost | early | p99 late ms there | elsewhere |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+| fault | timers | replaced after ms | and the last overdue began ms later | never reached the new primary, without WAIT (oldest ms) | with | again | lost | early | p99 late ms there | elsewhere |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
 /// Each fault with its name, and whether it befalls a cluster.
 pub fn faults() -> Vec<(&'static str, bool, ShardFault)> {
@@ -28,11 +28,12 @@ pub fn faults() -> Vec<(&'static str, bool, ShardFault)> {
 pub fn row(name: &str, outcome: &Outcome) -> String {
     let (managed, shards) = (&outcome.managed, &outcome.managed.shards);
     let (lost, early) = (managed.count(Wrong::Lost), managed.count(Wrong::Early));
-    let replaced = shards.promoted_after.map(|after| (after / 1000).to_string()).unwrap_or_default();
+    let in_ms = |after: Option<u64>| after.map(|after| (after / 1000).to_string()).unwrap_or_default();
+    let (replaced, caught_up) = (in_ms(shards.promoted_after), in_ms(shards.caught_up_after));
     let oldest = shards.unreplicated.iter().max().map_or(0.0, |age| *age as f64 / 1000.0);
     let (there, elsewhere) = shards.late_there_and_elsewhere();
     format!(
-        "| {name} | {} | {replaced} | {} ({oldest:.1}) | {lost} | {} | {lost} | {early} | {there:.1} | {elsewhere:.1} |",
+        "| {name} | {} | {replaced} | {caught_up} | {} ({oldest:.1}) | {lost} | {} | {lost} | {early} | {there:.1} | {elsewhere:.1} |",
         managed.handled,
         shards.unreplicated.len(),
         managed.duplicated,

@@ -237,8 +237,10 @@ impl Case<'_> {
         for run in self.runs.iter().filter(|run| std::mem::replace(&mut last, run.attempt) != run.attempt) {
             let late = run.started.saturating_sub(run.deadline);
             report.late.push(late);
-            let weather = self.oracle.troubles.shards.weather(&run.key, run.deadline);
-            report.shards.late.entry(weather).or_default().push(late);
+            let shards = &self.oracle.troubles.shards;
+            report.shards.late.entry(shards.weather(&run.key, run.deadline)).or_default().push(late);
+            let caught_up = shards.caught_up_after(&run.key, run.deadline, run.started);
+            report.shards.caught_up_after = report.shards.caught_up_after.max(caught_up);
         }
     }
 }

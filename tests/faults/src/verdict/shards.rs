@@ -173,6 +173,12 @@ impl Shards {
         }
     }
 
+    /// How long after its server's place was taken began what had come due while it was empty.
+    pub(super) fn caught_up_after(&self, key: &str, deadline: Micros, started: Micros) -> Option<Micros> {
+        let was_empty = |one: &&Succession| (one.since..=one.promoted).contains(&deadline);
+        self.of(key).find(was_empty).map(|one| started.saturating_sub(one.promoted))
+    }
+
     /// With which the report begins.
     pub(super) fn report(&self) -> ByShard {
         let promoted_after = self.successions.iter().map(|one| one.promoted - one.since).max();
@@ -185,6 +191,8 @@ impl Shards {
 pub struct ByShard {
     /// The longest that a server's place was empty.
     pub promoted_after: Option<Micros>,
+    /// The longest from then on until the last had begun that had come due meanwhile.
+    pub caught_up_after: Option<Micros>,
     /// How late what was due began.
     pub late: BTreeMap<Weather, Vec<Micros>>,
     /// Armings that were acknowledged without waiting for a replica and never reached the one that was promoted: how
@@ -214,6 +222,9 @@ impl fmt::Display for ByShard {
         write!(f, "late_p99_ms_failed_shard={failed:.1} unreplicated={}", self.unreplicated.len())?;
         if let Some(moving) = self.late_ms(Weather::Moving) {
             write!(f, " late_p99_ms_while_slots_move={moving:.1}")?;
+        }
+        if let Some(after) = self.caught_up_after {
+            write!(f, " caught_up_after_ms={:.0}", after as f64 / 1000.0)?;
         }
         match self.unreplicated.iter().max() {
             Some(oldest) => write!(f, " unreplicated_max_age_ms={:.1}", *oldest as f64 / 1000.0),
