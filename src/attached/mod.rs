@@ -26,6 +26,7 @@ mod known;
 mod prompter;
 mod reader;
 mod readers;
+mod replaced;
 mod request;
 mod room;
 mod scanner;

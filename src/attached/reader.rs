@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use crate::attached::ear::Heard;
 use crate::attached::held::{Held, Placed};
 use crate::attached::known::KnownDeadlines;
-use crate::attached::reader::standing::Asking;
+use crate::attached::reader::standing::{ASK_AGAIN, Asking};
 use crate::attached::readers::Readers;
+use crate::attached::replaced::Replaced;
 use crate::attached::request::{Request, Sent, There};
 use crate::attached::room::Taken;
 use crate::attached::stream::Stream;
@@ -35,7 +36,7 @@ use crate::id::ArmingId;
 use crate::log::warn;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
 use crate::time::ServerTime;
-use crate::wire::{Enrolment, Identity, NodeId, Note, Position, Watch, fnv1a};
+use crate::wire::{Enrolment, Identity, Note, Position, Watch, fnv1a};
 
 /// Requests that may wait.
 const REQUESTS: usize = 1024;
@@ -84,8 +85,9 @@ pub(crate) struct StreamReader {
     deleted: Vec<(usize, Enrolment)>,
     /// Heard, and not noted yet.
     held: Held,
-    /// What others have announced that were replaced, to be looked at here once this server is believed.
-    replaced: Vec<(NodeId, Vec<Bytes>)>,
+    /// What others have announced that were replaced, to be looked at here once this server is believed; and what this one
+    /// has, until somebody else is known to have the slots.
+    replaced: Replaced,
     asking: Asking,
     silent_since: Option<Instant>,
     /// A program that has just begun hears nothing before its first canary; a replica's promotion it hears.
@@ -114,7 +116,7 @@ impl StreamReader {
             next_touch: 0,
             unproven: Vec::new(),
             deleted: Vec::new(),
-            replaced: Vec::new(),
+            replaced: Replaced::default(),
             asking: Asking::default(),
             silent_since: None,
         };
@@ -136,9 +138,16 @@ impl StreamReader {
                 },
                 Some(request) = requests.recv() => self.requested(request).await,
                 standing = self.asking.answer() => self.told(standing).await,
+                () = tokio::time::sleep(ASK_AGAIN), if self.has_to_pass_on() => self.pass_on(),
             }
             self.fire_torn().await;
             self.ask_peers();
+        }
+        requests.close();
+        while let Ok(request) = requests.try_recv() {
+            if let Request::Replaced(by, keys) = request {
+                self.keep_replaced(by, keys);
+            }
         }
         drop(requests);
         self.retire().await;

@@ -24,7 +24,7 @@ use crate::log::{debug, info, warn};
 use crate::wire::{Found, FoundGone, Identity, Life, NodeId, Note, Position};
 
 /// The others do not all know at once who has replaced whom.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// One that is still called a replica after so long is none that was just promoted.
 const LATE: Duration = Duration::from_secs(10);
 /// Who has the slots of a server that is gone is known within this time, or nobody has them.
@@ -143,12 +143,10 @@ impl StreamReader {
             Standing::Replica => {
                 let dropped = self.held.give_up();
                 info!(server = ?self.node, keys = dropped.len(), "what a server announced that was replaced is not believed");
+                self.keep_replaced(self.stream.node(), dropped);
                 if self.peers.as_ref().is_some_and(Peers::are_nodes) {
                     self.peers.iter_mut().for_each(|peers| peers.was_primary = false);
-                    let left = self.hand_over(dropped);
-                    self.lose(left.len());
-                } else {
-                    self.replaced.push((self.stream.node(), dropped));
+                    self.pass_on();
                 }
             }
             Standing::Unknown => {}
@@ -165,9 +163,7 @@ impl StreamReader {
             return;
         }
         let held = self.held.give_up();
-        if !held.is_empty() {
-            self.replaced.push((before, held));
-        }
+        self.keep_replaced(before, held);
         self.stream = Stream::of(node);
         self.readers.rename(&self.own_requests, node);
         self.doubt();
@@ -193,9 +189,26 @@ impl StreamReader {
         self.look_at_replaced();
     }
 
-    /// The present owners of these keys say which of them are gone. Those that nobody has are left.
-    fn hand_over(&self, keys: Vec<Bytes>) -> Vec<Bytes> {
-        let by = self.stream.node();
+    pub(super) fn keep_replaced(&mut self, by: NodeId, keys: Vec<Bytes>) {
+        let lost = self.replaced.keep(by, keys);
+        self.lose(lost, "there is no room for more of them");
+    }
+
+    /// Whether it keeps what others have to say, as it is no primary any more.
+    pub(super) fn has_to_pass_on(&self) -> bool {
+        let is_replica = |peers: &Peers| peers.are_nodes() && !peers.was_primary;
+        !self.replaced.is_empty() && self.peers.as_ref().is_some_and(is_replica)
+    }
+
+    /// The present owners of these keys say which of them are gone. Those that nobody has stay.
+    pub(super) fn pass_on(&mut self) {
+        for (by, keys) in self.replaced.take() {
+            let left = self.hand_over(by, keys);
+            self.keep_replaced(by, left);
+        }
+    }
+
+    fn hand_over(&self, by: NodeId, keys: Vec<Bytes>) -> Vec<Bytes> {
         let mut left: BTreeSet<_> = keys.iter().cloned().collect();
         for (owner, keys) in self.readers.share_out(keys, |key| key) {
             if !owner.same_channel(&self.own_requests)
@@ -207,28 +220,28 @@ impl StreamReader {
         left.into_iter().collect()
     }
 
-    fn lose(&self, count: usize) {
+    fn lose(&self, count: usize, why: &str) {
         if count > 0 {
             let server = &self.node;
-            warn!(
-                ?server,
-                count,
-                "keys that a server announced which was replaced are not looked at: nobody has their slots"
-            );
+            warn!(?server, count, why, "keys that a server announced which was replaced are not looked at");
         }
     }
 
-    /// The server is gone, or nobody says where: what it has announced and nobody has confirmed is for its successor to say.
+    /// The server is gone, or nobody says where: what it has announced and nobody has confirmed is for its successor to say,
+    /// and so is what it was asked about that others have announced.
     pub(super) async fn retire(&mut self) {
         if !self.peers.as_ref().is_some_and(Peers::are_nodes) {
             return;
         }
-        let (mut left, began, mut delays) = (self.held.give_up(), Instant::now(), RetryDelays::default());
-        while !left.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
-            left = self.hand_over(left);
+        self.forget_touches();
+        let held = self.held.give_up();
+        self.keep_replaced(self.stream.node(), held);
+        let (began, mut delays) = (Instant::now(), RetryDelays::default());
+        while !self.replaced.is_empty() && began.elapsed() < SUCCEEDED_WITHIN {
+            self.pass_on();
             tokio::time::sleep(delays.next().min(ASK_AGAIN)).await;
         }
-        self.lose(left.len());
+        self.lose(self.replaced.len(), "nobody has their slots");
     }
 
     /// Those that are gone may have been announced by the server's predecessor while it still was one, and by nobody else.

@@ -13,7 +13,7 @@ use crate::runtime::Gauge;
 use crate::testing::TestBed;
 use crate::time::Reading;
 use crate::topic::Topic;
-use crate::wire::{Deed, Found, Life};
+use crate::wire::{Deed, Found, Life, NodeId};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -42,6 +42,13 @@ fn reader_of(
     let (prompts, deadlines) = (Arc::default(), deadlines.clone());
     let desk = Desk { runtime, prompts, deadlines, writers, readers };
     (StreamReader::new(desk, node, peers, touches).0, asked)
+}
+
+/// One that others have named, whom nobody can ask at present.
+fn a_primary() -> Peers {
+    let endpoint = Endpoint::read("127.0.0.1:7000", 0).expect("an endpoint");
+    let cluster = Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1)));
+    Peers::nodes(cluster, endpoint, true)
 }
 
 fn canary(number: u64) -> Heard {
@@ -131,12 +138,9 @@ async fn what_a_glance_does_not_cover_is_read() {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_came_too_early_comes_again_when_the_clock_of_the_keys_server_gets_there() {
     const HOUR: u64 = 3_600_000;
-    let endpoint = Endpoint::read("127.0.0.1:7000", 0).expect("an endpoint");
-    let cluster = Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1)));
-    let peers = Peers::nodes(cluster, endpoint, true);
     let (writes, mut written) = Writes::new(Gauge::default());
     let deadlines = Arc::new(KnownDeadlines::new());
-    let (mut reader, mut asked) = reader_of(Some(peers), &deadlines, HashMap::from([(0, writes)]));
+    let (mut reader, mut asked) = reader_of(Some(a_primary()), &deadlines, HashMap::from([(0, writes)]));
     reader.told(Standing::Primary).await;
     reader.heard(canary(1)).await;
     while asked.try_recv().is_ok() {}
@@ -156,4 +160,18 @@ async fn a_look_that_came_too_early_comes_again_when_the_clock_of_the_keys_serve
         let Deed::Again { at } = judged.deed else { panic!("{:?}", judged.deed) };
         assert_eq!(at - NOW - HOUR, pause);
     }
+}
+
+/// Else nobody would say it of a key that was not enrolled.
+#[tokio::test(start_paused = true)]
+async fn what_a_replaced_server_has_announced_is_kept_while_nobody_is_known_to_have_its_slots() {
+    let (mut reader, _asked) = reader_of(Some(a_primary()), &Arc::new(KnownDeadlines::new()), HashMap::new());
+    reader.heard(canary(1)).await;
+    reader.heard(Heard::Expired(0, Bytes::from("before"))).await;
+    assert!(!reader.has_to_pass_on(), "it may be a primary");
+    reader.told(Standing::Replica).await;
+    assert!(reader.has_to_pass_on() && reader.held.is_empty());
+    reader.asked(Request::Replaced(NodeId::NONE, vec![Bytes::from("another's")]));
+    reader.pass_on();
+    assert_eq!((reader.has_to_pass_on(), reader.replaced.len()), (true, 2));
 }

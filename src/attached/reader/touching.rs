@@ -45,7 +45,7 @@ impl StreamReader {
             Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
             Request::Look(_) if !self.can_look() => {}
             Request::Replaced(by, keys) => {
-                self.replaced.push((by, keys));
+                self.keep_replaced(by, keys);
                 self.look_at_replaced();
             }
             request @ (Request::Look(_) | Request::Glance(_) | Request::Recall(_)) => _ = self.send(request),
@@ -77,10 +77,10 @@ impl StreamReader {
             return;
         }
         let most = Capture::default().keys_in_touch();
-        for (by, keys) in mem::take(&mut self.replaced) {
+        for (by, keys) in self.replaced.take() {
             for some in keys.chunks(most) {
                 if !self.send(Request::Replaced(by, some.to_vec())) {
-                    self.replaced.push((by, some.to_vec()));
+                    self.keep_replaced(by, some.to_vec());
                 }
             }
         }
@@ -90,7 +90,7 @@ impl StreamReader {
     pub(super) fn forget_touches(&mut self) {
         for (request, _) in mem::take(&mut self.pending).into_values() {
             if let Request::Replaced(by, keys) = request {
-                self.replaced.push((by, keys));
+                self.keep_replaced(by, keys);
             }
         }
     }
@@ -133,7 +133,7 @@ impl StreamReader {
         self.refused(&request, &touched);
         let request = match request {
             Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
-            Request::Replaced(by, keys) if touched.answer.is_none() => return self.replaced.push((by, keys)),
+            Request::Replaced(by, keys) if touched.answer.is_none() => return self.keep_replaced(by, keys),
             request => request,
         };
         let Some(answer) = touched.answer else { return };
