@@ -42,7 +42,7 @@ test-cluster-rights: ## Run it on clusters of one primary, and the suite of clus
 	$(with_server) && $(on_cluster) $(waiting) --test server -- --test-threads=4
 	$(with_server) && $(waiting) --test clusters -- --test-threads=4
 
-test-clusters-long: ## Run the tests of clusters that wait for long faults, half a minute each
+test-clusters-long: ## Run the tests of clusters that take long: four minutes
 	$(with_server) && $(waiting) --test clusters -- --ignored
 
 test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had

@@ -137,6 +137,8 @@ fn lateness_is_counted_where_a_server_was_replaced_and_elsewhere() {
     let late = |tale: Tale| tale.judged(&[]).shards.late.into_iter().collect::<Vec<_>>();
     assert_eq!(late(tale(KEY)), [(Weather::Failed, vec![2_000_000])]);
     assert_eq!(late(tale(ELSEWHERE)), [(Weather::Calm, vec![2_000_000])]);
+    let caught_up = |tale: Tale| tale.judged(&[]).shards.caught_up_after;
+    assert_eq!((caught_up(tale(KEY)), caught_up(tale(ELSEWHERE))), (Some(50_000), None));
     let moved = |tale: Tale| tale.then(150, HARNESS, Entry::Moved { since: 60_000, slots: 1 });
     assert_eq!(late(moved(tale(ELSEWHERE))), [(Weather::Moving, vec![2_000_000])]);
 }
