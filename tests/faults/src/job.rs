@@ -1,5 +1,6 @@
 //! What the timers of a run are for.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -112,6 +113,11 @@ pub fn shard_of(key: &str) -> Option<u32> {
     }
     let is_ours = key.split_once(':').is_some_and(|(topic, _)| topic == Kind::Sharded.name());
     is_ours.then(|| partition_of(key.as_bytes(), SHARDED))
+}
+
+/// Those of all [`SHARDS`] that keep what is known of orders.
+pub fn shards_of_orders() -> Range<u32> {
+    SHARDED..SHARDS
 }
 
 /// The names of one of all [`SHARDS`].

@@ -78,7 +78,7 @@ impl Troupe {
     /// Puts a fault that is over on record.
     pub fn record_fault(&self, since: Micros, actor: Option<&str>, fault: &impl Debug, is_outage: bool) {
         let (actor, fault) = (actor.map(str::to_owned), format!("{fault:?}"));
-        self.ledger.write(Entry::Fault { since, actor, fault, is_outage, partitions: None });
+        self.ledger.write(Entry::Fault { since, actor, fault, is_outage, partitions: None, node: None });
     }
 
     /// Ends the producers, in order: what they began with, they finish.

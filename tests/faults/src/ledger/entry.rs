@@ -178,6 +178,9 @@ pub enum Entry {
         /// Of several servers, what was kept on the one that it befell; everything, if that is not said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partitions: Option<Vec<u32>>,
+        /// And the port of that server.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<u16>,
     },
     /// Slots have moved since then; the line's time is the end of it.
     Moved {

@@ -35,6 +35,9 @@ impl fmt::Display for Outcome {
         write!(f, "duplicates={} explained={} ", managed.duplicated, managed.explained)?;
         write!(f, "unexplained={} moved_slots={moved_slots} ", count(Wrong::Unexplained))?;
         write!(f, "{}", managed.shards)?;
+        if managed.unknowable > 0 {
+            write!(f, " unknowable={}", managed.unknowable)?;
+        }
         match count(Wrong::Unexpected) {
             0 => {}
             unexpected => write!(f, " unexpected={unexpected}")?,

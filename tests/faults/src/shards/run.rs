@@ -8,7 +8,7 @@ use keylapse::testing::Cluster;
 use keylapse_support::Proxy;
 use tokio::time::{Instant, sleep};
 
-use super::{Group, Outcome, ShardPlan, Stage};
+use super::{Group, Outcome, ShardPlan, Stage, witness};
 use crate::clock::micros;
 use crate::harness::Cast;
 use crate::job::Kind;
@@ -58,7 +58,10 @@ pub(super) async fn run(
     calm: Duration,
     folder: &Path,
 ) -> Outcome {
-    tokio::join!(faults(&stage, plan, time, calm), stage.orders.play());
+    tokio::select! {
+        _ = async { tokio::join!(faults(&stage, plan, time, calm), stage.orders.play()) } => {}
+        never = witness::enrolments(&stage.group, &stage.troupe.ledger) => match never {},
+    }
     stage.say("all is over; what is left runs");
     let left = stage.drain(TO_DRAIN).await;
     let (nodes, moved_slots) = (stage.group.nodes().len(), stage.slots_moved());

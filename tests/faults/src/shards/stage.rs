@@ -76,10 +76,11 @@ impl Stage {
         }
     }
 
-    /// Puts on record that whoever has these was out of reach, and kept them.
-    pub fn record_outage(&self, since: Micros, partitions: Vec<u32>, fault: &impl Debug) {
-        let (fault, partitions) = (format!("{fault:?}"), Some(partitions));
-        self.troupe.ledger.write(Entry::Fault { since, actor: None, fault, is_outage: true, partitions });
+    /// Puts on record that this server, which has these, was out of reach, and kept them.
+    pub fn record_outage(&self, since: Micros, node: &Node, partitions: Vec<u32>, fault: &impl Debug) {
+        let (fault, partitions, node) = (format!("{fault:?}"), Some(partitions), Some(node.port()));
+        let fault = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node };
+        self.troupe.ledger.write(fault);
     }
 
     /// Waits until no timer is left, and no key is expected; how many are after this long.

@@ -1,17 +1,22 @@
 //! What one server has, as it is read there, not by way of the library.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
-use keylapse::testing::Node;
+use keylapse::testing::{Node, Reply};
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
+use super::Group;
 use crate::clock::now;
-use crate::job::{ORDER, number_of, shard};
-use crate::ledger::Held;
+use crate::job::{ORDER, number_of, shard, shards_of_orders};
+use crate::ledger::{Entry, Held, Ledger};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// An order lives for much longer.
+const ENROLMENTS: Duration = Duration::from_millis(200);
 /// A replica takes in what its primary had sent in less than this.
 const LOOKS: usize = 200;
 
@@ -42,6 +47,27 @@ pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Held {
         sleep(LOOK_AGAIN).await;
     }
     panic!("{node:?} does not say what it has");
+}
+
+/// Writes down which orders are seen to be expected, for ever.
+pub(super) async fn enrolments(group: &Group, ledger: &Ledger) -> Infallible {
+    let mut known = HashSet::new();
+    loop {
+        let mut seen = HashSet::new();
+        for partition in shards_of_orders() {
+            let Some(owner) = group.owner(partition).await else { continue };
+            let keys = owner.command(["HKEYS", shard(partition).key("watch")]).await;
+            let Ok(Reply::Array(keys)) = keys else { continue };
+            seen.extend(keys.into_iter().filter_map(|key| match key {
+                Reply::Bulk(key) => String::from_utf8(key.to_vec()).ok(),
+                _ => None,
+            }));
+        }
+        let new = seen.iter().filter(|key| !known.contains(*key));
+        new.for_each(|key| ledger.write(Entry::Enrolled { key: key.clone() }));
+        known = seen;
+        sleep(ENROLMENTS).await;
+    }
 }
 
 /// How far its replication has come, and what it has.

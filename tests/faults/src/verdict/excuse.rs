@@ -4,7 +4,7 @@
 //! say that it had ended. So its process died before it could, or it was kept from the server for so long
 //! that a lease, renewed at a third, may have run out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::oracle::Run;
 use super::shards::Shards;
@@ -56,6 +56,16 @@ impl Troubles {
         Self { lease, ..Self::default() }
     }
 
+    /// How many listeners died in this time, or were kept from the servers.
+    pub(super) fn listeners_in_trouble(&self, time: (Micros, Micros)) -> usize {
+        let is_listener = |actor: &&str| actor.starts_with("listener");
+        let died = |life: &&Life| life.death().is_some_and(|death| overlaps(death, time));
+        let dead = self.lives.values().flatten().filter(died).map(|life| life.actor.as_str());
+        let cut_off = self.outages.iter().filter(|(_, all)| all.iter().any(|one| overlaps(*one, time)));
+        let cut_off = cut_off.filter_map(|(actor, _)| actor.as_deref());
+        dead.chain(cut_off).filter(is_listener).collect::<BTreeSet<_>>().len()
+    }
+
     pub(super) fn enter(&mut self, at: Micros, pid: u32, entry: &Entry) {
         match entry {
             Entry::Born { child, actor } => {
@@ -66,8 +76,8 @@ impl Troubles {
             Entry::Killed { child } => self.last_life(*child).for_each(|life| life.killed = Some(at)),
             Entry::LetGo => self.last_life(pid).for_each(|life| life.let_go.push(at)),
             Entry::Died { child, .. } => self.last_life(*child).for_each(|life| life.died = Some(at)),
-            Entry::Fault { since, is_outage: true, partitions: Some(partitions), .. } => {
-                self.shards.outage(partitions, (*since, at + TO_RECONNECT));
+            Entry::Fault { since, is_outage: true, partitions: Some(partitions), node, .. } => {
+                self.shards.outage(partitions, *node, (*since, at + TO_RECONNECT));
             }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             Entry::Succession { .. } => self.shards.succession(at, entry),

@@ -9,9 +9,14 @@ use super::excuse::Troubles;
 use super::fired::Fires;
 use super::report::{Finding, Report, Wrong, digits, story};
 use super::shards::Write;
-use crate::clock::Micros;
+use crate::clock::{Micros, SECOND};
 use crate::job::{is_order, shard_of};
 use crate::ledger::{Entry, Life, Line, Wrote};
+
+/// So many listeners enrol what they hear written, ...
+const ENROL: usize = 2;
+/// ... and another does so this long after one has died, at the latest.
+const TO_TAKE_OVER: Micros = 8 * SECOND;
 
 /// All that is known of them.
 #[derive(Debug, Default)]
@@ -20,6 +25,8 @@ pub(super) struct Orders(BTreeMap<String, Order>);
 #[derive(Debug, Default)]
 struct Order {
     tries: Vec<Try>,
+    /// When it was seen to be expected.
+    enrolled: Vec<Micros>,
     fires: Fires,
 }
 
@@ -56,6 +63,7 @@ impl Orders {
                 let last = self.of(key).tries.last_mut();
                 last.into_iter().for_each(|one| one.told = Some((at, *wrote, *by, *reached)));
             }
+            Entry::Enrolled { key } if is_order(key) => self.of(key).enrolled.push(at),
             Entry::Fired { key, .. } | Entry::FiredEnded { key, .. } if is_order(key) => {
                 self.of(key).fires.enter(at, pid, entry);
             }
@@ -83,6 +91,15 @@ impl Orders {
 }
 
 impl Order {
+    /// Whether docs/attach.md says of this end that it cannot be known: those who enrolled have died, so that it was not; and
+    /// nobody could hear its server.
+    fn is_unknowable(&self, write: &Write, troubles: &Troubles) -> bool {
+        let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
+        let before = (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline);
+        let is_unheard = write.by.is_some_and(|node| troubles.shards.was_unheard(node, write.deadline));
+        !was_enrolled && is_unheard && troubles.listeners_in_trouble(before) >= ENROL
+    }
+
     fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
         let has_fired = self.fires.iter().next().is_some();
         if let Some(write) = self.tries.last().and_then(Try::done) {
@@ -97,6 +114,7 @@ impl Order {
                         "it had reached the replicas, and the one that was promoted had it not",
                     );
                 }
+                None if self.is_unknowable(&write, troubles) => report.unknowable += 1,
                 None => find(Wrong::Lost, "it was written, and did not fire"),
             }
         }

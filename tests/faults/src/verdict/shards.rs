@@ -20,8 +20,8 @@ const TO_CATCH_UP: Micros = 2 * SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     successions: Vec<Succession>,
-    /// The server was out of reach, and kept its place.
-    outages: Vec<(Vec<u32>, (Micros, Micros))>,
+    /// The server was out of reach, and kept its place: what it had, and its port.
+    outages: Vec<(Vec<u32>, Option<u16>, (Micros, Micros))>,
     /// When slots moved, whose ever they were.
     moves: Vec<(Micros, Micros)>,
 }
@@ -104,8 +104,15 @@ impl Shards {
         });
     }
 
-    pub(super) fn outage(&mut self, partitions: &[u32], time: (Micros, Micros)) {
-        self.outages.push((partitions.to_vec(), time));
+    pub(super) fn outage(&mut self, partitions: &[u32], node: Option<u16>, time: (Micros, Micros)) {
+        self.outages.push((partitions.to_vec(), node, time));
+    }
+
+    /// Whether what this server announced at about this time may have reached nobody.
+    pub(super) fn was_unheard(&self, node: u16, at: Micros) -> bool {
+        let concerns =
+            |(_, of, time): &(_, Option<u16>, _)| *of == Some(node) && overlaps(*time, (at, at + SECOND));
+        self.outages.iter().any(concerns)
     }
 
     pub(super) fn moved(&mut self, time: (Micros, Micros)) {
@@ -116,7 +123,7 @@ impl Shards {
     pub(super) fn outages(&self, key: &str) -> impl Iterator<Item = (Micros, Micros)> {
         let shard = shard_of(key);
         let ours = move |partitions: &[u32]| shard.is_some_and(|shard| partitions.contains(&shard));
-        self.outages.iter().filter(move |(partitions, _)| ours(partitions)).map(|(_, time)| *time)
+        self.outages.iter().filter(move |(partitions, ..)| ours(partitions)).map(|(.., time)| *time)
     }
 
     fn of(&self, key: &str) -> impl Iterator<Item = &Succession> {

@@ -78,7 +78,7 @@ impl Tale {
 
 /// A line that is cut: an actor's, or all of those to the server that keeps these.
 fn cut(since: Micros, actor: Option<String>, partitions: Option<Vec<u32>>) -> Entry {
-    Entry::Fault { since, actor, fault: "Cut".to_owned(), is_outage: true, partitions }
+    Entry::Fault { since, actor, fault: "Cut".to_owned(), is_outage: true, partitions, node: None }
 }
 
 #[track_caller]

@@ -7,5 +7,5 @@ pub(super) async fn strike(stage: &Stage, partition: u32) {
     let fall = Fall::of(stage, partition).await;
     fall.node.restart().await.expect("it can be started again");
     stage.group.wait_until_ok().await;
-    stage.record_outage(fall.since, fall.partitions, &"Crash");
+    stage.record_outage(fall.since, &fall.node, fall.partitions, &"Crash");
 }

@@ -12,6 +12,6 @@ impl NodeLineFault {
         let line = &stage.lines[which];
         self.what.strike(line).await;
         line.heal().await;
-        stage.record_outage(since, owned, &self.what);
+        stage.record_outage(since, node, owned, &self.what);
     }
 }

@@ -24,5 +24,5 @@ pub(super) async fn freeze(stage: &Stage, partition: u32, ms: u64) {
     fall.node.stop().expect("it runs");
     sleep(Duration::from_millis(ms)).await;
     fall.node.go_on().expect("it was stopped");
-    stage.record_outage(fall.since, fall.partitions, &"Freeze");
+    stage.record_outage(fall.since, &fall.node, fall.partitions, &"Freeze");
 }

@@ -35,7 +35,7 @@ impl Tale {
         self.then(
             until,
             HARNESS,
-            Entry::Fault { since, actor: None, fault, is_outage: false, partitions: None },
+            Entry::Fault { since, actor: None, fault, is_outage: false, partitions: None, node: None },
         )
     }
 }

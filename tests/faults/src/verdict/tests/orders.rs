@@ -118,3 +118,29 @@ fn an_attempt_may_run_again_where_the_server_that_keeps_it_fell() {
     finds(again(kept), &[]);
     finds(again(kept - 1), &[Wrong::Unexplained]);
 }
+
+/// Where two listeners that enrolled have died, and the server's line was cut when the key expired: but for one of these it is lost.
+#[test]
+fn what_nobody_could_enrol_or_hear_is_unknowable() {
+    let listener = |number: u32| format!("listener {number}");
+    let died = |tale: Tale, number: u32| {
+        let (child, actor) = (100 + number, listener(number));
+        let tale = tale.then(0, HARNESS, Entry::Born { child, actor });
+        tale.then(500, HARNESS, Entry::Died { child, status: String::new() })
+    };
+    let tale = |deaths: u32, node, cut: u64| {
+        let tale = (0..deaths).fold(Tale::new().ordered(1_000, SERVER, None), died);
+        let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
+        let since = cut * 1000;
+        let cut_off =
+            Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
+        tale.then(cut + 50, HARNESS, cut_off)
+    };
+    let report = tale(2, SERVER, 3_002).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(tale(1, SERVER, 3_002), &[Wrong::Lost]);
+    finds(tale(2, ANOTHER, 3_002), &[Wrong::Lost]);
+    finds(tale(2, SERVER, 500), &[Wrong::Lost]);
+    let enrolled = Entry::Enrolled { key: KEY.to_owned() };
+    finds(tale(2, SERVER, 3_002).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
+}
