@@ -193,6 +193,24 @@ impl Error {
         )
     }
 
+    /// Whether the server is away, or serves nobody for now.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_of_the_line() || self.kind() == ErrorKind::Unavailable
+    }
+
+    /// Whether it is a replica's "no".
+    pub(crate) fn is_of_a_replica(&self) -> bool {
+        matches!(self.code(), Some("READONLY" | "MASTERDOWN"))
+    }
+
+    /// Where one server takes the place of another, a replica's "no" passes: it was the primary until just now.
+    pub(crate) fn until_the_primary_is_known(mut self) -> Self {
+        if self.is_of_a_replica() {
+            Arc::make_mut(&mut self.0).kind = ErrorKind::Unavailable;
+        }
+        self
+    }
+
     /// Whether there is no way to the server, or it does not answer. Its connections say so, once for all.
     pub(crate) fn is_of_the_line(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)

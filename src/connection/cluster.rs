@@ -24,6 +24,7 @@ use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::place::Place;
 use crate::connection::server::{Seat, Server};
+use crate::connection::slot::SLOTS;
 use crate::connection::trust::believed;
 use crate::error::{Error, ErrorKind, Redirect, Result};
 use crate::lock::lock;
@@ -127,13 +128,10 @@ impl Cluster {
                 // Some of the slot's keys are there, and some are not.
                 None if error.code() == Some("TRYAGAIN") => {}
                 None => {
-                    if error
-                        .code()
-                        .is_none_or(|code| matches!(code, "CLUSTERDOWN" | "READONLY" | "MASTERDOWN"))
-                    {
+                    if error.is_of_a_replica() || error.code().is_none_or(|code| code == "CLUSTERDOWN") {
                         self.suspect();
                     }
-                    return answer;
+                    return answer.map_err(Error::until_the_primary_is_known);
                 }
             }
             if Instant::now() >= until {
@@ -186,6 +184,11 @@ impl Cluster {
     /// Where a node has sent a call.
     fn follow(&self, redirect: &Redirect, from: &Seat) -> Result<Seat> {
         let asked = from.server().place().present().endpoint();
+        if redirect.slot >= SLOTS {
+            let message =
+                format!("{asked} sends calls of slot {} to another, and no cluster has that", redirect.slot);
+            return Err(Error::new(ErrorKind::Server, message));
+        }
         let Some(to) = Endpoint::announced(&redirect.to, &asked) else {
             let message = format!("{asked} sends calls of slot {} to what is no address", redirect.slot);
             return Err(Error::new(ErrorKind::Server, message));

@@ -111,12 +111,14 @@ impl ClusterMap {
     pub(crate) fn with_owner(&self, slot: u16, endpoint: &Endpoint) -> Self {
         let mut map = self.clone();
         let known = map.endpoints.iter().position(|known| known == endpoint);
-        let place = known.unwrap_or_else(|| {
+        let place = known.unwrap_or(map.endpoints.len());
+        if place == map.endpoints.len() && place < MOST_NODES {
             map.endpoints.push(endpoint.clone());
-            map.endpoints.len() - 1
-        });
-        if place < MOST_NODES {
-            map.owners[usize::from(slot)] = place as u16;
+        }
+        // There are at most `MOST_NODES`, and a node may say what cannot be.
+        match map.owners.get_mut(usize::from(slot)) {
+            Some(owner) if place < map.endpoints.len() => *owner = place as u16,
+            _ => {}
         }
         map
     }

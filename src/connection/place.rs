@@ -6,7 +6,7 @@ use crate::connection::address::Address;
 use crate::connection::outage::Outage;
 use crate::connection::sentinel::Sentinels;
 use crate::connection::trust::{Trust, believed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// One address for ever, or that of whoever is the primary at present.
 #[derive(Clone, Debug)]
@@ -47,8 +47,17 @@ impl Place {
             Self::Primary(sentinels) => {
                 let present = sentinels.present().endpoint();
                 let doubt = || sentinels.doubt();
-                believed(trust, &present, sentinels.replaced(), doubt, call).await
+                let answer = believed(trust, &present, sentinels.replaced(), doubt, call).await;
+                answer.map_err(|error| self.may_pass(error))
             }
+        }
+    }
+
+    /// The same error, where another server may take this one's place: it passes if it is a replica's.
+    pub(crate) fn may_pass(&self, error: Error) -> Error {
+        match self {
+            Self::Fixed(_) => error,
+            Self::Primary(_) => error.until_the_primary_is_known(),
         }
     }
 

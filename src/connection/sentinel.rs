@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use redis::{Value, cmd, pipe};
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection::Node;
 use crate::connection::access::Access;
@@ -31,6 +32,8 @@ use crate::log_throttle::LogThrottle;
 
 /// A sentinel that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
+/// When one has answered, the others are waited for so long.
+const OTHERS_WITHIN: Duration = Duration::from_millis(250);
 /// A server that is named as the primary says within this that it is. One that hangs is replaced, and says so when it goes
 /// on all the same.
 const VERIFIED_WITHIN: Duration = SILENCE;
@@ -142,7 +145,11 @@ impl Sentinels {
 
     async fn ask_for_primary(&self) -> Result<Address> {
         let asked = Instant::now();
-        let mut named = self.named().await?;
+        let named = self.named().await?;
+        self.find_among(named, asked).await
+    }
+
+    async fn find_among(&self, mut named: Vec<(Endpoint, Support)>, asked: Instant) -> Result<Address> {
         // Who became the primary last: only that sentinel knows at first that has made it one.
         named.sort_by_key(|(_, support)| std::cmp::Reverse(*support));
         self.complain_of_disagreement(&named);
@@ -193,18 +200,20 @@ impl Sentinels {
         Error::new(ErrorKind::Unreachable, message)
     }
 
-    /// Whom the sentinels name, and with how much support.
+    /// Whom the sentinels name, and with how much support. One whose machine is gone says nothing at all, and is not waited
+    /// for once another has answered.
     async fn named(&self) -> Result<Vec<(Endpoint, Support)>> {
         let nodes: Vec<_> = lock(&self.known).iter().map(|(at, node)| (at.clone(), node.clone())).collect();
-        let asked = nodes.iter().map(|(at, node)| async move {
-            let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
-            timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)))
-        });
+        let mut asked: FuturesUnordered<_> =
+            nodes.iter().map(|(at, node)| self.ask_in_time(at, node)).collect();
         let (mut named, mut worst, mut answered) = (HashMap::<_, Support>::new(), None::<Error>, false);
-        for answer in join_all(asked).await {
+        // Each of them is answered in its time.
+        let mut until = Instant::now() + 2 * ASKED_WITHIN;
+        while let Ok(Some(answer)) = timeout_at(until, asked.next()).await {
             match answer {
                 Ok(one) => {
                     answered = true;
+                    until = until.min(Instant::now() + OTHERS_WITHIN);
                     let Some((endpoint, epoch)) = one else { continue };
                     let support = named.entry(endpoint).or_default();
                     *support = Support { epoch: support.epoch.max(epoch), votes: support.votes + 1 };
@@ -216,8 +225,23 @@ impl Sentinels {
         match worst {
             _ if !named.is_empty() => Ok(named.into_iter().collect()),
             Some(error) if !answered => Err(error),
-            _ => Err(self.unknown()),
+            None if asked.is_empty() => Err(self.unknown()),
+            worst => Err(self.unknown_to_some(worst)),
         }
+    }
+
+    async fn ask_in_time(&self, at: &Endpoint, node: &Node) -> Result<Option<(Endpoint, u64)>> {
+        let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
+        timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)))
+    }
+
+    /// Those that may know it do not answer: that may pass.
+    fn unknown_to_some(&self, others: Option<Error>) -> Error {
+        let others = others.map_or_else(|| "no answer".into(), |error| error.to_string());
+        let name = plain(&self.name, 100);
+        let message =
+            format!("the sentinels that answer know no primary called {name}, and others do not ({others})");
+        Error::new(ErrorKind::Unavailable, message)
     }
 
     fn unknown(&self) -> Error {
@@ -309,11 +333,15 @@ impl Sentinels {
 
     /// Looks closer only if another server is named. Whether they agree.
     async fn find_if_news(&self) -> Result<bool> {
+        let asked = Instant::now();
         let named = self.named().await?;
         let present = self.present.borrow().clone();
         match &named[..] {
             [(only, _)] if present.as_ref() == Some(only) => Ok(true),
-            _ => self.find_primary().await.map(|_| named.len() == 1),
+            all => {
+                let agree = all.len() == 1;
+                self.find_among(named, asked).boxed().await.map(|_| agree)
+            }
         }
     }
 }

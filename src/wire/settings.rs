@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use futures::future::join_all;
 use redis::cmd;
 
 use crate::connection::{Address, Server};
@@ -23,11 +24,10 @@ impl Store {
     /// Reports settings that weaken a promise, once for each change. Adds the
     /// missing notification flags only when asked to: they are the operator's.
     pub(crate) async fn check_settings(&self, manage_notifications: bool) -> Result<()> {
-        // Replicas too: one may be the primary next.
-        for server in self.0.topology.all().await? {
-            self.check_settings_of(&server, manage_notifications).await?;
-        }
-        Ok(())
+        // Replicas too: one may be the primary next. One that is away keeps nobody from being looked at.
+        let all = self.0.topology.all().await?;
+        let checks = all.iter().map(|server| self.check_settings_of(server, manage_notifications));
+        join_all(checks).await.into_iter().collect()
     }
 
     async fn check_settings_of(&self, server: &Server, manage_notifications: bool) -> Result<()> {

@@ -1,15 +1,18 @@
 //! Primaries are gone, or out of reach, and nobody takes their places until they are back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylapse::testing::{Cluster, ClusterBuilder, Node};
-use keylapse::{ErrorKind, EventMode, Schedule};
+use keylapse::{Done, ErrorKind, EventMode, Failure, Lapse, Listener, Schedule};
 use keylapse_support::eventually;
 
 use crate::attached::beside::Beside;
 use crate::bus::Buses;
-use crate::load::{FIRST, Load, MANY, impatient, told};
-use crate::support::PATIENCE;
+use crate::load::{FIRST, Load, MANY, impatient, told, topic};
+use crate::reach::as_app;
+use crate::support::{PATIENCE, Running};
 
 /// What a node is told before it is killed is there when it is started again.
 async fn kept_on_disk(builder: ClusterBuilder) -> Cluster {
@@ -105,6 +108,41 @@ async fn a_primary_without_replica_that_is_killed_loses_nothing_and_all_starts_o
     load.until_more_handled(300).await;
     load.enough().end().await.assert_kept();
     beside.end().await;
+}
+
+/// A deploy goes on meanwhile: what lies on the others is served, and what does not once it is there again.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_a_primary_is_away_serves_what_lies_on_the_others() {
+    let builder = crate::reach::cluster_builder().config("cluster-require-full-coverage no");
+    let cluster = kept_on_disk(builder.replicas_each(0)).await;
+    let first = cluster.owner_of_key(FIRST).await.unwrap();
+    let gone = cluster.nodes().into_iter().find(|node| *node != first).unwrap();
+    gone.kill();
+    let handled = Arc::<AtomicUsize>::default();
+    let count = handled.clone();
+    let handler = move |_: Lapse<u32>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok::<_, Failure>(Done))
+    };
+    let running = Running::start(Listener::builder(as_app(&cluster.url())).on(topic(8), handler));
+    let schedule = impatient(&cluster.url()).await.expect("its first partition is there");
+    let (soon, mut left) = (Duration::from_millis(10), Vec::new());
+    for number in 0..40 {
+        if schedule.arm(&topic(8), [number.to_string()], soon, &number).await.is_err() {
+            left.push(number);
+        }
+    }
+    assert!((1..40).contains(&left.len()), "{left:?}");
+    let begun = 40 - left.len();
+    eventually(PATIENCE, "what lies on the others", async || handled.load(Ordering::Relaxed) >= begun).await;
+    gone.restart().await.unwrap();
+    cluster.wait_until_ok().await.unwrap();
+    let patient = Schedule::connect(&as_app(&cluster.url())).await.unwrap();
+    for number in left {
+        let _ = patient.arm(&topic(8), [number.to_string()], soon, &number).await.unwrap();
+    }
+    eventually(PATIENCE, "all", async || handled.load(Ordering::Relaxed) >= 40).await;
+    running.stop().await.unwrap();
 }
 
 /// The others replace it, and it does not know. Clients reach it, and it tells them what it believes.

@@ -1,6 +1,6 @@
 //! Servers that sentinels watch.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keylapse::testing::SentinelGroup;
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Servers};
@@ -10,7 +10,7 @@ use crate::capture::Capture;
 use crate::load::{Load, MANY, topic};
 use crate::outcome::Outcome;
 use crate::reach::{as_app, assert_nothing_refused, sentinel_group};
-use crate::support::Running;
+use crate::support::{PATIENCE, Running};
 
 /// Timers for eight seconds, two of them before the fault.
 async fn during(fault: impl AsyncFnOnce(&SentinelGroup, &Load)) -> Outcome {
@@ -126,6 +126,56 @@ async fn any_sentinel_may_be_down_and_all_may_be_started_again_one_by_one() {
     })
     .await;
     assert_eq!((outcome.doubled, outcome.unreplicated), (0, 0));
+}
+
+/// The machine of the master is gone, and one of the sentinels with it: it says nothing, and refuses nothing either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_says_nothing_holds_up_nobody() {
+    let group = sentinel_group().await;
+    let (schedule, hour) =
+        (Schedule::connect(&as_app(&group.url())).await.unwrap(), Duration::from_secs(3600));
+    let silent = group.sentinels().last().unwrap();
+    silent.stop().unwrap();
+    let begun = Instant::now();
+    let stranger = Schedule::connect(&as_app(&group.url())).await.unwrap();
+    let _ = stranger.arm(&topic(1), ["1"], hour, &1).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "it was waited for: {:?}", begun.elapsed());
+    let master = group.master().await.unwrap();
+    master.kill();
+    group.wait_for_master_other_than(&master).await.unwrap();
+    let _ = schedule.arm(&topic(1), ["2"], hour, &2).await.unwrap();
+    silent.go_on().unwrap();
+}
+
+/// The one who would know is silent, so that it may pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_sentinel_knows_nothing_is_final_only_if_all_have_answered() {
+    let group = sentinel_group().await;
+    let [first, others @ ..] = group.sentinels() else { panic!("three sentinels") };
+    first.command(["SENTINEL", "REMOVE", group.name()]).await.unwrap();
+    others.iter().for_each(|other| other.stop().unwrap());
+    let client = Client::new(&as_app(&group.url())).unwrap().patience(Duration::from_secs(1));
+    let refused = Schedule::connect(client).await.unwrap_err();
+    assert!(refused.is_transient() && refused.to_string().contains("others do not"), "{refused}");
+    others.iter().for_each(|other| other.go_on().unwrap());
+    Schedule::connect(&as_app(&group.url())).await.expect("the others know");
+}
+
+/// Until another is the master, there is none that takes it: and that is what patience is for.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_arm_that_a_demoted_master_refuses_waits_for_the_next() {
+    let group = sentinel_group().await;
+    let schedule =
+        Schedule::connect(Client::new(&as_app(&group.url())).unwrap().patience(PATIENCE)).await.unwrap();
+    let (master, hour) = (group.master().await.unwrap(), Duration::from_secs(3600));
+    let _ = schedule.arm(&topic(1), ["0"], hour, &0).await.unwrap();
+    let other = group.servers().iter().find(|server| **server != master).unwrap();
+    let demoted = async {
+        master.command(["REPLICAOF", "127.0.0.1", &other.port().to_string()]).await.unwrap();
+        // The sentinels have it the master again, or another.
+        schedule.arm(&topic(1), ["1"], hour, &1).await
+    };
+    let _ = demoted.await.expect("it waits");
 }
 
 /// Each mistake has a message of its own.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
 use rand::seq::SliceRandom;
-use redis::cmd;
-use tokio::time::{Instant, timeout};
+use redis::{Value, cmd, pipe};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::connection::cluster::Cluster;
 use crate::connection::cluster_map::ClusterMap;
@@ -19,13 +19,25 @@ use crate::lock::lock;
 use crate::log::info;
 
 /// Nodes that are asked for the map at the same time.
-pub(super) const ASKED_AT_ONCE: usize = 3;
+const ASKED_AT_ONCE: usize = 3;
 /// A node that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
+/// When one has answered, the others are waited for so long.
+const OTHERS_WITHIN: Duration = Duration::from_millis(100);
+const NEVER: Duration = Duration::from_secs(86_400);
 /// Calls that find the map old ask for another no more often than this.
 const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// A node that was silent has learnt by then whether it was replaced.
 const DOUBTED_FOR: Duration = Duration::from_secs(10);
+
+const ASKING: &str = "asking for the cluster's map";
+
+/// What a node says of its cluster.
+pub(super) struct Told {
+    /// How many failovers and moves it knows of; 0 if it does not say.
+    epoch: u64,
+    pub(super) map: ClusterMap,
+}
 
 impl Cluster {
     /// Asks for the map if none is known.
@@ -36,14 +48,16 @@ impl Cluster {
         Ok(self.map.borrow().clone())
     }
 
-    /// Asks for the map, unless somebody just has; who needs it waits for whoever does.
+    /// Asks for the map, unless somebody just has. Who cannot go on without another waits for whoever asks, and until one may
+    /// ask again: all of them make one question of it.
     pub(super) async fn refresh_if_old(&self, wait: bool) -> Result<()> {
-        let asked = lock(&self.refreshed).is_some_and(|at| at.elapsed() < REFRESH_EVERY);
-        if asked && !wait {
-            return Ok(());
-        }
-        if !wait && self.refreshing.try_lock().is_err() {
-            return Ok(());
+        let again =
+            lock(&self.refreshed).map(|at| at + REFRESH_EVERY).filter(|again| *again > Instant::now());
+        match again {
+            Some(again) if wait => sleep_until(again).await,
+            Some(_) => return Ok(()),
+            None if !wait && self.refreshing.try_lock().is_err() => return Ok(()),
+            None => {}
         }
         self.refresh().await
     }
@@ -56,10 +70,9 @@ impl Cluster {
             return Ok(());
         }
         self.stale.store(false, Ordering::Relaxed);
-        let map = self.ask_anyone().await;
+        let told = self.ask_anyone_but(None).await;
         *lock(&self.refreshed) = Some(Instant::now());
-        let map = map.inspect_err(|_| self.suspect())?;
-        self.learn(map);
+        self.learn(told.inspect_err(|_| self.suspect())?.map);
         Ok(())
     }
 
@@ -77,9 +90,12 @@ impl Cluster {
         });
     }
 
-    /// The first answer of a node that is known.
-    async fn ask_anyone(&self) -> Result<ClusterMap> {
-        let (trusted, doubted) = self.known_nodes();
+    /// What a node that is known says, other than this one.
+    pub(super) async fn ask_anyone_but(&self, one: Option<&Endpoint>) -> Result<Told> {
+        let (mut trusted, mut doubted) = self.known_nodes();
+        for nodes in [&mut trusted, &mut doubted] {
+            nodes.retain(|node| Some(node) != one);
+        }
         match self.ask_any_of(trusted).await {
             Err(_) if !doubted.is_empty() => self.ask_any_of(doubted).await,
             answer => answer,
@@ -87,7 +103,7 @@ impl Cluster {
     }
 
     /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong.
-    pub(super) fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
+    fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let map = self.map.borrow().clone();
         let mut known: Vec<_> = map.members().map(|member| member.endpoint.clone()).collect();
         known.shuffle(&mut rand::rng());
@@ -98,45 +114,69 @@ impl Cluster {
         known.into_iter().partition(|endpoint| !doubted.contains_key(endpoint))
     }
 
-    async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<ClusterMap> {
+    /// What the first of them say who answer: the one that knows of most failovers and moves. One that is cut off from the others
+    /// does not know who has taken its place, and one that a slot has left is told last.
+    async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<Told> {
         let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
         let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
-        let mut worst: Option<Error> = None;
-        while let Some(answer) = answers.next().await {
+        let (mut best, mut worst, mut answered) = (None::<Told>, None::<Error>, 0);
+        // Each node is answered for in its time.
+        let mut until = Instant::now() + NEVER;
+        while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
             match answer {
-                Ok(map) => return Ok(map),
+                Ok(told) => {
+                    (answered, until) = (answered + 1, until.min(Instant::now() + OTHERS_WITHIN));
+                    if best.as_ref().is_none_or(|best| best.epoch < told.epoch) {
+                        best = Some(told);
+                    }
+                    if answered == ASKED_AT_ONCE {
+                        break;
+                    }
+                }
                 // What an operator has to change says more than a node that is away.
                 Err(error) if worst.as_ref().is_none_or(|worst| worst.is_transient()) => worst = Some(error),
                 Err(_) => {}
             }
         }
-        Err(worst.unwrap_or_else(|| Error::invalid("a cluster needs at least one host")))
+        let nobody = || worst.unwrap_or_else(|| Error::invalid("a cluster needs at least one host"));
+        best.ok_or_else(nobody)
     }
 
     /// What one node says.
-    pub(super) async fn ask(&self, endpoint: &Endpoint) -> Result<ClusterMap> {
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Told> {
         let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
         timeout(ASKED_WITHIN, self.ask_patiently(endpoint)).await.unwrap_or_else(|error| Err(late(error)))
     }
 
-    async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<ClusterMap> {
-        let seat = self.server(endpoint).seat();
-        let ask =
-            async |what: &str| seat.call("asking for the cluster's map", cmd("CLUSTER").arg(what)).await;
-        let map = match ask("SHARDS").await {
+    async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<Told> {
+        let (seat, mut questions) = (self.server(endpoint).seat(), pipe());
+        for what in ["SHARDS", "INFO"] {
+            questions.cmd("CLUSTER").arg(what);
+        }
+        let answers = seat.call_each(ASKING, &questions).await;
+        let [shards, info] = <[_; 2]>::try_from(answers).expect("each question has an answer");
+        let map = match shards {
             Ok(answer) => ClusterMap::read_shards(&answer, endpoint, self.access.tls.is_some()),
             Err(error) if error.code().is_none() => return Err(error),
-            Err(shards) => match ask("SLOTS").await {
+            Err(shards) => match seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await {
                 Ok(answer) => ClusterMap::read_slots(&answer, endpoint),
                 Err(_) => return Err(not_a_cluster(endpoint, shards)),
             },
         };
-        map.ok_or_else(|| {
+        // Who may not ask for that takes the first answer.
+        let epoch = info.ok().and_then(|info| epoch_in(&info)).unwrap_or_default();
+        map.map(|map| Told { epoch, map }).ok_or_else(|| {
             let message =
                 format!("{endpoint} does not say who owns the slots of the cluster: has one been made?");
             Error::new(ErrorKind::Unavailable, message)
         })
     }
+}
+
+/// How many failovers and moves a node knows of, in its answer to CLUSTER INFO.
+fn epoch_in(info: &Value) -> Option<u64> {
+    let info = redis::from_redis_value_ref::<String>(info).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:")?.trim().parse().ok())
 }
 
 /// Whoever answers there cannot be asked for a cluster.

@@ -1,10 +1,8 @@
 //! What the others say of a node: whether it is a primary is not for itself to say.
 
-use futures::StreamExt;
-use futures::stream::iter;
+use futures::FutureExt;
 
 use crate::connection::cluster::Cluster;
-use crate::connection::cluster::discovery::ASKED_AT_ONCE;
 use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,24 +25,18 @@ impl Cluster {
     /// # Errors
     /// When no other node answers.
     pub(crate) async fn standing_of(&self, name: &str, endpoint: &Endpoint) -> Result<Standing> {
-        let (trusted, doubted) = self.known_nodes();
-        let others: Vec<_> = trusted.into_iter().chain(doubted).filter(|other| other != endpoint).collect();
         if self.map().borrow().members().all(|member| member.id == name) {
             return Ok(Standing::Primary);
         }
-        let ask = |other: Endpoint| async move { self.ask(&other).await };
-        let mut answers = iter(others).map(ask).buffered(ASKED_AT_ONCE).boxed();
-        while let Some(answer) = answers.next().await {
-            if let Ok(map) = answer {
-                let standing = map.standing_of(name);
-                if standing == Standing::Replica {
-                    self.learn(map);
-                }
-                return Ok(standing);
-            }
+        let Ok(told) = self.ask_anyone_but(Some(endpoint)).boxed().await else {
+            let message = format!("no other node of the cluster says what {endpoint} is");
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        };
+        let standing = told.map.standing_of(name);
+        if standing == Standing::Replica {
+            self.learn(told.map);
         }
-        let message = format!("no other node of the cluster says what {endpoint} is");
-        Err(Error::new(ErrorKind::Unavailable, message))
+        Ok(standing)
     }
 }
 

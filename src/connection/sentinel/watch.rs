@@ -6,12 +6,13 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use futures::stream::{BoxStream, SelectAll, once};
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisResult};
 use tokio::time::timeout;
 
+use crate::connection::classify::classify;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::sentinel::Sentinels;
 use crate::lock::lock;
@@ -31,16 +32,24 @@ pub(super) async fn watch(watched: Weak<Sentinels>) {
     let mut announcements = Announcements::default();
     loop {
         let Some(sentinels) = watched.upgrade() else { return };
-        announcements.hear_all(&sentinels).await;
-        let agree = sentinels.find_if_news().await.unwrap_or_else(|error| {
-            debug!(name = %sentinels.name, %error, "the sentinels were asked in vain");
-            true
-        });
+        let (new, mut agree) = join(announcements.hear_all(&sentinels), find(&sentinels)).await;
+        if new {
+            // What one of them has said before it was heard.
+            agree = find(&sentinels).await;
+        }
         let name = sentinels.name.clone();
         drop(sentinels);
         let pause = if agree { ASK_EVERY } else { ASK_AGAIN };
         let _ = timeout(pause, announcements.next_of(&name)).await;
     }
+}
+
+/// Whether they agree who is the primary, as far as they answer.
+async fn find(sentinels: &Sentinels) -> bool {
+    sentinels.find_if_news().await.unwrap_or_else(|error| {
+        debug!(name = %sentinels.name, %error, "the sentinels were asked in vain");
+        true
+    })
 }
 
 /// What one sentinel says, and then that its connection has ended.
@@ -54,14 +63,15 @@ struct Announcements {
 }
 
 impl Announcements {
-    /// Subscribes at those that are known and not heard.
-    async fn hear_all(&mut self, sentinels: &Sentinels) {
+    /// Subscribes at those that are known and not heard; whether there are such now.
+    async fn hear_all(&mut self, sentinels: &Sentinels) -> bool {
         let known: Vec<_> = lock(&sentinels.known).keys().cloned().collect();
         let new = known.into_iter().filter(|endpoint| !self.heard.contains(endpoint));
         let subscribing = new.map(|endpoint| async move {
             let subscribed = timeout(WITHIN, subscribe(sentinels, &endpoint)).await;
             (endpoint, subscribed)
         });
+        let before = self.heard.len();
         for (endpoint, subscribed) in join_all(subscribing).await {
             match subscribed {
                 Ok(Ok((subscribed, messages))) => {
@@ -73,10 +83,14 @@ impl Announcements {
                     });
                     self.said.push(messages.chain(once(ready((endpoint, None)))).boxed());
                 }
-                Ok(Err(error)) => debug!(sentinel = %endpoint, %error, "a sentinel announces nothing"),
+                Ok(Err(error)) => {
+                    let error = classify("subscribing at a sentinel", &error);
+                    debug!(sentinel = %endpoint, %error, "it announces nothing");
+                }
                 Err(_) => {}
             }
         }
+        self.heard.len() > before
     }
 
     /// Waits until something is said about the primary of this name, or a connection has ended.

@@ -1,6 +1,6 @@
 //! Partitions as a whole: what is next in them, pausing them, repairing them, making them known.
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use redis::{Value, cmd};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -177,11 +177,24 @@ impl Store {
         let Some((first, others)) = partitions.split_first() else { return Ok(()) };
         self.agree(first).await?;
         for some in others.chunks(PEEKED) {
-            let made: Vec<_> = some.iter().map(|at| self.init(at)).collect();
-            try_join_all(made).await?;
+            for made in join_all(some.iter().map(|at| self.init(at))).await {
+                self.unless_away(topic, made)?;
+            }
         }
         lock(&self.0.registered).insert(topic.name.clone(), topic.clone());
-        self.list(&names::registry(&first.namespace), topic).await
+        self.unless_away(topic, self.list(&names::registry(&first.namespace), topic).await)
+    }
+
+    /// Where there are several servers, one that is away does not keep a topic from the others: what is missing there is made
+    /// by the first call that finds it so.
+    fn unless_away(&self, topic: &TopicEntry, made: Result<()>) -> Result<()> {
+        match made {
+            Err(error) if self.0.topology.are_many() && error.is_away() => {
+                debug!(topic = %topic.name, %error, "a part of the topic is on a server that is away");
+                Ok(())
+            }
+            made => made,
+        }
     }
 
     /// Lists the topic of a partition that was made anew: whoever destroyed it has removed it from the list.
