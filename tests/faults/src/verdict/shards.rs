@@ -20,10 +20,17 @@ const TO_CATCH_UP: Micros = 2 * SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     successions: Vec<Succession>,
-    /// The server was out of reach, and kept its place: what it had, and its port.
-    outages: Vec<(Vec<u32>, Option<u16>, (Micros, Micros))>,
+    outages: Vec<Outage>,
     /// When slots moved, whose ever they were.
     moves: Vec<(Micros, Micros)>,
+}
+
+/// A server was out of reach, and kept its place.
+#[derive(Debug)]
+struct Outage {
+    partitions: Vec<u32>,
+    node: Option<u16>,
+    time: (Micros, Micros),
 }
 
 /// What a timer's server went through when it was due.
@@ -105,13 +112,12 @@ impl Shards {
     }
 
     pub(super) fn outage(&mut self, partitions: &[u32], node: Option<u16>, time: (Micros, Micros)) {
-        self.outages.push((partitions.to_vec(), node, time));
+        self.outages.push(Outage { partitions: partitions.to_vec(), node, time });
     }
 
     /// Whether what this server announced at about this time may have reached nobody.
     pub(super) fn was_unheard(&self, node: u16, at: Micros) -> bool {
-        let concerns =
-            |(_, of, time): &(_, Option<u16>, _)| *of == Some(node) && overlaps(*time, (at, at + SECOND));
+        let concerns = |one: &Outage| one.node == Some(node) && overlaps(one.time, (at, at + SECOND));
         self.outages.iter().any(concerns)
     }
 
@@ -122,8 +128,8 @@ impl Shards {
     /// When the server of this key was out of reach.
     pub(super) fn outages(&self, key: &str) -> impl Iterator<Item = (Micros, Micros)> {
         let shard = shard_of(key);
-        let ours = move |partitions: &[u32]| shard.is_some_and(|shard| partitions.contains(&shard));
-        self.outages.iter().filter(move |(partitions, ..)| ours(partitions)).map(|(.., time)| *time)
+        let ours = move |one: &&Outage| shard.is_some_and(|shard| one.partitions.contains(&shard));
+        self.outages.iter().filter(ours).map(|one| one.time)
     }
 
     fn of(&self, key: &str) -> impl Iterator<Item = &Succession> {
