@@ -8,6 +8,8 @@ use futures::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 
+use tokio::time::Instant;
+
 use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
 use crate::connection::place::Place;
@@ -24,6 +26,8 @@ pub(crate) struct Node {
     answer_within: Duration,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
+    /// What came of the last try to connect, if nothing, and when.
+    refused: Mutex<Option<(Instant, Error)>>,
     requests: AtomicU64,
 }
 
@@ -42,6 +46,7 @@ impl Node {
             answer_within,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(()),
+            refused: Mutex::default(),
             requests: AtomicU64::new(0),
         }
     }
@@ -104,14 +109,22 @@ impl Node {
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        let came = Instant::now();
         // Who connects may be a future that nobody polls any more: it is not waited for any longer than it may take.
         let _one_at_a_time = tokio::time::timeout(CONNECT_WITHIN, self.connecting.lock()).await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        // All who have waited for it: or each of them would try in turn, or all at once where that takes long.
+        if let Some((_, error)) = lock(&self.refused).as_ref().filter(|(at, _)| *at >= came) {
+            return Err(error.clone());
+        }
         // Boxed, as it is rare and large: every call would carry the room for it, and the names of its types, of which the
         // compiler bears only so many in a future.
-        let (connection, moves) = self.connect().boxed().await?;
+        let connected = self.connect().boxed().await;
+        let refused = connected.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        *lock(&self.refused) = refused;
+        let (connection, moves) = connected?;
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let live = Live { number: NUMBER.fetch_add(1, Ordering::Relaxed), connection, moves };
         *lock(&self.current) = Some(live.clone());

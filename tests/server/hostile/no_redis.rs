@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use keylapse::{Client, Error, ErrorKind, Listener, Schedule};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
@@ -190,4 +191,25 @@ fn urls_that_cannot_be_read_are_refused_without_being_quoted() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
         assert!(!error.to_string().contains(PASSWORD), "{error}");
     }
+}
+
+/// However many wait for a connection: else each would try in its turn, or all at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_server_that_hangs_shares_one_try_to_connect() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("redis://{}", silent.local_addr().unwrap())).unwrap();
+    let schedule = Schedule::new(client.patience(Duration::from_secs(1)));
+    let accepting = tokio::spawn(async move {
+        let mut all = Vec::new();
+        while let Ok((one, _)) = silent.accept().await {
+            all.push(one);
+            assert!(all.len() < 10, "that many tries");
+        }
+    });
+    let topic = orders();
+    let look =
+        async |number: u32| schedule.look_up(&topic, [number.to_string()]).await.map(drop).unwrap_err();
+    let refused = join_all((0..50).map(look)).await;
+    assert!(refused.iter().all(|error| error.kind() == ErrorKind::Timeout), "{}", refused[0]);
+    assert!(!accepting.is_finished());
 }
