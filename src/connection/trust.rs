@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::boottime;
 use crate::connection::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
@@ -44,7 +45,8 @@ pub(crate) struct Asked<'a> {
 
 impl Trust {
     pub(crate) fn asks(&self) -> Asked<'_> {
-        let (at, mut progress) = (Instant::now(), lock(&self.0));
+        // The server may be suspended together with this program, and be replaced by one that is not.
+        let (at, mut progress) = (boottime::now(), lock(&self.0));
         if progress.waiting == 0 {
             progress.since = Some(at);
         }
@@ -86,7 +88,7 @@ pub(super) async fn believed<T>(
 impl Asked<'_> {
     /// Whether the answer that has just come can be believed.
     pub(crate) fn is_believed(&self) -> bool {
-        let (now, mut progress) = (Instant::now(), lock(&self.trust.0));
+        let (now, mut progress) = (boottime::now(), lock(&self.trust.0));
         let silence = progress.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         progress.since = Some(now);
         if silence >= SILENCE {

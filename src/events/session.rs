@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::Receiver;
+use crate::boottime;
 use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
@@ -263,7 +264,8 @@ impl<'a> Session<'a> {
     /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
     /// clock of this program had a chance to say so.
     async fn notice_silence(&mut self) {
-        let was_silent = self.flowed.is_some_and(|at| at.elapsed() >= SILENT_AFTER);
+        let was_silent =
+            self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= SILENT_AFTER);
         if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
             self.anchor = Anchor::Lost;
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;

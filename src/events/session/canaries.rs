@@ -6,6 +6,7 @@ use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::boottime;
 use crate::error::Result;
 use crate::events::calls::{make_canary, release_canary};
 use crate::events::chain::{Link, Numbers};
@@ -125,7 +126,7 @@ impl Session<'_> {
     async fn events_flow(&mut self) {
         self.missing_at = None;
         self.missed = 0;
-        self.flowed = Some(Instant::now());
+        self.flowed = Some(boottime::now());
         self.plan_canary();
         if let Some(made) = self.made.take() {
             meter::canary(&self.server.to_string(), made.elapsed());
