@@ -33,7 +33,9 @@ use crate::log_throttle::LogThrottle;
 /// A sentinel that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
 /// When one has answered, the others are waited for so long.
-const OTHERS_WITHIN: Duration = Duration::from_millis(250);
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
+/// What a server says of itself sooner than this was true when the sentinels named it, or just after.
+const AT_ONCE: Duration = Duration::from_millis(100);
 /// A server that is named as the primary says within this that it is. One that hangs is replaced, and says so when it goes
 /// on all the same.
 const VERIFIED_WITHIN: Duration = SILENCE;
@@ -155,8 +157,12 @@ impl Sentinels {
         self.complain_of_disagreement(&named);
         let mut refusal = None;
         for (endpoint, _) in named {
-            let address = self.at(&endpoint);
+            let (address, verified) = (self.at(&endpoint), Instant::now());
             match self.verify(&address).await {
+                // It may have hung meanwhile, and have been replaced.
+                Ok(()) if verified.elapsed() >= AT_ONCE && !self.is_still_named(&endpoint).await => {
+                    return Err(self.outrun(&address));
+                }
                 Ok(()) if self.settle_on(&endpoint, asked) => return Ok(address),
                 Ok(()) => return Err(self.outrun(&address)),
                 Err(error) => {
@@ -166,6 +172,11 @@ impl Sentinels {
             }
         }
         Err(refusal.unwrap_or_else(|| self.unknown()))
+    }
+
+    async fn is_still_named(&self, endpoint: &Endpoint) -> bool {
+        let named = self.named().await.unwrap_or_default();
+        named.into_iter().max_by_key(|(_, support)| *support).is_some_and(|(first, _)| first == *endpoint)
     }
 
     fn lost(&self, address: &Address, error: &Error) {

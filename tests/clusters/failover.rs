@@ -13,7 +13,7 @@ use crate::reach::{as_app, assert_nothing_refused, cluster, cluster_builder};
 use crate::support::PATIENCE;
 
 /// Timers for eight seconds, two of them before the fault.
-async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
+async fn during(fault: impl AsyncFnOnce(&Cluster, &Load, Node)) -> Outcome {
     // What a node is told before it is killed is there when it is started again.
     let config = ["appendonly yes", "appendfsync always"];
     let builder = config.iter().fold(cluster_builder(), |builder, line| builder.config(line));
@@ -22,7 +22,7 @@ async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
     load.until_handled(400).await;
     let primary = cluster.owner_of_key(FIRST).await.unwrap();
     let harm = async {
-        fault(&cluster, primary).await;
+        fault(&cluster, &load, primary).await;
         cluster.wait_until_ok().await.unwrap();
     };
     load.harm(harm).await;
@@ -34,8 +34,8 @@ async fn during(fault: impl AsyncFnOnce(&Cluster, Node)) -> Outcome {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_killed_primary_costs_no_timer() {
-    during(async |cluster, primary| {
-        primary.kill();
+    during(async |cluster, load, primary| {
+        load.kill(&primary);
         replaced(cluster, &primary).await;
     })
     .await;
@@ -44,7 +44,7 @@ async fn p1_a_killed_primary_costs_no_timer() {
 /// Another takes its place, and it becomes that one's replica when it goes on: so what is asked of it meanwhile is in vain.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_timer() {
-    during(async |cluster, primary| {
+    during(async |cluster, _, primary| {
         primary.stop().unwrap();
         replaced(cluster, &primary).await;
         primary.go_on().unwrap();
@@ -55,7 +55,7 @@ async fn p1_a_primary_that_is_stopped_replaced_and_continued_costs_no_timer() {
 /// Nothing is lost by a failover that both agree on, and so nothing runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_hand_costs_no_timer_and_doubles_none() {
-    let outcome = during(async |cluster, primary| {
+    let outcome = during(async |cluster, _, primary| {
         let replica = cluster.replica_of(&primary).await.unwrap();
         cluster.failover(&replica).await.unwrap();
     })
@@ -66,7 +66,7 @@ async fn a_failover_by_hand_costs_no_timer_and_doubles_none() {
 /// With all that it has in its append-only file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_whose_nodes_get_other_addresses_one_by_one_is_followed() {
-    during(async |cluster, _| {
+    during(async |cluster, _, _| {
         let beside = Beside::scanned(cluster, EventMode::Changes).await;
         let harm = async {
             for node in cluster.nodes().into_iter().rev() {

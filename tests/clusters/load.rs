@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use keylapse::testing::Cluster;
+use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Done, Error, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::eventually;
 use tokio::task::{JoinHandle, JoinSet};
@@ -22,6 +22,8 @@ pub(crate) const FIRST: &str = "keylapse:{app.timer/0}:due";
 const AHEAD: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine, and than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// From when a server sends an answer until somebody has read it and looked at the clock, on a busy machine.
+const AT_THE_KILL: Duration = Duration::from_millis(20);
 /// What is doubled so long before a fault, or after it, may be its work.
 pub(crate) const AROUND: Duration = Duration::from_secs(1);
 
@@ -134,6 +136,13 @@ impl Load {
         self.arms.until_answered().await;
         self.unreplicated.lock().unwrap().push(begun..=SystemTime::now());
         done
+    }
+
+    /// Kills a server. What it had acknowledged just before it may not have told its replicas yet.
+    pub(crate) fn kill(&self, node: &Node) {
+        let begun = SystemTime::now();
+        node.kill();
+        self.unreplicated.lock().unwrap().push(begun - AT_THE_KILL..=SystemTime::now() + AT_THE_KILL);
     }
 
     /// Does this harm, until all is well again. What began shortly before, or until shortly after, may run again.

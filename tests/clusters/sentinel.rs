@@ -31,9 +31,9 @@ async fn during(fault: impl AsyncFnOnce(&SentinelGroup, &Load)) -> Outcome {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_killed_master_costs_no_timer() {
-    during(async |group, _| {
+    during(async |group, load| {
         let master = group.master().await.unwrap();
-        master.kill();
+        load.kill(&master);
         group.wait_for_master_other_than(&master).await.unwrap();
     })
     .await;
@@ -99,7 +99,7 @@ async fn attempts_that_run_through_failovers_are_settled_or_run_again_under_thei
         load.while_replaced(followed).await;
         load.until_more_handled(200).await;
         let master = group.master().await.unwrap();
-        master.kill();
+        load.kill(&master);
         group.wait_for_master_other_than(&master).await.unwrap();
         group.wait_until_ok().await.unwrap();
     };

@@ -17,6 +17,9 @@ const TO_RECONNECT: Micros = SECOND;
 /// How long an ack may be on its way: it waits up to 20 ms for company.
 const TO_SETTLE: Micros = 300_000;
 
+/// How long it takes to start what is due, and to note that a process goes on.
+const AT_ONCE: Micros = 50_000;
+
 /// From when a process says that it drops its listener until it has.
 const TO_LET_GO: Micros = 100_000;
 
@@ -125,6 +128,19 @@ impl Troubles {
             || self.shards.excuse(&run.key, (run.started, until))
             || let_go.any(|at| overlaps((*at, at + TO_LET_GO), (run.started, until)))
             || self.outages_of(run).iter().any(|outage| self.ends_leases(*outage) && overlaps(*outage, held))
+    }
+
+    /// Whether its process was stopped between its last look at the lease and the handler's first line, and went on there: the
+    /// moment is short, and docs/reliability.md says that it is there.
+    pub(super) fn stood_still_at_its_start(&self, run: &Run) -> bool {
+        let outages =
+            self.actor(run.pid, run.started).and_then(|actor| self.outages.get(&Some(actor.to_owned())));
+        let at_its_start = |(since, until): &(Micros, Micros)| {
+            let (due, went_on) =
+                (run.deadline.abs_diff(*since) <= AT_ONCE, until.saturating_sub(TO_RECONNECT));
+            due && run.started.abs_diff(went_on) <= AT_ONCE
+        };
+        outages.into_iter().flatten().any(at_its_start)
     }
 
     /// Whether what was written of this run, from its deadline on, may not have reached the server that was promoted.

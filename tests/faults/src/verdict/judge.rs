@@ -216,7 +216,10 @@ impl Case<'_> {
             let firsts = done_before.into_iter().chain(runs.iter().copied());
             for before in firsts.take(runs.len() - usize::from(done_before.is_none())) {
                 report.duplicated += 1;
-                if self.oracle.troubles.excuse(before) || self.oracle.ran_before_it_was_told(self.arm, before)
+                let troubles = &self.oracle.troubles;
+                if troubles.excuse(before)
+                    || self.oracle.ran_before_it_was_told(self.arm, before)
+                    || runs.iter().any(|run| troubles.stood_still_at_its_start(run))
                 {
                     report.explained += 1;
                 } else {

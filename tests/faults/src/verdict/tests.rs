@@ -263,3 +263,14 @@ fn a_finding_comes_with_its_story() {
     let story = &report.findings[0].story;
     assert_eq!((report.findings[0].n, story.len()), (1, 4), "both armings of the key: {story:#?}");
 }
+
+#[test]
+fn who_stood_still_just_when_it_began_explains_that_it_began_late() {
+    let tale = |stopped: u64| {
+        let tale =
+            Tale::new().armed(0, 1, Told::Armed).born(0, 77).outage(stopped, 7_000, Some("listener 1"));
+        tale.ran(5_000, LISTENER, (1, 1)).ran(6_999, 77, (1, 1))
+    };
+    finds(tale(101), &[]);
+    finds(tale(300), &[Wrong::Unexplained]);
+}
