@@ -16,6 +16,7 @@ mod hostile;
 mod idle;
 mod life;
 mod load;
+mod logins;
 mod majority;
 mod moving;
 mod outcome;
@@ -28,3 +29,4 @@ mod sentinels;
 #[path = "../server/support.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod support;
+mod through;
