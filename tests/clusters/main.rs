@@ -8,6 +8,7 @@ mod bus;
 #[path = "../server/capture.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod capture;
+mod databases;
 mod facts;
 mod failover;
 mod fencing;
