@@ -31,3 +31,4 @@ mod sentinels;
 #[allow(dead_code)] // as that suite needs it
 mod support;
 mod through;
+mod tls;
