@@ -1,5 +1,6 @@
 //! Timers, and keys of another program, through one way in.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use keylapse::testing::{Node, Reply};
@@ -35,7 +36,7 @@ impl Through {
         Self { schedule, running, reports, notes, armed: 0 }
     }
 
-    /// Timers from arm to end.
+    /// Timers from arm to handler. One that ran before a fault may run again after it.
     pub(crate) async fn timers(&mut self) {
         let numbers = self.armed..self.armed + EACH;
         for number in numbers.clone() {
@@ -43,12 +44,10 @@ impl Through {
             let armed = self.schedule.arm(&topic(8), id, Duration::from_millis(5), &number).await.unwrap();
             assert!(armed.is_armed(), "{armed:?}");
         }
-        let mut handled = Vec::new();
-        for _ in numbers.clone() {
-            handled.push(self.reports.next().await);
+        let mut missing: BTreeSet<_> = numbers.collect();
+        while !missing.is_empty() {
+            missing.remove(&self.reports.next().await);
         }
-        handled.sort_unstable();
-        assert_eq!(handled, numbers.collect::<Vec<_>>());
         self.armed += EACH;
     }
 
