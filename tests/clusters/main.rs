@@ -8,6 +8,7 @@ mod bus;
 #[path = "../server/capture.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod capture;
+mod databases;
 mod facts;
 mod failover;
 mod fencing;
@@ -16,6 +17,7 @@ mod hostile;
 mod idle;
 mod life;
 mod load;
+mod logins;
 mod majority;
 mod moving;
 mod outcome;
@@ -28,3 +30,5 @@ mod sentinels;
 #[path = "../server/support.rs"]
 #[allow(dead_code)] // as that suite needs it
 mod support;
+mod through;
+mod tls;

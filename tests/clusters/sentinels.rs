@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use keylapse::testing::{Node, Reply, SentinelGroup};
-use keylapse::{Error, ErrorKind};
+use keylapse::{Client, Error, ErrorKind};
 use keylapse_support::eventually;
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;
 use crate::load::{Load, MANY, impatient, told};
+use crate::reach::as_app;
 use crate::support::PATIENCE;
+use crate::through::Through;
 
 /// What somebody is told who comes now; none if nothing is wrong.
 async fn refusal(group: &SentinelGroup) -> Option<Error> {
@@ -104,4 +106,21 @@ async fn a_master_that_all_sentinels_name_and_that_is_none_is_named() {
     let refused = refusal(&group).await.expect("it is gone");
     assert!(refused.to_string().contains(&named), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
+}
+
+/// Those that a URL names say who the others are.
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_nobody_has_named_are_asked_when_the_only_one_that_was_is_gone() {
+    let group = crate::reach::sentinel_group().await;
+    let only = &group.sentinels()[0];
+    let url = format!("redis+sentinel://127.0.0.1:{}/{}", only.port(), group.name());
+    let client = || Client::new(&as_app(&url)).unwrap();
+    let mut through = Through::begin(client(), client()).await;
+    through.timers().await;
+    only.kill();
+    let master = group.master().await.unwrap();
+    master.kill();
+    group.wait_for_master_other_than(&master).await.unwrap();
+    through.timers().await;
+    through.end().await;
 }

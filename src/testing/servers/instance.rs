@@ -27,6 +27,13 @@ pub(super) struct Plan {
     pub(super) kind: Kind,
 }
 
+impl Plan {
+    /// Whether it has a certificate: then it is called over TLS, by its like too.
+    fn speaks_tls(&self) -> bool {
+        self.config.iter().any(|line| line.starts_with("tls-cert-file "))
+    }
+}
+
 /// What a server is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -51,6 +58,8 @@ struct Ports {
     data: Port,
     /// Where nodes of a cluster talk to each other.
     bus: Option<Port>,
+    /// Beside that of `data`, where the harness has its say.
+    tls: Option<Port>,
 }
 
 #[derive(Debug)]
@@ -65,7 +74,7 @@ impl Instance {
     /// Starts it on ports that are free, and waits until it answers.
     pub(super) async fn start(plan: Plan) -> Result<Self> {
         let home = Home::new(&plan.config).map_err(failed)?;
-        let ports = Mutex::new(Ports::free(plan.kind)?);
+        let ports = Mutex::new(Ports::free(&plan)?);
         let instance = Self { plan, ports, state: Mutex::new(State::Ended), home };
         instance.launch_on_any_ports().await?;
         Ok(instance)
@@ -78,6 +87,11 @@ impl Instance {
     /// None unless it is a node of a cluster.
     pub(super) fn bus_port(&self) -> Option<u16> {
         lock(&self.ports).bus.as_ref().map(Port::number)
+    }
+
+    /// None unless it speaks TLS.
+    pub(super) fn tls_port(&self) -> Option<u16> {
+        lock(&self.ports).tls.as_ref().map(Port::number)
     }
 
     pub(super) fn password(&self) -> Option<&str> {
@@ -161,7 +175,7 @@ impl Instance {
     }
 
     fn choose_ports(&self) -> Result<()> {
-        let ports = Ports::free(self.plan.kind)?;
+        let ports = Ports::free(&self.plan)?;
         *lock(&self.ports) = ports;
         Ok(())
     }
@@ -192,6 +206,7 @@ impl Instance {
         let mut settings = vec![("port", self.port().to_string()), ("bind", "127.0.0.1".to_owned())];
         settings.push(("dir", self.home.path().display().to_string()));
         settings.extend(self.bus_port().map(|port| ("cluster-port", port.to_string())));
+        settings.extend(self.tls_port().map(|port| ("tls-port", port.to_string())));
         let settings = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
         settings.chain((self.plan.kind == Kind::Sentinel).then(|| "--sentinel".to_owned())).collect()
     }
@@ -205,9 +220,10 @@ impl Instance {
 }
 
 impl Ports {
-    fn free(kind: Kind) -> Result<Self> {
-        let bus = (kind == Kind::ClusterNode).then(Port::free).transpose()?;
-        Ok(Self { data: Port::free()?, bus })
+    fn free(plan: &Plan) -> Result<Self> {
+        let bus = (plan.kind == Kind::ClusterNode).then(Port::free).transpose()?;
+        let tls = plan.speaks_tls().then(Port::free).transpose()?;
+        Ok(Self { data: Port::free()?, bus, tls })
     }
 }
 

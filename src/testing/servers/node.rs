@@ -127,6 +127,16 @@ impl Node {
         self.0.instance.bus_port().unwrap_or_default()
     }
 
+    /// Where clients and others of its kind call it.
+    pub(super) fn door(&self) -> u16 {
+        self.0.instance.tls_port().unwrap_or_else(|| self.port())
+    }
+
+    /// The scheme of a URL that leads there.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.0.instance.tls_port().is_some() { "rediss" } else { "redis" }
+    }
+
     pub(super) fn password(&self) -> Option<&str> {
         self.0.instance.password()
     }

@@ -3,6 +3,6 @@
 pub(crate) mod beside;
 mod moving;
 mod replaced;
-mod scene;
+pub(crate) mod scene;
 mod sentinels;
 mod slice;

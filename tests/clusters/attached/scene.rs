@@ -48,7 +48,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
+    pub(crate) fn handler(&self) -> impl Handler<Expired<Bytes>> + use<> {
         let notes = self.clone();
         move |lapse: Lapse<Expired<Bytes>>| {
             let expired = lapse.payload();

@@ -21,7 +21,7 @@ pub fn tls_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The same for a server that listens at this port, with the files of this folder that are called as those there.
-pub(crate) fn tls_settings(folder: &Path, port: u16) -> Vec<(String, String)> {
+pub fn tls_settings(folder: &Path, port: u16) -> Vec<(String, String)> {
     let here = |(name, value): (&str, &str)| {
         let value = match Path::new(value).file_name() {
             Some(file) if value.starts_with('/') => shown(folder.join(file)),

@@ -36,7 +36,7 @@ mod wait;
 
 pub use authority::{Authority, Files, write};
 pub use binary::Binary;
-pub use conf::{app_user_line, tls_lines};
+pub use conf::{app_user_line, tls_lines, tls_settings};
 pub use connect::connect;
 pub use error::Error;
 pub use plain::Plain;

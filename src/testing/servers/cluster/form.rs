@@ -57,7 +57,7 @@ async fn introduce(node: &Node, others: &[Node]) -> Result<()> {
 
 /// The command that makes others known.
 pub(super) fn meet(node: &Node) -> String {
-    format!("CLUSTER MEET 127.0.0.1 {} {}", node.port(), node.bus_port())
+    format!("CLUSTER MEET 127.0.0.1 {} {}", node.door(), node.bus_port())
 }
 
 /// Makes one the replica of another, as soon as it knows that one.

@@ -58,11 +58,11 @@ impl Cluster {
         lock(&self.nodes).clone()
     }
 
-    /// Where to connect: all nodes, without a password.
+    /// Where to connect: all nodes, without a password; over TLS if they are configured with a `tls-cert-file`.
     pub fn url(&self) -> String {
-        let host = self.settings.host.as_deref().unwrap_or("127.0.0.1");
-        let all: Vec<_> = self.nodes().iter().map(|node| format!("{host}:{}", node.port())).collect();
-        format!("redis+cluster://{}/", all.join(","))
+        let (nodes, host) = (self.nodes(), self.settings.host.as_deref().unwrap_or("127.0.0.1"));
+        let all: Vec<_> = nodes.iter().map(|node| format!("{host}:{}", node.door())).collect();
+        format!("{}+cluster://{}/", nodes.first().map_or("redis", Node::scheme), all.join(","))
     }
 
     /// Waits until each running node serves, all agree on who has which slots, and replicas are

@@ -145,7 +145,7 @@ impl SlotMove {
     }
 
     async fn migrate(&self, keys: &[impl AsRef<[u8]>]) -> Result<bool> {
-        let port = self.to.port().to_string();
+        let port = self.to.door().to_string();
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_MILLIS];
         if let Some(password) = self.to.password() {
             words.extend(["AUTH", password]);

@@ -56,10 +56,11 @@ impl SentinelGroup {
         &self.name
     }
 
-    /// Where to connect: all sentinels, without a password.
+    /// Where to connect: all sentinels, without a password; over TLS if they are configured with a `tls-cert-file`.
     pub fn url(&self) -> String {
-        let all: Vec<_> = self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis+sentinel://{}/{}", all.join(","), self.name)
+        let all: Vec<_> = self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.door())).collect();
+        let scheme = self.sentinels.first().map_or("redis", Node::scheme);
+        format!("{scheme}+sentinel://{}/{}", all.join(","), self.name)
     }
 
     /// The master, as all running sentinels name it. It may be down.
@@ -72,7 +73,7 @@ impl SentinelGroup {
         if ports.iter().any(|other| other != port) {
             return Err(failed(format!("the sentinels name masters on the ports {ports:?}")));
         }
-        let master = self.servers.iter().find(|server| server.port() == *port);
+        let master = self.servers.iter().find(|server| server.door() == *port);
         master.cloned().ok_or_else(|| failed(format!("the sentinels name a stranger on port {port}")))
     }
 

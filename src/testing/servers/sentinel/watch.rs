@@ -50,7 +50,7 @@ impl SentinelGroup {
 /// A server that is not the master is a replica of it, and has all it has.
 async fn follows(server: &Node, master: &Node) -> Result<()> {
     replication::is_up(server).await?;
-    if server == master || replication::master_of(server).await? == Some(master.port()) {
+    if server == master || replication::master_of(server).await? == Some(master.door()) {
         return Ok(());
     }
     Err(failed(format!("{server:?} does not follow {master:?}")))
