@@ -10,10 +10,11 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::socket;
 
 /// How long an answer may take.
-const WITHIN: Duration = Duration::from_millis(500);
-/// After this long without an answer to TLS somebody who speaks none is suspected.
+const WITHIN: Duration = Duration::from_millis(400);
+/// After this long without an answer to TLS somebody who speaks none is suspected. With the answer it is less than anybody waits
+/// for a connection: a second, for a sentinel.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
-const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 
 /// The shortest greeting of TLS 1.2. It need not lead to a session: an alert is an answer, too.
 #[rustfmt::skip]

@@ -21,6 +21,7 @@ use crate::connection::access::Access;
 use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::outage::Outage;
+use crate::connection::password::OF_SENTINELS;
 use crate::connection::place::Place;
 use crate::connection::sentinel::watch::watch;
 use crate::connection::trust::SILENCE;
@@ -243,7 +244,8 @@ impl Sentinels {
 
     async fn ask_in_time(&self, at: &Endpoint, node: &Node) -> Result<Option<(Endpoint, u64)>> {
         let late = |_| Error::new(ErrorKind::Timeout, format!("sentinel {at} does not answer"));
-        timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)))
+        let answer = timeout(ASKED_WITHIN, self.ask(at, node)).await.unwrap_or_else(|error| Err(late(error)));
+        answer.map_err(|error| if error.kind() == ErrorKind::Auth { refused_by(at, &error) } else { error })
     }
 
     /// Those that may know it do not answer: that may pass.
@@ -355,6 +357,15 @@ impl Sentinels {
             }
         }
     }
+}
+
+/// Sentinels have a login of their own, which the servers' settings say nothing of.
+fn refused_by(sentinel: &Endpoint, error: &Error) -> Error {
+    let code = error.code().map(|code| format!(" ({code})")).unwrap_or_default();
+    let message = format!(
+        "sentinel {sentinel} refuses the login{code}; check sentinel_user and sentinel_password of the URL, or {OF_SENTINELS}"
+    );
+    Error::new(ErrorKind::Auth, message).with_code(error.code())
 }
 
 /// When a primary became one, as a sentinel's answer to SENTINEL MASTER counts failovers.

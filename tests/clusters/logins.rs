@@ -52,16 +52,18 @@ async fn a_password_of_sentinels_that_is_wrong_is_told_and_not_shown() {
     let wrong = "swordfish";
     let (log, _kept) = Capture::start();
     let master = group.master().await.unwrap();
-    for (servers, by) in [
-        (servers(&group).password(SERVERS).sentinel_password(wrong), group.sentinels()),
-        (servers(&group).password(SERVERS), group.sentinels()),
-        (servers(&group).password(wrong).sentinel_password(SENTINELS), &[master]),
+    let (of_servers, of_sentinels) = ("KEYLAPSE_REDIS_PASSWORD", "KEYLAPSE_SENTINEL_PASSWORD");
+    for (servers, by, setting) in [
+        (servers(&group).password(SERVERS).sentinel_password(wrong), group.sentinels(), of_sentinels),
+        (servers(&group).password(SERVERS), group.sentinels(), of_sentinels),
+        (servers(&group).password(wrong).sentinel_password(SENTINELS), &[master], of_servers),
     ] {
         let error = Schedule::connect(servers).await.unwrap_err();
         let said = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Auth, "{said}");
         assert!(error.needs_operator() && !error.is_transient(), "{said}");
-        assert!(by.iter().any(|node| said.contains(&format!(" 127.0.0.1:{}: ", node.port()))), "{said}");
+        assert!(by.iter().any(|node| said.contains(&format!(" 127.0.0.1:{}", node.port()))), "{said}");
+        assert!(said.contains(setting), "{said}");
         let shown = format!("{said} {error:?} {:?}", log.lines());
         assert!(![SERVERS, SENTINELS, wrong].iter().any(|word| shown.contains(word)), "{shown}");
     }

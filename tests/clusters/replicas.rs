@@ -62,7 +62,6 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         log.lines().iter().any(|line| line.contains("no expired events") && line.contains(&silent))
     })
     .await;
-    assert_eq!(log.loud("no expired events"), 1, "the other servers are heard");
     assert_eq!((health.mode(), health.canary_heard()), (EventMode::Blind, false));
     eventually(PATIENCE, "the report to say which", async || {
         let listeners = schedule.listeners().await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use keylapse::testing::{Node, Reply};
-use keylapse::{Client, Schedule, Servers, Tls};
+use keylapse::{Client, ErrorKind, Schedule, Servers, Tls};
 use keylapse_support::{APP_USER, Authority, eventually, skipped, tls_settings, write};
 use tempfile::TempDir;
 
@@ -124,8 +124,26 @@ async fn who_speaks_no_tls_is_told_which_port_of_a_cluster_does_and_which_is_clo
 
     let plain = format!("redis+cluster://localhost:{}/", node.port());
     impatient(&as_app(&plain)).await.expect("both ports are open");
+    // Then nodes name the ports where they speak no TLS, and no others.
+    node.command(["CONFIG", "SET", "tls-cluster", "no"]).await.unwrap();
+    let unnamed = Schedule::connect(certificates.client(&cluster.url())).await.unwrap_err();
+    assert!(unnamed.kind() == ErrorKind::Tls && unnamed.to_string().contains("tls-cluster yes"), "{unnamed}");
+    node.command(["CONFIG", "SET", "tls-cluster", "yes"]).await.unwrap();
+
     node.command(["CONFIG", "SET", "port", "0"]).await.unwrap();
     let closed = said(plain).await;
     assert!(closed.contains(&format!("localhost:{}: Connection refused", node.port())), "{closed}");
     Schedule::connect(certificates.client(&cluster.url())).await.expect("that of TLS is open");
+}
+
+/// A sentinel is not waited for as long as a server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_speaks_no_tls_is_told_as_such() {
+    let (group, certificates) = (sentinel_builder().start().await.unwrap(), Certificates::of("127.0.0.1"));
+    let url = group.url().replacen("redis", "rediss", 1);
+    let refused = Schedule::connect(certificates.client(&url)).await.unwrap_err();
+    assert!(
+        refused.kind() == ErrorKind::Tls && refused.to_string().contains("no TLS is spoken"),
+        "{refused}"
+    );
 }

@@ -156,21 +156,38 @@ impl Cluster {
         let answers = seat.call_each(ASKING, &questions).await;
         let [shards, info] = <[_; 2]>::try_from(answers).expect("each question has an answer");
         let map = match shards {
-            Ok(answer) => ClusterMap::read_shards(&answer, endpoint, self.access.tls.is_some()),
+            Ok(answer) => self.read_shards(&answer, endpoint)?,
             Err(error) if error.code().is_none() => return Err(error),
             Err(shards) => match seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await {
                 Ok(answer) => ClusterMap::read_slots(&answer, endpoint),
                 Err(_) => return Err(not_a_cluster(endpoint, shards)),
             },
         };
+        let map = map.ok_or_else(|| no_map(endpoint));
         // Who may not ask for that takes the first answer.
         let epoch = info.ok().and_then(|info| epoch_in(&info)).unwrap_or_default();
-        map.map(|map| Told { epoch, map }).ok_or_else(|| {
-            let message =
-                format!("{endpoint} does not say who owns the slots of the cluster: has one been made?");
-            Error::new(ErrorKind::Unavailable, message)
-        })
+        Ok(Told { epoch, map: map? })
     }
+
+    /// What a node says that has been asked over TLS names the ports where its cluster speaks that, or nobody can connect.
+    fn read_shards(&self, answer: &Value, endpoint: &Endpoint) -> Result<Option<ClusterMap>> {
+        let map = ClusterMap::read_shards(answer, endpoint, self.access.tls.is_some());
+        if map.is_none()
+            && self.access.tls.is_some()
+            && ClusterMap::read_shards(answer, endpoint, false).is_some()
+        {
+            let message = format!(
+                "{endpoint} names no port of the cluster's nodes that speaks TLS: set tls-cluster yes on them"
+            );
+            return Err(Error::new(ErrorKind::Tls, message));
+        }
+        Ok(map)
+    }
+}
+
+fn no_map(endpoint: &Endpoint) -> Error {
+    let message = format!("{endpoint} does not say who owns the slots of the cluster: has one been made?");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// How many failovers and moves a node knows of, in its answer to CLUSTER INFO.
