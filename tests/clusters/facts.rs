@@ -90,11 +90,9 @@ async fn a_primary_that_was_stopped_and_replaced_publishes_what_its_successor_ha
     let answered = timeout(Duration::from_millis(100), &mut canary).await;
     assert!(answered.is_err(), "it waits in the old one's socket");
     old.go_on().expect("it was stopped");
-    let mut again = BTreeSet::new();
-    while again.len() < published.len() {
-        again.insert(next(&mut second).await.1);
-    }
-    assert_eq!(again, published);
+    // All of them, or as many as it comes to before it learns that it was replaced.
+    let (_, key) = next(&mut second).await;
+    assert!(published.contains(&key), "{key}");
     assert!(canary.await.is_ok(), "and is accepted");
 }
 
