@@ -53,7 +53,7 @@ pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Rece
     let share = Share { partitions: (0..partitions.len()).collect(), canaries };
     let (_, share) = tokio::sync::watch::channel(share);
     let (place, prompts, rounds) = (server.place().clone(), Default::default(), Default::default());
-    let source = Source { place, among: Among::Alone, decoder, share, prompts, rounds };
+    let source = Source { place, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
     let (stream, supervisor) = source.open();
     tokio::spawn(supervisor);
     stream.events

@@ -69,6 +69,8 @@ pub(crate) struct Source {
     pub(crate) place: Place,
     /// Whether its keys may be another's at another time.
     pub(crate) among: Among,
+    /// Whether it may give slots away.
+    pub(crate) slots_move: bool,
     /// What of its events is understood.
     pub(crate) decoder: Decoder,
     /// What it has of the work.

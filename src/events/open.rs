@@ -16,6 +16,7 @@ use redis::{
 use crate::backlog::{self, Receiver, backlog};
 use crate::connection::{Address, classify};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::Source;
 use crate::events::decoder::{Decoded, Decoder};
 use crate::events::event::{Change, Event};
 use crate::events::prompts::Prompts;
@@ -32,6 +33,12 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Opened {
     /// For canaries: where it can be, the very connection that is subscribed.
     pub(super) connection: MultiplexedConnection,
+    /// Where wake-ups are subscribed to.
+    ///
+    /// A server that gives a slot away says `sunsubscribe` without being asked, and `redis` (1.8.1) takes that for the answer to
+    /// whatever was asked first and is not answered: then each answer goes to the next question, until none is on its
+    /// way. So where slots move it is a connection of its own, on which nothing else is asked.
+    pub(super) for_wake_ups: MultiplexedConnection,
     pub(super) pushed: Receiver<Decoded>,
     /// The other end of `pushed`.
     pub(super) queue: backlog::Sender<Decoded>,
@@ -53,39 +60,34 @@ pub(super) enum WakeUps {
 }
 
 /// Connects and subscribes, within a deadline.
-pub(super) async fn open(
-    address: &Address,
-    decoder: &Decoder,
-    share: &Share,
-    prompts: &Arc<Prompts>,
-) -> Result<Opened> {
+pub(super) async fn open(address: &Address, source: &Source, share: &Share) -> Result<Opened> {
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
-    let opening = subscribe(address, decoder, share, prompts);
+    let opening = subscribe(address, source, share);
     let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
     opened.map_err(|error| classify("subscribing", &error))
 }
 
-async fn subscribe(
-    address: &Address,
-    decoder: &Decoder,
-    share: &Share,
-    prompts: &Arc<Prompts>,
-) -> RedisResult<Opened> {
+async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisResult<Opened> {
     let (queue, pushed) = backlog(PUSHED);
     let sender = Sender {
-        decoder: Arc::new(decoder.clone()),
+        decoder: Arc::new(source.decoder.clone()),
         queue: queue.clone(),
-        prompts: prompts.clone(),
+        prompts: source.prompts.clone(),
         dropped: Arc::default(),
     };
-    let (connection, unheard, wake_ups, ordered) = match in_resp3(address, share, sender.clone()).await {
+    match in_resp3(address, share, sender.clone(), source.slots_move).await {
         Err(error) if lacks_resp3(&error) => {
             info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
-            (in_resp2(address, sender).await?, Vec::new(), WakeUps::Refused, false)
+            let connection = in_resp2(address, sender).await?;
+            let (for_wake_ups, wake_ups) = (connection.clone(), WakeUps::Refused);
+            let (unheard, ordered) = (Vec::new(), false);
+            Ok(Opened { connection, for_wake_ups, pushed, queue, unheard, wake_ups, ordered })
         }
-        opened => opened.map(|(connection, unheard, wake_ups)| (connection, unheard, wake_ups, true))?,
-    };
-    Ok(Opened { connection, pushed, queue, unheard, wake_ups, ordered })
+        opened => {
+            let (connection, for_wake_ups, unheard, wake_ups) = opened?;
+            Ok(Opened { connection, for_wake_ups, pushed, queue, unheard, wake_ups, ordered: true })
+        }
+    }
 }
 
 fn lacks_resp3(error: &redis::RedisError) -> bool {
@@ -99,20 +101,26 @@ async fn in_resp3(
     address: &Address,
     share: &Share,
     sender: Sender,
-) -> RedisResult<(MultiplexedConnection, Vec<Option<String>>, WakeUps)> {
+    slots_move: bool,
+) -> RedisResult<(MultiplexedConnection, MultiplexedConnection, Vec<Option<String>>, WakeUps)> {
     let decoder = sender.decoder.clone();
-    let config = config().set_push_sender(move |push| {
-        sender.hear(push);
-        Ok::<(), Infallible>(())
-    });
-    let mut connection = address.resp3().connect(&config).await?;
+    let connect = async || {
+        let sender = sender.clone();
+        let hear = move |push| {
+            sender.hear(push);
+            Ok::<(), Infallible>(())
+        };
+        address.resp3().connect(&config().set_push_sender(hear)).await
+    };
+    let mut connection = connect().await?;
     connection.subscribe(&decoder.expired).await?;
     // A replica tells of the same changes as its primary.
     let unheard = match share.canaries {
         Some(_) => hear_changes(&mut connection, &decoder).await?,
         None => Vec::new(),
     };
-    let wake_ups = match hear_wake_ups(&mut connection, &decoder, &share.partitions).await? {
+    let mut for_wake_ups = if slots_move { connect().await? } else { connection.clone() };
+    let wake_ups = match hear_wake_ups(&mut for_wake_ups, &decoder, &share.partitions).await? {
         Ok(heard) => WakeUps::Of(heard),
         Err(error) => {
             // Better without wake-ups than without anything.
@@ -120,7 +128,7 @@ async fn in_resp3(
             WakeUps::Refused
         }
     };
-    Ok((connection, unheard, wake_ups))
+    Ok((connection, for_wake_ups, unheard, wake_ups))
 }
 
 /// Wake-ups of these partitions: of which they are heard now, or why they are refused. In a cluster some may be held

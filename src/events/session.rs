@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         let mut shares = source.share.clone();
         let share = shares.borrow_and_update().clone();
         let server = source.place.find().await?;
-        let opened = open(&server, &source.decoder, &share, &source.prompts).await?;
+        let opened = open(&server, source, &share).await?;
         match source.among {
             Among::Alone => {}
             Among::Nodes(name) => {
@@ -339,7 +339,8 @@ mod tests {
         let decoder = Decoder::new("keylapse", 0, &[], attached, false);
         let (_share, share) = watch::channel(Share::default());
         let (prompts, rounds) = (Arc::default(), Rounds::default());
-        let source = Source { place, among: Among::Alone, decoder, share, prompts, rounds };
+        let source =
+            Source { place, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
         (Supervisor { source, events }, passed)
     }
 

@@ -241,7 +241,7 @@ impl Roles {
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
         let peers = attached.and_then(|_| Peers::successors(&place));
         let among = if peers.is_some() { Among::Successors } else { Among::Alone };
-        let source = Source { place, among, decoder, share, prompts, rounds };
+        let source = Source { place, among, slots_move: false, decoder, share, prompts, rounds };
         #[cfg(feature = "testing")]
         let prompts = source.prompts.clone();
         let (stream, supervisor) = source.open();

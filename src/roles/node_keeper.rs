@@ -153,7 +153,7 @@ impl NodeKeeper {
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
         let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
         let among = if name.is_named() { Among::Nodes(name) } else { Among::Alone };
-        let source = Source { place, among, decoder, share: events_of, prompts, rounds };
+        let source = Source { place, among, slots_move: true, decoder, share: events_of, prompts, rounds };
         let (EventStream { events, touches }, supervisor) = source.open();
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {

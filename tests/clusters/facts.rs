@@ -149,3 +149,31 @@ async fn clients_of_a_cluster_come_through_proxies_where_it_announces_their_host
     proxy.resume();
     assert_eq!(ping(&mut client).await.expect("an answer"), "PONG");
 }
+
+/// Why wake-ups have a connection of their own: a fact about `redis` as well.
+#[tokio::test]
+async fn that_a_slot_has_moved_is_taken_for_the_answer_to_what_was_asked_before() {
+    let cluster = Cluster::builder().primaries(2).replicas_each(0).start().await.expect("a cluster");
+    let source = cluster.nodes()[0].clone();
+    let [moved, stays] = of_two_slots(&cluster, &source).await;
+    let url = format!("{}?protocol=resp3", source.url());
+    let config =
+        redis::AsyncConnectionConfig::new().set_push_sender(|_| Ok::<(), std::convert::Infallible>(()));
+    let client = redis::Client::open(url).expect("a URL");
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("connected");
+    let mut subscribing = connection.clone();
+    redis::cmd("SSUBSCRIBE").arg(&moved).exec_async(&mut subscribing).await.expect("it has the slot");
+    let mut asking = connection.clone();
+    let asked = tokio::spawn(async move {
+        redis::cmd("BLPOP").arg(&stays).arg(20).query_async::<redis::Value>(&mut asking).await
+    });
+    let waits = async || {
+        let clients = source.command(["CLIENT", "LIST"]).await;
+        matches!(clients, Ok(Reply::Bulk(all)) if String::from_utf8_lossy(&all).contains("cmd=blpop"))
+    };
+    eventually(PATIENCE, "it to wait", waits).await;
+    let slot = cluster.slot_of(&moved).await.expect("an answer");
+    cluster.move_slot(slot, &cluster.nodes()[1]).await.expect("it moves");
+    let answer = timeout(PATIENCE / 2, asked).await.expect("an answer").expect("no panic").expect("no error");
+    assert!(matches!(answer, redis::Value::Push { kind: redis::PushKind::SUnsubscribe, .. }), "{answer:?}");
+}

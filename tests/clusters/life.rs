@@ -175,3 +175,23 @@ async fn any_seed_may_be_down_and_one_server_of_a_cluster_is_told_from_a_server_
     let database = Schedule::connect(&format!("{hosts}3")).await.unwrap_err().to_string();
     assert!(database.contains("database"), "{database}");
 }
+
+/// See `facts.rs` for the reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn wake_ups_and_expiries_are_heard_on_connections_of_their_own() {
+    let cluster = crate::attached::scene::three().await;
+    let scene = crate::attached::scene::Scene::start(cluster, 1).await;
+    let mut both = [0, 0];
+    for node in scene.cluster.nodes() {
+        let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST"]).await else { panic!("an answer") };
+        for client in String::from_utf8_lossy(&clients).lines() {
+            let has = |what: &str| {
+                client.split(' ').any(|field| field.strip_prefix(what).is_some_and(|count| count != "0"))
+            };
+            assert!(!(has("sub=") && has("ssub=")), "{client}");
+            both = [both[0] + usize::from(has("sub=")), both[1] + usize::from(has("ssub="))];
+        }
+    }
+    assert!(both[0] == 3 && both[1] > 0, "{both:?}");
+    scene.end().await;
+}

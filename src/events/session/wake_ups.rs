@@ -51,7 +51,7 @@ impl Session<'_> {
             return; // what is missing then is seen when that has ended
         }
         let (asked, decoder) = (self.unheard(), self.supervisor.source.decoder.clone());
-        let mut connection = self.opened.connection.clone();
+        let mut connection = self.opened.for_wake_ups.clone();
         joining.spawn(async move { hear_wake_ups(&mut connection, &decoder, &asked).await });
     }
 
