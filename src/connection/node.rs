@@ -186,7 +186,7 @@ impl Node {
         if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
             lock(&self.current).take_if(|live| live.number == number);
         }
-        let error = classify(doing, error);
+        let error = self.place.read(classify(doing, error));
         if error.code().is_some() {
             self.answered();
             return error;

@@ -47,14 +47,13 @@ impl Place {
             Self::Primary(sentinels) => {
                 let present = sentinels.present().endpoint();
                 let doubt = || sentinels.doubt();
-                let answer = believed(trust, &present, sentinels.replaced(), doubt, call).await;
-                answer.map_err(|error| self.may_pass(error))
+                believed(trust, &present, sentinels.replaced(), doubt, call).await
             }
         }
     }
 
-    /// The same error, where another server may take this one's place: it passes if it is a replica's.
-    pub(crate) fn may_pass(&self, error: Error) -> Error {
+    /// What an error says there: where another server may take this one's place, that of a replica passes.
+    pub(super) fn read(&self, error: Error) -> Error {
         match self {
             Self::Fixed(_) => error,
             Self::Primary(_) => error.until_the_primary_is_known(),

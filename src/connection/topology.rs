@@ -92,8 +92,7 @@ impl Topology {
                 let (seat, count) = (server.seat(), pipeline.len());
                 let sent = async { Ok(seat.call_each(doing, &pipeline).await) };
                 let answers = server.place().believed(seat.trust(), sent).await;
-                let answers = answers.unwrap_or_else(|error| vec![Err(error); count]).into_iter();
-                answers.map(|answer| answer.map_err(|error| server.place().may_pass(error))).collect()
+                answers.unwrap_or_else(|error| vec![Err(error); count])
             }
             Self::Cluster(cluster) => cluster.each(doing, &commands).await,
         }

@@ -2,9 +2,9 @@
 
 use keylapse::testing::{Cluster, Node};
 use keylapse::{Client, Servers};
-use keylapse_support::{Binary, app_user_line, connect, skipped};
+use keylapse_support::{app_user_line, connect};
 
-use crate::reach::{FLAGS, as_app, assert_nothing_refused};
+use crate::reach::{FLAGS, as_app, assert_nothing_refused, valkey_9};
 use crate::through::Through;
 
 /// How many keys a node has in a database.
@@ -15,12 +15,7 @@ async fn size(node: &Node, database: u32) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timers_and_keys_of_a_clusters_database_1_are_heard_there_and_database_0_stays_empty() {
-    let binaries = Binary::all().unwrap();
-    let able = binaries.iter().find(|one| one.version().is_valkey && one.version().number.0 >= 9);
-    let Some(able) = able else {
-        skipped("no server at hand has databases in a cluster: KEYLAPSE_SERVERS may name Valkey 9");
-        return;
-    };
+    let Some(able) = valkey_9("has databases in a cluster") else { return };
     let user = app_user_line().replace("@0__", "@1__");
     let builder = Cluster::builder().binary(able.path()).replicas_each(0).databases(2);
     let cluster = builder.config(&user).notifications(FLAGS).start().await.unwrap();

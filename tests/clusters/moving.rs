@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node};
-use keylapse_support::{Binary, skipped};
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
@@ -75,12 +74,7 @@ async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_time
 /// All slots that a node has go to another, with all that lies there, while it goes on to serve them.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
-    let binaries = Binary::all().unwrap();
-    let able = binaries.iter().find(|one| one.version().is_valkey && one.version().number.0 >= 9);
-    let Some(able) = able else {
-        skipped("no server at hand knows CLUSTER MIGRATESLOTS: KEYLAPSE_SERVERS may name Valkey 9");
-        return;
-    };
+    let Some(able) = reach::valkey_9("knows CLUSTER MIGRATESLOTS") else { return };
     let cluster = crate::reach::cluster_builder().binary(able.path()).start().await.unwrap();
     let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;

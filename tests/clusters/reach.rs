@@ -2,10 +2,20 @@
 //! What the harness and a test itself have to say goes as the default user, who may do everything.
 
 use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
-use keylapse_support::{APP_PASSWORD, APP_USER, app_user_line};
+use keylapse_support::{APP_PASSWORD, APP_USER, Binary, app_user_line, skipped};
 
 /// What servers announce: all that attached topics can make use of.
 pub(crate) const FLAGS: &str = "KExg$";
+
+/// The server that alone can do something; without it that is said.
+pub(crate) fn valkey_9(can: &str) -> Option<Binary> {
+    let able = |one: &Binary| one.version().is_valkey && one.version().number.0 >= 9;
+    let found = Binary::all().unwrap().into_iter().find(able);
+    if found.is_none() {
+        skipped(&format!("no server at hand {can}: KEYLAPSE_SERVERS may name Valkey 9"));
+    }
+    found
+}
 
 pub(crate) async fn cluster() -> Cluster {
     cluster_builder().start().await.unwrap()
