@@ -66,29 +66,27 @@ impl Waiting {
     }
 
     /// The next notes: how many, and when the first of each of their keys came. A key's second note is not among
-    /// them where something else of that key came after the first.
+    /// them where something else of that key came between the two.
     fn named(&self) -> (usize, HashMap<Bytes, u64>) {
         let most = most(self.noting, LONG_FOR_NOTES);
-        let next = || {
-            let keys = self.notes.iter().take(most);
-            keys.filter_map(|(number, writing)| Some((*number, writing.what.key()?)))
-        };
-        // When the last of all others came that name one of these keys.
-        let mut latest: HashMap<_, _> = next().map(|(_, key)| (key, 0)).collect();
+        let mut named = HashMap::new();
+        for (number, writing) in self.notes.iter().take(most) {
+            if let Some(key) = writing.what.key() {
+                named.entry(key.clone()).or_insert(*number);
+            }
+        }
+        // The first of all others that names such a key after its first note. One that comes behind all of a key's notes
+        // parts none of them.
+        let mut parted: HashMap<&Bytes, u64> = HashMap::new();
         for (number, writing) in &self.others {
-            if let Some(other) = writing.what.key().and_then(|key| latest.get_mut(key)) {
-                *other = *number;
-            }
+            let key = writing.what.key().filter(|key| named.get(*key).is_some_and(|first| first < number));
+            key.map(|key| parted.entry(key).or_insert(*number));
         }
-        let (mut count, mut named) = (0, HashMap::new());
-        for (number, key) in next() {
-            match named.get(key) {
-                Some(first) if latest[key] > *first => break,
-                Some(_) => {}
-                None => _ = named.insert(key.clone(), number),
-            }
-            count += 1;
-        }
+        let is_next = |(number, writing): &&(u64, Writing)| {
+            let other = writing.what.key().and_then(|key| parted.get(key));
+            other.is_none_or(|other| number < other)
+        };
+        let count = self.notes.iter().take(most).take_while(is_next).count();
         (count, named)
     }
 

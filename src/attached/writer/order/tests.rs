@@ -105,6 +105,15 @@ fn the_second_end_of_a_key_waits_for_what_was_read_between_them() {
     );
 }
 
+/// Else one that waits makes a call of each note of a key that ends again and again, and all others wait behind it.
+#[test]
+fn what_comes_behind_all_notes_of_its_key_parts_none_of_them() {
+    let ends = || (0..20).flat_map(|_| [note(1), note(2)]);
+    let lengths = |writes: Vec<Write>| calls(waiting(writes)).iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths(ends().chain([enrolment(1, 0)]).collect()), [40, 1]);
+    assert_eq!(lengths(ends().chain([enrolment(1, 0), note(1)]).collect()), [40, 1, 1]);
+}
+
 proptest! {
     #[test]
     fn of_each_key_everything_is_written_in_its_order_and_nothing_is_left_out(
