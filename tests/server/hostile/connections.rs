@@ -121,7 +121,8 @@ async fn clients_that_are_killed_over_and_over_lose_and_double_nothing() {
     }
     let mut killer = scene.server.conn().await;
     let mut killed = 0;
-    while scene.stats().handled < 200 {
+    // Also where the machine stood still, and they fall due all at once.
+    while scene.stats().handled < 200 || killed <= 10 {
         for kind in ["normal", "pubsub"] {
             let mut kill = redis::cmd("CLIENT");
             kill.arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes");
@@ -129,7 +130,6 @@ async fn clients_that_are_killed_over_and_over_lose_and_double_nothing() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await; // the rate of the killing
     }
-    assert!(killed > 10, "{killed} connections killed");
     scene.tally.until(200).await;
     scene.proves_well("after").await;
     scene.tally.assert_each_once(201);
