@@ -67,7 +67,7 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         let listeners = schedule.listeners().await.unwrap();
         let nodes = listeners.iter().flat_map(|listener| &listener.nodes);
         let blind: Vec<_> = nodes.filter(|node| node.mode == "blind").map(|node| &node.node).collect();
-        !blind.is_empty() && blind.iter().all(|node| **node == silent)
+        blind == [&silent]
     })
     .await;
     load.until_more_handled(500).await;
