@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use keylapse::{Client, ErrorKind, Listener, Schedule, Stats};
-use keylapse_support::{Direction, Proxy, Server, eventually, skipped_on_a_cluster};
+use keylapse_support::{Deadline, Direction, Proxy, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders, orders_at};
@@ -120,9 +120,10 @@ async fn clients_that_are_killed_over_and_over_lose_and_double_nothing() {
         scene.arm(n.to_string(), Duration::from_millis(100 + 5 * n)).await;
     }
     let mut killer = scene.server.conn().await;
-    let mut killed = 0;
+    let (mut killed, patience) = (0, Deadline::after(PATIENCE));
     // Also where the machine stood still, and they fall due all at once.
     while scene.stats().handled < 200 || killed <= 10 {
+        assert!(!patience.is_over(), "{killed} connections killed");
         for kind in ["normal", "pubsub"] {
             let mut kill = redis::cmd("CLIENT");
             kill.arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes");
