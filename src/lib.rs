@@ -79,6 +79,9 @@ mod backoff;
 mod boottime;
 mod client;
 mod connection;
+#[cfg(feature = "console")]
+#[cfg_attr(docsrs, doc(cfg(feature = "console")))]
+pub mod console;
 mod distribution;
 mod error;
 mod escape;

@@ -1,0 +1,3 @@
+//! `keylapse`: one program for the person on call.
+
+fn main() {}
