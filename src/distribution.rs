@@ -83,6 +83,14 @@ impl Distribution {
         self.count() == 0
     }
 
+    /// With those of another listener.
+    #[cfg(feature = "console")]
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))

@@ -2,11 +2,61 @@
 //!
 //! A [`Console`] finds topics where their programs have registered them. What it shows costs the server bounded work,
 //! however much there is; what it does is done by the same scripts as a [`Schedule`]'s calls. The program `keylapse`
-//! is a thin layer over it.
+//! is a thin layer over it, so that whatever one can do, all can.
+//!
+//! ```no_run
+//! use keylapse::console::{Console, EntryState};
+//!
+//! # async fn look() -> keylapse::Result<()> {
+//! let console = Console::connect("redis://127.0.0.1/").await?;
+//! for topic in console.topics().await? {
+//!     let overview = topic.overview().await?;
+//!     println!("{}: {} timers, {} overdue", topic.name(), overview.timers, overview.overdue);
+//! }
+//! let orders = console.topic("order.unpaid").await?;
+//! let page = orders.page(EntryState::Dead, None, 50).await?;
+//! println!("{} letters", page.entries.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything that is shown can be written as JSON: times are milliseconds since 1970 by the server's clock, keys and
+//! payloads printable ASCII with escapes (see [`text`]).
+
+mod act;
+mod bulk;
+mod check;
+mod cursor;
+mod entry;
+mod filter;
+mod listing;
+mod overview;
+mod span;
+mod status;
+pub mod text;
+mod topics;
+mod transfer;
+mod verify;
+mod why;
+
+pub use self::bulk::{Action, Bulk, BulkReport};
+pub use self::check::{Breach, Limits};
+pub use self::cursor::Cursor;
+pub use self::entry::{Entry, EntryState};
+pub use self::filter::Filter;
+pub use self::listing::Page;
+pub use self::overview::Overview;
+pub use self::span::{parse_span, show_span};
+pub use self::status::{Status, TopicStatus};
+pub use self::topics::KnownTopic;
+pub use self::transfer::{Export, ImportReport};
+pub use self::verify::{Fault, Verified};
+pub use self::why::{Moment, Why};
 
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;
+use crate::wire::{ListenerReport, Store};
 
 /// The operator's door to the topics of a namespace. Cheap to clone; clones share a connection.
 #[derive(Clone, Debug)]
@@ -26,7 +76,7 @@ impl Console {
     {
         let console = Self::new(client.try_into().map_err(Into::into)?);
         console.client.check()?;
-        console.client.store.reach().await?;
+        console.store().reach().await?;
         Ok(console)
     }
 
@@ -34,5 +84,22 @@ impl Console {
     pub fn new(client: Client) -> Self {
         let schedule = Schedule::new(client.clone());
         Self { client, schedule }
+    }
+
+    /// What each listener said of itself last, as [`Schedule::listeners`].
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn listeners(&self) -> Result<Vec<ListenerReport>> {
+        self.schedule.listeners().await
+    }
+
+    /// The prefix of all names in Redis.
+    pub fn namespace(&self) -> &str {
+        &self.client.namespace
+    }
+
+    fn store(&self) -> &Store {
+        &self.client.store
     }
 }

@@ -8,6 +8,9 @@ use crate::pattern::Pattern;
 use crate::runtime::Runtime;
 use crate::wire::{PartitionNames, TopicEntry};
 
+/// More topics than these are not looked at.
+const MOST: usize = 10_000;
+
 /// Warns of each, once: its timers will never fire. Says nothing where that cannot be found out.
 pub(super) async fn warn_of_unserved(runtime: &Runtime) {
     if let Err(error) = look(runtime).await {
@@ -17,7 +20,7 @@ pub(super) async fn warn_of_unserved(runtime: &Runtime) {
 
 async fn look(runtime: &Runtime) -> Result<()> {
     let (store, namespace) = (&runtime.client.store, &*runtime.client.namespace);
-    for entry in store.registered(namespace).await? {
+    for entry in store.registered(namespace, MOST).await? {
         let Some(ours) = our_pattern_like(runtime, &entry) else { continue };
         let names =
             |index| PartitionNames::new(namespace, &entry.name, index, entry.partitions, entry.attached);

@@ -92,7 +92,10 @@ impl Schedule {
     }
 
     /// Makes a call until it is answered or refused, or the client's patience has run out.
-    async fn persist<T, F: Future<Output = Result<T>>>(&self, call: impl FnMut(bool) -> F) -> Result<T> {
+    pub(crate) async fn persist<T, F: Future<Output = Result<T>>>(
+        &self,
+        call: impl FnMut(bool) -> F,
+    ) -> Result<T> {
         persist(self.client.patience, call).await
     }
 
@@ -142,6 +145,16 @@ impl Schedule {
             *known = lanes;
         }
         Ok(known.clone())
+    }
+
+    /// Takes a topic's partitions for known, as somebody has read them in the registry: nothing is agreed on or
+    /// registered when it is used.
+    #[cfg(feature = "console")]
+    pub(crate) fn adopt(&self, config: &TopicConfig) {
+        let store = &self.client.store;
+        let partitions = config.all_partitions(&self.client.namespace).into_iter();
+        let lanes = partitions.map(|at| Lane::new(store.clone(), at)).collect();
+        lock(&self.known).insert(config.name.clone(), lanes);
     }
 
     async fn lane_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Lane> {

@@ -1,5 +1,5 @@
-//! The bytes of records, states and letters as tests write them. The library only reads them: in
-//! production the scripts write.
+//! The bytes of records, states and letters as imports and tests write them. Else the library only reads them: the
+//! scripts write.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

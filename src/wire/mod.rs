@@ -6,7 +6,7 @@ pub(crate) mod canary_tags;
 #[cfg(test)]
 mod constants;
 pub(crate) mod copy;
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, fuzzing, feature = "console", feature = "testing"))]
 mod encode;
 pub mod names;
 pub mod record;

@@ -256,13 +256,27 @@ impl DeadReason {
         self.names().0
     }
 
+    /// Those that this version knows.
+    const KNOWN: [Self; 8] = [
+        Self::Exhausted,
+        Self::Permanent,
+        Self::Undecodable,
+        Self::TooOld,
+        Self::Snoozed,
+        Self::LostLeases,
+        Self::Inherited,
+        Self::Unreadable,
+    ];
+
     /// The reason of a byte.
     pub fn from_code(code: u8) -> Self {
-        use DeadReason::{
-            Exhausted, Inherited, LostLeases, Permanent, Snoozed, TooOld, Undecodable, Unreadable,
-        };
-        let known = [Exhausted, Permanent, Undecodable, TooOld, Snoozed, LostLeases, Inherited, Unreadable];
-        known.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
+        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
+    }
+
+    /// The reason of a word.
+    #[cfg(feature = "console")]
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        Self::KNOWN.into_iter().find(|reason| reason.as_str() == word)
     }
 
     /// A word for logs and tables.

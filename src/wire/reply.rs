@@ -73,6 +73,25 @@ impl Reply {
         self.next(|value| if let Value::Int(n) = value { Some(n) } else { None })
     }
 
+    /// A number: scores are text from scripts and in RESP2, and floats in RESP3.
+    #[cfg(feature = "console")]
+    pub(super) fn float(&mut self) -> Result<f64> {
+        self.maybe_float()?.ok_or_else(|| self.unexpected())
+    }
+
+    /// The same; none where it is nil.
+    #[cfg(feature = "console")]
+    pub(super) fn maybe_float(&mut self) -> Result<Option<f64>> {
+        self.next(|value| match value {
+            Value::Nil => Some(None),
+            Value::Double(score) => Some(Some(score)),
+            #[allow(clippy::cast_precision_loss)]
+            Value::Int(whole) => Some(Some(whole as f64)),
+            Value::BulkString(text) => std::str::from_utf8(&text).ok()?.parse().ok().map(Some),
+            _ => None,
+        })
+    }
+
     pub(super) fn bytes(&mut self) -> Result<Bytes> {
         self.maybe_bytes()?.ok_or_else(|| self.unexpected())
     }

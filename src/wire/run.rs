@@ -203,6 +203,19 @@ impl Call<'_> {
         self.plain_reply().await?.stamped()
     }
 
+    /// The same; none where the partition is not there, which is left so.
+    pub(super) async fn reply_if_made(&self) -> Result<Option<Reply>> {
+        let answer = self.run_once().await;
+        if code_of(&answer) == Some("NOMETA") {
+            return Ok(None);
+        }
+        let answer = match self.at {
+            Some(at) => self.store.named(at, answer).await?,
+            None => answer?,
+        };
+        Reply::new(self.script.name, answer)?.stamped().map(Some)
+    }
+
     /// The same, where it does not.
     pub(super) async fn plain_reply(&self) -> Result<Reply> {
         Reply::new(self.script.name, self.run().await?)

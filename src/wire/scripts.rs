@@ -75,6 +75,15 @@ scripts! {
     RESHAPE = "reshape";
     /// Name what a partition holds.
     LIST = "list";
+    /// Operators: how a partition is.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
+    OVERVIEW = "overview";
+    /// Operators: what a partition holds, page by page.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
+    PAGE = "page";
+    /// Operators: bring back what was exported.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
+    IMPORT = "import";
     /// Read what is to move to another partition.
     TAKE = "take";
     /// Write what moves there.

@@ -5,7 +5,13 @@ pub mod attached;
 pub mod claim;
 pub mod destroy;
 pub mod fleet;
+#[cfg(feature = "console")]
+pub mod import;
 pub mod letters;
+#[cfg(feature = "console")]
+pub mod overview;
+#[cfg(feature = "console")]
+pub mod page;
 pub mod partition;
 mod place;
 pub mod policy;
@@ -21,6 +27,9 @@ pub use self::{
     arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
     repartition::*, settle::*, timer::*, triggers::*,
 };
+
+#[cfg(feature = "console")]
+pub use self::{import::*, overview::*, page::*};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;

@@ -6,22 +6,36 @@ use serde::de::DeserializeOwned;
 use crate::error::Result;
 use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
 
-/// More topics than these are not looked at.
-const MOST: usize = 10_000;
 const PAGE: usize = 500;
 
+/// Whether an entry could be one of ours.
+fn is_readable(entry: &TopicEntry) -> bool {
+    check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions)
+}
+
 impl Store {
-    /// The registered topics of a namespace. What is no entry of ours is left out.
-    pub(crate) async fn registered(&self, namespace: &str) -> Result<Vec<TopicEntry>> {
+    /// The registered topics of a namespace, as many as these. What is no entry of ours is left out.
+    pub(crate) async fn registered(&self, namespace: &str, most: usize) -> Result<Vec<TopicEntry>> {
         let mut found = Vec::new();
         let take = |entry: TopicEntry| {
-            if check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions) {
+            if is_readable(&entry) {
                 found.push(entry);
             }
-            found.len() < MOST
+            found.len() < most
         };
         self.read_hash("reading the list of topics", &names::registry(namespace), PAGE, take).await?;
         Ok(found)
+    }
+
+    /// The topic that is registered under this name.
+    #[cfg(feature = "console")]
+    pub(crate) async fn registered_as(&self, namespace: &str, name: &str) -> Result<Option<TopicEntry>> {
+        let registry = names::registry(namespace);
+        let get = cmd("HGET").arg(&registry).arg(name).clone();
+        let found = self.send("looking for a topic", registry.as_bytes(), &get).await?;
+        let entry: Option<Vec<u8>> = redis::from_redis_value(found).unwrap_or_default();
+        let entry = entry.and_then(|entry| serde_json::from_slice::<TopicEntry>(&entry).ok());
+        Ok(entry.filter(|entry| entry.name == name && is_readable(entry)))
     }
 
     /// How many timers these partitions hold.

@@ -144,7 +144,7 @@ impl Reshape<'_> {
 }
 
 impl Listing {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Due => "due",
             Self::Quarantine => "quarantine",

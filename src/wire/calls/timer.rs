@@ -24,9 +24,11 @@ pub struct Look {
 }
 
 impl Store {
-    /// Reads one timer.
+    /// Reads one timer. A partition that is not there has none, and is not made for it.
     pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
-        let mut reply = self.call(&scripts::LOOK, at).arg(key).reply().await?;
+        let Some(mut reply) = self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? else {
+            return Ok(None);
+        };
         let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
         let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
         Ok(record.map(|record| Look {

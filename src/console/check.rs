@@ -1,0 +1,86 @@
+//! Whether topics are as they should be: for cron, probes and alarms.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::console::{TopicStatus, show_span};
+
+/// What is tolerated of a topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// For how long the oldest overdue timer may have been due. It counts by deadline: what is due in the far future is no
+    /// backlog.
+    pub max_overdue: Option<Duration>,
+    /// How many dead letters there may be.
+    pub max_dead: Option<u64>,
+    /// How many timers may be in quarantine.
+    pub max_quarantined: Option<u64>,
+    /// How many listeners there have to be.
+    pub min_listeners: Option<usize>,
+}
+
+/// Something that is not tolerated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Breach {
+    /// The topic.
+    pub topic: String,
+    /// What was looked at: `overdue_ms`, `dead`, `quarantined`, `listeners`, or `problem` where it could not be read.
+    pub what: &'static str,
+    /// What it is.
+    pub found: u64,
+    /// What it may be; of listeners has to be.
+    pub limit: u64,
+    /// The same in words.
+    pub says: String,
+}
+
+impl Limits {
+    /// What of a topic is beyond them.
+    pub fn breaches(&self, topic: &TopicStatus) -> Vec<Breach> {
+        let breach = |what, found: u64, limit: u64, says: String| Breach {
+            topic: topic.topic.name().to_owned(),
+            what,
+            found,
+            limit,
+            says,
+        };
+        if let Some(problem) = &topic.problem {
+            return vec![breach("problem", 1, 0, problem.clone())];
+        }
+        let overview = &topic.overview;
+        let mut found = Vec::new();
+        if let Some(most) = self.max_overdue.filter(|most| overview.oldest_overdue() > *most) {
+            let (oldest, timers) = (show_span(overview.oldest_overdue()), overview.overdue);
+            let says = format!("the oldest of {timers} overdue timers has been due for {oldest}");
+            found.push(breach("overdue_ms", overview.oldest_overdue_ms, ms(most), says));
+        }
+        let counts = [
+            ("dead", self.max_dead, overview.dead, "dead letters"),
+            ("quarantined", self.max_quarantined, overview.quarantined, "timers in quarantine"),
+        ];
+        for (what, most, count, words) in counts {
+            if let Some(most) = most.filter(|most| count > *most) {
+                found.push(breach(what, count, most, format!("{count} {words}")));
+            }
+        }
+        if let Some(least) = self.min_listeners.filter(|least| topic.listeners < *least) {
+            let says = format!("{} listeners serve it", topic.listeners);
+            found.push(breach("listeners", topic.listeners as u64, least as u64, says));
+        }
+        found
+    }
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.topic, self.says)
+    }
+}

@@ -1,0 +1,117 @@
+//! How a topic is, in numbers.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::console::KnownTopic;
+use crate::error::Result;
+use crate::time::system_time;
+use crate::wire;
+
+/// How far ahead it is counted what is due.
+const AHEAD: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
+
+/// What a topic holds now, over all partitions. It costs the server some microseconds for each partition, however much
+/// there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Overview {
+    /// Why nothing is given out, if the topic is paused.
+    pub paused: Option<String>,
+    /// What is being done to it, `destroying` or `repartitioning`; or `wire version N` where this program cannot read it.
+    pub closed: Option<String>,
+    /// Timers that wait or run, those in quarantine among them. Of an attached topic its lapses.
+    pub timers: u64,
+    /// Timers in quarantine.
+    pub quarantined: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Dead letters that were trimmed since the topic was created.
+    pub trimmed: u64,
+    /// Keys of other programs that are enrolled.
+    pub enrolled: u64,
+    /// Timers whose time has come and which nobody has taken yet.
+    pub overdue: u64,
+    /// For how long the oldest of these has been due, in ms; 0 if there is none.
+    pub oldest_overdue_ms: u64,
+    /// Timers that need attention within a minute: those that are due then, and running ones whose leases would end.
+    pub due_in_1m: u64,
+    /// The same within an hour.
+    pub due_in_1h: u64,
+    /// When the next timer needs attention, in ms since 1970.
+    pub next_ms: Option<u64>,
+    /// The server's time, in ms since 1970; of several servers the latest.
+    pub now_ms: u64,
+}
+
+impl Overview {
+    /// The server's time.
+    pub fn now(&self) -> SystemTime {
+        system_time(self.now_ms)
+    }
+
+    /// For how long the oldest overdue timer has been due.
+    pub fn oldest_overdue(&self) -> Duration {
+        Duration::from_millis(self.oldest_overdue_ms)
+    }
+
+    fn add(&mut self, part: wire::Overview) {
+        let now = part.stamp.ms();
+        self.paused = self.paused.take().or(part.paused);
+        self.closed = self.closed.take().or_else(|| closed(part.version.as_deref()));
+        self.timers += part.due + part.quarantined;
+        self.quarantined += part.quarantined;
+        self.dead += part.dead;
+        self.trimmed += part.trimmed;
+        self.enrolled += part.enrolled;
+        self.overdue += part.overdue;
+        if part.overdue > 0 {
+            self.oldest_overdue_ms =
+                self.oldest_overdue_ms.max(now.saturating_sub(part.first.unwrap_or(now)));
+        }
+        self.due_in_1m += part.within.first().copied().unwrap_or_default();
+        self.due_in_1h += part.within.get(1).copied().unwrap_or_default();
+        self.next_ms = self.next_ms.into_iter().chain(part.first).min();
+        self.now_ms = self.now_ms.max(now);
+    }
+}
+
+/// What stands in the place of the wire version, unless it is ours or none.
+fn closed(version: Option<&str>) -> Option<String> {
+    match version {
+        None => None,
+        Some(version) if version == wire::WIRE_VERSION.to_string() => None,
+        Some(version) if version.parse::<u32>().is_ok() => Some(format!("wire version {version}")),
+        Some(state) => Some(crate::escape::plain(state, 40)),
+    }
+}
+
+impl KnownTopic {
+    /// How the topic is.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses.
+    pub async fn overview(&self) -> Result<Overview> {
+        let mut sum = Overview::default();
+        for part in self.console.store().overviews(&self.partitions, &AHEAD).await {
+            sum.add(part?);
+        }
+        Ok(sum)
+    }
+}
+
+/// How many topics are, in as few requests as there are servers; each with its own result.
+pub(super) async fn overviews(topics: &[KnownTopic]) -> Vec<Result<Overview>> {
+    let Some(first) = topics.first() else { return Vec::new() };
+    let partitions: Vec<_> = topics.iter().flat_map(|topic| topic.partitions.iter().cloned()).collect();
+    let mut parts = first.console.store().overviews(&partitions, &AHEAD).await.into_iter();
+    let sum = |topic: &KnownTopic| {
+        let mut sum = Ok(Overview::default());
+        for part in parts.by_ref().take(topic.partitions.len()) {
+            sum = sum.and_then(|mut sum: Overview| part.map(|part| (sum.add(part), sum).1));
+        }
+        sum
+    };
+    topics.iter().map(sum).collect()
+}

@@ -1,0 +1,121 @@
+//! How all topics are, and who serves them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::console::{Console, KnownTopic, Overview, overview};
+use crate::distribution::Distribution;
+use crate::error::Result;
+use crate::wire::ListenerReport;
+
+/// Topics whose partitions are asked in one go.
+const AT_A_TIME: usize = 100;
+
+/// How everything is.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The topics, by name.
+    pub topics: Vec<TopicStatus>,
+    /// Topics beyond those that were asked for.
+    pub more_topics: u64,
+    /// The listeners.
+    pub listeners: Vec<ListenerReport>,
+}
+
+/// How a topic is.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TopicStatus {
+    /// The topic.
+    #[serde(flatten)]
+    pub topic: KnownTopic,
+    /// What it holds.
+    #[serde(flatten)]
+    pub overview: Overview,
+    /// Why that cannot be said: then all of it is 0.
+    pub problem: Option<String>,
+    /// Listeners that serve it.
+    pub listeners: usize,
+    /// Attempts that run, as the listeners have said last: every five seconds they do.
+    pub running: usize,
+    /// Attempts that may run.
+    pub limit: usize,
+    /// Attempts that ended well, since the listeners were started.
+    pub handled: u64,
+    /// Failed attempts, since the listeners were started.
+    pub failed: u64,
+    /// How late half of the attempts were started at most, in µs, since the listeners were started.
+    pub late_p50_us: Option<u64>,
+    /// The same of 99 in 100.
+    pub late_p99_us: Option<u64>,
+}
+
+impl TopicStatus {
+    /// Whether it holds timers, or expects keys to expire, and nobody serves it: an alarm.
+    pub fn is_unserved(&self) -> bool {
+        self.overview.timers + self.overview.enrolled > 0 && self.listeners == 0
+    }
+
+    /// The share of the attempts that failed.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn failing(&self) -> Option<f64> {
+        let all = self.handled + self.failed;
+        (all > 0).then(|| self.failed as f64 / all as f64)
+    }
+}
+
+impl Console {
+    /// How the topics are that come first by name, as many as these, and who listens.
+    ///
+    /// It costs the server some microseconds for each partition of these topics. What the listeners say is up to five
+    /// seconds old.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses. A topic that cannot be read says so in its own place.
+    pub async fn status(&self, most: usize) -> Result<Status> {
+        let mut topics = self.topics().await?;
+        let more_topics = topics.len().saturating_sub(most) as u64;
+        topics.truncate(most);
+        let listeners = self.listeners().await?;
+        let topics = self.status_of(&topics, &listeners).await;
+        Ok(Status { topics, more_topics, listeners })
+    }
+
+    /// The same of these topics, by what these listeners have said.
+    pub async fn status_of(&self, topics: &[KnownTopic], listeners: &[ListenerReport]) -> Vec<TopicStatus> {
+        let mut all = Vec::with_capacity(topics.len());
+        for some in topics.chunks(AT_A_TIME) {
+            let overviews = overview::overviews(some).await;
+            all.extend(
+                some.iter().zip(overviews).map(|(topic, overview)| of_topic(topic, overview, listeners)),
+            );
+        }
+        all
+    }
+}
+
+fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[ListenerReport]) -> TopicStatus {
+    let reports: Vec<_> = listeners.iter().filter_map(|listener| listener.topics.get(topic.name())).collect();
+    let count = |name: &str| reports.iter().filter_map(|report| report.counts.get(name)).sum();
+    let mut lateness = Distribution::default();
+    reports.iter().for_each(|report| lateness.add(&report.lateness));
+    let late = |share| lateness.quantile(share).map(micros);
+    TopicStatus {
+        topic: topic.clone(),
+        problem: overview.as_ref().err().map(ToString::to_string),
+        overview: overview.unwrap_or_default(),
+        listeners: reports.len(),
+        running: reports.iter().map(|report| report.running).sum(),
+        limit: reports.iter().map(|report| report.limit).sum(),
+        handled: count("handled"),
+        failed: count("failed"),
+        late_p50_us: late(0.5),
+        late_p99_us: late(0.99),
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

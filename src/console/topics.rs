@@ -1,0 +1,181 @@
+//! Topics, as their programs have registered them.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::error::{Error, ErrorKind, Result};
+use crate::policy::Policy;
+use crate::topic::{Topic, TopicConfig};
+use crate::wire::{PartitionNames, TopicEntry};
+
+/// More topics than these are not read.
+const MOST: usize = 1_000_000;
+
+/// A topic that somebody has registered. Cheap to clone.
+#[derive(Clone)]
+pub struct KnownTopic {
+    pub(super) console: Console,
+    pub(super) topic: Topic<Bytes>,
+    pub(super) partitions: Vec<PartitionNames>,
+}
+
+/// What is written of it as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    pattern: &'a str,
+    partitions: u32,
+    attached: bool,
+    triggers: bool,
+}
+
+impl Console {
+    /// The topics of the namespace, by name. What cannot be read is left out: it was written by a newer version, or by
+    /// somebody else.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn topics(&self) -> Result<Vec<KnownTopic>> {
+        let registered = self.schedule.persist(|_| self.store().registered(self.namespace(), MOST));
+        let mut entries = registered.await?;
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|a, b| a.name == b.name);
+        Ok(entries.iter().filter_map(|entry| KnownTopic::new(self, entry)).collect())
+    }
+
+    /// The topic with this name.
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is none, naming those that are nearest. When the server cannot
+    /// be reached or refuses.
+    pub async fn topic(&self, name: &str) -> Result<KnownTopic> {
+        let found = self.schedule.persist(|_| self.store().registered_as(self.namespace(), name)).await?;
+        if let Some(topic) = found.and_then(|entry| KnownTopic::new(self, &entry)) {
+            return Ok(topic);
+        }
+        Err(self.no_such_topic(name).await)
+    }
+
+    /// The topics whose patterns match a key.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn topics_of(&self, key: &[u8]) -> Result<Vec<KnownTopic>> {
+        let mut topics = self.topics().await?;
+        topics.retain(|topic| topic.config().pattern.is_match(key));
+        Ok(topics)
+    }
+
+    async fn no_such_topic(&self, name: &str) -> Error {
+        let all = self.topics().await.unwrap_or_default();
+        let mut nearest: Vec<_> =
+            all.iter().map(|topic| (distance(topic.name(), name), topic.name())).collect();
+        nearest.sort_unstable();
+        let nearest: Vec<_> = nearest.iter().take(3).map(|(_, name)| *name).collect();
+        let advice = match &nearest[..] {
+            [] => {
+                "no topic is registered in this namespace; programs register theirs when they first use them"
+                    .into()
+            }
+            some => format!("there is {}", some.join(", ")),
+        };
+        let name = crate::escape::excerpt(name.as_bytes());
+        Error::new(ErrorKind::Invalid, format!("no topic is called {name}: {advice}"))
+    }
+}
+
+impl KnownTopic {
+    fn new(console: &Console, entry: &TopicEntry) -> Option<Self> {
+        let mut topic = Topic::raw_named(&entry.name, &entry.pattern).ok()?;
+        topic = topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(crate::MAX_PAYLOAD);
+        topic.config.attach = entry.attached.then(Policy::default);
+        topic.config.max_delay = crate::MAX_DELAY;
+        let partitions = topic.config.all_partitions(console.namespace());
+        console.schedule.adopt(&topic.config);
+        Some(Self { console: console.clone(), topic, partitions })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.topic.name()
+    }
+
+    /// The pattern of its keys.
+    pub fn pattern(&self) -> &str {
+        self.config().pattern.as_str()
+    }
+
+    /// How many partitions it has.
+    pub fn partitions(&self) -> u32 {
+        self.config().partitions
+    }
+
+    /// Whether other programs write its keys.
+    pub fn is_attached(&self) -> bool {
+        self.config().attach.is_some()
+    }
+
+    /// Whether a key can be one of its keys.
+    pub fn matches(&self, key: &[u8]) -> bool {
+        self.config().pattern.is_match(key)
+    }
+
+    pub(super) fn config(&self) -> &TopicConfig {
+        &self.topic.config
+    }
+
+    /// The partition of a key.
+    pub(super) fn partition_of(&self, key: &[u8]) -> &PartitionNames {
+        &self.partitions[self.config().partition_of(key)]
+    }
+}
+
+impl fmt::Debug for KnownTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KnownTopic({})", self.name())
+    }
+}
+
+impl Serialize for KnownTopic {
+    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let shown = Shown {
+            name: self.name(),
+            pattern: self.pattern(),
+            partitions: self.partitions(),
+            attached: self.is_attached(),
+            triggers: self.config().triggers,
+        };
+        shown.serialize(out)
+    }
+}
+
+/// How many characters have to change to make one name of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<_> = other.bytes().take(128).collect();
+    let mut row: Vec<_> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let changed = corner + usize::from(a != *b);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_takes_the_fewest_changes() {
+        for (one, other, changes) in [("a", "a", 0), ("abc", "abd", 1), ("order", "oders", 2), ("", "ab", 2)]
+        {
+            assert_eq!(distance(one, other), changes, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+-- import.lua: bring back what was exported.
+--
+-- Purpose: install timers and dead letters as they were, where nothing stands in their place; at most 1,000 a call, no
+--   name twice.
+-- Parts: prelude, timers, triggers, succession
+-- Flags: (none)
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
+-- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to set trigger keys, else '0',
+--   then per entry: 'timer', key, record, state ('': none), when it is due, in ms since 1970, as text; or 'letter', its
+--   name, the letter, '', when it died
+-- Returns: secs, micros, a code per entry; why listeners could not be told, a line break, why trigger keys were refused
+--   codes: 0 imported, 1 it is there already, 2 the key has another timer, 3 its arming has ended lately (the last three
+--   changed nothing)
+-- Errors: those of the prelude, ATTACHED (nothing was written)
+-- Invariants: a second import of the same changes nothing while the first one's timers wait, run, or have ended
+--   within ten minutes, and while its letters are kept.
+
+local dead, letters = KEYS[8], KEYS[9]
+local BASE, WIDTH = 5, 5
+local count = (#ARGV - BASE + 1) / WIDTH
+local put = {}
+
+function put.letter(name, letter, _, died)
+  if redis.call('HEXISTS', letters, name) == 1 then return 1 end
+  redis.call('HSET', letters, name, letter)
+  redis.call('ZADD', dead, died, name)
+  return 0
+end
+
+function put.timer(key, record, state, at)
+  local there = redis.call('HGET', rec, key)
+  if there then return sub(there, 2, 9) == sub(record, 2, 9) and 1 or 2 end
+  if redis.call('ZSCORE', tombstones, 'a' .. sub(record, 2, 9)) then return 3 end
+  if state ~= '' then redis.call('HSET', run, key, state) else redis.call('HDEL', run, key) end
+  redis.call('HSET', rec, key, record)
+  wait_until(due, tonumber(at), key)
+  if ARGV[4] == '1' then set_trigger(key, at, state ~= '' and (struct.unpack('>I4', state, 11)) or 1, false) end
+  return 0
+end
+
+for i = BASE, #ARGV - 1, WIDTH do
+  if meta[4] == 'attached' and ARGV[i] == 'timer' then
+    return redis.error_reply('ATTACHED ' .. KEYS[1] .. ' belongs to a topic whose keys are written by others')
+  end
+end
+local codes = {}
+for i = 1, count do
+  local at = BASE + WIDTH * (i - 1)
+  codes[i] = put[ARGV[at]](ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+end
+wake()
+return { secs, micros, codes, texts(refused) }
