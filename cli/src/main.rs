@@ -1,3 +1,39 @@
-//! `keylapse`: one program for the person on call.
+//! `keylapse`: looks at and acts on timers in Redis and Valkey, for the person on call.
+//!
+//! Each command is a file in `commands`: it asks [`keylapse::console`] and writes what that answers. What it writes
+//! goes through [`output`], as a table for people or as lines of JSON for programs.
 
-fn main() {}
+mod args;
+mod commands;
+mod connect;
+mod exit;
+mod output;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+fn main() -> std::process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are no mistakes.
+        Err(said) => {
+            let exit = if said.use_stderr() { Exit::Usage } else { Exit::Fine };
+            _ = said.print();
+            return exit.into();
+        }
+    };
+    let mut out = Output::new(&cli);
+    let exit = run(cli, &mut out).unwrap_or_else(|failed| out.failed(&failed));
+    exit.into()
+}
+
+fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let exit = runtime.block_on(commands::run(cli, out));
+    // A read of the terminal that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    exit
+}

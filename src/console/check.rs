@@ -39,6 +39,30 @@ pub struct Breach {
 }
 
 impl Limits {
+    /// With this for [`max_overdue`](Self::max_overdue).
+    #[must_use]
+    pub fn overdue(self, most: Option<Duration>) -> Self {
+        Self { max_overdue: most, ..self }
+    }
+
+    /// With this for [`max_dead`](Self::max_dead).
+    #[must_use]
+    pub fn dead(self, most: Option<u64>) -> Self {
+        Self { max_dead: most, ..self }
+    }
+
+    /// With this for [`max_quarantined`](Self::max_quarantined).
+    #[must_use]
+    pub fn quarantined(self, most: Option<u64>) -> Self {
+        Self { max_quarantined: most, ..self }
+    }
+
+    /// With this for [`min_listeners`](Self::min_listeners).
+    #[must_use]
+    pub fn listeners(self, least: Option<usize>) -> Self {
+        Self { min_listeners: least, ..self }
+    }
+
     /// What of a topic is beyond them.
     pub fn breaches(&self, topic: &TopicStatus) -> Vec<Breach> {
         let breach = |what, found: u64, limit: u64, says: String| Breach {

@@ -52,6 +52,13 @@ pub struct TopicStatus {
     pub late_p99_us: Option<u64>,
 }
 
+impl Status {
+    /// Of these topics, and these listeners.
+    pub fn of(topics: Vec<TopicStatus>, listeners: Vec<ListenerReport>) -> Self {
+        Self { topics, more_topics: 0, listeners }
+    }
+}
+
 impl TopicStatus {
     /// Whether it holds timers, or expects keys to expire, and nobody serves it: an alarm.
     pub fn is_unserved(&self) -> bool {

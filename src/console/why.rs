@@ -113,7 +113,7 @@ impl KnownTopic {
             key: Bytes::copy_from_slice(key),
             timer: look.map(|look| self.entry_of(key, look, None)),
             kept_behind_ms,
-            enrolled: self.enrolled(key).await?,
+            enrolled: self.enrolment(key).await?,
             letters: self.letters_of(key, None).await?,
             timeline: Vec::new(),
             next: String::new(),
@@ -135,7 +135,11 @@ impl KnownTopic {
         self.console.schedule.persist(|_| store.look(at, key)).await.map_err(|error| error.at_key(key))
     }
 
-    async fn enrolled(&self, key: &[u8]) -> Result<Option<Entry>> {
+    /// A key of an attached topic, if it is enrolled.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses.
+    pub async fn enrolment(&self, key: &[u8]) -> Result<Option<Entry>> {
         if !self.is_attached() {
             return Ok(None);
         }

@@ -1,0 +1,204 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use keylapse::console::{Cursor, EntryState, parse_span};
+
+use crate::commands;
+
+/// Look at and act on timers that keylapse keeps in Redis or Valkey.
+///
+/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense, 3 the server cannot
+/// be reached or refuses.
+#[derive(Debug, Parser)]
+#[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Write lines of JSON, one for each thing, in place of tables. docs/operate.md describes them.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours. NO_COLOR in the environment is heeded.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: clap::ColorChoice,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the server is, and how one gets into it.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connect {
+    /// redis://…, rediss://…, redis+sentinel://…, redis+cluster://… or unix:///…, with valkey in place of redis if you like.
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "KEYLAPSE_URL",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379/"
+    )]
+    pub(crate) url: String,
+    /// The prefix of all of keylapse's names.
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "KEYLAPSE_NAMESPACE",
+        value_name = "PREFIX",
+        default_value = "keylapse"
+    )]
+    pub(crate) namespace: String,
+    /// The user.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// A file with the password.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// The user at the sentinels.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) sentinel_user: Option<String>,
+    /// A file with the password at the sentinels.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) sentinel_password_file: Option<PathBuf>,
+    /// A file with the certificates of authorities to trust, in place of the system's.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// A file with a certificate of one's own.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The file with its key.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The name that the server's certificate has to be for.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) tls_name: Option<String>,
+    /// How long the server may take to answer one call, and how long a call is tried again.
+    #[arg(long, global = true, value_name = "SPAN", default_value = "5s", value_parser = parse_span)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// How all topics are: what they hold, what is overdue, who serves them.
+    Status(commands::status::Args),
+    /// The topics, with their patterns.
+    Topics,
+    /// Who listens, and to what.
+    Listeners,
+    /// What a topic holds, by time, page by page.
+    Ls(commands::ls::Args),
+    /// A key's timer, dead letters and enrolment, with all their fields.
+    Show(commands::show::Args),
+    /// Why a key's timer has run, will run, or does not run now.
+    Why(commands::why::Args),
+    /// Arm a timer.
+    Arm(commands::arm::Args),
+    /// Withdraw a timer, or many.
+    Cancel(commands::cancel::Args),
+    /// Move a waiting timer to another time, or many.
+    Reschedule(commands::reschedule::Args),
+    /// Make a waiting timer due now, or many.
+    RunNow(commands::run_now::Args),
+    /// Replay or drop dead letters.
+    Dead(commands::dead::Args),
+    /// Stop giving out a topic's timers; they can be armed all the same.
+    Pause(commands::pause::PauseArgs),
+    /// Give them out again; what has become due runs at once.
+    Resume(commands::pause::ResumeArgs),
+    /// Give a topic another number of partitions.
+    Partitions(commands::partitions::Args),
+    /// Remove a topic with all that it holds.
+    Destroy(commands::destroy::DestroyArgs),
+    /// Forget an attached topic; the keys themselves are left alone.
+    Detach(commands::destroy::DetachArgs),
+    /// Whether topics are as they should be: for cron, probes and alarms.
+    Check(commands::check::Args),
+    /// Whether index and records of topics agree. Reads all of it, and writes nothing.
+    Verify(commands::verify::Args),
+    /// Write a topic's timers, or its dead letters, as lines of JSON.
+    Export(commands::transfer::ExportArgs),
+    /// Read such lines from the standard input, and install what is not there.
+    Import,
+    /// Write completions for a shell.
+    Completions(commands::completions::Args),
+    /// Write the manual as man pages into a folder.
+    Man(commands::completions::ManArgs),
+}
+
+/// Which entries, in which portions.
+#[derive(Args, Debug)]
+pub(crate) struct Listing {
+    /// The topic.
+    pub(crate) topic: String,
+    /// Conditions that all have to hold: key:order:*, id:…, attempt:>3, lost:>0, reason:exhausted, error:~timeout, older:1h, newer:1h.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filters: Vec<String>,
+    /// Begin behind where another page has ended.
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) after: Option<Cursor>,
+}
+
+/// How much is done at once, and who is asked.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Many at a time")]
+pub(crate) struct Bulk {
+    /// Act upon no more than so many.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+    /// Act upon no more than so many a second, as in 100/s.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) rate: Option<u32>,
+    /// Do all but the last step: what matches is counted, and left alone.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask; --expect says how many there have to be.
+    #[arg(long, requires = "expect")]
+    pub(crate) yes: bool,
+    /// How many there have to be, or nothing is done.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) expect: Option<u64>,
+}
+
+fn parse_rate(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    match number.parse() {
+        Ok(rate) if rate > 0 => Ok(rate),
+        _ => Err("a rate is a number of at least 1, as in 100/s".to_owned()),
+    }
+}
+
+/// One key, or many that a filter picks out of a topic.
+#[derive(Args, Debug)]
+pub(crate) struct Targets {
+    /// The key, written as it is shown; or, with --in, conditions such as key:order:*.
+    #[arg(value_name = "KEY|FILTER")]
+    pub(crate) what: Vec<String>,
+    /// The topic of many.
+    #[arg(long = "in", value_name = "TOPIC")]
+    pub(crate) within: Option<String>,
+    /// The topic of the one key, where several have patterns that match it.
+    #[arg(long, value_name = "NAME", conflicts_with = "within")]
+    pub(crate) topic: Option<String>,
+    /// Which of the topic's entries: waiting, running or quarantined.
+    #[arg(long, value_name = "STATE", default_value = "waiting", requires = "within")]
+    pub(crate) state: EntryState,
+    /// Begin behind where another run has ended.
+    #[arg(long, value_name = "PLACE", requires = "within")]
+    pub(crate) after: Option<Cursor>,
+    #[command(flatten)]
+    pub(crate) bulk: Bulk,
+}
+
+/// When: after a span, or at a time.
+pub(crate) fn parse_when(text: &str) -> Result<keylapse::When, String> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(keylapse::When::At(at.into()));
+    }
+    let span = parse_span(text.strip_prefix('+').unwrap_or(text));
+    span.map(keylapse::When::In).map_err(|_| {
+        "write a span, such as 15m or 1h30m, or a time with its zone, such as 2026-11-25T09:30:00Z".to_owned()
+    })
+}

@@ -1,0 +1,128 @@
+//! One action on many entries: counted first, then asked for, then done.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use keylapse::console::{Action, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use serde::Serialize;
+
+use crate::args::Bulk;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+
+/// What is to be done, to which entries.
+pub(super) struct Work<'a> {
+    pub(super) topic: &'a KnownTopic,
+    pub(super) action: Action,
+    pub(super) state: EntryState,
+    pub(super) filter: Filter,
+    pub(super) after: Option<Cursor>,
+    /// The action in words: `replayed`.
+    pub(super) will_be: &'static str,
+}
+
+/// The last line, as JSON.
+#[derive(Serialize)]
+struct Done<'a> {
+    topic: &'a str,
+    dry_run: bool,
+    #[serde(flatten)]
+    report: &'a BulkReport,
+}
+
+pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Result<Exit, Failed> {
+    let matched = work.bulk(args).count().await?;
+    if args.dry_run {
+        let report = work.bulk(args).dry_run(true).run().await?;
+        return end(work, args, &report, out);
+    }
+    if matched == 0 {
+        return end(work, args, &BulkReport::default(), out);
+    }
+    agree(work, args, matched, out)?;
+    let bar = progress_bar(matched);
+    let bulk = work.bulk(args).limit(matched).progress(|report| bar.set_position(report.matched));
+    let report = tokio::select! {
+        report = bulk.run() => report,
+        _ = tokio::signal::ctrl_c() => {
+            bar.abandon();
+            return Err(Failed::Findings("interrupted: what was done stays done, and the same command goes on".to_owned()));
+        }
+    };
+    bar.finish_and_clear();
+    end(work, args, &report?, out)
+}
+
+impl Work<'_> {
+    fn bulk(&self, args: &Bulk) -> keylapse::console::Bulk<'_> {
+        let bulk = self.topic.bulk(self.action, self.state, self.filter.clone()).after(self.after.clone());
+        let bulk = bulk.limit(args.limit.unwrap_or(u64::MAX));
+        match args.rate {
+            Some(rate) => bulk.rate(rate),
+            None => bulk,
+        }
+    }
+
+    /// `12 dead letters of order.unpaid that match error:~timeout`.
+    fn words(&self, matched: u64) -> String {
+        let what = if self.state == EntryState::Dead { "dead letters" } else { "timers" };
+        let state = if self.state == EntryState::Dead { "" } else { self.state.as_str() };
+        let state = if state.is_empty() { String::new() } else { format!("{state} ") };
+        let all = format!("{} {state}{what} of {}", count(matched), self.topic.name());
+        if self.filter.is_empty() { all } else { format!("{all} that match {}", self.filter) }
+    }
+}
+
+/// Has somebody say how many there are, or refuses.
+fn agree(work: &Work<'_>, args: &Bulk, matched: u64, out: &mut Output) -> Result<(), Failed> {
+    if let Some(expected) = args.expect.filter(|expected| *expected != matched) {
+        return Err(Failed::Findings(format!(
+            "{matched} match and {expected} are expected: nothing was done; look at them with --dry-run"
+        )));
+    }
+    if args.yes {
+        return Ok(());
+    }
+    if !Output::can_ask() {
+        return Err(Failed::Usage(format!(
+            "{} would be {}, and nobody can be asked: say --yes --expect {matched}",
+            work.words(matched),
+            work.will_be
+        )));
+    }
+    out.note(format!("{} will be {}.", work.words(matched), work.will_be));
+    let answer = out.ask("Type their number to go on:")?;
+    match answer.replace(',', "").parse::<u64>() {
+        Ok(typed) if matched == typed => Ok(()),
+        _ => Err(Failed::Findings("that is not their number: nothing was done".to_owned())),
+    }
+}
+
+fn progress_bar(matched: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len}  {per_sec}  {eta}");
+    ProgressBar::new(matched).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> Result<Exit, Failed> {
+    if out.is_json() {
+        out.line("bulk", &Done { topic: work.topic.name(), dry_run: args.dry_run, report })?;
+    } else {
+        for error in &report.errors {
+            out.say(format!("failed: {error}"))?;
+        }
+        for (outcome, entries) in &report.outcomes {
+            out.say(format!("{outcome}: {}", count(*entries)))?;
+        }
+        if args.dry_run {
+            out.say(format!("{} would be {}", work.words(report.matched), work.will_be))?;
+        }
+        out.say(report.to_string())?;
+    }
+    if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
+        out.note(format!("there may be more: --after '{cursor}'"));
+    }
+    Ok(if report.matched == 0 || report.failed > 0 { Exit::Findings } else { Exit::Fine })
+}

@@ -1,0 +1,54 @@
+//! `keylapse destroy` and `keylapse detach`: the end of a topic.
+
+use keylapse::console::Console;
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct DestroyArgs {
+    /// The topic.
+    topic: String,
+    /// Whoever listens, and whatever is armed.
+    #[arg(long)]
+    force: bool,
+    /// The topic's name once more, in place of being asked for it.
+    #[arg(long, value_name = "TOPIC")]
+    confirm: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct DetachArgs {
+    /// The topic.
+    topic: String,
+}
+
+pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    let held = topic.overview().await?;
+    let (timers, dead, enrolled) = (count(held.timers), count(held.dead), count(held.enrolled));
+    let typed = match &args.confirm {
+        Some(name) => name.clone(),
+        None if Output::can_ask() => {
+            out.note(format!(
+                "{timers} timers, {dead} dead letters and {enrolled} enrolled keys will be gone for good."
+            ));
+            out.ask("Type the topic's name to go on:")?
+        }
+        None => return Err(Failed::Usage(format!("nobody can be asked: say --confirm {}", topic.name()))),
+    };
+    if typed != topic.name() {
+        return Err(Failed::Findings("that is not its name: nothing was done".to_owned()));
+    }
+    let gone = topic.destroy(args.force).await?;
+    let (timers, dead, keys) = (count(gone.timers), count(gone.dead_letters), count(gone.trigger_keys));
+    let says = format!("{timers} timers, {dead} dead letters and {keys} trigger keys are gone");
+    super::say_of_topic(&topic, "destroyed", &says, out)
+}
+
+pub(crate) async fn detach(console: &Console, args: &DetachArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    let gone = topic.detach().await?;
+    let says = format!("{} keys are forgotten, and were left alone", count(gone.enrolled));
+    super::say_of_topic(&topic, "detached", &says, out)
+}

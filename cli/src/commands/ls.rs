@@ -1,0 +1,91 @@
+//! `keylapse ls`: what a topic holds, page by page.
+
+use keylapse::console::{Console, Entry, EntryState, Filter, Page, text};
+
+use crate::args::Listing;
+use crate::exit::{Exit, Failed};
+use crate::output::{Column, Output, Table, ago, moment, short, size};
+
+/// Bytes of a payload that are shown.
+const SHOWN: usize = 4096;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    listing: Listing,
+    /// Which entries: waiting, running, quarantined, dead or enrolled.
+    #[arg(long, default_value = "waiting", value_name = "STATE")]
+    state: EntryState,
+    /// How many entries; more than 1,000 are read page by page.
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// Show payloads, which may hold secrets: up to 4 KiB of each.
+    #[arg(long)]
+    payloads: bool,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let filter = Filter::parse(&args.listing.filters)?;
+    let topic = console.topic(&args.listing.topic).await?;
+    let payload = args.payloads.then_some(SHOWN);
+    let (mut left, mut cursor, mut found) = (args.limit, args.listing.after.clone(), 0_u64);
+    loop {
+        let count = usize::try_from(left.min(1000)).unwrap_or(1000);
+        let page = topic.filtered(args.state, &filter, cursor.as_ref(), count, payload).await?;
+        found += page.entries.len() as u64;
+        left = left.saturating_sub(page.entries.len() as u64);
+        show(&page, args, out)?;
+        cursor = page.next;
+        if cursor.is_none() || left == 0 {
+            break;
+        }
+    }
+    if let Some(cursor) = cursor {
+        out.note(format!("there may be more: --after '{cursor}'"));
+    }
+    Ok(if found == 0 { Exit::Findings } else { Exit::Fine })
+}
+
+fn show(page: &Page, args: &Args, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        return page.entries.iter().try_for_each(|entry| out.line("entry", entry));
+    }
+    match page.entries.is_empty() {
+        true => Ok(()),
+        false => out.table(&table(page, args)),
+    }
+}
+
+fn table(page: &Page, args: &Args) -> Table {
+    use Column::{Number, Text};
+    let dead = args.state == EntryState::Dead;
+    let when = if dead { "DIED" } else { "AT" };
+    let mut columns = vec![Text("KEY"), Text(when), Text(""), Number("ATTEMPT"), Number("PAYLOAD")];
+    columns.extend(dead.then_some(Text("REASON")));
+    columns.push(Text("LAST ERROR"));
+    columns.extend(args.payloads.then_some(Text("")));
+    let mut table = Table::new(&columns);
+    let now = u64::try_from(page.now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis());
+    for entry in &page.entries {
+        table.row(row(entry, args, now.unwrap_or_default()));
+    }
+    table
+}
+
+fn row(entry: &Entry, args: &Args, now_ms: u64) -> Vec<String> {
+    let mut cells = vec![
+        short(&text::escape(&entry.key), 100),
+        moment(entry.at_ms),
+        ago(entry.at_ms, now_ms),
+        entry.attempt.to_string(),
+        size(entry.payload_bytes),
+    ];
+    if args.state == EntryState::Dead {
+        cells.push(entry.reason.map_or("", |reason| reason.as_str()).to_owned());
+    }
+    cells.push(short(entry.last_error().unwrap_or_default(), 80));
+    if args.payloads {
+        cells.push(entry.payload.as_ref().map_or_else(String::new, |payload| text::escape(payload)));
+    }
+    cells
+}

@@ -1,0 +1,35 @@
+//! `keylapse partitions`: give a topic another number of partitions.
+
+use std::time::Duration;
+
+use keylapse::console::{Console, parse_span, show_span};
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The topic.
+    topic: String,
+    /// How many: 1 to 1,024.
+    #[arg(long, value_name = "COUNT")]
+    to: u32,
+    /// How long attempts that run are waited for.
+    #[arg(long, value_name = "SPAN", default_value = "2m", value_parser = parse_span)]
+    wait: Duration,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    let done = topic.repartition(args.to, args.wait).await?;
+    let (timers, letters) = (count(done.timers), count(done.dead_letters));
+    let says = format!(
+        "{} partitions, before {}; {timers} timers and {letters} letters moved; nothing could be armed for {}. Start all \
+         programs of the topic with `.partitions({})` now",
+        done.to,
+        done.from,
+        show_span(done.closed_for),
+        done.to
+    );
+    super::say_of_topic(&topic, "repartitioned", &says, out)
+}

@@ -1,0 +1,33 @@
+//! `keylapse pause` and `keylapse resume`.
+
+use keylapse::console::Console;
+
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct PauseArgs {
+    /// The topic.
+    topic: String,
+    /// Why, for whoever finds it paused: up to 200 bytes.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ResumeArgs {
+    /// The topic.
+    topic: String,
+}
+
+pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    topic.pause(&args.reason).await?;
+    super::say_of_topic(&topic, "paused", "paused: attempts that run go on, and no others begin", out)
+}
+
+pub(crate) async fn resume(console: &Console, args: &ResumeArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    topic.resume().await?;
+    super::say_of_topic(&topic, "resumed", "resumed: what has become due runs now", out)
+}

@@ -1,0 +1,129 @@
+//! `keylapse status`: how all topics are.
+
+use keylapse::console::{Console, Status, TopicStatus};
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Column, Output, Table, count, short, span};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Topics to show, in place of all.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// How many topics to show at most, by name.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    limit: usize,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let status = read(console, args).await?;
+    if out.is_json() {
+        for topic in &status.topics {
+            out.line("topic_status", topic)?;
+        }
+        for listener in &status.listeners {
+            out.line("listener", listener)?;
+        }
+        return Ok(Exit::Fine);
+    }
+    if status.topics.is_empty() {
+        out.say("No topic is registered in this namespace yet: programs register theirs when they first use them.")?;
+        return Ok(Exit::Fine);
+    }
+    out.table(&table(&status.topics))?;
+    for topic in &status.topics {
+        for alarm in alarms(topic) {
+            out.say(format!("! {}: {alarm}", topic.topic.name()))?;
+        }
+    }
+    if status.more_topics > 0 {
+        let more = count(status.more_topics);
+        out.say(format!("… and {more} more topics: --limit shows more, or name those that you want"))?;
+    }
+    let listeners = status.listeners.len();
+    out.say(format!("{listeners} {}", if listeners == 1 { "listener" } else { "listeners" }))?;
+    Ok(Exit::Fine)
+}
+
+async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
+    if args.topics.is_empty() {
+        return Ok(console.status(args.limit).await?);
+    }
+    let mut topics = Vec::new();
+    for name in &args.topics {
+        topics.push(console.topic(name).await?);
+    }
+    let listeners = console.listeners().await?;
+    let topics = console.status_of(&topics, &listeners).await;
+    Ok(Status::of(topics, listeners))
+}
+
+fn table(topics: &[TopicStatus]) -> Table {
+    use Column::{Number, Text};
+    let mut table = Table::new(&[
+        Text("TOPIC"),
+        Text("STATE"),
+        Number("TIMERS"),
+        Number("OVERDUE"),
+        Number("OLDEST"),
+        Number("DUE 1M"),
+        Number("DUE 1H"),
+        Number("RUNNING"),
+        Number("DEAD"),
+        Number("ENROLLED"),
+        Number("LISTENERS"),
+        Number("FAILING"),
+        Number("LATE P99"),
+    ]);
+    for topic in topics {
+        let held = &topic.overview;
+        let oldest = if held.overdue > 0 { span(held.oldest_overdue_ms) } else { "-".to_owned() };
+        let enrolled = if topic.topic.is_attached() { count(held.enrolled) } else { "-".to_owned() };
+        let failing =
+            topic.failing().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        table.row([
+            short(topic.topic.name(), 60),
+            state(topic).to_owned(),
+            count(held.timers),
+            count(held.overdue),
+            oldest,
+            count(held.due_in_1m),
+            count(held.due_in_1h),
+            format!("{}/{}", topic.running, topic.limit),
+            count(held.dead),
+            enrolled,
+            topic.listeners.to_string(),
+            failing,
+            topic.late_p99_us.map_or_else(|| "-".to_owned(), late),
+        ]);
+    }
+    table
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn late(us: u64) -> String {
+    format!("{:.1} ms", us as f64 / 1000.0)
+}
+
+fn state(topic: &TopicStatus) -> &'static str {
+    match &topic.overview {
+        _ if topic.problem.is_some() => "unreadable",
+        held if held.closed.is_some() => "closed",
+        held if held.paused.is_some() => "paused",
+        _ if topic.is_unserved() => "unserved",
+        _ => "ok",
+    }
+}
+
+/// What somebody has to look at.
+fn alarms(topic: &TopicStatus) -> Vec<String> {
+    let held = &topic.overview;
+    let mut alarms = Vec::new();
+    alarms.extend(topic.problem.as_ref().map(|problem| short(problem, 300)));
+    alarms.extend(held.closed.as_ref().map(|closed| format!("closed: {}", short(closed, 60))));
+    alarms.extend(held.paused.as_ref().map(|reason| format!("paused: {}", short(reason, 200))));
+    if topic.is_unserved() {
+        alarms.push("no listener serves it".to_owned());
+    }
+    alarms
+}

@@ -1,0 +1,115 @@
+//! Which topic and which key are meant.
+
+use keylapse::console::{Action, Console, Filter, KnownTopic, text};
+use serde::Serialize;
+
+use crate::args::{Bulk, Targets};
+use crate::commands::bulk::Work;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+/// The bytes of a key that was written as it is shown.
+pub(super) fn key(said: &str) -> Result<Vec<u8>, Failed> {
+    Ok(text::unescape(said)?)
+}
+
+/// The topic of a key: the one that is named, or the only one whose pattern matches.
+pub(super) async fn topic_of(
+    console: &Console,
+    key: &[u8],
+    named: Option<&str>,
+) -> Result<KnownTopic, Failed> {
+    if let Some(name) = named {
+        return Ok(console.topic(name).await?);
+    }
+    let mut topics = console.topics_of(key).await?;
+    match topics.len() {
+        1 => Ok(topics.remove(0)),
+        0 => Err(Failed::Findings(format!(
+            "no registered topic has a pattern that matches {}: `keylapse topics` lists them",
+            text::escape(key)
+        ))),
+        _ => {
+            let names: Vec<_> = topics.iter().map(KnownTopic::name).collect();
+            let names = names.join(", ");
+            Err(Failed::Usage(format!("several topics have such keys: say which by --topic: {names}")))
+        }
+    }
+}
+
+/// One timer, or many.
+pub(super) enum Target<'a> {
+    One(One),
+    Many(ManyOf<'a>),
+}
+
+/// One timer, by its key.
+pub(super) struct One {
+    pub(super) topic: KnownTopic,
+    pub(super) key: Vec<u8>,
+}
+
+/// Many, by what they have in common.
+pub(super) struct ManyOf<'a> {
+    topic: KnownTopic,
+    targets: &'a Targets,
+    action: Action,
+    filter: Filter,
+    will_be: &'static str,
+}
+
+/// What became of one timer, as JSON.
+#[derive(Serialize)]
+struct Did<'a> {
+    topic: &'a str,
+    key: String,
+    outcome: &'a str,
+    says: &'a str,
+}
+
+impl One {
+    pub(super) fn say(&self, outcome: &str, says: &str, out: &mut Output) -> Result<(), Failed> {
+        let (topic, key) = (self.topic.name(), text::escape(&self.key));
+        if out.is_json() {
+            return out.line("did", &Did { topic, key, outcome, says });
+        }
+        out.say(format!("{key}: {says}"))
+    }
+}
+
+impl ManyOf<'_> {
+    pub(super) async fn run(&self, args: &Bulk, out: &mut Output) -> Result<Exit, Failed> {
+        let work = Work {
+            topic: &self.topic,
+            action: self.action,
+            state: self.targets.state,
+            filter: self.filter.clone(),
+            after: self.targets.after.clone(),
+            will_be: self.will_be,
+        };
+        super::bulk::run(&work, args, out).await
+    }
+}
+
+impl Targets {
+    /// What is meant by it.
+    pub(super) async fn read(
+        &self,
+        console: &Console,
+        action: Action,
+        will_be: &'static str,
+    ) -> Result<Target<'_>, Failed> {
+        if let Some(name) = &self.within {
+            let filter = Filter::parse(&self.what)?;
+            let topic = console.topic(name).await?;
+            return Ok(Target::Many(ManyOf { topic, targets: self, action, filter, will_be }));
+        }
+        let [said] = &self.what[..] else {
+            let advice = "say one key; or --in TOPIC, and conditions such as key:order:*";
+            return Err(Failed::Usage(advice.to_owned()));
+        };
+        let key = key(said)?;
+        let topic = topic_of(console, &key, self.topic.as_deref()).await?;
+        Ok(Target::One(One { topic, key }))
+    }
+}

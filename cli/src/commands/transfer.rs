@@ -1,0 +1,110 @@
+//! `keylapse export` and `keylapse import`: lines of JSON, which docs/operate.md describes.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use keylapse::console::{Console, EntryState, Export, ImportReport, KnownTopic};
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+
+/// Lines that are installed at a time.
+const BATCH: usize = 500;
+/// Bytes of one line, at most: a payload of 8 MiB, each byte as four.
+const LONGEST: usize = 40 << 20;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ExportArgs {
+    /// The topic.
+    topic: String,
+    /// Its dead letters, in place of its timers.
+    #[arg(long)]
+    dead: bool,
+}
+
+pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    let states: &[EntryState] = if args.dead {
+        &[EntryState::Dead]
+    } else {
+        &[EntryState::Waiting, EntryState::Running, EntryState::Quarantined]
+    };
+    let (mut written, mut left_out) = (0, 0);
+    for state in states {
+        let mut cursor = None;
+        loop {
+            let (lines, unreadable, next) = topic.export(*state, cursor.as_ref()).await?;
+            for line in &lines {
+                // They say their version and type themselves.
+                let line = serde_json::to_string(line);
+                out.say(line.map_err(|error| Failed::Findings(error.to_string()))?)?;
+            }
+            written += lines.len() as u64;
+            left_out += unreadable;
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    out.note(format!("written={written} unreadable={left_out}"));
+    Ok(if written == 0 || left_out > 0 { Exit::Findings } else { Exit::Fine })
+}
+
+pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
+    let (mut topics, mut batch, mut batch_bytes) = (BTreeMap::new(), Vec::new(), 0);
+    let (mut report, mut number) = (ImportReport::default(), 0_u64);
+    let mut input = std::io::stdin().lock();
+    loop {
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            break;
+        }
+        number += 1;
+        if line.trim().is_empty() {
+            continue;
+        }
+        batch_bytes += line.len();
+        batch.push(read(&line, number)?);
+        if batch.len() >= BATCH || batch_bytes > LONGEST {
+            report = install(console, &mut topics, std::mem::take(&mut batch), report).await?;
+            batch_bytes = 0;
+        }
+    }
+    report = install(console, &mut topics, batch, report).await?;
+    if out.is_json() {
+        out.line("imported", &report)?;
+    } else {
+        for (outcome, lines) in &report.outcomes {
+            out.say(format!("{outcome}: {}", count(*lines)))?;
+        }
+        out.say(format!("imported={} skipped={}", report.imported, report.skipped))?;
+    }
+    Ok(if number == 0 { Exit::Findings } else { Exit::Fine })
+}
+
+fn read(line: &str, number: u64) -> Result<Export, Failed> {
+    let refuse =
+        |why: String| Failed::Usage(format!("line {number}: {why}; the lines before it may be installed"));
+    if line.len() > LONGEST {
+        return Err(refuse("it is longer than 40 MiB".to_owned()));
+    }
+    serde_json::from_str(line).map_err(|error| refuse(error.to_string()))
+}
+
+async fn install(
+    console: &Console,
+    topics: &mut BTreeMap<String, KnownTopic>,
+    lines: Vec<Export>,
+    mut report: ImportReport,
+) -> Result<ImportReport, Failed> {
+    let mut by_topic = BTreeMap::<String, Vec<Export>>::new();
+    lines.into_iter().for_each(|line| by_topic.entry(line.topic.clone()).or_default().push(line));
+    for (name, lines) in by_topic {
+        if !topics.contains_key(&name) {
+            topics.insert(name.clone(), console.topic(&name).await?);
+        }
+        report = report.and(&topics[&name].import(&lines).await?);
+    }
+    Ok(report)
+}

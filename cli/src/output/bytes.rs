@@ -1,0 +1,59 @@
+//! Numbers and texts of any length, in few characters.
+
+/// A number with commas: `12,345`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes: `17 B`, `3.4 KiB`.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        ..1024 => format!("{bytes} B"),
+        ..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A text of at most so many characters, printable whatever it was; what is left out is said by `…`.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let plain = text.chars().map(|c| if c.is_control() || is_invisible(c) { '·' } else { c });
+    let mut shown: String = plain.clone().take(most).collect();
+    if plain.count() > most {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
+
+/// Whether it turns around or hides what stands beside it.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_with_commas() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn a_text_moves_no_cursor_and_has_its_length() {
+        assert_eq!(short("a\u{1b}[31mb\u{202e}", 10), "a·[31mb·");
+        assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!(short("äöü", 3), "äöü");
+    }
+}

@@ -1,0 +1,107 @@
+//! What is written, and where: results on the standard output, all else on the other.
+
+mod bytes;
+mod table;
+mod time;
+
+use std::io::{self, IsTerminal, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
+
+pub(crate) use self::bytes::{count, short, size};
+pub(crate) use self::table::{Column, Table};
+pub(crate) use self::time::{ago, moment, span};
+use crate::args::Cli;
+use crate::exit::{Exit, Failed};
+
+/// The version of the lines of JSON.
+const VERSION: u32 = 1;
+
+/// Where results go.
+pub(crate) struct Output {
+    json: bool,
+    out: AutoStream<io::Stdout>,
+    err: AutoStream<io::Stderr>,
+}
+
+/// A line of JSON: its version and type, and then its fields.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    v: u32,
+    r#type: &'a str,
+    #[serde(flatten)]
+    fields: &'a T,
+}
+
+impl Output {
+    pub(crate) fn new(cli: &Cli) -> Self {
+        let choice = match cli.color {
+            clap::ColorChoice::Auto => None,
+            clap::ColorChoice::Always => Some(ColorChoice::Always),
+            clap::ColorChoice::Never => Some(ColorChoice::Never),
+        };
+        let out = choice.unwrap_or_else(|| AutoStream::choice(&io::stdout()));
+        let err = choice.unwrap_or_else(|| AutoStream::choice(&io::stderr()));
+        Self {
+            json: cli.json,
+            out: AutoStream::new(io::stdout(), out),
+            err: AutoStream::new(io::stderr(), err),
+        }
+    }
+
+    /// Whether lines of JSON are wanted.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether somebody could be asked.
+    pub(crate) fn can_ask() -> bool {
+        io::stdin().is_terminal()
+    }
+
+    /// A thing as a line of JSON.
+    pub(crate) fn line(&mut self, kind: &str, fields: &impl Serialize) -> Result<(), Failed> {
+        let line = serde_json::to_string(&Line { v: VERSION, r#type: kind, fields });
+        let line =
+            line.map_err(|error| Failed::Findings(format!("this cannot be written as JSON: {error}")))?;
+        Ok(writeln!(self.out, "{line}")?)
+    }
+
+    /// A line for people.
+    pub(crate) fn say(&mut self, text: impl AsRef<str>) -> Result<(), Failed> {
+        Ok(writeln!(self.out, "{}", text.as_ref())?)
+    }
+
+    /// A line beside the results.
+    pub(crate) fn note(&mut self, text: impl AsRef<str>) {
+        _ = writeln!(self.err, "{}", text.as_ref());
+    }
+
+    /// A table for people.
+    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failed> {
+        Ok(writeln!(self.out, "{}", table.render())?)
+    }
+
+    /// A question, which is answered by one line.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<String, Failed> {
+        write!(self.err, "{question} ")?;
+        self.err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Failed> {
+        Ok(self.out.flush()?)
+    }
+
+    /// Says why a command has failed, and how the program ends.
+    pub(crate) fn failed(&mut self, failed: &Failed) -> Exit {
+        let exit = failed.exit();
+        if exit != Exit::Fine {
+            self.note(format!("keylapse: {failed}"));
+        }
+        exit
+    }
+}

@@ -1,0 +1,26 @@
+//! Times for people.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keylapse::console::show_span;
+
+/// A time, in UTC, to the millisecond.
+pub(crate) fn moment(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| format!("{ms} ms since 1970"), |at| format!("{at:.3}"))
+}
+
+/// How far from now: `in 3m` or `3m ago`.
+pub(crate) fn ago(ms: u64, now_ms: u64) -> String {
+    match ms.checked_sub(now_ms) {
+        Some(0) => "now".to_owned(),
+        Some(ahead) => format!("in {}", span(ahead)),
+        None => format!("{} ago", span(now_ms - ms)),
+    }
+}
+
+/// A length of time.
+pub(crate) fn span(ms: u64) -> String {
+    show_span(Duration::from_millis(ms))
+}
