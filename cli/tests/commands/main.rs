@@ -1,0 +1,9 @@
+//! The program as a whole, on servers of the tests' own.
+
+mod acting;
+mod bulk;
+mod looking;
+mod moving;
+mod proving;
+mod scene;
+mod trouble;
