@@ -68,25 +68,9 @@ async fn who_may_only_read_can_look_and_is_refused_the_rest() {
     scene.arm(b"1", HOUR, Do::Succeed).await;
     scene.bury(1).await;
     scene.stop_listening().await;
-    let right = [
-        "ACL",
-        "SETUSER",
-        "reader",
-        "on",
-        ">secret",
-        "~*",
-        "&*",
-        "-@all",
-        "+@read",
-        "+@connection",
-        "+evalsha_ro",
-        "+eval",
-        "+evalsha",
-        "+script|load",
-        "+time",
-    ];
-    scene.server.cmd(&right).await;
-    scene.server.cmd(&["ACL", "SETUSER", "reader", "resetkeys", "%R~*"]).await;
+    let rights = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(rights.split(' ')).collect();
+    scene.server.cmd(&user).await;
     let url = scene.server.url_for("reader", "secret");
     for command in COMMANDS {
         let ran = run_at(&url, command, b"");
