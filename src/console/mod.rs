@@ -31,6 +31,7 @@ mod entry;
 mod filter;
 mod listing;
 mod overview;
+mod running;
 mod span;
 mod status;
 pub mod text;

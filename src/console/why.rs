@@ -152,7 +152,7 @@ impl KnownTopic {
     }
 
     #[allow(clippy::cast_precision_loss)] // below 2^43
-    fn entry_of(&self, key: &[u8], look: Look, payload: Option<usize>) -> Entry {
+    pub(super) fn entry_of(&self, key: &[u8], look: Look, payload: Option<usize>) -> Entry {
         let at = self.partition_of(key).index;
         let lost = look.score.is_none();
         let member = PageMember {

@@ -5,5 +5,6 @@ mod bulk;
 mod looking;
 mod moving;
 mod proving;
+mod scale;
 mod scene;
 mod trouble;

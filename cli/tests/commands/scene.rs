@@ -43,8 +43,11 @@ impl Scene {
     pub(crate) async fn new() -> Self {
         let server = Server::start().await;
         let schedule = Schedule::connect(&server.plain_url()).await.expect("a schedule");
-        let orders = orders(1);
-        Self { server, schedule, orders, listener: None }
+        Self::with(server, schedule)
+    }
+
+    pub(crate) fn with(server: Server, schedule: Schedule) -> Self {
+        Self { server, schedule, orders: orders(1), listener: None }
     }
 
     pub(crate) async fn partitioned(partitions: u32) -> Self {
