@@ -118,6 +118,8 @@ pub(crate) enum Command {
     Check(commands::check::Args),
     /// Whether index and records of topics agree. Reads all of it, and writes nothing.
     Verify(commands::verify::Args),
+    /// What attaching to keys that other programs write would mean. Writes nothing.
+    Attach(commands::attach::Args),
     /// Write a topic's timers, or its dead letters, as lines of JSON.
     Export(commands::transfer::ExportArgs),
     /// Read such lines from the standard input, and install what is not there.

@@ -1,6 +1,7 @@
 //! The commands, one a file: what each can be told, and what it does.
 
 pub(crate) mod arm;
+pub(crate) mod attach;
 pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod check;
@@ -55,6 +56,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Detach(args) => destroy::detach(&console, &args, out).await,
         Command::Check(args) => check::run(&console, &args, out).await,
         Command::Verify(args) => verify::run(&console, &args, out).await,
+        Command::Attach(args) => attach::run(&console, &args, out).await,
         Command::Export(args) => transfer::export(&console, &args, out).await,
         Command::Import => transfer::import(&console, out).await,
         Command::Completions(_) | Command::Man(_) => Ok(Exit::Fine),

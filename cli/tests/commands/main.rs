@@ -1,6 +1,7 @@
 //! The program as a whole, on servers of the tests' own.
 
 mod acting;
+mod attaching;
 mod bulk;
 mod looking;
 mod moving;

@@ -19,6 +19,8 @@ pub mod produce;
 mod registry;
 pub mod repartition;
 pub mod settle;
+#[cfg(feature = "console")]
+pub mod survey;
 pub mod timer;
 mod touch;
 pub mod triggers;
@@ -29,7 +31,7 @@ pub use self::{
 };
 
 #[cfg(feature = "console")]
-pub use self::{import::*, overview::*, page::*};
+pub use self::{import::*, overview::*, page::*, survey::*};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;
