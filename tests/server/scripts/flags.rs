@@ -36,8 +36,8 @@ const DRAIN: [&str; 24] = [
     "untrigger",
 ];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "write_back", "trigger"];
-const READ: [&str; 5] = ["list", "look", "peek", "take", "touch"];
+const FILL: [&str; 7] = ["arm", "enrol", "import", "replay", "reschedule", "write_back", "trigger"];
+const READ: [&str; 7] = ["list", "look", "overview", "page", "peek", "take", "touch"];
 
 #[test]
 fn flags_are_as_intended() {

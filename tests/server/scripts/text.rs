@@ -39,11 +39,12 @@ const TEXT: [&str; 29] = [
     "carried",
 ];
 /// Variables and tables that hold text in one script, and something else in others.
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 7] = [
     ("arm", "code"),
     ("arm", "head"),
     ("arm", "out"),
     ("cancel", "code"),
+    ("page", "score"),
     ("reschedule", "codes"),
     ("reschedule", "trigger"),
 ];
