@@ -4,6 +4,10 @@
 //! however much there is; what it does is done by the same scripts as a [`Schedule`]'s calls. The program `keylapse`
 //! is a thin layer over it.
 
+mod doctor;
+
+pub use self::doctor::{Code, Diagnosis, DoctorRequest, Finding, Lateness, Severity, Summary, codes};
+
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;
