@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 use super::checks::rights::Refusal;
 use super::codes::Code;
@@ -14,6 +14,7 @@ use super::diagnosis::Lateness;
 use super::finding::Finding;
 use super::info::Info;
 use super::patient::Patient;
+use super::shell::quoted;
 
 /// A server under examination.
 pub(super) struct Case {
@@ -71,7 +72,11 @@ impl Case {
     }
 
     /// The same to several, sent in one request.
-    pub(super) async fn ask_each(&self, doing: &str, commands: &redis::Pipeline) -> Result<Vec<Result<Value>>> {
+    pub(super) async fn ask_each(
+        &self,
+        doing: &str,
+        commands: &redis::Pipeline,
+    ) -> Result<Vec<Result<Value>>> {
         let answers = self.patient.server.seat().call_each(doing, commands).await;
         answers.into_iter().map(answered).collect()
     }
@@ -83,7 +88,8 @@ impl Case {
     /// With what the names in the line that mends it stand for.
     pub(super) fn say_with(&mut self, code: &Code, observed: impl Into<String>, names: &[(&str, &str)]) {
         let Patient { name, cli, user, namespace, .. } = &self.patient;
-        let own = [("cli", &**cli), ("user", user), ("namespace", namespace), ("endpoint", name)];
+        let user = quoted(user);
+        let own = [("cli", &**cli), ("user", &user), ("namespace", namespace), ("endpoint", name)];
         self.findings.push(Finding::new(code, Some(name), observed, &[&own, names].concat()));
     }
 
@@ -96,11 +102,7 @@ impl Case {
 /// An error with a code is an answer.
 pub(super) fn answered<T>(answer: Result<T>) -> Result<Result<T>> {
     match answer {
-        Err(error) if !is_an_answer(&error) => Err(error),
+        Err(error) if error.code().is_none() => Err(error),
         answer => Ok(answer),
     }
-}
-
-fn is_an_answer(error: &Error) -> bool {
-    error.code().is_some()
 }

@@ -217,7 +217,12 @@ mod tests {
         for (code, (_, text)) in codes().iter().zip(sections()) {
             let severity = format!("*{}.*", code.severity);
             assert!(text.trim_start().starts_with(&severity), "{} is {severity}", code.code);
-            assert!(text.contains(&format!("`{}`", code.fix)) || code.fix.is_empty(), "{}: {}", code.code, code.fix);
+            assert!(
+                text.contains(&format!("`{}`", code.fix)) || code.fix.is_empty(),
+                "{}: {}",
+                code.code,
+                code.fix
+            );
         }
     }
 

@@ -57,9 +57,9 @@ impl Finding {
         observed: impl Into<String>,
         names: &[(&str, &str)],
     ) -> Self {
-        let filled = names.iter().fold(code.fix.to_owned(), |fix, (name, value)| {
-            fix.replace(&format!("{{{name}}}"), value)
-        });
+        let filled = names
+            .iter()
+            .fold(code.fix.to_owned(), |fix, (name, value)| fix.replace(&format!("{{{name}}}"), value));
         Self {
             code: code.code,
             severity: code.severity,

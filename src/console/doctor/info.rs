@@ -52,7 +52,8 @@ impl Info {
 
     /// Whether it has all that keylapse needs: Redis 7.0. Valkey says of itself that it is a Redis 7.2.
     pub(super) fn is_new_enough(&self) -> bool {
-        let major = self.get("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        let major =
+            self.get("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
         major.is_some_and(|major| major >= 7)
     }
 

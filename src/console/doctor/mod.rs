@@ -12,6 +12,7 @@ mod diagnosis;
 mod finding;
 mod info;
 mod patient;
+mod shell;
 mod topics;
 
 pub use self::codes::{Code, codes};
@@ -94,7 +95,8 @@ impl DoctorRequest<'_> {
 
 async fn all(client: &Client, patients: Vec<Patient>, measure: Option<Duration>) -> Diagnosis {
     let with_replicas = |patient| with_replicas(client, patient, measure);
-    let cases: Vec<Case> = join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
+    let cases: Vec<Case> =
+        join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
     let mut diagnosis = Diagnosis::default();
     for case in cases {
         diagnosis.findings.extend(case.findings);

@@ -60,11 +60,14 @@ impl Patient {
     }
 }
 
-/// All servers that are known without asking the primaries.
+/// All servers that are known without asking the primaries. Sentinels are asked who theirs is.
 pub(super) async fn known(client: &Client) -> Result<Vec<Patient>> {
-    let run = rand::random();
-    let slot_of = client.store.topology().servers().await?;
-    Ok(slot_of.into_iter().map(|(server, slot)| Patient::new(client, server, slot, run)).collect())
+    let (run, mut patients) = (rand::random(), Vec::new());
+    for (server, slot) in client.store.topology().servers().await? {
+        server.place().find().await?;
+        patients.push(Patient::new(client, server, slot, run));
+    }
+    Ok(patients)
 }
 
 /// The replicas that a primary names. Of a cluster they are known already, and streams of a program lead to one server.

@@ -8,7 +8,9 @@ const HARD: u64 = 8 << 20;
 const SOFT: u64 = 2 << 20;
 
 pub(super) fn check(case: &mut Case) {
-    let Some((hard, soft)) = case.setting("client-output-buffer-limit").and_then(of_subscribers) else { return };
+    let Some((hard, soft)) = case.setting("client-output-buffer-limit").and_then(of_subscribers) else {
+        return;
+    };
     let is_small = |limit: u64, least| limit > 0 && limit < least;
     if is_small(hard, HARD) || is_small(soft, SOFT) {
         case.say(&codes::BUFFER_SMALL, format!("client-output-buffer-limit pubsub {hard} {soft}"));

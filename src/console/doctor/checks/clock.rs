@@ -38,7 +38,8 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
         case.say(&codes::CLOCK_STEPS, format!("by {} ms while it was looked at", step / 1000));
         return Ok(());
     }
-    let apart = signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
+    let apart =
+        signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
     if exceeds(apart, APART, after.doubt) {
         case.say(&codes::CLOCKS_DIFFER, format!("it is {} ms ahead of this machine's", apart / 1000));
     }
@@ -72,7 +73,9 @@ mod tests {
         let (steady, here) = (Instant::now(), UNIX_EPOCH);
         let before = Clocks { server: 1_000_000_000, here, steady, doubt: 500 };
         let later = |server| Clocks { server, steady: steady + Duration::from_secs(3), ..before };
-        for (server, expected) in [(1_003_000_000, 0), (1_063_000_000, 60_000_000), (1_000_000_000, -3_000_000)] {
+        for (server, expected) in
+            [(1_003_000_000, 0), (1_063_000_000, 60_000_000), (1_000_000_000, -3_000_000)]
+        {
             assert_eq!(step(&before, &later(server)), expected);
         }
         assert!(exceeds(-3_000_000, STEP, 1000) && !exceeds(100_500, STEP, 1000));

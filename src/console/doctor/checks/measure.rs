@@ -67,7 +67,8 @@ async fn write(case: &Case, kind: &str, over: Duration) -> Result<Option<Vec<Pro
 async fn listen(earshot: &mut Earshot, ours: &str, end: Instant) -> Result<HashMap<Bytes, Instant>> {
     let mut heard = HashMap::new();
     while let Ok(key) = timeout_at(end, earshot.expired()).await {
-        let ended = || Error::new(ErrorKind::Unreachable, "the subscription ended while lateness was measured");
+        let ended =
+            || Error::new(ErrorKind::Unreachable, "the subscription ended while lateness was measured");
         let key = key.ok_or_else(ended)?;
         if key.starts_with(ours.as_bytes()) {
             heard.entry(key).or_insert_with(Instant::now);
@@ -132,7 +133,8 @@ fn report(case: &mut Case, plain: &Lateness, touched: &Lateness) {
     (figures.plain_heard, figures.plain_probes) = (plain.late.len() as u64, plain.of as u64);
     figures.touched_late_p99_ms = touched.quantile(99).map(|seconds| seconds * 1000.0);
     (figures.touched_heard, figures.touched_probes) = (touched.late.len() as u64, touched.of as u64);
-    let shown = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.3} s"));
+    let shown =
+        |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.3} s"));
     let of_plain = format!(
         "{} of {} that nobody read were heard, half of these within {}, the last {} late",
         plain.late.len(),

@@ -37,9 +37,9 @@ pub(super) async fn examine(patient: Patient, measure: Option<Duration>) -> Case
 }
 
 async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
-    case.clocks = clock::read(case).await?;
     version::check(case);
     role::check(case);
+    case.clocks = clock::read(case).await?;
     transport::check(case);
     settings::read(case).await?;
     flags::check(case);

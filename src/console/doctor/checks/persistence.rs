@@ -23,7 +23,9 @@ pub(super) fn check(case: &mut Case) {
 /// Whether there are snapshots only CONFIG says.
 fn without_log(save: Option<&str>) -> (Code, String) {
     match save {
-        None => (codes::SNAPSHOTS_ONLY, "appendonly no; whether there are snapshots cannot be read".to_owned()),
+        None => {
+            (codes::SNAPSHOTS_ONLY, "appendonly no; whether there are snapshots cannot be read".to_owned())
+        }
         Some("") => (codes::NOT_PERSISTENT, "appendonly no, save ''".to_owned()),
         Some(save) => (codes::SNAPSHOTS_ONLY, format!("appendonly no, save '{save}'")),
     }

@@ -53,7 +53,8 @@ async fn read_meta(client: &Client, at: &PartitionNames) -> Result<Option<String
         async move { seat.call("reading what a topic is", &read).await }
     };
     let said = client.store.topology().at(at.slot, call).await?;
-    let (version, paused): (Option<String>, Option<String>) = redis::from_redis_value(said).unwrap_or_default();
+    let (version, paused): (Option<String>, Option<String>) =
+        redis::from_redis_value(said).unwrap_or_default();
     // Words stand there while a topic is destroyed or repartitioned.
     match version.and_then(|version| version.parse::<u32>().ok()) {
         Some(version) if version != WIRE_VERSION => {

@@ -17,10 +17,10 @@ use super::super::case::Case;
 use table::{OF_CLUSTERS, RIGHTS, Right};
 
 pub(super) async fn check(case: &mut Case) -> Result<()> {
-    let rights: Vec<_> = RIGHTS.iter().chain(if case.patient.of_cluster { OF_CLUSTERS } else { &[] }).collect();
-    let how = if let Some(user) = knows_dry_run(case).await? {
-        case.patient.user = refusal::quoted(&user);
-        ask_dry(case, &user, &rights).await?;
+    let rights: Vec<_> =
+        RIGHTS.iter().chain(if case.patient.of_cluster { OF_CLUSTERS } else { &[] }).collect();
+    let how = if knows_dry_run(case).await? {
+        ask_dry(case, &rights).await?;
         "ACL DRYRUN"
     } else {
         let rights = harmless(case, rights).await?;
@@ -31,23 +31,21 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
     Ok(())
 }
 
-/// The user's name, if DRYRUN may be asked.
-async fn knows_dry_run(case: &Case) -> Result<Option<String>> {
-    let Ok(name) = case.ask("asking for the user", cmd("ACL").arg("WHOAMI")).await? else { return Ok(None) };
-    let name: String = redis::from_redis_value(name).unwrap_or_default();
-    let asked = case.ask("asking for rights", cmd("ACL").arg("DRYRUN").arg(&name).arg("PING")).await?;
-    Ok(asked.is_ok().then_some(name))
+/// Whether this user may ask what it may do.
+async fn knows_dry_run(case: &Case) -> Result<bool> {
+    let ask = dry_run(case, &["PING".to_owned()]);
+    Ok(case.ask("asking for rights", &ask).await?.is_ok())
 }
 
-async fn ask_dry(case: &mut Case, user: &str, rights: &[&Right]) -> Result<()> {
+async fn ask_dry(case: &mut Case, rights: &[&Right]) -> Result<()> {
     let mut commands = pipe();
     for right in rights {
-        let words = case_words(case, right.words);
-        commands.cmd("ACL").arg("DRYRUN").arg(user).arg(&words);
+        commands.add_command(dry_run(case, &words_of(case, right.words)));
     }
-    commands.cmd("ACL").arg("DRYRUN").arg(user).arg("MULTI");
+    commands.add_command(dry_run(case, &["MULTI".to_owned()]));
     let mut answers = case.ask_each("asking for rights", &commands).await?.into_iter();
-    for (need, rule) in rights.iter().map(|right| (right.need, right.rule)).chain([(Need::Timers, "+multi")]) {
+    for (need, rule) in rights.iter().map(|right| (right.need, right.rule)).chain([(Need::Timers, "+multi")])
+    {
         // An error means that there is no such command, which is no matter of rights.
         if let Some(Ok(Value::BulkString(said))) = answers.next() {
             case.refusals.push(Refusal::new(need, rule, &plain(&String::from_utf8_lossy(&said), 200)));
@@ -56,10 +54,15 @@ async fn ask_dry(case: &mut Case, user: &str, rights: &[&Right]) -> Result<()> {
     Ok(())
 }
 
+fn dry_run(case: &Case, words: &[String]) -> Cmd {
+    cmd("ACL").arg("DRYRUN").arg(&case.patient.user).arg(words).clone()
+}
+
 /// Leaves out what would make a key, unless a text of ours stands in its way, or the server takes no writes.
 async fn harmless<'a>(case: &Case, rights: Vec<&'a Right>) -> Result<Vec<&'a Right>> {
     let refuses_writes = case.info.is_replica() && case.info.get("slave_read_only") == Some("1");
-    let is_safe = refuses_writes || case.takes_writes() && case.ask("trying rights", &guard(case)).await?.is_ok();
+    let is_safe =
+        refuses_writes || case.takes_writes() && case.ask("trying rights", &guard(case)).await?.is_ok();
     Ok(rights.into_iter().filter(|right| is_safe || !right.creates).collect())
 }
 
@@ -69,7 +72,7 @@ async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
     commands.add_command(guard(case));
     for right in rights {
         let mut command = Cmd::new();
-        command.arg(&case_words(case, right.words));
+        command.arg(&words_of(case, right.words));
         commands.add_command(command);
     }
     let answers = case.ask_each("trying rights", &commands).await?;
@@ -98,7 +101,7 @@ fn guard(case: &Case) -> Cmd {
     cmd("SET").arg(case.patient.key("right")).arg("x").arg("PX").arg(60_000).clone()
 }
 
-fn case_words(case: &Case, words: &[&str]) -> Vec<String> {
+fn words_of(case: &Case, words: &[&str]) -> Vec<String> {
     let named = words.iter().map(|word| match *word {
         "KEY" => case.patient.key("right"),
         "NONE" => case.patient.key("none"),
@@ -110,10 +113,11 @@ fn case_words(case: &Case, words: &[&str]) -> Vec<String> {
 impl Case {
     /// Keeps a refusal, if it is one.
     fn note(&mut self, need: Need, rule: &str, answer: Result<Value>) {
-        if let Err(error) = answer
-            && error.kind() == ErrorKind::Permission
-        {
-            self.refusals.push(Refusal::new(need, rule, &error.to_string()));
+        let Err(error) = answer else { return };
+        let said = error.to_string();
+        // EXEC is refused by EXECABORT, which says why.
+        if error.kind() == ErrorKind::Permission || said.contains(" NOPERM ") {
+            self.refusals.push(Refusal::new(need, rule, &said));
         }
     }
 }

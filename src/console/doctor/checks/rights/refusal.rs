@@ -89,15 +89,6 @@ fn say_of<'a>(case: &mut Case, code: &Code, refusals: impl Iterator<Item = &'a R
     case.say_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
 }
 
-/// A name as a shell takes it.
-pub(super) fn quoted(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
-    if !name.is_empty() && name.bytes().all(plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", name.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,17 +102,13 @@ mod tests {
             ("NOPERM this user has no permissions to access one of the keys used as arguments", About::Key),
             ("NOPERM No permissions to access a key", About::Key),
             ("User u has no permissions to access the 'k' key", About::Key),
-            ("NOPERM this user has no permissions to access one of the channels used as arguments", About::Channel),
+            (
+                "NOPERM this user has no permissions to access one of the channels used as arguments",
+                About::Channel,
+            ),
             ("NOPERM No permissions to access a channel", About::Channel),
         ] {
             assert_eq!(About::of(said), about, "{said}");
-        }
-    }
-
-    #[test]
-    fn names_are_fit_for_a_shell() {
-        for (name, shown) in [("keylapse", "keylapse"), ("a b", "'a b'"), ("a'b", r"'a'\''b'"), ("", "''")] {
-            assert_eq!(quoted(name), shown);
         }
     }
 }

@@ -118,7 +118,8 @@ mod tests {
     fn each_command_that_is_tried_is_granted_by_our_configuration() {
         let conf = include_str!("../../../../../redis.conf");
         let user = conf.lines().find(|line| line.starts_with("user keylapse ")).expect("our user");
-        let granted: BTreeSet<_> = user.split([' ', '(', ')']).filter_map(|rule| rule.strip_prefix('+')).collect();
+        let granted: BTreeSet<_> =
+            user.split([' ', '(', ')']).filter_map(|rule| rule.strip_prefix('+')).collect();
         for command in commands() {
             // What `+@connection` has.
             let by_group = ["ping", "wait"].contains(&&*command);
