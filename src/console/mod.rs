@@ -4,9 +4,7 @@
 //! however much there is; what it does is done by the same scripts as a [`Schedule`]'s calls. The program `keylapse`
 //! is a thin layer over it.
 
-mod doctor;
-
-pub use self::doctor::{Code, Diagnosis, DoctorRequest, Finding, Lateness, Severity, Summary, codes};
+pub mod doctor;
 
 use crate::client::Client;
 use crate::error::{Error, Result};

@@ -20,6 +20,7 @@ use crate::rounds::Rounds;
 pub(crate) struct Earshot {
     connection: MultiplexedConnection,
     pushed: Receiver<Decoded>,
+    ordered: bool,
 }
 
 impl Earshot {
@@ -35,13 +36,18 @@ impl Earshot {
             prompts: Arc::default(),
             rounds: Rounds::default(),
         };
-        let Opened { connection, pushed, .. } = open(&address, &source, &Share::default()).await?;
-        Ok(Self { connection, pushed })
+        let Opened { connection, pushed, ordered, .. } = open(&address, &source, &Share::default()).await?;
+        Ok(Self { connection, pushed, ordered })
     }
 
     /// The connection that is subscribed, where there can be one: what is announced before an answer is heard before.
     pub(crate) fn voice(&self) -> Voice {
         Voice(self.connection.clone())
+    }
+
+    /// Whether it is: in RESP2 it is another connection.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// The next key that is announced; none when the connection has ended.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylapse::console::{Console, Diagnosis};
+use keylapse::console::Console;
+use keylapse::console::doctor::Diagnosis;
 use keylapse::testing::{Node, Reply};
 use keylapse::{Client, Schedule, Topic};
 use keylapse_support::eventually;
@@ -68,7 +69,12 @@ async fn what_is_amiss_is_said_of_the_node_that_has_it() {
     assert_eq!(nodes_with(&diagnosis, "K300"), names(&primaries[1..]));
     replica.kill();
     let diagnosis = console(&cluster.url()).doctor().await;
-    assert_eq!(nodes_with(&diagnosis, "K101"), names(std::slice::from_ref(&replica)), "{:#?}", diagnosis.findings);
+    assert_eq!(
+        nodes_with(&diagnosis, "K101"),
+        names(std::slice::from_ref(&replica)),
+        "{:#?}",
+        diagnosis.findings
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use keylapse::console::{Diagnosis, Finding, Severity};
+use keylapse::console::doctor::{Diagnosis, Finding, Severity};
 
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[1;31m";

@@ -55,7 +55,7 @@ codes! {
         "apt-get install --only-upgrade redis-server";
     REPLICA_GIVEN = "K104" Error, "the URL names a replica",
         "A replica takes no writes and announces no expired keys: arms fail, and listeners hear nothing.",
-        "keylapse --url {primary} doctor";
+        "keylapse -u {primary} doctor";
     LOST = "K105" Error, "the server went away while it was looked at",
         "What was not looked at is unknown. A server that comes and goes delays timers for as long as it is away.",
         "{cli} INFO server";
@@ -72,13 +72,16 @@ codes! {
         "timedatectl set-ntp true";
     NO_TLS = "K109" Warning, "no TLS on the way to another machine",
         "Whoever is on the way reads passwords and payloads, and can forge expiries.",
-        "keylapse --url rediss://{endpoint}/ doctor";
+        "keylapse -u rediss://{endpoint}/ doctor";
     NO_LUA = "K110" Error, "scripts do not run",
         "Each call of keylapse is a script.",
         "{cli} EVAL 'return 1' 0";
     NO_SHARDED = "K111" Warning, "no sharded pub/sub",
         "Listeners are not told of new timers, and find them by looking: up to five seconds late.",
         "{cli} SPUBLISH {namespace}:doctor ''";
+    NO_WRITES = "K112" Error, "the server takes no writes",
+        "It is full, cannot write to its disk, lacks replicas, or loads its data. Arms are refused.",
+        "{cli} INFO {section}";
 
     RIGHTS_FINE = "K200" Info, "the user may do all that keylapse does",
         "Each command was tried, or asked for by ACL DRYRUN.", "";

@@ -4,7 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::escape::plain;
+
 use super::codes::Code;
+
+/// Bytes of what was seen.
+const LONGEST: usize = 1000;
 
 /// How bad a finding is. The worst is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -50,13 +55,15 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// With what the names in the fix stand for. What others have written has to be fit for a line already.
+    /// With what the names in the fix stand for. What others have written has to be fit for a shell already.
     pub(super) fn new(
         code: &Code,
         node: Option<&str>,
         observed: impl Into<String>,
         names: &[(&str, &str)],
     ) -> Self {
+        // A server may say anything, and it ends in somebody's terminal.
+        let observed = plain(&observed.into(), LONGEST);
         let filled = names
             .iter()
             .fold(code.fix.to_owned(), |fix, (name, value)| fix.replace(&format!("{{{name}}}"), value));
@@ -66,7 +73,7 @@ impl Finding {
             node: node.map(str::to_owned),
             title: code.title,
             meaning: code.meaning,
-            observed: observed.into(),
+            observed,
             fix: (!filled.is_empty()).then_some(filled),
         }
     }

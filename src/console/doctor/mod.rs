@@ -34,6 +34,10 @@ use checks::examine;
 use patient::Patient;
 use topics::Topics;
 
+/// How long may be measured.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(3600);
+
 /// An examination, about to begin: set options, then `.await` it.
 #[derive(Debug)]
 #[must_use = "nothing is looked at until the request is awaited"]
@@ -71,12 +75,12 @@ impl Console {
 }
 
 impl DoctorRequest<'_> {
-    /// Measures besides, for this long, how late expired keys are announced: 200 keys on each primary that nobody reads,
+    /// Measures besides, for this long (a second to an hour), how late expired keys are announced: 200 keys on each primary that nobody reads,
     /// beside 200 that are read when they are due. Default: it is only predicted.
     ///
     /// Their deadlines lie in the first half of the time. A key that nobody reads can take as long as is predicted.
     pub fn measure(mut self, time: Duration) -> Self {
-        self.measure = Some(time);
+        self.measure = Some(time.clamp(LEAST, MOST));
         self
     }
 

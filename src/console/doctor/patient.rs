@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::wire::canary_tags::tag_of;
 
 use super::info::Info;
+use super::shell::quoted;
 
 /// One server.
 #[derive(Clone)]
@@ -90,6 +91,6 @@ fn cli(address: &Address) -> String {
     let tls = if address.is_over_tls() { " --tls" } else { "" };
     match address.endpoint() {
         Endpoint::Tcp { host, port } => format!("redis-cli -h {host} -p {port}{tls}"),
-        Endpoint::Unix(path) => format!("redis-cli -s {}", path.display()),
+        Endpoint::Unix(path) => format!("redis-cli -s {}", quoted(&path.to_string_lossy())),
     }
 }

@@ -11,7 +11,8 @@ mod users;
 use std::collections::BTreeSet;
 
 use keylapse::Client;
-use keylapse::console::{Console, Diagnosis, Finding};
+use keylapse::console::Console;
+use keylapse::console::doctor::{Diagnosis, Finding};
 use keylapse_support::{Builder, Fsync, Server};
 
 /// The doctor's answer at a URL.

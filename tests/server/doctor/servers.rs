@@ -11,12 +11,15 @@ use super::{codes, diagnose, find, well};
 use crate::support::PATIENCE;
 
 /// Settings of a server, each with the code that it shows. What `well` makes shows none of them.
-const SETTINGS: [(&str, &[(&str, &str)]); 9] = [
+const SETTINGS: [(&str, &[(&str, &str)]); 12] = [
     ("K301", &[("notify-keyspace-events", "")]),
     ("K301", &[("notify-keyspace-events", "AK")]),
     ("K401", &[("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru")]),
     ("K402", &[("maxmemory", "100mb"), ("maxmemory-policy", "volatile-ttl")]),
     ("K409", &[("maxmemory", "1kb")]),
+    ("K112", &[("maxmemory", "1kb")]),
+    ("K112", &[("min-replicas-to-write", "1")]),
+    ("K111", &[("rename-command", "HELLO ")]),
     ("K403", &[("appendonly", "no")]),
     ("K404", &[("appendonly", "no"), ("save", "3600 1")]),
     ("K304", &[("client-output-buffer-limit", "pubsub 1mb 512kb 60")]),

@@ -5,13 +5,14 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::{Instant, timeout};
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Earshot, Voice};
 use crate::wire::expired_channel;
 
 use super::super::case::{Case, answered};
 use super::super::codes;
 use super::rights::{Need, Refusal};
+use super::wake_ups;
 
 /// Where an answer follows the event the event is there by then. A proxy that speaks RESP2 alone may take its time.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
@@ -31,7 +32,7 @@ pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
             return Ok(None);
         }
     };
-    hear_wake_ups(case, &earshot.voice()).await?;
+    wake_ups::check(case, &earshot).await?;
     if !case.takes_writes() {
         return Ok(None);
     }
@@ -43,10 +44,8 @@ async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
     let began = Instant::now();
     match answered(make_and_release(&voice, &key).await)? {
         Ok(()) => {}
-        // The rights say so.
-        Err(error) if error.kind() == ErrorKind::Permission => return Ok(false),
         Err(error) => {
-            unheard(case, error.to_string());
+            refused(case, &error);
             return Ok(false);
         }
     }
@@ -76,34 +75,20 @@ async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
     false
 }
 
+/// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
+fn refused(case: &mut Case, error: &Error) {
+    let section = match error.code() {
+        Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
+        Some("OOM") => "memory",
+        Some("NOREPLICAS" | "READONLY") => "replication",
+        _ => "persistence",
+    };
+    case.say_with(&codes::NO_WRITES, error.to_string(), &[("section", section)]);
+}
+
 /// Missing flags are the reason, and said already.
 fn unheard(case: &mut Case, observed: String) {
     if !case.has_said(&[codes::FLAGS_MISSING]) {
         case.say(&codes::CANARY_UNHEARD, observed);
     }
-}
-
-/// Whether listeners could be told of new timers. Of a cluster, the channel's slot may be on its way.
-async fn hear_wake_ups(case: &mut Case, voice: &Voice) -> Result<()> {
-    let channel = case.patient.key("wake");
-    let subscribe = cmd("SSUBSCRIBE").arg(&channel).clone();
-    let mut asked = vec![("+ssubscribe +sunsubscribe", voice.ask("SSUBSCRIBE", &subscribe).await)];
-    if case.takes_writes() {
-        let publish = cmd("SPUBLISH").arg(&channel).arg("").clone();
-        asked.push(("+spublish", voice.ask("SPUBLISH", &publish).await));
-    }
-    for (rule, answer) in asked {
-        let Err(error) = answered(answer)? else { continue };
-        match error.kind() {
-            ErrorKind::Permission => {
-                let rules = format!("{rule} '&{}:*'", case.patient.namespace);
-                case.refusals.push(Refusal::new(Need::WakeUps, &rules, &error.to_string()));
-            }
-            ErrorKind::Unsupported if error.redirect().is_none() && !case.has_said(&[codes::NO_SHARDED]) => {
-                case.say(&codes::NO_SHARDED, error.to_string());
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

@@ -41,7 +41,8 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
     let apart =
         signed(after.server) - signed(micros_of(after.here.duration_since(UNIX_EPOCH).unwrap_or_default()));
     if exceeds(apart, APART, after.doubt) {
-        case.say(&codes::CLOCKS_DIFFER, format!("it is {} ms ahead of this machine's", apart / 1000));
+        let way = if apart > 0 { "ahead of" } else { "behind" };
+        case.say(&codes::CLOCKS_DIFFER, format!("it is {} ms {way} this machine's", apart.abs() / 1000));
     }
     Ok(())
 }

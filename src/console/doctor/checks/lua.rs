@@ -16,9 +16,10 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
     }
     let run = cmd("EVAL").arg(&PEEK.text).arg(0).clone();
     match case.ask("running a script", &run).await? {
-        // Refusals are found one by one.
-        Err(error) if error.kind() != ErrorKind::Permission => case.say(&codes::NO_LUA, error.to_string()),
-        _ => {}
+        // Refusals are found one by one, and what passes is none of the scripts'.
+        Err(error) if matches!(error.kind(), ErrorKind::Permission | ErrorKind::Unavailable) => {}
+        Err(error) => case.say(&codes::NO_LUA, error.to_string()),
+        Ok(_) => {}
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod role;
 mod settings;
 mod transport;
 mod version;
+mod wake_ups;
 
 use std::time::Duration;
 

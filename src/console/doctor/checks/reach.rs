@@ -5,7 +5,7 @@ use redis::cmd;
 use crate::connection::may_pass;
 use crate::error::{Error, ErrorKind};
 
-use super::super::case::{Case, answered};
+use super::super::case::Case;
 use super::super::codes;
 use super::super::info::Info;
 
@@ -17,23 +17,23 @@ pub(super) async fn check(case: &mut Case) -> bool {
             case.info = Info::read(&redis::from_redis_value::<String>(said).unwrap_or_default());
             true
         }
-        Err(error) => is_an_answer(case, error),
+        Err(error) => is_no_matter(case, &error),
     }
 }
 
-fn is_an_answer(case: &mut Case, error: Error) -> bool {
+fn is_no_matter(case: &mut Case, error: &Error) -> bool {
     let said = error.to_string();
     match error.kind() {
         ErrorKind::Auth => case.say(&codes::LOGIN_REFUSED, said),
         // A replica that the primary has named: the primary itself was reached.
-        _ if case.patient.is_known_replica() && may_pass(&error) && !case.patient.of_cluster => {
+        _ if case.patient.is_known_replica() && may_pass(error) && !case.patient.of_cluster => {
             case.say(&codes::REPLICA_UNSEEN, said);
         }
-        // Who may not ask for INFO may do all the rest. The rights say so.
-        _ => match answered(Err::<(), _>(error)) {
-            Ok(_) => return true,
-            Err(_) => case.say(&codes::UNREACHABLE, said),
-        },
+        // Who may not ask for INFO, or not there, may do all the rest. The rights say so.
+        ErrorKind::Permission | ErrorKind::Unsupported if matches!(error.code(), Some("NOPERM" | "ERR")) => {
+            return true;
+        }
+        _ => case.say(&codes::UNREACHABLE, said),
     }
     false
 }

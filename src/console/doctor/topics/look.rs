@@ -81,12 +81,12 @@ pub(super) fn check(topics: &mut Topics<'_>, seen: &Seen) {
     let observed = format!("{timers} timers{late}");
     let code = match (paused, served, overdue) {
         (Some(reason), ..) => {
-            return topics.say(&codes::PAUSED, &entry.name, format!("{observed}; because: {reason}"));
+            return topics.say(&codes::PAUSED, &entry.name, &format!("{observed}; because: {reason}"));
         }
         (None, 0, Some(_)) => codes::OVERDUE_UNSERVED,
         (None, 0, None) if *timers > 0 => codes::UNSERVED,
         (None, 1.., Some(late)) if *late > LATE => codes::OVERDUE,
         _ => return,
     };
-    topics.say(&code, &entry.name, format!("{observed}, {served} listeners"));
+    topics.say(&code, &entry.name, &format!("{observed}, {served} listeners"));
 }

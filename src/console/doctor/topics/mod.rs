@@ -32,7 +32,7 @@ impl<'a> Topics<'a> {
         match self.look().await {
             Ok(()) => {}
             Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => {}
-            Err(error) => self.say(&codes::UNREADABLE, &names_of_registry(self.client), error.to_string()),
+            Err(error) => self.say(&codes::UNREADABLE, &names_of_registry(self.client), &error.to_string()),
         }
         self.findings
     }
@@ -64,7 +64,7 @@ impl<'a> Topics<'a> {
             }
             Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => Err(error),
             Err(error) => {
-                self.say(&codes::UNREADABLE, &name, error.to_string());
+                self.say(&codes::UNREADABLE, &name, &error.to_string());
                 Ok(None)
             }
         }
@@ -80,11 +80,11 @@ impl<'a> Topics<'a> {
         }
     }
 
-    fn say(&mut self, code: &Code, topic: &str, observed: String) {
+    fn say(&mut self, code: &Code, topic: &str, observed: &str) {
         self.say_with(code, topic, observed, &[]);
     }
 
-    fn say_with(&mut self, code: &Code, topic: &str, observed: String, names: &[(&str, &str)]) {
+    fn say_with(&mut self, code: &Code, topic: &str, observed: &str, names: &[(&str, &str)]) {
         let names = [&[("topic", topic)], names].concat();
         self.findings.push(Finding::new(code, None, format!("{topic}: {observed}"), &names));
     }

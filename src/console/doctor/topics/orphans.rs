@@ -25,7 +25,7 @@ pub(super) async fn check(topics: &mut Topics<'_>, seen: &[Seen]) -> Result<()> 
         left = left.saturating_sub(seen.partitions.len());
         if orphans > 0 {
             let observed = format!("{orphans} among the first {SAMPLE} of each partition");
-            topics.say(&codes::ORPHANS, &seen.entry.name, observed);
+            topics.say(&codes::ORPHANS, &seen.entry.name, &observed);
         }
     }
     Ok(())

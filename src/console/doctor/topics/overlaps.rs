@@ -23,7 +23,7 @@ pub(super) fn check(topics: &mut Topics<'_>, seen: &[Seen]) {
             .collect();
         if !others.is_empty() {
             let observed = format!("{} overlaps with {}", plain(pattern.as_str(), 100), others.join(", "));
-            topics.say(&codes::OVERLAP, &topic.entry.name, observed);
+            topics.say(&codes::OVERLAP, &topic.entry.name, &observed);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn check(topics: &mut Topics<'_>, seen: &[Seen]) -> Result<()> 
     let enough = (primaries * EACH).to_string();
     for seen in seen.iter().filter(|seen| seen.partitions.len() < primaries * EACH) {
         let observed = format!("{} partitions, {primaries} primaries", seen.partitions.len());
-        topics.say_with(&codes::FEW_PARTITIONS, &seen.entry.name, observed, &[("partitions", &enough)]);
+        topics.say_with(&codes::FEW_PARTITIONS, &seen.entry.name, &observed, &[("partitions", &enough)]);
     }
     Ok(())
 }

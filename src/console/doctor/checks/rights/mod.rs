@@ -8,7 +8,7 @@ mod table;
 
 pub(in crate::console::doctor) use self::refusal::{Need, Refusal};
 
-use redis::{Cmd, Pipeline, Value, cmd, pipe};
+use redis::{Cmd, Value, cmd, pipe};
 
 use crate::error::{ErrorKind, Result};
 use crate::escape::plain;
@@ -42,13 +42,12 @@ async fn ask_dry(case: &mut Case, rights: &[&Right]) -> Result<()> {
     for right in rights {
         commands.add_command(dry_run(case, &words_of(case, right.words)));
     }
-    commands.add_command(dry_run(case, &["MULTI".to_owned()]));
-    let mut answers = case.ask_each("asking for rights", &commands).await?.into_iter();
-    for (need, rule) in rights.iter().map(|right| (right.need, right.rule)).chain([(Need::Timers, "+multi")])
-    {
+    let answers = case.ask_each("asking for rights", &commands).await?;
+    for (right, answer) in rights.iter().zip(answers) {
         // An error means that there is no such command, which is no matter of rights.
-        if let Some(Ok(Value::BulkString(said))) = answers.next() {
-            case.refusals.push(Refusal::new(need, rule, &plain(&String::from_utf8_lossy(&said), 200)));
+        if let Ok(Value::BulkString(said)) = answer {
+            let said = plain(&String::from_utf8_lossy(&said), 200);
+            case.refusals.push(Refusal::new(right.need, right.rule, &said));
         }
     }
     Ok(())
@@ -72,28 +71,15 @@ async fn try_each(case: &mut Case, rights: &[&Right]) -> Result<()> {
     commands.add_command(guard(case));
     for right in rights {
         let mut command = Cmd::new();
-        command.arg(&words_of(case, right.words));
+        command.arg(words_of(case, right.words));
         commands.add_command(command);
     }
     let answers = case.ask_each("trying rights", &commands).await?;
     for (right, answer) in rights.iter().zip(answers.into_iter().skip(1)) {
         case.note(right.need, right.rule, answer);
     }
-    try_multi(case).await?;
     // It would expire by itself.
     case.ask("trying rights", cmd("DEL").arg(case.patient.key("right"))).await.map(drop)
-}
-
-/// A connection on which EXEC is refused would not get out of it.
-async fn try_multi(case: &mut Case) -> Result<()> {
-    if case.refusals.iter().any(|refusal| refusal.rules == "+exec") {
-        return Ok(());
-    }
-    let mut commands: Pipeline = pipe();
-    commands.cmd("MULTI").cmd("EXEC");
-    let mut answers = case.ask_each("trying rights", &commands).await?;
-    case.note(Need::Timers, "+multi", answers.swap_remove(0));
-    Ok(())
 }
 
 /// A text with a time to live, where commands for other types come upon it.
