@@ -229,6 +229,18 @@ mod tests {
         }
     }
 
+    /// A name that no test has is a finding that nobody has seen.
+    #[test]
+    fn each_code_stands_in_a_test_of_real_servers() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let folder =
+            std::fs::read_dir(root.join("server/doctor")).unwrap().map(|entry| entry.unwrap().path());
+        let files = folder.chain([root.join("clusters/doctor.rs")]);
+        let tests: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        let unseen: Vec<_> = codes().iter().filter(|code| !tests.contains(code.code)).collect();
+        assert!(unseen.is_empty(), "{unseen:?}");
+    }
+
     #[test]
     fn codes_are_in_order_and_only_good_news_has_no_fix() {
         assert!(codes().is_sorted_by(|one, other| one.code < other.code));

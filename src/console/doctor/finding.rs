@@ -38,7 +38,7 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which of [`codes`](super::codes) it is.
+    /// Which of [`codes`](super::codes()) it is.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,

@@ -1,7 +1,7 @@
 //! Looks at servers before anything of ours is there, and at topics once they are: what is amiss, what that means, and
 //! the line that mends it.
 //!
-//! Each check is a file, and each thing that can be found stands in one table, [`codes`]. Nothing needs a right that
+//! Each check is a file, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
 //! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
 //! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
 

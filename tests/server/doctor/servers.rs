@@ -169,6 +169,31 @@ async fn servers_that_lack_what_is_needed_are_found() {
     }
 }
 
+/// What a server says ends in a terminal, and in a shell.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_server_says_reaches_a_terminal_or_a_shell_as_it_is() {
+    let info = "redis_version:7.0.0\x1b[2J\r\nrole:slave\r\nmaster_host:h;reboot\r\nmaster_port:1\r\n\
+                master_link_status:\x07down\r\nmaxmemory:1\r\nmaxmemory_policy:allkeys\x1b]0;\r\naof_enabled:0\r\n";
+    let flags = "K'; reboot #\x1b[2J";
+    let settings = ["notify-keyspace-events", flags, "save", "\x1b[1m"].map(bulk).concat();
+    let settings = format!("*4\r\n{settings}");
+    let denied = "-ERR \x1b[31munknown command\r\n";
+    let info = bulk(info);
+    let answers = [("INFO", &[&*info][..]), ("CONFIG", &[&*settings]), ("SUBSCRIBE", &[denied])];
+    let impostor = Impostor::answering(&answers).await;
+    let diagnosis = diagnose(&impostor.url()).await;
+    let all = ["K104", "K303", "K401", "K404", "K407"].into();
+    assert!(codes(&diagnosis).is_superset(&all), "{:#?}", diagnosis.findings);
+    for finding in &diagnosis.findings {
+        let shown = format!("{finding} {:?}", finding.fix.as_deref().unwrap_or_default());
+        assert!(!finding.observed.contains(char::is_control), "{shown}");
+        let fix = finding.fix.as_deref().unwrap_or_default();
+        assert!(!fix.contains(char::is_control), "{shown}");
+        let outside: String = fix.replace(r"'\''", "").split('\'').step_by(2).collect();
+        assert!(!outside.contains("reboot"), "{shown}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clocks_that_differ_or_jump_are_found() {
     for (code, times) in [

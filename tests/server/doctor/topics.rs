@@ -117,6 +117,18 @@ async fn what_others_have_made_of_our_names_is_found() {
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("keylapse:topics"));
 }
 
+/// What is done for all of them is bounded, and said.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_very_many_topics_some_are_looked_at() {
+    let (server, _) = scene().await;
+    let many = "for n = 1, 3000 do redis.call('HSET', KEYS[1], 't' .. n, cjson.encode({
+        name = 't' .. n, pattern = 'app:' .. n .. ':{id}', partitions = 1, triggers = true })) end";
+    server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
+    let diagnosis = diagnose(&server.app_url()).await;
+    let observed = &find(&diagnosis, "K600").observed;
+    assert_eq!(observed, "3000 topics (1000 looked at), 0 timers, 0 listeners");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_is_paused_is_not_late() {
     let (server, schedule) = scene().await;
