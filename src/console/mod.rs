@@ -56,6 +56,8 @@ pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
 pub use self::why::{Moment, Why};
 
+pub mod doctor;
+
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;

@@ -9,6 +9,7 @@ mod bus;
 #[allow(dead_code)] // as that suite needs it
 mod capture;
 mod databases;
+mod doctor;
 mod facts;
 mod failover;
 mod fencing;

@@ -7,6 +7,7 @@ mod bulk;
 mod capture;
 mod demoted;
 mod destroying;
+mod doctor;
 mod holding;
 mod hostile;
 mod life;
