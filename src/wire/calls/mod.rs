@@ -4,7 +4,10 @@ pub mod arm;
 pub mod attached;
 pub mod claim;
 pub mod destroy;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod ended;
 pub mod fleet;
+pub mod journal;
 pub mod letters;
 pub mod partition;
 mod place;
@@ -13,13 +16,15 @@ pub mod produce;
 mod registry;
 pub mod repartition;
 pub mod settle;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod tail;
 pub mod timer;
 mod touch;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
-    repartition::*, settle::*, timer::*, triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, journal::*, letters::*, partition::*, policy::*,
+    produce::*, repartition::*, settle::*, timer::*, triggers::*,
 };
 
 /// The most timers that one call may name.
