@@ -4,6 +4,14 @@
 //! however much there is; what it does is done by the same scripts as a [`Schedule`]'s calls. The program `keylapse`
 //! is a thin layer over it.
 
+mod journal;
+mod tail;
+
+pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
+pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
+pub use crate::wire::calls::ended::Ending;
+pub use crate::wire::calls::journal::JournalBounds;
+
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;

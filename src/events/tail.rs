@@ -26,6 +26,7 @@ pub enum Overheard {
 }
 
 /// A subscribed connection. When it is dropped, nothing more is heard.
+#[derive(Debug)]
 pub struct TailLine {
     _connection: MultiplexedConnection,
     /// The places of the partitions that are heard. Others are held elsewhere by now.

@@ -17,7 +17,7 @@ if WATCHED then
   local journal = sub(KEYS[1], 1, -5) .. 'journal'
   -- A message takes no more than so many bytes, of which each entry has so many beside its key; a call trims no more
   -- entries than it could write.
-  local BOUND, HEAD, TRIMMED = 65536, 23, 2000
+  local BOUND, BESIDE, TRIMMED = 65536, 23, 2000
   local said, size, left_out, kept = {}, 0, 0, {}
 
   -- What is broken, or was not read, is zeros.
@@ -27,11 +27,11 @@ if WATCHED then
 
   local function say(what, key, record, attempt, at)
     if not told then return end
-    if size + HEAD + #key > BOUND then
+    if size + BESIDE + #key > BOUND then
       left_out = left_out + 1
       return
     end
-    size = size + HEAD + #key
+    size = size + BESIDE + #key
     -- Written by others, it can be any number.
     if not (at > 0 and at < MAX_DEADLINE) then at = 0 end
     said[#said + 1] = what .. padded(attempt, 4) .. padded(sub(record, 2, 9), 8) .. struct.pack('>I8I2', at, #key) .. key

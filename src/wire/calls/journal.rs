@@ -50,16 +50,19 @@ impl Store {
         Ok(call.reply().await?.int()? == 1)
     }
 
-    /// The same of one that was just made, if its topic asks for it.
+    /// The same of one that was just made, and of the first, which is made with it, if their topic asks for it.
     pub(in crate::wire) async fn journal_anew(&self, at: &PartitionNames) {
         let Some(bounds) = lock(&self.0.journals).get(&at.topic).copied() else { return };
         if bounds.count == 0 {
             return;
         }
-        let mut call = self.call_with(&scripts::JOURNAL, &[at.key("meta"), at.key("journal")]);
-        call.arg(WIRE_VERSION).arg(at.of).arg(&at.wake);
-        if let Err(error) = call.arg(bounds.count).arg(bounds.age_ms).run_once().await {
-            debug!(topic = %at.topic, %error, "a new partition keeps no journal");
+        let first = PartitionNames::new(&at.namespace, &at.topic, 0, at.of, at.attached);
+        for made in [Some(at), (at.index != 0).then_some(&first)].into_iter().flatten() {
+            let mut call = self.call_with(&scripts::JOURNAL, &[made.key("meta"), made.key("journal")]);
+            call.arg(WIRE_VERSION).arg(made.of).arg(&made.wake).arg(bounds.count).arg(bounds.age_ms);
+            if let Err(error) = call.run_once().await {
+                debug!(topic = %at.topic, %error, "a new partition keeps no journal");
+            }
         }
     }
 }

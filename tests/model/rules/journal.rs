@@ -145,9 +145,9 @@ async fn what_is_withdrawn_behind_an_attempt_is_kept_too(rig: &mut Rig) {
     let cancelled = |timer: &keylapse::internals::NewTimer| (Some(timer.arming), Ending::Cancelled);
     let mut ends: Vec<_> = kept(rig).await.iter().map(|one| (one.arming, one.ending)).collect();
     ends.retain(|(_, ending)| *ending == Ending::Cancelled);
-    ends.sort();
+    ends.sort_by_key(|(arming, _)| *arming);
     let mut expected = [cancelled(&first), cancelled(&third)];
-    expected.sort();
+    expected.sort_by_key(|(arming, _)| *arming);
     assert_eq!(ends, expected);
 }
 
