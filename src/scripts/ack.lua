@@ -33,11 +33,14 @@ end
 
 -- The journal names armings, which records do. Of long ones not all are read.
 local READ = 2097152
-local records, room = {}, meta[6] and READ or 0
-for i, key in ipairs(done) do
-  if room <= 0 then break end
-  records[i] = redis.call('HGET', rec, key) or ''
-  room = room - #records[i]
+local records
+if meta[6] then
+  local room = READ
+  records = {}
+  for i, key in ipairs(done) do
+    records[i] = room > 0 and redis.call('HGET', rec, key) or ''
+    room = room - #records[i]
+  end
 end
 
 local ended = {}
@@ -66,7 +69,7 @@ for i, key in ipairs(done) do
     followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
     if ARGV[4] == '1' and set_trigger(key, string.format('%.0f', at), 1, false) == TAKEN then taken = taken + 1 end
   end
-  if WATCHED then note_end('D', key, records[i] or ended[i] or '', states[places[i]], at or 0) end
+  if WATCHED then note_end('D', key, records and records[i] or ended[i] or '', states[places[i]], at or 0) end
 end
 wake()
 if WATCHED then end_chronicle() end

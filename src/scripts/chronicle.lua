@@ -7,7 +7,7 @@
 -- Invariants: no timer depends on it. What is refused here costs the call nothing, and so the journal, which is named
 --   as meta is but for the end, is touched under pcall alone, behind all other writes.
 
-local WATCHED = meta[6] or (tonumber(meta[5] or '') or 0) > now
+local WATCHED = meta[6] or meta[5] and (tonumber(meta[5]) or 0) > now
 local note_start, note_next, note_end, end_chronicle
 
 if WATCHED then

@@ -188,7 +188,9 @@ if held > 0 then
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
   redis.call('HSET', run, unpack(holds))
-  for i, key in ipairs(WATCHED and keys or {}) do note_start(key, records[i], states[i] or FIRST) end
+  if WATCHED then
+    for i, key in ipairs(keys) do note_start(key, records[i], states[i] or FIRST) end
+  end
 end
 local answer = reply(keys, records, states)
 wake()
