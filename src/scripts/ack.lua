@@ -56,7 +56,8 @@ if #done > 0 then
   redis.call('ZREM', due, unpack(done))
   redis.call('HDEL', run, unpack(done))
 end
-if #ended == 0 and not meta[5] and not meta[6] then return { secs, micros, gone, {}, 0, '' } end
+local told = meta[5] and (tonumber(meta[5]) or 0) > now
+if #ended == 0 and not told and not meta[6] then return { secs, micros, gone, {}, 0, '' } end
 
 -- Here stand the parts.
 
