@@ -58,6 +58,14 @@ pub use self::why::{Moment, Why};
 
 pub mod doctor;
 
+mod journal;
+mod tail;
+
+pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
+pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
+pub use crate::wire::calls::ended::Ending;
+pub use crate::wire::calls::journal::JournalBounds;
+
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;

@@ -17,6 +17,8 @@ mod open;
 mod prompts;
 mod session;
 mod share;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub(crate) mod tail;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::decoder::Decoded;

@@ -19,6 +19,7 @@ mod idle;
 mod life;
 mod load;
 mod logins;
+mod looking_on;
 mod majority;
 mod moving;
 mod outcome;

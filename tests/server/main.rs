@@ -12,6 +12,7 @@ mod holding;
 mod hostile;
 mod life;
 mod logs;
+mod looking_on;
 mod lost_replies;
 mod on_time;
 mod owning;

@@ -4,9 +4,12 @@ pub mod arm;
 pub mod attached;
 pub mod claim;
 pub mod destroy;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod ended;
 pub mod fleet;
 #[cfg(feature = "console")]
 pub mod import;
+pub mod journal;
 pub mod letters;
 #[cfg(feature = "console")]
 pub mod overview;
@@ -21,13 +24,15 @@ pub mod repartition;
 pub mod settle;
 #[cfg(feature = "console")]
 pub mod survey;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod tail;
 pub mod timer;
 mod touch;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
-    repartition::*, settle::*, timer::*, triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, journal::*, letters::*, partition::*, policy::*,
+    produce::*, repartition::*, settle::*, timer::*, triggers::*,
 };
 
 #[cfg(feature = "console")]
