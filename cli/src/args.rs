@@ -94,6 +94,10 @@ pub(crate) enum Command {
     Show(commands::show::Args),
     /// Why a key's timer has run, will run, or does not run now.
     Why(commands::why::Args),
+    /// What has ended in a topic that keeps a journal, the newest first.
+    Journal(commands::journal::Args),
+    /// Starts and ends of attempts, as they happen.
+    Tail(commands::tail::Args),
     /// Arm a timer.
     Arm(commands::arm::Args),
     /// Withdraw a timer, or many.
@@ -114,6 +118,8 @@ pub(crate) enum Command {
     Destroy(commands::destroy::DestroyArgs),
     /// Forget an attached topic; the keys themselves are left alone.
     Detach(commands::destroy::DetachArgs),
+    /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
+    Doctor(commands::doctor::Args),
     /// Whether topics are as they should be: for cron, probes and alarms.
     Check(commands::check::Args),
     /// Whether index and records of topics agree. Reads all of it, and writes nothing.

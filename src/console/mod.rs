@@ -27,14 +27,17 @@ mod act;
 mod bulk;
 mod check;
 mod cursor;
+pub mod doctor;
 mod entry;
 mod filter;
+mod journal;
 mod listing;
 mod overview;
 mod running;
 mod span;
 mod status;
 mod survey;
+mod tail;
 pub mod text;
 mod topics;
 mod transfer;
@@ -46,23 +49,18 @@ pub use self::check::{Breach, Limits};
 pub use self::cursor::Cursor;
 pub use self::entry::{Entry, EntryState};
 pub use self::filter::Filter;
+pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
 pub use self::listing::Page;
 pub use self::overview::Overview;
 pub use self::span::{parse_span, show_span};
 pub use self::status::{Status, TopicStatus};
 pub use self::survey::{Survey, SurveyRequest, Watched};
+pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
 pub use self::topics::KnownTopic;
 pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
 pub use self::why::{Moment, Why};
 
-pub mod doctor;
-
-mod journal;
-mod tail;
-
-pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
-pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
 pub use crate::wire::calls::ended::Ending;
 pub use crate::wire::calls::journal::JournalBounds;
 

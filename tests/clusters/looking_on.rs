@@ -86,7 +86,7 @@ async fn the_journal_of_all_partitions_is_read_in_one_order() {
     }
     let (mut all, mut behind) = (Vec::new(), None);
     loop {
-        let page = console.journal("app.watched", behind.as_ref(), 7).await.unwrap();
+        let page = console.topic("app.watched").await.unwrap().journal(behind.as_ref(), 7).await.unwrap();
         all.extend(page.entries);
         behind = page.next;
         if behind.is_none() {

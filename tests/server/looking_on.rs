@@ -152,14 +152,14 @@ async fn a_topic_that_nobody_has_registered_is_not_made() {
     let (server, _schedule) = server_and_schedule().await;
     let console = Console::connect(&*server.app_url()).await.unwrap();
     assert_eq!(console.tail(&["app.watched"]).await.unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(console.journal("app.watched", None, 10).await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(console.topic("app.watched").await.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(from_redis_value::<u64>(server.cmd(&["DBSIZE"]).await).unwrap(), 0);
 }
 
 async fn whole_journal(console: &Console) -> Vec<JournalEntry> {
     let (mut all, mut behind) = (Vec::new(), None);
     loop {
-        let page = console.journal("app.watched", behind.as_ref(), 7).await.unwrap();
+        let page = console.topic("app.watched").await.unwrap().journal(behind.as_ref(), 7).await.unwrap();
         assert!(page.entries.len() <= 7);
         all.extend(page.entries);
         behind = page.next;
@@ -195,7 +195,8 @@ async fn the_journal_says_what_became_of_each_timer() {
     assert_eq!((count(Ending::Done), count(dead), count(Ending::Cancelled)), (30, 10, 10));
     assert!(all.iter().all(|entry| entry.id.is_some() && entry.deadline_ms.is_some()));
 
-    let (of_one, whole) = console.journal_of_key("app.watched", b"app:watched:25").await.unwrap();
+    let (of_one, whole) =
+        console.topic("app.watched").await.unwrap().journal_of_key(b"app:watched:25").await.unwrap();
     assert_eq!((of_one.len(), of_one[0].attempt, of_one[0].outcome, whole), (1, 2, Ending::Done, true));
     let line = serde_json::to_string(&of_one[0]).unwrap();
     assert!(line.starts_with(r#"{"key":"app:watched:25","id":""#), "{line}");
@@ -204,7 +205,9 @@ async fn the_journal_says_what_became_of_each_timer() {
 
     // Who says nothing of it changes nothing, and who wants none ends it.
     let others = Schedule::connect(&server.app_url()).await.unwrap();
-    let bounds = async || console.journal_bounds("app.watched").await.unwrap().map(|kept| kept.count);
+    let bounds = async || {
+        console.topic("app.watched").await.unwrap().journal_bounds().await.unwrap().map(|kept| kept.count)
+    };
     let _ = others.arm(&self::topic(), ["x"], HOUR, &0).await.unwrap();
     assert_eq!(bounds().await, Some(1000));
     let others = Schedule::connect(&server.app_url()).await.unwrap();

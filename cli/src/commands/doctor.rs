@@ -1,8 +1,68 @@
 //! What the doctor has found, for people.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use keylapse::console::doctor::{Diagnosis, Finding, Severity};
+use keylapse::console::doctor::{Diagnosis, Finding, Lateness, Severity};
+use keylapse::console::{Console, parse_span};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+/// Looks at the servers and at what is kept there.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Measure for so long how late the server announces expired keys, by some hundred keys of keylapse's own.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    measure: Option<Duration>,
+    /// Warnings count as errors.
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let mut request = console.doctor();
+    if let Some(time) = args.measure {
+        request = request.measure(time);
+    }
+    let diagnosis = request.await;
+    if out.is_json() {
+        for finding in &diagnosis.findings {
+            out.line("finding", finding)?;
+        }
+        out.line("diagnosis", &Counted::of(&diagnosis))?;
+    } else {
+        write_findings(out.stream(), &diagnosis)?;
+    }
+    out.flush()?;
+    Ok(match diagnosis.errors() {
+        0 if args.strict && diagnosis.warnings() > 0 => Exit::Findings,
+        0 => Exit::Fine,
+        // Where there is no way to any server, nothing else was looked at.
+        _ if diagnosis.findings.iter().all(|finding| finding.code == UNREACHABLE) => Exit::Unreachable,
+        _ => Exit::Findings,
+    })
+}
+
+/// The finding that there is no way to a server.
+const UNREACHABLE: &str = "K101";
+
+/// The last line, as JSON.
+#[derive(Serialize)]
+struct Counted<'a> {
+    errors: usize,
+    warnings: usize,
+    #[serde(flatten)]
+    lateness: &'a Lateness,
+}
+
+impl<'a> Counted<'a> {
+    fn of(diagnosis: &'a Diagnosis) -> Self {
+        let Diagnosis { lateness, .. } = diagnosis;
+        Self { errors: diagnosis.errors(), warnings: diagnosis.warnings(), lateness }
+    }
+}
 
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[1;31m";

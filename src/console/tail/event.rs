@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::console::journal::{id_as_text, key_as_text};
+use crate::console::text;
 use crate::id::ArmingId;
 use crate::wire::DeadReason;
 use crate::wire::calls::ended::Ending;
@@ -31,10 +31,10 @@ pub struct TailEvent {
     /// When, in ms since 1970 by the server's clock.
     pub at_ms: u64,
     /// The key.
-    #[serde(serialize_with = "key_as_text")]
+    #[serde(with = "text::serde_bytes")]
     pub key: Bytes,
     /// The arming; none where that is not known: that is mostly so of what is done.
-    #[serde(serialize_with = "id_as_text")]
+    #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
     /// What happened.
     #[serde(flatten)]

@@ -16,8 +16,8 @@ use crate::console::Console;
 use crate::console::tail::keeper::Keeper;
 use crate::console::tail::queue::{Next, Receiver, queue};
 use crate::error::Result;
+use crate::wire::PartitionNames;
 use crate::wire::calls::tail::Told;
-use crate::wire::{PartitionNames, TopicEntry};
 
 /// Starts and ends of attempts, as they happen. It lives until it is dropped, and reconnects by itself; what was missed
 /// meanwhile, or not asked for in time, it says.
@@ -53,34 +53,24 @@ impl Console {
     /// its channel. Of kind [`Unsupported`](crate::ErrorKind::Unsupported) where the server, or a proxy before it, does not
     /// speak RESP3. Of kind [`Invalid`](crate::ErrorKind::Invalid) for a name that nobody has registered.
     pub async fn tail<S: AsRef<str>>(&self, topics: &[S]) -> Result<Tail> {
-        let mut entries = self.client.store.registered(&self.client.namespace).await?;
-        if let Some(unknown) =
-            topics.iter().find(|name| entries.iter().all(|entry| entry.name != name.as_ref()))
-        {
-            let name = crate::escape::excerpt(unknown.as_ref().as_bytes());
-            return Err(crate::Error::invalid(format!("no topic is registered as {name}")));
+        let mut all = Vec::new();
+        for name in topics {
+            all.push(self.topic(name.as_ref()).await?);
         }
-        entries.retain(|entry| topics.is_empty() || topics.iter().any(|name| entry.name == name.as_ref()));
-        self.tail_of(self.partitions_of(&entries)).await
+        if topics.is_empty() {
+            all = self.topics().await?;
+        }
+        self.tail_of(all.into_iter().flat_map(|topic| topic.partitions).collect()).await
     }
 
     /// The same of these partitions.
-    pub(crate) async fn tail_of(&self, partitions: Vec<PartitionNames>) -> Result<Tail> {
+    async fn tail_of(&self, partitions: Vec<PartitionNames>) -> Result<Tail> {
         let partitions: Arc<[_]> = partitions.into();
         let (sender, heard) = queue();
         let keeper = Keeper::begin(self.client.store.clone(), partitions.clone(), sender).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run());
         Ok(Tail { partitions, heard, ready: VecDeque::new(), _keeper: tasks })
-    }
-
-    /// The partitions of registered topics.
-    pub(crate) fn partitions_of(&self, entries: &[TopicEntry]) -> Vec<PartitionNames> {
-        let all = entries.iter().flat_map(|entry| (0..entry.partitions).map(move |index| (entry, index)));
-        let names = |(entry, index): (&TopicEntry, u32)| {
-            PartitionNames::new(&self.client.namespace, &entry.name, index, entry.partitions, entry.attached)
-        };
-        all.map(names).collect()
     }
 }
 

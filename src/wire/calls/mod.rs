@@ -19,7 +19,7 @@ pub mod partition;
 mod place;
 pub mod policy;
 pub mod produce;
-mod registry;
+pub(crate) mod registry;
 pub mod repartition;
 pub mod settle;
 #[cfg(feature = "console")]

@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 use crate::error::Result;
 use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
 
+/// For those who want all topics there are.
+#[cfg(feature = "console")]
+pub(crate) const EVERY_TOPIC: usize = 1_000_000;
 const PAGE: usize = 500;
 
 /// Whether an entry could be one of ours.

@@ -7,6 +7,7 @@ mod spread;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
+use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{ListenerReport, TopicEntry, listeners};
 
 use super::codes::{self, Code};
@@ -38,7 +39,7 @@ impl<'a> Topics<'a> {
     }
 
     async fn look(&mut self) -> Result<()> {
-        let mut registered = self.client.store.registered(&self.client.namespace).await?;
+        let mut registered = self.client.store.registered(&self.client.namespace, EVERY_TOPIC).await?;
         registered.sort_by(|one, other| one.name.cmp(&other.name));
         let present = self.client.store.listeners(&listeners(&self.client.namespace)).await?;
         let (all, mut seen) = (registered.len(), Vec::new());
