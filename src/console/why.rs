@@ -280,8 +280,14 @@ impl Why {
             }
             (None, None, None) => {
                 self.not_now.push("nothing is armed under this key".to_owned());
-                "nothing: it was never armed, was withdrawn, or has ended; ended timers are not kept"
-                    .to_owned()
+                let known = match self.journal {
+                    true if self.ended.is_empty() => "it was never armed, or that is long past",
+                    true => "it has ended",
+                    false => {
+                        "it was never armed, was withdrawn, or has ended; the topic keeps no journal of what has ended"
+                    }
+                };
+                format!("nothing: {known}")
             }
         };
     }

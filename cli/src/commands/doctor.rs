@@ -39,14 +39,13 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     Ok(match diagnosis.errors() {
         0 if args.strict && diagnosis.warnings() > 0 => Exit::Findings,
         0 => Exit::Fine,
-        // Where there is no way to any server, nothing else was looked at.
-        _ if diagnosis.findings.iter().all(|finding| finding.code == UNREACHABLE) => Exit::Unreachable,
+        _ if !diagnosis.findings.iter().any(|finding| finding.code == ANSWERS) => Exit::Unreachable,
         _ => Exit::Findings,
     })
 }
 
-/// The finding that there is no way to a server.
-const UNREACHABLE: &str = "K101";
+/// The finding that there is a way to a server.
+const ANSWERS: &str = "K100";
 
 /// The last line, as JSON.
 #[derive(Serialize)]

@@ -3,6 +3,7 @@
 mod acting;
 mod attaching;
 mod bulk;
+mod listening;
 mod looking;
 mod moving;
 mod proving;
