@@ -51,8 +51,8 @@ pub struct JournalPage {
     pub next: Option<JournalCursor>,
 }
 
-impl From<Ended> for JournalEntry {
-    fn from(ended: Ended) -> Self {
+impl JournalEntry {
+    fn of(ended: Ended) -> Self {
         Self {
             key: ended.key,
             id: ended.arming,
@@ -176,7 +176,7 @@ impl JournalCursor {
 
 /// What cannot be read was written by a newer version, or by somebody else.
 fn entries<'a>(found: impl Iterator<Item = &'a JournalPosition>) -> Vec<JournalEntry> {
-    found.filter_map(|one| one.decode().map(JournalEntry::from)).collect()
+    found.filter_map(|one| one.decode().map(JournalEntry::of)).collect()
 }
 
 /// Printable ASCII as it is, a backslash doubled, the rest as escapes.
