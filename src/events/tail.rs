@@ -30,6 +30,7 @@ pub enum Overheard {
 pub struct TailLine {
     _connection: MultiplexedConnection,
     /// The places of the partitions that are heard. Others are held elsewhere by now.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
     pub(crate) heard: BTreeSet<usize>,
 }
 

@@ -70,6 +70,7 @@ scripts! {
     /// Create a partition's meta.
     INIT = "init";
     /// Have a partition tell what it starts and ends.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
     TAIL = "tail";
     /// How much of what has ended it keeps.
     JOURNAL = "journal";

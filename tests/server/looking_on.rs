@@ -248,6 +248,34 @@ async fn nothing_of_a_journal_is_left_of_a_destroyed_topic() {
     assert_eq!(left, [""; 0]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn with_another_number_of_partitions_the_journal_of_those_that_stay_stays() {
+    let (server, schedule) = server_and_schedule().await;
+    let topic = topic().journal(100, HOUR);
+    for id in 0..40_u32 {
+        let _ = schedule.arm(&topic, [&*id.to_string()], HOUR, &0).await.unwrap();
+        let _ = schedule.cancel(&topic, [&*id.to_string()]).await.unwrap();
+    }
+    let kept = async |partition: u32| {
+        let name = |what| format!("keylapse:{{app.watched/{partition}}}:{what}");
+        let there = server.cmd(&["ZCARD", &name("journal")]).await;
+        let bounds = server.cmd(&["HGET", &name("meta"), "journal"]).await;
+        (from_redis_value::<u64>(there).unwrap(), from_redis_value::<Option<String>>(bounds).unwrap())
+    };
+    let mut before = Vec::new();
+    for partition in 0..4 {
+        before.push(kept(partition).await);
+    }
+    assert!(before.iter().all(|(count, bounds)| *count > 0 && bounds.is_some()), "{before:?}");
+    schedule.repartition(&topic, 2).await.unwrap();
+    for partition in 0..2 {
+        assert_eq!(kept(partition).await, before[partition as usize]);
+    }
+    for partition in 2..4 {
+        assert_eq!(kept(partition).await, (0, None));
+    }
+}
+
 #[test]
 fn a_journal_without_bounds_is_refused() {
     for (count, age) in [(1_000_001, HOUR), (1, Duration::ZERO), (1, Duration::MAX)] {

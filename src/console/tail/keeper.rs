@@ -56,14 +56,11 @@ impl Keeper {
             tokio::select! {
                 () = self.ended.notified() => self.begin_anew().await,
                 () = self.moved() => self.begin_anew().await,
-                () = tokio::time::sleep(if is_whole { AGAIN } else { ALERT }) => {
-                    if !is_whole {
-                        self.begin_anew().await;
-                    }
-                    if let Err(error) = self.look_on().await {
-                        debug!(%error, "partitions were not told that somebody looks on");
-                    }
-                }
+                () = tokio::time::sleep(ALERT), if !is_whole => self.begin_anew().await,
+                () = tokio::time::sleep(AGAIN), if is_whole => {}
+            }
+            if let Err(error) = self.look_on().await {
+                debug!(%error, "partitions were not told that somebody looks on");
             }
         }
     }

@@ -36,7 +36,8 @@ pub struct Tail {
 impl Console {
     /// Looks on as these topics' attempts start and end; without names, on those of all topics that are registered now.
     /// Once this has returned, nothing is missed that a partition does, but of one that is made later: that is heard
-    /// within some seconds.
+    /// within some seconds. Of a topic that gets another number of partitions meanwhile, or is destroyed, nothing more is
+    /// heard: look on anew.
     ///
     /// ```no_run
     /// # async fn look(console: keylapse::console::Console) -> keylapse::Result<()> {
