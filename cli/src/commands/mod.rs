@@ -16,6 +16,7 @@ pub(crate) mod run_now;
 pub(crate) mod show;
 pub(crate) mod status;
 mod target;
+pub(crate) mod top;
 pub(crate) mod topics;
 pub(crate) mod transfer;
 pub(crate) mod verify;
@@ -33,6 +34,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
     match &cli.command {
         Command::Completions(args) => return completions::write(args, out),
         Command::Man(args) => return completions::write_man(args, out),
+        Command::Top(args) => return top::run(&cli, args).await,
         _ => {}
     }
     let console = cli.connect.console().await?;
@@ -57,7 +59,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Verify(args) => verify::run(&console, &args, out).await,
         Command::Export(args) => transfer::export(&console, &args, out).await,
         Command::Import => transfer::import(&console, out).await,
-        Command::Completions(_) | Command::Man(_) => Ok(Exit::Fine),
+        Command::Completions(_) | Command::Man(_) | Command::Top(_) => Ok(Exit::Fine),
     };
     out.flush()?;
     exit
