@@ -5,15 +5,17 @@ use std::time::SystemTime;
 
 use crate::console::cursor::Cursor;
 use crate::console::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
-use crate::console::{Filter, KnownTopic};
+use crate::console::{Filter, KnownTopic, running};
 use crate::error::Result;
 use crate::time::{ServerTime, system_time};
 use crate::wire::{MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
 
 /// Entries that a page has at most.
-pub(super) const MAX_PAGE: usize = MAX_BATCH;
+const MAX_PAGE: usize = MAX_BATCH;
+/// Entries that one call reads: each costs the server about 5 µs.
+const MAX_CHUNK: usize = 250;
 /// Entries that are looked at for one page, at most, where a filter leaves most of them out.
-const LOOKED_AT: usize = 20_000;
+pub(super) const LOOKED_AT: usize = 20_000;
 
 /// A page of entries.
 #[derive(Clone, Debug)]
@@ -41,7 +43,8 @@ pub(super) struct Wanted<'a> {
 }
 
 impl KnownTopic {
-    /// A page of the topic's entries in a state, by time, behind where another has ended. At most 1,000.
+    /// A page of the topic's entries in a state, by time, behind where another has ended. At most 1,000, and of running
+    /// ones up to 250 more; pages of these come in no order.
     ///
     /// The work for a page is bounded, however much there is, and no keys of other programs are looked at. What moves
     /// meanwhile may be seen twice or not at all; all else is seen once.
@@ -65,13 +68,10 @@ impl KnownTopic {
         payload: Option<usize>,
     ) -> Result<Page> {
         let wanted = Wanted { state, filter, count: count.clamp(1, MAX_PAGE), payload };
-        let mut merge = Merge::new(self, &wanted, after);
-        if state == EntryState::Running && after.is_none() {
-            // A lease ends in the future: what is overdue need not be gone through.
-            let now = self.console.store().time_at(&self.partitions[0]).await?;
-            merge.begin_at(now);
+        match state {
+            EntryState::Running => running::page(self, &wanted, after).await,
+            _ => Merge::new(self, &wanted, after).page().await,
         }
-        merge.page().await
     }
 }
 
@@ -102,14 +102,9 @@ impl<'a> Merge<'a> {
             more: true,
         };
         let parts: Vec<_> = (0..topic.partitions()).map(part).collect();
-        let share = if wanted.filter.is_empty() { wanted.count.max(16) } else { MAX_PAGE };
-        let chunk = (2 * share).div_ceil(parts.len() + 1).clamp(8, MAX_PAGE);
+        let share = if wanted.filter.is_empty() { wanted.count.max(16) } else { MAX_CHUNK };
+        let chunk = (2 * share).div_ceil(parts.len() + 1).clamp(8, MAX_CHUNK);
         Self { topic, wanted, parts, chunk, now: ServerTime::default(), last: after.cloned() }
-    }
-
-    #[allow(clippy::cast_precision_loss)] // below 2^43
-    fn begin_at(&mut self, now: ServerTime) {
-        self.parts.iter_mut().for_each(|part| part.from = PageFrom::At(now.ms() as f64));
     }
 
     async fn page(mut self) -> Result<Page> {

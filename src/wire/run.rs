@@ -1,5 +1,7 @@
 //! Runs scripts: by hash, with everything that may be missing supplied.
 
+use std::borrow::Cow;
+
 use futures::future::join_all;
 use redis::{Cmd, Pipeline, ToRedisArgs, Value, cmd, pipe};
 
@@ -177,6 +179,7 @@ impl Call<'_> {
         if code_of(&answer) == Some("NOMETA") {
             self.store.agree(at).await?;
             self.store.list_anew(at).await;
+            self.store.journal_anew(at).await;
             answer = self.run_once().await;
         }
         self.store.named(at, answer).await
@@ -193,6 +196,7 @@ impl Call<'_> {
         let answers = first.store.0.topology.each(first.script.name, commands).await;
         let supplied = calls.iter().zip(answers).map(async |(call, answer)| match code_of(&answer) {
             Some("NOSCRIPT" | "NOMETA" | "WRONGTYPE") => call.run().await,
+            Some("NOPERM") if call.script.reads_only => call.run().await,
             _ => answer,
         });
         join_all(supplied).await
@@ -222,7 +226,7 @@ impl Call<'_> {
     }
 
     /// Runs the script where its keys lie.
-    async fn run_once(&self) -> Result<Value> {
+    pub(super) async fn run_once(&self) -> Result<Value> {
         self.store.0.topology.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
     }
 
@@ -231,13 +235,20 @@ impl Call<'_> {
     /// scripts over and over, the text goes along.
     pub(super) async fn run_on(&self, seat: &Seat) -> Result<Value> {
         let (name, text) = (self.script.name, &self.store.variant(self.script).text);
-        let mut answer = seat.call(name, &self.command).await;
-        if code_of(&answer) == Some("NOSCRIPT") {
-            seat.plain().call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
-            answer = seat.call(name, &self.command).await;
+        let mut command = Cow::Borrowed(&self.command);
+        let mut answer = seat.call(name, &command).await;
+        // Who may only read the keys may do so in a script that promises no more.
+        if self.script.reads_only && code_of(&answer) == Some("NOPERM") {
+            command = Cow::Owned(behind("EVALSHA_RO", &self.store.variant(self.script).sha, &self.command));
+            answer = seat.call(name, &command).await;
         }
         if code_of(&answer) == Some("NOSCRIPT") {
-            answer = seat.call(name, &with_text(&self.command, text)).await;
+            seat.plain().call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
+            answer = seat.call(name, &command).await;
+        }
+        if code_of(&answer) == Some("NOSCRIPT") {
+            let by = if matches!(command, Cow::Owned(_)) { "EVAL_RO" } else { "EVAL" };
+            answer = seat.call(name, &behind(by, text, &self.command)).await;
         }
         answer
     }
@@ -250,10 +261,10 @@ pub(crate) fn script_call(script: &Script, keys: &[impl ToRedisArgs]) -> Cmd {
     command
 }
 
-/// EVAL in place of EVALSHA.
-fn with_text(command: &Cmd, text: &str) -> Cmd {
-    let mut eval = cmd("EVAL");
-    eval.arg(text);
+/// The same call by another command, and by what names the script there: its hash or its text.
+fn behind(by: &str, script: &str, command: &Cmd) -> Cmd {
+    let mut eval = cmd(by);
+    eval.arg(script);
     for arg in command.args_iter().skip(2) {
         if let redis::Arg::Simple(arg) = arg {
             eval.arg(arg);

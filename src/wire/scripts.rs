@@ -17,6 +17,8 @@ pub struct Script {
     /// Which of [`NAMES`](super::names::NAMES) it takes as KEYS, by their places there; none where the
     /// header names no keys of a partition.
     pub(super) keys: Vec<usize>,
+    /// Whether it writes nothing.
+    pub(super) reads_only: bool,
 }
 
 macro_rules! scripts {
@@ -67,6 +69,11 @@ scripts! {
     REPAIR = "repair";
     /// Create a partition's meta.
     INIT = "init";
+    /// Have a partition tell what it starts and ends.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
+    TAIL = "tail";
+    /// How much of what has ended it keeps.
+    JOURNAL = "journal";
     /// Close a partition for its topic's end, or open it again.
     CLOSE = "close";
     /// Remove what a closed partition holds.
@@ -133,14 +140,15 @@ impl Script {
         text.push_str(before);
         others.iter().for_each(|part| text.push_str(&text_of(part)));
         text.push_str(behind);
-        Self { name, sha: sha(&text), text, keys: keys(body) }
+        let reads_only = header(body, "Flags").contains(&"no-writes");
+        Self { name, sha: sha(&text), text, keys: keys(body), reads_only }
     }
 
     /// The same script with one piece of text replaced.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn replace(&self, from: &str, to: &str) -> Self {
         let text = self.text.replace(from, to);
-        Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone() }
+        Self { name: self.name, sha: sha(&text), text, keys: self.keys.clone(), reads_only: self.reads_only }
     }
 }
 
@@ -151,6 +159,7 @@ fn text_of(part: &str) -> Cow<'static, str> {
     match part {
         "prelude" => source(part, include_str!("../scripts/prelude.lua")),
         "timers" => source(part, include_str!("../scripts/timers.lua")),
+        "chronicle" => source(part, include_str!("../scripts/chronicle.lua")),
         "triggers" => source(part, include_str!("../scripts/triggers.lua")),
         "succession" => source(part, include_str!("../scripts/succession.lua")),
         "letters" => source(part, include_str!("../scripts/letters.lua")),

@@ -4,7 +4,9 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::time::ServerTime;
-use crate::wire::{PartitionNames, Store, scripts};
+#[cfg(feature = "console")]
+use crate::wire::run::Call;
+use crate::wire::{PartitionNames, Reply, Store, scripts};
 
 /// Everything about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +28,31 @@ pub struct Look {
 impl Store {
     /// Reads one timer. A partition that is not there has none, and is not made for it.
     pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
-        let Some(mut reply) = self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? else {
-            return Ok(None);
+        match self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? {
+            Some(reply) => Look::read(reply),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads several timers of a partition that is there, in one request.
+    #[cfg(feature = "console")]
+    pub(crate) async fn looks(&self, at: &PartitionNames, keys: &[Bytes]) -> Vec<Result<Option<Look>>> {
+        let call = |key: &Bytes| {
+            let mut call = self.call(&scripts::LOOK, at);
+            call.arg(&key[..]);
+            call
         };
+        let calls: Vec<_> = keys.iter().map(call).collect();
+        let read = |answer| Look::read(Reply::new(scripts::LOOK.name, answer?)?.stamped()?);
+        Call::run_all(&calls).await.into_iter().map(read).collect()
+    }
+}
+
+impl Look {
+    fn read(mut reply: Reply) -> Result<Option<Self>> {
         let (due, quarantine) = (reply.maybe_int()?, reply.maybe_int()?);
         let (record, state, next) = (reply.maybe_bytes()?, reply.maybe_bytes()?, reply.maybe_bytes()?);
-        Ok(record.map(|record| Look {
+        Ok(record.map(|record| Self {
             stamp: reply.stamp,
             score: due.or(quarantine),
             quarantined: due.is_none() && quarantine.is_some(),

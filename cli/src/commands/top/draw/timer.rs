@@ -75,7 +75,7 @@ fn story(known: &Timer, columns: usize) -> Vec<Line<'static>> {
         lines.extend(moment_lines(*at, what, known.now_ms, columns));
     }
     if lines.is_empty() {
-        lines.push(Line::styled("   No moment is known: ended timers are not kept.", Theme::quiet()));
+        lines.push(Line::styled("   Nothing has happened that is still known.", Theme::quiet()));
     }
     lines
 }

@@ -1,0 +1,102 @@
+//! Many at a time: counted, agreed upon, done.
+
+use std::time::Duration;
+
+use crate::scene::{Do, Scene, run_at};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const REPLAY: [&str; 3] = ["dead", "replay", "order.unpaid"];
+
+async fn buried(letters: u64) -> Scene {
+    let mut scene = Scene::new().await.listening().await;
+    scene.bury(letters).await;
+    scene.stop_listening().await;
+    scene
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_done_until_the_number_is_said() {
+    let scene = buried(5).await;
+    let alone = scene.run(&REPLAY);
+    assert!(alone.code == 2 && alone.err.contains("--yes --expect 5"), "{alone:?}");
+    let wrong = scene.run(&[&REPLAY[..], &["--yes", "--expect", "4"]].concat());
+    assert!(wrong.code == 1 && wrong.err.contains("5 match and 4 are expected"), "{wrong:?}");
+    assert_eq!(scene.run(&[&REPLAY[..], &["--yes"]].concat()).code, 2);
+    assert_eq!((scene.status("dead"), scene.status("timers")), (5, 0));
+
+    let right = scene.run(&[&REPLAY[..], &["--yes", "--expect", "5"]].concat());
+    assert!(right.code == 0 && right.out.ends_with("matched=5 done=5 skipped=0 failed=0\n"), "{right:?}");
+    assert_eq!((scene.status("dead"), scene.status("timers")), (0, 5));
+    let none = scene.run(&[&REPLAY[..], &["--yes", "--expect", "0"]].concat());
+    assert!(none.code == 1 && none.out.ends_with("matched=0 done=0 skipped=0 failed=0\n"), "{none:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_says_what_a_real_one_does_and_does_nothing() {
+    let scene = buried(6).await;
+    let filtered = [&REPLAY[..], &["key:order:unpaid:dead-[0-3]", "key:order:unpaid:dead-?"]].concat();
+    let odd = scene.run(&[&filtered[..], &["--dry-run"]].concat());
+    assert!(
+        odd.out.ends_with("matched=0 done=0 skipped=0 failed=0\n"),
+        "brackets stand for themselves: {odd:?}"
+    );
+    let by_limit = [&REPLAY[..], &["key:order:unpaid:dead-?", "--limit", "4"]].concat();
+    let dry = scene.run(&[&by_limit[..], &["--dry-run"]].concat());
+    assert!(dry.code == 0 && dry.out.ends_with("matched=4 done=0 skipped=0 failed=0\n"), "{dry:?}");
+    assert_eq!((scene.status("dead"), scene.status("timers")), (6, 0));
+    let real = scene.run(&[&by_limit[..], &["--yes", "--expect", "4"]].concat());
+    assert!(real.out.ends_with("matched=4 done=4 skipped=0 failed=0\n"), "{real:?}");
+    assert_eq!((scene.status("dead"), scene.status("timers")), (2, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_operators_on_the_same_letters_do_each_once() {
+    let scene = buried(40).await;
+    let url = scene.server.plain_url();
+    let operators: Vec<_> = (0..2)
+        .map(|_| {
+            let url = url.clone();
+            let drop =
+                ["--json", "dead", "drop", "order.unpaid", "--yes", "--expect", "40", "--rate", "200/s"];
+            std::thread::spawn(move || run_at(&url, &drop, b""))
+        })
+        .collect();
+    let reports: Vec<serde_json::Value> = operators
+        .into_iter()
+        .map(|operator| operator.join().expect("an operator"))
+        .filter_map(|ran| serde_json::from_str(ran.out.trim()).ok())
+        .collect();
+    let sum = |field: &str| reports.iter().filter_map(|report| report[field].as_u64()).sum::<u64>();
+    assert_eq!((sum("done"), sum("failed")), (40, 0), "{reports:?}");
+    assert_eq!(scene.status("dead"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timers_that_move_behind_others_are_met_with_once() {
+    let scene = Scene::partitioned(2).await;
+    for n in 0..1200 {
+        let arm = keylapse::NewArm::new(format!("{n}"), HOUR, Do::Succeed);
+        let armed = scene.schedule.arm_many(&scene.orders, [arm]).await.expect("an arming");
+        assert!(armed[0].is_ok());
+    }
+    let to_later = ["reschedule", "--in", "order.unpaid", "--to", "2h", "--yes", "--expect", "1200"];
+    let moved = scene.run(&to_later);
+    assert!(moved.out.ends_with("matched=1200 done=1200 skipped=0 failed=0\n"), "{moved:?}");
+    assert_eq!((scene.status("due_in_1h"), scene.status("timers")), (0, 1200));
+    let some = ["cancel", "--in", "order.unpaid", "key:order:unpaid:1*", "--yes", "--expect", "311"];
+    let cancelled = scene.run(&some);
+    assert!(cancelled.out.ends_with("matched=311 done=311 skipped=0 failed=0\n"), "{cancelled:?}");
+    assert_eq!(scene.status("timers"), 889);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_is_refused_where_it_cannot_work() {
+    let scene = buried(1).await;
+    let running = scene.run(&["run-now", "--in", "order.unpaid", "--state", "running"]);
+    assert!(running.code == 2 && running.err.contains("running"), "{running:?}");
+    let dead = scene.run(&["cancel", "--in", "order.unpaid", "--state", "dead"]);
+    assert_eq!(dead.code, 2, "{dead:?}");
+    for rate in ["0", "0/s", "-1", "fast"] {
+        assert_eq!(scene.run(&[&REPLAY[..], &["--rate", rate]].concat()).code, 2, "{rate}");
+    }
+}

@@ -1,0 +1,100 @@
+//! `export` and `import`.
+
+use std::time::Duration;
+
+use keylapse_support::eventually;
+
+use crate::scene::{Do, PATIENCE, Scene};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_comes_back_as_it_was_and_once() {
+    let mut scene = Scene::new().await.listening().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    scene.arm(b"odd\n\xff\\", HOUR, Do::Succeed).await;
+    scene.arm(b"failed", Duration::ZERO, Do::Fail).await;
+    scene.bury(3).await;
+    eventually(PATIENCE, "the retry", async || scene.lines(&["ls", "order.unpaid", "attempt:2"]).len() == 1)
+        .await;
+    scene.stop_listening().await;
+    let (timers, letters) =
+        (scene.run(&["export", "order.unpaid"]), scene.run(&["export", "order.unpaid", "--dead"]));
+    assert_eq!((timers.out.lines().count(), letters.out.lines().count()), (3, 3), "{timers:?} {letters:?}");
+    let seen = |scene: &Scene, state: &str| {
+        scene.run(&["--json", "ls", "order.unpaid", "--payloads", "--state", state]).out
+    };
+    let before = (seen(&scene, "waiting"), seen(&scene, "dead"));
+
+    assert_eq!(scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]).code, 0);
+    let lines = [timers.out.as_bytes(), letters.out.as_bytes()].concat();
+    let refused = scene.run_with(&["import"], &lines);
+    assert!(refused.code == 2 && refused.err.contains("no topic is called order.unpaid"), "{refused:?}");
+    // Whoever uses the topic registers it.
+    scene.schedule = keylapse::Schedule::connect(&scene.server.plain_url()).await.expect("a schedule");
+    scene.schedule.resume(&scene.orders).await.expect("the topic");
+
+    let first = scene.run_with(&["import"], &lines);
+    assert!(first.code == 0 && first.out.ends_with("imported=6 skipped=0\n"), "{first:?}");
+    assert_eq!((seen(&scene, "waiting"), seen(&scene, "dead")), before);
+    let second = scene.run_with(&["import"], &lines);
+    assert!(second.code == 0 && second.out.ends_with("imported=0 skipped=6\n"), "{second:?}");
+    assert_eq!((seen(&scene, "waiting"), seen(&scene, "dead")), before);
+    assert_eq!(scene.run(&["verify"]).code, 0);
+
+    // What was withdrawn since stays so.
+    scene.run(&["cancel", "order:unpaid:later"]);
+    let third = scene.run_with(&["import"], &lines);
+    assert!(third.out.contains("has ended lately: 1"), "{third:?}");
+    let fourth = scene.schedule.look_up(&scene.orders, "later").await.expect("a look");
+    assert!(fourth.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imported_timers_run() {
+    let scene = Scene::new().await.listening().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    let line = scene.run(&["export", "order.unpaid"]).out;
+    scene.run(&["cancel", "order:unpaid:later"]);
+    let mut line: serde_json::Value = serde_json::from_str(&line).expect("a line");
+    for (field, value) in [("id", "00000000000000ff".into()), ("at_ms", 1.into()), ("deadline_ms", 1.into())]
+    {
+        line[field] = value;
+    }
+    let imported = scene.run_with(&["import"], line.to_string().as_bytes());
+    assert!(imported.out.ends_with("imported=1 skipped=0\n"), "{imported:?}");
+    eventually(PATIENCE, "the attempt", async || scene.status("timers") == 0 && scene.status("handled") == 1)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_cannot_be_are_refused_by_their_number() {
+    let scene = Scene::new().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    let good = scene.run(&["export", "order.unpaid"]).out;
+    let with = |field: &str, value: serde_json::Value| {
+        let mut line: serde_json::Value = serde_json::from_str(&good).expect("a line");
+        line[field] = value;
+        line.to_string()
+    };
+    for bad in [
+        "nonsense".to_owned(),
+        "{}".to_owned(),
+        "[1]".to_owned(),
+        with("v", 2.into()),
+        with("type", "job".into()),
+        with("id", "7".into()),
+        with("at_ms", (1_u64 << 43).into()),
+        with("deadline_ms", (-1).into()),
+        with("key", "other:7".into()),
+        with("key", "order:unpaid:\\q".into()),
+        with("topic", "other".into()),
+        with("more", 1.into()),
+        with("type", "letter".into()),
+    ] {
+        let ran = scene.run_with(&["import"], format!("{good}{bad}\n").as_bytes());
+        assert!(ran.code == 2 && ran.err.starts_with("keylapse: "), "{bad}: {ran:?}");
+    }
+    assert_eq!(scene.run_with(&["import"], b"").code, 1);
+    assert_eq!(scene.status("timers"), 1);
+}

@@ -1,0 +1,201 @@
+//! What goes wrong, and what others have written.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use keylapse::Topic;
+
+use crate::scene::{Do, Scene, run_at};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Each command that speaks to a server, as somebody would say it.
+const COMMANDS: [&[&str]; 18] = [
+    &["status"],
+    &["topics"],
+    &["listeners"],
+    &["ls", "order.unpaid"],
+    &["show", "order:unpaid:1"],
+    &["why", "order:unpaid:1"],
+    &["arm", "order:unpaid:1", "--when", "1h"],
+    &["cancel", "order:unpaid:1"],
+    &["reschedule", "order:unpaid:1", "--to", "1h"],
+    &["run-now", "order:unpaid:1"],
+    &["dead", "replay", "order.unpaid", "--yes", "--expect", "1"],
+    &["dead", "drop", "order.unpaid", "--yes", "--expect", "1"],
+    &["pause", "order.unpaid", "--reason", "x"],
+    &["resume", "order.unpaid"],
+    &["partitions", "order.unpaid", "--to", "2"],
+    &["check", "--max-dead", "0"],
+    &["verify"],
+    &["export", "order.unpaid"],
+];
+
+#[test]
+fn a_server_that_is_not_there_is_said_in_one_line() {
+    for command in COMMANDS {
+        let ran = run_at("redis://127.0.0.1:1/", command, b"");
+        assert!(ran.code == 3 && ran.out.is_empty(), "{command:?}: {ran:?}");
+        assert!(ran.err.lines().count() == 1 && ran.err.contains("127.0.0.1:1"), "{command:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_refused_before_anything_is_asked() {
+    for bad in [
+        &["nonsense"][..],
+        &["ls"],
+        &["status", "--frobnicate"],
+        &["--url", "http://example.com", "status"],
+        &["--timeout", "0", "status"],
+        &["--namespace", "a b", "status"],
+        &["--tls-cert", "x", "status"],
+        &["ls", "a", "--state", "asleep"],
+        &["ls", "a", "--after", "nonsense"],
+    ] {
+        let ran = run_at("redis://127.0.0.1:1/", bad, b"");
+        assert!(ran.code == 2 && ran.out.is_empty() && !ran.err.is_empty(), "{bad:?}: {ran:?}");
+    }
+    for (asked, says) in [("--help", "Usage"), ("--version", "keylapse ")] {
+        let ran = run_at("redis://127.0.0.1:1/", &[asked], b"");
+        assert!(ran.code == 0 && ran.out.contains(says), "{ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_only_read_can_look_and_is_refused_the_rest() {
+    let mut scene = Scene::new().await.listening().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    scene.bury(1).await;
+    scene.stop_listening().await;
+    let rights = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(rights.split(' ')).collect();
+    scene.server.cmd(&user).await;
+    let url = scene.server.url_for("reader", "secret");
+    for command in COMMANDS {
+        let ran = run_at(&url, command, b"");
+        let acts = ["arm", "cancel", "reschedule", "run-now", "dead", "pause", "resume", "partitions"]
+            .contains(&command[0]);
+        match acts {
+            true => assert!(ran.code == 3 || ran.out.contains("failed=1"), "{command:?}: {ran:?}"),
+            false => assert!(
+                ran.code <= 1 && !ran.out.is_empty() || command[0] == "listeners",
+                "{command:?}: {ran:?}"
+            ),
+        }
+    }
+    assert_eq!((scene.status("timers"), scene.status("dead")), (1, 1), "nothing was changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_any_bytes_are_shown_as_what_can_be_typed() {
+    let scene = Scene::new().await;
+    let hostile: [&[u8]; 6] = [
+        b"a\nb",
+        b"\x1b[31mred\x1b]0;title\x07",
+        b"\xff\xfe\x00",
+        "кл\u{202e}юч".as_bytes(),
+        b"back\\slash'\"",
+        &[b'x'; 4000],
+    ];
+    for key in hostile {
+        scene.arm(key, HOUR, Do::Succeed).await;
+    }
+    let listed = scene.run(&["ls", "order.unpaid"]);
+    assert!(
+        listed.out.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte) || byte >= 0x80),
+        "{listed:?}"
+    );
+    assert!(!listed.out.contains('\u{202e}'));
+    for line in scene.lines(&["ls", "order.unpaid"]) {
+        let key = line["key"].as_str().expect("a key");
+        assert!(key.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{key}");
+        assert_eq!(scene.run(&["show", key]).code, 0, "{key}");
+        assert_eq!(scene.run(&["cancel", key]).code, 0, "{key}");
+    }
+    assert_eq!(scene.status("timers"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_of_eight_mebibytes_do_not_hold_up_a_page() {
+    let scene = Scene::new().await;
+    let large = Topic::<String>::new("large:{id}").expect("a topic").payload_limit(keylapse::MAX_PAYLOAD);
+    for n in 0..4 {
+        let payload = "x".repeat(keylapse::MAX_PAYLOAD - 2);
+        let armed = scene.schedule.arm(&large, n, HOUR, &payload).await.expect("an arming");
+        assert!(armed.is_armed());
+    }
+    let lines = scene.lines(&["ls", "large", "--payloads"]);
+    assert_eq!(lines.len(), 4);
+    for line in &lines {
+        assert_eq!(line["payload_bytes"], 8 << 20);
+        assert_eq!(line["payload"].as_str().expect("a payload").len(), 4096);
+    }
+    let exported = scene.run(&["export", "large"]);
+    assert_eq!(exported.out.lines().count(), 4);
+    assert!(exported.out.len() > 32 << 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_have_written_at_our_names_is_said_and_no_panic() {
+    let scene = Scene::new().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let registry = "keylapse:topics";
+    for odd in
+        ["x", "{}", "{\"name\":\"a b\",\"pattern\":\"x\",\"partitions\":1,\"triggers\":true}", "\u{1b}"]
+    {
+        scene.server.cmd(&["HSET", registry, &format!("odd-{odd}"), odd]).await;
+    }
+    scene.server.cmd(&["HSET", "keylapse:listeners", "odd", "{\"at\":1"]).await;
+    assert_eq!(scene.lines(&["topics"]).len(), 1);
+    scene.server.cmd(&["HSET", "keylapse:{order.unpaid/0}:meta", "v", "99"]).await;
+    let newer = scene.run(&["status"]);
+    assert!(newer.code == 0 && newer.out.contains("closed: wire version 99"), "{newer:?}");
+    assert_eq!(scene.run(&["cancel", "order:unpaid:1"]).code, 3);
+    scene.server.cmd(&["DEL", "keylapse:{order.unpaid/0}:due"]).await;
+    scene.server.cmd(&["SET", "keylapse:{order.unpaid/0}:due", "x"]).await;
+    let status = scene.run(&["status"]);
+    assert!(
+        status.code == 0 && status.out.contains("unreadable") && status.out.contains("WRONGTYPE"),
+        "{status:?}"
+    );
+    let listed = scene.run(&["ls", "order.unpaid"]);
+    assert!(listed.code == 3 && listed.err.contains("WRONGTYPE"), "{listed:?}");
+    scene.server.cmd(&["DEL", registry]).await;
+    scene.server.cmd(&["SET", registry, "x"]).await;
+    assert_eq!(scene.run(&["topics"]).code, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_who_has_read_enough_is_no_error() {
+    let scene = Scene::new().await;
+    let arms = (0..5000).map(|n| keylapse::NewArm::new(format!("{n}"), HOUR, Do::Succeed));
+    let armed = scene.schedule.arm_many(&scene.orders, arms).await.expect("armings");
+    assert!(armed.iter().all(Result::is_ok));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+    program.env("KEYLAPSE_URL", scene.server.plain_url()).args([
+        "--json",
+        "ls",
+        "order.unpaid",
+        "--limit",
+        "5000",
+    ]);
+    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+    // Nobody reads: what it writes has nowhere to go.
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().expect("its end");
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+}
+
+#[test]
+fn completions_and_man_pages_are_written() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = run_at("redis://127.0.0.1:1/", &["completions", shell], b"");
+        assert!(ran.code == 0 && ran.out.contains("reschedule"), "{shell}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("its name");
+    assert_eq!(run_at("redis://127.0.0.1:1/", &["man", path], b"").code, 0);
+    let pages: Vec<_> = std::fs::read_dir(path).expect("pages").collect();
+    assert!(pages.len() > 20, "{}", pages.len());
+}
