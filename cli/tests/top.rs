@@ -180,7 +180,7 @@ async fn a_dead_letter_is_replayed_after_a_yes() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_and_comes_back_and_a_window_that_changes() {
+async fn a_server_that_hangs_or_goes_freezes_no_keys_and_windows_change() {
     if cannot_run() {
         return;
     }
@@ -195,6 +195,13 @@ async fn a_server_that_goes_and_comes_back_and_a_window_that_changes() {
     terminal.shows(&["needs 40 columns"]).await;
     terminal.resize(100, 24);
     terminal.shows(&["order.unpaid", "DUE 1M"]).await;
+
+    server.stop();
+    terminal.shows(&["order.unpaid", " old"]).await;
+    terminal.press(&["?"], &["run a timer now"]).await;
+    terminal.press(&["Escape"], &["order.unpaid", " old"]).await;
+    server.cont();
+    terminal.gone(" old").await;
 
     server.shutdown().await;
     terminal.shows(&["order.unpaid", " old", "Connection refused"]).await;
