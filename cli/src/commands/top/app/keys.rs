@@ -142,7 +142,10 @@ impl App {
         if turn(self.view_mut()) {
             return Some(self.look());
         }
-        self.say(none);
+        // Before the answer nobody knows.
+        if self.view().seen.is_some() {
+            self.say(none);
+        }
         None
     }
 }

@@ -150,6 +150,7 @@ fn pages_are_turned_by_cursors_and_back() {
     let Look::Entries { after, .. } = looked(asked.clone()) else { panic!("not entries") };
     assert_eq!(after, page.next);
     assert_eq!(press(&mut app, "n"), None, "how it goes on is not known yet");
+    assert_eq!(app.notice, None, "and nothing is said of it");
     answer(&mut app, asked, Data::Entries(Box::new(data::none())));
     assert_eq!(press(&mut app, "n"), None);
     let Look::Entries { after, .. } = looked(press(&mut app, "p")) else { panic!("not entries") };
