@@ -20,6 +20,9 @@ pub use crate::wire::{
     Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
 };
 
+#[cfg(feature = "console")]
+pub use crate::wire::{ImportEntry, Imported, PageCall, PageFrom, PageOf};
+
 use tokio::sync::mpsc;
 
 use crate::client::Client;

@@ -70,8 +70,8 @@ impl Overview {
             self.oldest_overdue_ms =
                 self.oldest_overdue_ms.max(now.saturating_sub(part.first.unwrap_or(now)));
         }
-        self.due_in_1m += part.within.first().copied().unwrap_or_default();
-        self.due_in_1h += part.within.get(1).copied().unwrap_or_default();
+        self.due_in_1m += part.within[0];
+        self.due_in_1h += part.within[1];
         self.next_ms = self.next_ms.into_iter().chain(part.first).min();
         self.now_ms = self.now_ms.max(now);
     }
@@ -94,7 +94,7 @@ impl KnownTopic {
     /// When a server cannot be reached or refuses.
     pub async fn overview(&self) -> Result<Overview> {
         let mut sum = Overview::default();
-        for part in self.console.store().overviews(&self.partitions, &AHEAD).await {
+        for part in self.console.store().overviews(&self.partitions, AHEAD).await {
             sum.add(part?);
         }
         Ok(sum)
@@ -105,7 +105,7 @@ impl KnownTopic {
 pub(super) async fn overviews(topics: &[KnownTopic]) -> Vec<Result<Overview>> {
     let Some(first) = topics.first() else { return Vec::new() };
     let partitions: Vec<_> = topics.iter().flat_map(|topic| topic.partitions.iter().cloned()).collect();
-    let mut parts = first.console.store().overviews(&partitions, &AHEAD).await.into_iter();
+    let mut parts = first.console.store().overviews(&partitions, AHEAD).await.into_iter();
     let sum = |topic: &KnownTopic| {
         let mut sum = Ok(Overview::default());
         for part in parts.by_ref().take(topic.partitions.len()) {

@@ -4,10 +4,10 @@
 -- Parts: (none)
 -- Flags: no-writes
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 dead, 5 watch
--- ARGV 1 and so on: how far ahead it counts what is due, in ms
+-- ARGV 1 how far ahead it counts what is due, in ms, 2 how far besides
 -- Returns: secs, micros, what meta says in the place of the wire version ('': there is no meta), the number of
 --   partitions there (''), why it is paused (''), letters trimmed, members of due, of quarantine, of dead, keys
---   enrolled, lowest score of due and quarantine (''), members of due below now, then per ARGV those below then
+--   enrolled, lowest score of due and quarantine (''), members of due below now, below the first of these, below the second
 -- Invariants: the work does not depend on how much there is. Running timers stand in due with the ends of their leases.
 
 local time = redis.call('TIME')
@@ -18,10 +18,8 @@ local first = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
 local suspect = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
 if suspect and (not first or tonumber(suspect) < tonumber(first)) then first = suspect end
 local function below(at) return redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. string.format('%.0f', at)) end
-local out = {
+return {
   secs, micros, said[1] or '', said[2] or '', said[3] or '', tonumber(said[4]) or 0,
   redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]), redis.call('ZCARD', KEYS[4]), redis.call('HLEN', KEYS[5]),
-  first or '', below(now),
+  first or '', below(now), below(now + tonumber(ARGV[1])), below(now + tonumber(ARGV[2])),
 }
-for i, ahead in ipairs(ARGV) do out[12 + i] = below(now + tonumber(ahead)) end
-return out

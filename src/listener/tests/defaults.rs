@@ -123,9 +123,27 @@ fn attached() -> [Row; 11] {
     ]
 }
 
+#[cfg(feature = "console")]
+fn console() -> Vec<Row> {
+    let console = crate::console::Console::new(Client::new("redis://localhost").expect("a URL"));
+    let (survey, doctor) =
+        (format!("{:?}", console.survey("a:{id}").expect("a pattern")), format!("{:?}", console.doctor()));
+    vec![
+        ("cap", "1,000,000", survey.contains("cap: 1000000")),
+        ("scan_rate", "50,000", survey.contains("scan_rate: 50000")),
+        ("watch", "10 s; 0: not at all", survey.contains("watch: 10s")),
+        ("measure", "it is only predicted", doctor.contains("measure: None")),
+    ]
+}
+
+#[cfg(not(feature = "console"))]
+fn console() -> Vec<Row> {
+    Vec::new()
+}
+
 #[test]
 fn each_documented_default_is_so() {
-    let rows: Vec<Row> = [&topic()[..], &listener(), &client(), &servers(), &attached()].concat();
+    let rows: Vec<Row> = [&topic()[..], &listener(), &client(), &servers(), &attached(), &console()].concat();
     for (setter, says, is_so) in &rows {
         assert!(is_so, "{setter}: the documentation says {says}");
     }

@@ -47,7 +47,7 @@ pub enum ImportEntry {
 impl Store {
     /// Installs entries of one partition, where nothing stands in their place. In a cluster trigger keys lie elsewhere,
     /// and are left out: the index fires without them.
-    pub(crate) async fn import(
+    pub async fn import(
         &self,
         at: &PartitionNames,
         triggers: bool,

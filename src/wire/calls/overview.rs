@@ -33,15 +33,15 @@ pub struct Overview {
     /// Timers whose time has come.
     pub overdue: u64,
     /// Timers whose time comes within each of the spans that were asked for.
-    pub within: Vec<u64>,
+    pub within: [u64; 2],
 }
 
 impl Store {
     /// Counts, of each partition. One that does not answer is an error by itself.
-    pub(crate) async fn overviews(
+    pub async fn overviews(
         &self,
         partitions: &[PartitionNames],
-        ahead: &[Duration],
+        ahead: [Duration; 2],
     ) -> Vec<Result<Overview>> {
         let call = |at| {
             let mut call = self.bare_call(&scripts::OVERVIEW, at);
@@ -68,7 +68,7 @@ impl Overview {
             enrolled: reply.int()?,
             first: reply.maybe_int()?,
             overdue: reply.int()?,
-            within: reply.each(Reply::int)?,
+            within: [reply.int()?, reply.int()?],
         })
     }
 }

@@ -92,7 +92,7 @@ pub struct PageMember {
 
 impl Store {
     /// Reads a page of each of these partitions, in one request to each server.
-    pub(crate) async fn pages(&self, calls: &[(PartitionNames, PageCall)]) -> Vec<Result<Page>> {
+    pub async fn pages(&self, calls: &[(PartitionNames, PageCall)]) -> Vec<Result<Page>> {
         let made: Vec<_> = calls.iter().map(|(at, call)| self.page_call(at, call)).collect();
         let answers = Call::run_all(&made).await.into_iter().zip(calls);
         answers.map(|(answer, (_, call))| read(answer?, &call.from)).collect()

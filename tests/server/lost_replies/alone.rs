@@ -162,6 +162,11 @@ fn others() -> Vec<Row> {
         Row::of("renew what is not held", running(), renew("a", 2)),
         Row::of("look", running(), Step::Look("a")),
         Row::of("peek", running(), Step::Peek),
+        Row::of("overview", running(), Step::Overview),
+        Row::of("page", running(), Step::Page),
+        Row::of("import", [], Step::Import("a", 1)).repeat_says("[There]"),
+        Row::of("import what is there", waiting(), Step::Import("a", 1)),
+        Row::of("import beside another", waiting(), Step::Import("a", 2)),
         Row::of("more is left than can be run", [arm_now("a", 1)], Step::Left(None)),
         Row::of("whoever led has ended", running(), Step::Left(Some(1))),
         // Each answers what stood there before, which the first call has changed.

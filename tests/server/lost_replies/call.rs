@@ -8,8 +8,9 @@ use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
     AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Group, Held,
-    Holdings, Index, JournalBounds, LetterBounds, NewTimer, RepairStep, RepartitionId, Repartitioning,
-    Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
+    Holdings, ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, PageCall, PageFrom, PageOf,
+    RepairStep, RepartitionId, Repartitioning, Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token,
+    TopicEntry, Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled, TriggerKey};
 use keylapse_support::connect;
@@ -111,6 +112,22 @@ impl Caller {
                 None => "nothing".into(),
             },
             Step::Peek => format!("{:?}", store.peek(std::slice::from_ref(at)).await?.1),
+            Step::Overview => {
+                let hour = [std::time::Duration::from_secs(3600); 2];
+                let found = store.overviews(std::slice::from_ref(at), hour).await.remove(0)?;
+                format!("{} {} {:?} {:?}", found.due, found.dead, found.first, found.within)
+            }
+            Step::Page => {
+                let (of, from) = (PageOf::Due, PageFrom::At(0.0));
+                let call = PageCall { of, from, count: 10, keep: 100 };
+                format!("{:?}", store.pages(&[(at.clone(), call)]).await.remove(0)?.members)
+            }
+            Step::Import(name, number) => {
+                let record = Record { arming: id(*number), deadline: START + 100, payload: Bytes::from("x") };
+                let (record, due) = (record.encode(), START + 100);
+                let entry = ImportEntry::Timer { key: key(name), record, state: None, due };
+                format!("{:?}", store.import(at, true, &[entry]).await?)
+            }
             Step::Renew(name, number) => {
                 format!("gone: {:?}", store.renew(at, LEASE, &[held(name, *number)]).await?)
             }

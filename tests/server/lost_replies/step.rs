@@ -34,6 +34,10 @@ pub(super) enum Step {
     Pause(Option<&'static str>),
     /// Somebody looks on, for so many ms.
     Tail(u64),
+    Overview,
+    Page,
+    /// A timer as it was exported, under this arming.
+    Import(&'static str, u8),
     /// So many ends are kept.
     Journal(u64),
     Close(Close),
@@ -168,6 +172,9 @@ impl Step {
             Self::Reschedule(..) => "reschedule",
             Self::Look(_) => "look",
             Self::Peek => "peek",
+            Self::Overview => "overview",
+            Self::Page => "page",
+            Self::Import(..) => "import",
             Self::Claim { .. } => "claim",
             Self::Ack(..) => "ack",
             Self::Settle(..) => "settle",

@@ -85,6 +85,7 @@ fn declared(source: &Source) -> BTreeSet<String> {
         "claim" => &["index", "zset"],
         "repair" => &["hashes[which]"],
         "list" => &["hash", "zset"],
+        "page" => &["zset"],
         "take" | "put" => &["places[place]"],
         "peek" | "touch" | "trigger" => &["key"],
         _ => &[],

@@ -81,6 +81,7 @@ pub(super) const RIGHTS: &[Right] = rights! {
     Looks:
         "+info" ["INFO" "server"];
         "+role" ["ROLE"];
+        "+zrank" ["ZRANK" "KEY" "x"];
 };
 
 /// Of the nodes of a cluster, besides.
