@@ -97,6 +97,32 @@ fn several(random: &mut Random, mut one: impl FnMut(&mut Random) -> Words) -> Wo
     (0..count).flat_map(|_| one(random)).collect()
 }
 
+fn page(world: &World, random: &mut Random) -> Words {
+    let which = *random.one(&["due", "due", "quarantine", "dead", "checks", "x"]);
+    let score = *random.one(&[world.ms(), world.ms() - 1, 0]);
+    let mut all = words([which, &score.to_string(), *random.one(&["at", "behind", "after", "after"])]);
+    all.push(key(random));
+    all.extend(words([
+        *random.one(&["10", "1", "0"]),
+        *random.one(&["43", "0"]),
+        *random.one(&["100000", "10", "0"]),
+    ]));
+    all
+}
+
+/// A timer or a letter that comes back.
+fn imported(world: &World, random: &mut Random) -> Words {
+    let (key, id, ms) = (key(random), id(random), world.ms());
+    if random.once_in(3) {
+        let name = [&id[..], &ms.to_be_bytes(), &key].concat();
+        return vec![b"letter".to_vec(), name, random.bytes(40), Vec::new(), ms.to_string().into_bytes()];
+    }
+    let record = [&[1][..], &id, &ms.to_be_bytes(), b"payload"].concat();
+    let state = [&[1; 2][..], &[0; 8], &[0, 0, 0, 2, 0, 0, 0], &ms.to_be_bytes()].concat();
+    let state = if random.once_in(2) { state } else { Vec::new() };
+    vec![b"timer".to_vec(), key, record, state, (ms + 500).to_string().into_bytes()]
+}
+
 /// Attempt, snoozes, history, as an end of an attempt has them.
 fn end(random: &mut Random) -> Words {
     let body: &[u8] = match *random.one(&["retry", "snooze", "again", "dead", "release", "dead", "retry"]) {
@@ -194,6 +220,10 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
                 "100",
                 "30000",
             ]));
+        }
+        "import" => {
+            out.push(flags(random, ["01"]));
+            out.extend(several(random, |random| imported(world, random)));
         }
         "tail" => out.extend(words([*random.one(&["60000", "1000", "0", "1e9", "x"])])),
         "journal" => {
@@ -313,6 +343,8 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
     match name {
         "canary" => words(["4000000000000"]),
         "peek" => Words::new(),
+        "overview" => words([*random.one(&["0", "60000", "x"]), "3600000"]),
+        "page" => page(world, random),
         "init" => words(["1", "2", *random.one(&["managed", "attached", "", "managed"])]),
         "close" => {
             let how = *random.one(&["ask", "close", "detach", "open", "open", "open", "force", "first"]);
