@@ -2,8 +2,10 @@
 
 mod acting;
 mod bulk;
+mod documented;
 mod looking;
 mod moving;
+mod page;
 mod proving;
 mod scale;
 mod scene;
