@@ -3,18 +3,21 @@
 
 pub use crate::connection::slot::slot_of;
 pub use crate::events::event;
+pub use crate::events::tail::{Overheard, TailLine};
 pub use crate::id::{CancelId, DestroyId, RepartitionId, ReplayId, SlotId, Token};
 pub use crate::policy::{Capture, Fields, Policy};
 pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
+pub use crate::wire::calls::ended::{Ended, Ending, JournalPosition};
+pub use crate::wire::calls::tail::{Deed as ToldDeed, Told, ToldOf};
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{
     AckReply, ArmHow, Cancel, CancelHow, CancelReply, Cargo, Change, Changed, Claim, Claimed, ClaimedTimer,
-    Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, LetterBounds,
-    LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter, RepairStep, Repaired,
-    Repartitioning, Replay, RescheduleHow, Reshape, Scan, Settle, SettleReply, Shape, Standing,
-    StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
+    Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds,
+    LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter,
+    RepairStep, Repaired, Repartitioning, Replay, RescheduleHow, Reshape, Scan, Settle, SettleReply, Shape,
+    Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
 };
 
 use tokio::sync::mpsc;
@@ -39,6 +42,22 @@ pub fn client_of(store: Store) -> Client {
 /// When the server cannot be reached.
 pub async fn check_settings(store: &Store) -> crate::Result<()> {
     store.check_settings(false).await
+}
+
+/// What these partitions, which there are, tell those who look on.
+///
+/// # Panics
+/// If nobody can look on there.
+pub async fn tail(
+    store: &Store,
+    partitions: &[names::PartitionNames],
+) -> (TailLine, mpsc::UnboundedReceiver<Overheard>) {
+    let Topology::One(server) = store.topology() else { panic!("of one server") };
+    let (heard, receiver) = mpsc::unbounded_channel();
+    let places: Vec<_> = (0..partitions.len()).collect();
+    let hear = move |one| drop(heard.send(one));
+    let line = crate::events::tail::listen(&server.place().present(), partitions, &places, hear).await;
+    (line.expect("somebody can look on"), receiver)
 }
 
 /// What is heard about these partitions, which there are.

@@ -94,6 +94,10 @@ pub(crate) enum Command {
     Show(commands::show::Args),
     /// Why a key's timer has run, will run, or does not run now.
     Why(commands::why::Args),
+    /// What has ended in a topic that keeps a journal, the newest first.
+    Journal(commands::journal::Args),
+    /// Starts and ends of attempts, as they happen.
+    Tail(commands::tail::Args),
     /// Arm a timer.
     Arm(commands::arm::Args),
     /// Withdraw a timer, or many.
@@ -114,10 +118,14 @@ pub(crate) enum Command {
     Destroy(commands::destroy::DestroyArgs),
     /// Forget an attached topic; the keys themselves are left alone.
     Detach(commands::destroy::DetachArgs),
+    /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
+    Doctor(commands::doctor::Args),
     /// Whether topics are as they should be: for cron, probes and alarms.
     Check(commands::check::Args),
     /// Whether index and records of topics agree. Reads all of it, and writes nothing.
     Verify(commands::verify::Args),
+    /// What attaching to keys that other programs write would mean. Writes nothing.
+    Attach(commands::attach::Args),
     /// Write a topic's timers, or its dead letters, as lines of JSON.
     Export(commands::transfer::ExportArgs),
     /// Read such lines from the standard input, and install what is not there.

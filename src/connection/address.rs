@@ -41,6 +41,23 @@ impl Address {
         self.with(Access { resp3: true, ..(*self.access).clone() })
     }
 
+    /// Who one is there, where that is said.
+    #[cfg(feature = "console")]
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.access.user.as_deref()
+    }
+
+    /// Whether a program opens the way there.
+    #[cfg(feature = "console")]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.access.streams.is_some()
+    }
+
+    #[cfg(feature = "console")]
+    pub(crate) fn is_over_tls(&self) -> bool {
+        self.access.tls.is_some()
+    }
+
     /// User and password.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {

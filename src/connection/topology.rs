@@ -128,6 +128,19 @@ impl Topology {
         }
     }
 
+    /// The same, each with the lowest slot that it holds; none of a replica. One server has all.
+    #[cfg(feature = "console")]
+    pub(crate) async fn servers(&self) -> Result<Vec<(Server, Option<u16>)>> {
+        let cluster = match self {
+            Self::One(server) => return Ok(vec![(server.clone(), Some(0))]),
+            Self::Cluster(cluster) => cluster,
+        };
+        let map = cluster.known_map().await?;
+        let lowest: std::collections::HashMap<_, _> = map.owners().into_iter().collect();
+        let members = map.members().map(|member| &member.endpoint);
+        Ok(members.map(|at| (cluster.server(at), lowest.get(at).copied())).collect())
+    }
+
     /// Whether some answer, and none is known not to.
     pub(crate) fn answer(&self) -> bool {
         match self {

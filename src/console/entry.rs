@@ -72,7 +72,7 @@ pub struct Entry {
     /// What it is doing.
     pub state: EntryState,
     /// The arming; none where the record cannot be read, and of enrolled keys.
-    #[serde(serialize_with = "id_as_text")]
+    #[serde(serialize_with = "text::id_as_text")]
     pub id: Option<ArmingId>,
     /// When it next needs attention, in ms since 1970: its deadline while it waits, the end of its lease while it runs.
     /// Of a dead letter when it died.
@@ -101,11 +101,6 @@ pub struct Entry {
     /// What stands in Redis, as far as it was read: record, and state.
     #[serde(skip)]
     pub(super) stands: (Bytes, Bytes),
-}
-
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
-fn id_as_text<S: serde::Serializer>(id: &Option<ArmingId>, out: S) -> Result<S::Ok, S::Error> {
-    id.map(|id| id.to_string()).serialize(out)
 }
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks

@@ -98,6 +98,18 @@ pub(crate) mod serde_maybe_bytes {
     }
 }
 
+/// Writes an id into JSON as its sixteen digits.
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
+pub(crate) fn id_as_text<S: serde::Serializer>(
+    id: &Option<crate::id::ArmingId>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => out.collect_str(id),
+        None => out.serialize_none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,10 +9,8 @@ use crate::console::Console;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Policy;
 use crate::topic::{Topic, TopicConfig};
+use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{PartitionNames, TopicEntry};
-
-/// More topics than these are not read.
-const MOST: usize = 1_000_000;
 
 /// A topic that somebody has registered. Cheap to clone.
 #[derive(Clone)]
@@ -39,7 +37,7 @@ impl Console {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn topics(&self) -> Result<Vec<KnownTopic>> {
-        let registered = self.schedule.persist(|_| self.store().registered(self.namespace(), MOST));
+        let registered = self.schedule.persist(|_| self.store().registered(self.namespace(), EVERY_TOPIC));
         let mut entries = registered.await?;
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         entries.dedup_by(|a, b| a.name == b.name);

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::console::entry::{read, read_letter, read_watch};
-use crate::console::{Console, Entry, EntryState, KnownTopic, show_span, text};
+use crate::console::{Console, Ending, Entry, EntryState, JournalEntry, KnownTopic, show_span, text};
 use crate::error::Result;
 use crate::wire::{ListenerReport, Look, PageMember, Record};
 
-/// Letters of a key that are shown.
-const LETTERS: usize = 10;
+/// Letters and ends of a key that are shown.
+const SHOWN: usize = 10;
 
 /// What is known of a key in one topic.
 #[derive(Clone, Debug, Serialize)]
@@ -30,6 +30,10 @@ pub struct Why {
     pub enrolled: Option<Entry>,
     /// Its dead letters, the newest first: up to ten.
     pub letters: Vec<Entry>,
+    /// How earlier timers of the key have ended, the newest first: up to ten, where the topic keeps a journal.
+    pub ended: Vec<JournalEntry>,
+    /// Whether the topic keeps a journal.
+    pub journal: bool,
     /// What has happened, and what will, by time.
     pub timeline: Vec<Moment>,
     /// What comes next.
@@ -115,13 +119,19 @@ impl KnownTopic {
             kept_behind_ms,
             enrolled: self.enrolment(key).await?,
             letters: self.letters_of(key, None).await?,
+            ended: Vec::new(),
+            journal: self.journal_bounds().await?.is_some(),
             timeline: Vec::new(),
             next: String::new(),
             not_now: Vec::new(),
             served_by: Vec::new(),
             now_ms: overview.now_ms,
         };
-        why.letters.truncate(LETTERS);
+        if why.journal {
+            why.ended = self.journal_of_key(key).await?.0;
+        }
+        why.letters.truncate(SHOWN);
+        why.ended.truncate(SHOWN);
         why.tell_timeline();
         why.tell_who(listeners);
         why.tell_next();
@@ -175,6 +185,10 @@ impl Why {
     fn tell_timeline(&mut self) {
         let mut all = Vec::new();
         let mut tell = |at_ms, what| all.push(Moment { at_ms, what });
+        // Deaths are told by their letters.
+        for ended in self.ended.iter().filter(|ended| !matches!(ended.outcome, Ending::Dead(_))) {
+            tell(ended.ended_ms, format!("ended: {}, at attempt {}", ended.outcome.as_str(), ended.attempt));
+        }
         for letter in self.letters.iter().rev() {
             letter.failures.iter().for_each(|failed| tell(crate::time::unix_ms(failed.at), says(failed)));
             let reason = letter.reason.map_or("unknown", |reason| reason.as_str());
@@ -266,8 +280,14 @@ impl Why {
             }
             (None, None, None) => {
                 self.not_now.push("nothing is armed under this key".to_owned());
-                "nothing: it was never armed, was withdrawn, or has ended; ended timers are not kept"
-                    .to_owned()
+                let known = match self.journal {
+                    true if self.ended.is_empty() => "it was never armed, or that is long past",
+                    true => "it has ended",
+                    false => {
+                        "it was never armed, was withdrawn, or has ended; the topic keeps no journal of what has ended"
+                    }
+                };
+                format!("nothing: {known}")
             }
         };
     }

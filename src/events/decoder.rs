@@ -120,7 +120,7 @@ impl Decoder {
         }
     }
 
-    fn partition(&self, channel: &[u8]) -> Option<usize> {
+    pub(super) fn partition(&self, channel: &[u8]) -> Option<usize> {
         self.partitions.get(std::str::from_utf8(channel).ok()?).copied()
     }
 
@@ -276,6 +276,11 @@ mod tests {
             ("keylapse:{a/0}:wake", b"w99999999999999999999999"),
             ("keylapse:{a/0}:wake", b"fshort"),
             ("keylapse:{a/0}:wake", b"x"),
+            // What those hear who look on.
+            (
+                "keylapse:{a/0}:wake",
+                b"t\0\0\x01\x8b\xcf\xe5\x68\0\0\0\0\0B\0\0\0\x01ident001\0\0\x01\x8b\xcf\xe5\x68\0\0\x01a",
+            ),
         ] {
             assert_eq!(decoder.hear(message(channel, payload)), None, "{channel} {payload:?}");
         }

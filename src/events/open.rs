@@ -27,7 +27,7 @@ use crate::log::{info, warn};
 /// fills the queue runs in the connection's driver and must not block.
 const PUSHED: usize = 64 << 20;
 /// Everything before the first canary has to be done within this.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A subscribed connection and what comes out of it.
 pub(super) struct Opened {
@@ -90,7 +90,7 @@ async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisRe
     }
 }
 
-fn lacks_resp3(error: &redis::RedisError) -> bool {
+pub(super) fn lacks_resp3(error: &redis::RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     error.kind() == RedisErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")
@@ -206,7 +206,7 @@ async fn in_resp2(address: &Address, sender: Sender) -> RedisResult<MultiplexedC
     Ok(connection)
 }
 
-fn config() -> AsyncConnectionConfig {
+pub(super) fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(OPEN_WITHIN))
         .set_response_timeout(Some(OPEN_WITHIN))

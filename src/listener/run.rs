@@ -156,7 +156,14 @@ async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogT
         }
         error.is_transient()
     };
-    let register = |_| runtime.client.store.register(&entry, &partitions);
+    let store = &runtime.client.store;
+    let register = async |_| {
+        store.register(&entry, &partitions).await?;
+        match topic.config.journal {
+            Some(bounds) => store.keep_journals(&entry.name, bounds, &partitions).await,
+            None => Ok(()),
+        }
+    };
     match retry(None, |_| false, heals, register).await {
         // The partition parks and reports; the others run.
         Err((error, _)) if error.kind() != ErrorKind::WrongType => Err(error),

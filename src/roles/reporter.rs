@@ -65,7 +65,9 @@ pub(crate) async fn leave(runtime: &Runtime) {
 }
 
 fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
-    let (running, limit) = runtime.permits.usage();
+    // Not the permits that are taken: a claim takes some for what it may find, and mostly gives them back.
+    let running = runtime.topics.iter().map(|topic| running(runtime, topic)).sum();
+    let (_, limit) = runtime.permits.usage();
     let topics = runtime.topics.iter().map(|topic| (topic.config.name.clone(), of_topic(runtime, topic)));
     ListenerReport {
         id: runtime.id.clone(),
@@ -95,8 +97,13 @@ fn of_node(node: &NodeState) -> NodeReport {
     }
 }
 
+/// How many of a topic's timers are held: until their deadlines, while they run, and until that is settled.
+fn running(runtime: &Runtime, topic: &RunningTopic) -> usize {
+    runtime.partitions_of(topic).iter().map(|partition| partition.leases.count()).sum()
+}
+
 fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
-    let (running, limit) = runtime.permits.usage_of(topic.index);
+    let (running, (_, limit)) = (running(runtime, topic), runtime.permits.usage_of(topic.index));
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
     let counts: BTreeMap<_, _> = counts.map(|(name, count)| (name.to_owned(), count)).collect();
     let (lateness, handler) = (topic.meter.lateness.snapshot(), topic.meter.handler.snapshot());

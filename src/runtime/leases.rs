@@ -120,6 +120,11 @@ impl Leases {
         leases
     }
 
+    /// How many timers are held.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.table).held.len()
+    }
+
     /// A cancel has fenced this timer, which may be about to be ours.
     pub(crate) fn fence(&self, held: Held) {
         let mut table = lock(&self.table);

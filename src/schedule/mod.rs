@@ -137,6 +137,9 @@ impl Schedule {
         let partitions = config.all_partitions(&self.client.namespace);
         let entry = config.entry();
         self.persist(|_| store.register(&entry, &partitions)).await?;
+        if let Some(bounds) = config.journal {
+            self.persist(|_| store.keep_journals(&config.name, bounds, &partitions)).await?;
+        }
         let lanes: Arc<[Lane]> = partitions.into_iter().map(|at| Lane::new(store.clone(), at)).collect();
         let mut known = lock(&self.known);
         let known = known.entry(config.name.clone()).or_insert_with(|| lanes.clone());

@@ -1,7 +1,7 @@
 -- ack.lua: the good end of attempts.
 --
 -- Purpose: remove timers whose attempt is done; at most 1,000 a call.
--- Parts: prelude, timers, triggers, succession
+-- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -31,6 +31,18 @@ for i = 1, count do
   end
 end
 
+-- The journal names armings, which records do. Of long ones not all are read.
+local READ = 2097152
+local records
+if meta[6] then
+  local room = READ
+  records = {}
+  for i, key in ipairs(done) do
+    records[i] = room > 0 and redis.call('HGET', rec, key) or ''
+    room = room - #records[i]
+  end
+end
+
 local ended = {}
 if #done > 0 then
   -- What was kept for later follows; mostly there is nothing.
@@ -44,7 +56,8 @@ if #done > 0 then
   redis.call('ZREM', due, unpack(done))
   redis.call('HDEL', run, unpack(done))
 end
-if #ended == 0 then return { secs, micros, gone, {}, 0, '' } end
+local told = meta[5] and (tonumber(meta[5]) or 0) > now
+if #ended == 0 and not told and not meta[6] then return { secs, micros, gone, {}, 0, '' } end
 
 -- Here stand the parts.
 
@@ -57,6 +70,8 @@ for i, key in ipairs(done) do
     followed[n + 1], followed[n + 2], followed[n + 3] = places[i], at, id
     if ARGV[4] == '1' and set_trigger(key, string.format('%.0f', at), 1, false) == TAKEN then taken = taken + 1 end
   end
+  if WATCHED then note_end('D', key, records and records[i] or ended[i] or '', states[places[i]], at or 0) end
 end
 wake()
+if WATCHED then end_chronicle() end
 return { secs, micros, gone, followed, taken, refused }

@@ -1,7 +1,7 @@
 -- arm.lua: create or replace timers.
 --
 -- Purpose: put timers into the index; at most 1,000 a call, no key twice.
--- Parts: prelude, timers, triggers, succession
+-- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: (none: refused up front when the server is out of memory)
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -175,6 +175,7 @@ local function over(i, old, state, kept)
   if withdrawn[i] then return '\4', 0 end
   if absent then return '\3', 0 end
   if kept then has_ended('a' .. sub(kept, 2, 9)) end
+  if kept and WATCHED then note_end('R', key, kept, nil, 0) end
   if repeated then redis.call('ZREM', tombstones, 'r' .. id) end
   local record = sub(head, 1, 9) .. out[2 * i] .. ARGV[BASE + WIDTH * i]
   if state and byte(state, 2) == 1 then
@@ -184,6 +185,7 @@ local function over(i, old, state, kept)
   if kept then redis.call('HDEL', nxt, key) end
   has_ended('r' .. id)
   has_ended('a' .. sub(old, 2, 9))
+  if WATCHED then note_end('R', key, old, state, 0) end
   moved[#moved + 1] = i
   local lost = state and byte(state, 15) or 0
   if lost > 0 then
@@ -223,4 +225,5 @@ if triggered then
     out[2 * i - 1] = sub(out[2 * i - 1], 1, 1) .. set_trigger(ARGV[BASE + WIDTH * (i - 1) + 1], deadline, 1, false)
   end
 end
+if WATCHED then end_chronicle() end
 return table.concat(out) .. texts(refused)

@@ -1,7 +1,7 @@
 -- cancel.lua: withdraw timers.
 --
 -- Purpose: end timers and everything kept behind them; at most 1,000 a call, no key twice.
--- Parts: prelude, timers, triggers, succession
+-- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -42,10 +42,13 @@ local function cancel(key, id, record, state, after)
   has_ended(id, running and now_text .. '.5' or now_text)
   has_ended('a' .. sub(record, 2, 9), now_text)
   gone[#gone + 1] = key
+  if WATCHED then note_end('C', key, record, state, 0) end
   if state then held[#held + 1] = key end
   if after then
-    has_ended('a' .. sub(select(2, kept_record(after)), 2, 9), now_text)
+    local _, behind = kept_record(after)
+    has_ended('a' .. sub(behind, 2, 9), now_text)
     followed[#followed + 1] = key
+    if WATCHED then note_end('C', key, behind, nil, 0) end
   end
   if (state and byte(state, 15) or 0) >= QUARANTINE_AT then suspects[#suspects + 1] = key end
   if running then fences[#fences + 1] = 'f' .. sub(state, 3, 10) .. key end
@@ -79,5 +82,6 @@ if #gone > 0 then
     if deadlines[n] > 0 then drop_trigger(key, deadlines[n]) end
   end
   for _, fence in ipairs(fences) do tell(fence) end
+  if WATCHED then end_chronicle() end
 end
 return table.concat(out) .. texts(refused)

@@ -1,7 +1,7 @@
 -- claim.lua: take what is due, for the time of a lease.
 --
 -- Purpose: the one judge of who runs what.
--- Parts: prelude, timers, succession, letters
+-- Parts: prelude, timers, chronicle, succession, letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
 --   10 slots
@@ -188,7 +188,11 @@ if held > 0 then
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
   redis.call('HSET', run, unpack(holds))
+  if WATCHED then
+    for i, key in ipairs(keys) do note_start(key, records[i], states[i] or FIRST) end
+  end
 end
 local answer = reply(keys, records, states)
 wake()
+if WATCHED then end_chronicle() end
 return answer

@@ -2,9 +2,9 @@
 --
 -- Purpose: install timers and dead letters as they were, where nothing stands in their place; at most 1,000 a call, no
 --   name twice.
--- Parts: prelude, timers, triggers, succession
+-- Parts: prelude, timers, triggers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
+-- KEYS 1 meta, 2 due, 3 rec, 4 run, 5 tombstones, 6 dead, 7 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to set trigger keys, else '0',
 --   then per entry: 'timer', key, record, state ('': none), when it is due, in ms since 1970, as text; or 'letter', its
 --   name, the letter, '', when it died
@@ -15,9 +15,9 @@
 -- Invariants: a second import of the same changes nothing while the first one's timers wait, run, or have ended
 --   within ten minutes, and while its letters are kept.
 
-local dead, letters = KEYS[8], KEYS[9]
-local BASE, WIDTH = 5, 5
-local count = (#ARGV - BASE + 1) / WIDTH
+local due, rec, run, tombstones, dead, letters = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local BASE, WIDTH = 4, 5
+local count = (#ARGV - BASE) / WIDTH
 local put = {}
 
 function put.letter(name, letter, _, died)
@@ -38,15 +38,15 @@ function put.timer(key, record, state, at)
   return 0
 end
 
-for i = BASE, #ARGV - 1, WIDTH do
-  if meta[4] == 'attached' and ARGV[i] == 'timer' then
+for base = BASE, #ARGV - 1, WIDTH do
+  if meta[4] == 'attached' and ARGV[base + 1] == 'timer' then
     return redis.error_reply('ATTACHED ' .. KEYS[1] .. ' belongs to a topic whose keys are written by others')
   end
 end
 local codes = {}
 for i = 1, count do
-  local at = BASE + WIDTH * (i - 1)
-  codes[i] = put[ARGV[at]](ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  local base = BASE + WIDTH * (i - 1)
+  codes[i] = put[ARGV[base + 1]](ARGV[base + 2], ARGV[base + 3], ARGV[base + 4], ARGV[base + 5])
 end
 wake()
 return { secs, micros, codes, texts(refused) }

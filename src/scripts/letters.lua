@@ -39,6 +39,7 @@ local function write_letter(key, record, state, reason)
   redis.call('HSET', letters, member, struct.pack('>BBI8I4', 1, reason, now, #state) .. state .. record)
   redis.call('ZADD', dead, now, member)
   buried = buried + 1
+  if WATCHED then note_end(char(reason), key, record, state, 0) end
 end
 
 -- lost: the leases that what follows inherits. What an attempt armed for its own key, and took its listener

@@ -13,13 +13,13 @@
 local time = redis.call('TIME')
 local secs, micros = tonumber(time[1]), tonumber(time[2])
 local now = secs * 1000 + math.floor(micros / 1000)
-local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'trimmed')
-local function head(zset) return redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] end
-local first, suspect = head(KEYS[2]), head(KEYS[3])
+local said = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'trimmed')
+local first = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
+local suspect = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
 if suspect and (not first or tonumber(suspect) < tonumber(first)) then first = suspect end
 local function below(at) return redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. string.format('%.0f', at)) end
 local out = {
-  secs, micros, meta[1] or '', meta[2] or '', meta[3] or '', tonumber(meta[4]) or 0,
+  secs, micros, said[1] or '', said[2] or '', said[3] or '', tonumber(said[4]) or 0,
   redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]), redis.call('ZCARD', KEYS[4]), redis.call('HLEN', KEYS[5]),
   first or '', below(now),
 }

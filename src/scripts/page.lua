@@ -15,7 +15,9 @@
 local sub = string.sub
 local which, score, how, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local most, keep, room = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local zset = ({ due = KEYS[1], quarantine = KEYS[2], dead = KEYS[5], checks = KEYS[7] })[which]
+local due, quarantine, rec, run, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local letters, checks, watch = KEYS[6], KEYS[7], KEYS[8]
+local zset = ({ due = due, quarantine = quarantine, dead = dead, checks = checks })[which]
 local time = redis.call('TIME')
 
 local function place()
@@ -29,20 +31,20 @@ end
 
 local read = {}
 function read.due(key)
-  local record = redis.call('HGET', KEYS[3], key)
-  return record, record and sub(record, 1, keep), redis.call('HGET', KEYS[4], key)
+  local record = redis.call('HGET', rec, key)
+  return record, record and sub(record, 1, keep), redis.call('HGET', run, key)
 end
 read.quarantine = read.due
 -- Of a letter the state comes first, behind its length.
 function read.dead(name)
-  local letter = redis.call('HGET', KEYS[6], name)
+  local letter = redis.call('HGET', letters, name)
   if not letter then return end
   local state = #letter >= 14 and struct.unpack('>I4', letter, 11) or 0
   return letter, sub(letter, 1, 14 + state + keep)
 end
 function read.checks(key)
-  local watch = redis.call('HGET', KEYS[8], key)
-  return watch, watch
+  local says = redis.call('HGET', watch, key)
+  return says, says
 end
 
 local from = place()

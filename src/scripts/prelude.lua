@@ -7,7 +7,7 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel
 -- Errors: NOMETA, DESTROYING, REPARTITIONING, WIREVERSION, PARTITIONS (nothing was written)
 
-local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'kind')
+local meta = redis.call('HMGET', KEYS[1], 'v', 'p', 'paused', 'kind', 'tail', 'journal')
 if meta[1] ~= ARGV[1] then
   if not meta[1] then return redis.error_reply('NOMETA ' .. KEYS[1] .. ' does not exist') end
   if meta[1] == 'destroying' then

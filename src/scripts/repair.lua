@@ -1,8 +1,8 @@
 -- repair.lua: one step of the slow repair.
 --
 -- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
---   record is gone, and slots and tombstones that have had their day.
--- Parts: prelude, timers, succession
+--   record is gone, and slots, tombstones, entries of the journal and a tail that have had their day.
+-- Parts: prelude, timers, chronicle, succession
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -54,6 +54,8 @@ end
 
 if which == 'tombstones' then
   local gone = forget_tombstones(1000)
+  if WATCHED then end_chronicle(true) end
+  if meta[5] and (tonumber(meta[5]) or 0) <= now then redis.call('HDEL', KEYS[1], 'tail') end
   return { secs, micros, gone == 1000 and 1 or 0, gone, gone }
 end
 

@@ -3,7 +3,7 @@
 -- Purpose: stop its claims, close it, share what its meta says, open it with the new number; and take that back.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 meta, 2 tombstones, 3 slots
+-- KEYS 1 meta, 2 tombstones, 3 slots, 4 journal
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 'ask' to change nothing, 'pause' and 'resume' to stop
 --   claims and to let them go on, 'close', 'share', 'open', or 'tidy' for what calls have left that are over, 5 how many
 --   partitions there will be, 6 index of the partition, 7 the caller's id, under which it pauses (8 bytes), 8 the id under
@@ -16,7 +16,7 @@
 -- Invariants: partition 0 is closed by its pauser alone, and keeps the id under which it is; no other is closed that was
 --   resumed since it was paused. What is closed is opened under its id alone, or left by a call that is over.
 
-local meta, tombstones, slots = KEYS[1], KEYS[2], KEYS[3]
+local meta, tombstones, slots, journal = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local version, of, how, to, index = ARGV[1], ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local own, id = ARGV[7], ARGV[8]
 local REASON = 'it is getting another number of partitions'
@@ -74,7 +74,9 @@ local function open_to(number)
   -- One that is not needed any more stays, and says to late callers how many there are.
   if index >= tonumber(number) then
     redis.call('UNLINK', tombstones)
-    redis.call('HDEL', meta, 'trimmed')
+    -- Callers of an earlier release do not name it.
+    if journal then redis.call('UNLINK', journal) end
+    redis.call('HDEL', meta, 'trimmed', 'journal', 'tail')
     why = ''
   end
   redis.call('HSET', meta, 'v', version, 'p', number)

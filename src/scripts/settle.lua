@@ -1,7 +1,7 @@
 -- settle.lua: every end of an attempt but the good one.
 --
 -- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
--- Parts: prelude, timers, triggers, succession, letters
+-- Parts: prelude, timers, chronicle, triggers, succession, letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
@@ -68,6 +68,19 @@ function ends.release(key, record, state)
   return 1, at, sub(record, 2, 9)
 end
 
+-- What became of an attempt, and of its timer. A dead letter says so where it is written.
+local TOLD = { retry = 'T', snooze = 'Z', release = 'H' }
+local function chronicle(what, key, record, state, code, at, body)
+  if what == 'dead' then return end
+  if code == 2 then
+    note_end(what == 'again' and 'D' or 'G', key, record, state, at)
+  elseif what == 'again' then
+    note_end('A', key, record, state, at)
+  else
+    note_next(TOLD[what], key, record, what == 'release' and sub(state, 11, 14) or sub(body, 1, 4), at)
+  end
+end
+
 for base = BASE, #ARGV - 1, WIDTH do
   if not ends[ARGV[base + 1]] then
     return redis.error_reply('BADEND ' .. ARGV[base + 1] .. ' is no end of an attempt')
@@ -81,6 +94,7 @@ for base = BASE, #ARGV - 1, WIDTH do
   local code, at, id, attempt = 0, 0, '', nil
   if state and record and #state >= 25 and sub(state, 3, 10) == token then
     code, at, id, attempt = ends[what](key, record, state, tonumber(ARGV[base + 4]), ARGV[base + 5])
+    if WATCHED then chronicle(what, key, record, state, code, at, ARGV[base + 5]) end
     -- What is handed back runs at once elsewhere, or has its key still.
     if ARGV[7] == '1' and at > 0 and what ~= 'release' then
       if set_trigger(key, string.format('%.0f', at), attempt or 1, false) == TAKEN then taken = taken + 1 end
@@ -91,4 +105,5 @@ for base = BASE, #ARGV - 1, WIDTH do
 end
 out[3], out[4] = taken, refused
 wake()
+if WATCHED then end_chronicle() end
 return out

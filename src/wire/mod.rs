@@ -21,3 +21,5 @@ pub use self::{calls::*, names::*, record::*, store::*, topic_policy::*};
 
 pub(crate) use self::reply::Reply;
 pub(crate) use self::run::script_call;
+#[cfg(feature = "console")]
+pub(crate) use self::settings::missing_flags;

@@ -26,7 +26,7 @@ pub const MAX_PARTITIONS: u32 = 1024;
 
 /// A partition's names and the types of what they hold, in the order of docs/wire.md. Scripts' headers call
 /// their KEYS by these names.
-pub const NAMES: [(&str, &str); 16] = [
+pub const NAMES: [(&str, &str); 17] = [
     ("meta", "hash"),
     ("due", "zset"),
     ("quarantine", "zset"),
@@ -43,6 +43,7 @@ pub const NAMES: [(&str, &str); 16] = [
     ("history", "hash"),
     ("history_old", "hash"),
     ("scanner", "hash"),
+    ("journal", "zset"),
 ];
 
 /// One partition of a topic, with all its names. Cheap to clone.

@@ -179,6 +179,7 @@ impl Call<'_> {
         if code_of(&answer) == Some("NOMETA") {
             self.store.agree(at).await?;
             self.store.list_anew(at).await;
+            self.store.journal_anew(at).await;
             answer = self.run_once().await;
         }
         self.store.named(at, answer).await
@@ -225,7 +226,7 @@ impl Call<'_> {
     }
 
     /// Runs the script where its keys lie.
-    async fn run_once(&self) -> Result<Value> {
+    pub(super) async fn run_once(&self) -> Result<Value> {
         self.store.0.topology.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
     }
 

@@ -69,6 +69,11 @@ scripts! {
     REPAIR = "repair";
     /// Create a partition's meta.
     INIT = "init";
+    /// Have a partition tell what it starts and ends.
+    #[cfg_attr(not(feature = "console"), allow(dead_code))]
+    TAIL = "tail";
+    /// How much of what has ended it keeps.
+    JOURNAL = "journal";
     /// Close a partition for its topic's end, or open it again.
     CLOSE = "close";
     /// Remove what a closed partition holds.
@@ -154,6 +159,7 @@ fn text_of(part: &str) -> Cow<'static, str> {
     match part {
         "prelude" => source(part, include_str!("../scripts/prelude.lua")),
         "timers" => source(part, include_str!("../scripts/timers.lua")),
+        "chronicle" => source(part, include_str!("../scripts/chronicle.lua")),
         "triggers" => source(part, include_str!("../scripts/triggers.lua")),
         "succession" => source(part, include_str!("../scripts/succession.lua")),
         "letters" => source(part, include_str!("../scripts/letters.lua")),

@@ -76,7 +76,7 @@ async fn add_flags(server: &Server, flags: &str, missing: &str) -> Result<()> {
 }
 
 /// Which of `E` and `x` a flag string lacks. `A` stands for all classes.
-fn missing_flags(flags: &str) -> &'static str {
+pub(crate) fn missing_flags(flags: &str) -> &'static str {
     match (flags.contains('E'), flags.contains(['x', 'A'])) {
         (true, true) => "",
         (true, false) => "x",

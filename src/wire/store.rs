@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
 use crate::wire::settings::Settings;
-use crate::wire::{PartitionNames, Reply, TopicEntry};
+use crate::wire::{JournalBounds, PartitionNames, Reply, TopicEntry};
 
 /// The longest a call may take to be answered, unless set otherwise. `redis`' own
 /// default of 0.5 s would give up on calls that the server still executes.
@@ -34,6 +34,8 @@ pub(super) struct Inner {
     pub(super) untold: LogThrottle,
     /// The topics that were registered, to list them anew when they were destroyed.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
+    /// Which of them keep a journal.
+    pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
     /// The servers' settings, as they were seen last.
     pub(super) settings: Mutex<HashMap<Endpoint, Settings>>,
     /// The scripts, made to read the time from a key: for tests on a real server.
@@ -48,6 +50,7 @@ impl Inner {
             target,
             untold: LogThrottle::default(),
             registered: Mutex::default(),
+            journals: Mutex::default(),
             settings: Mutex::default(),
             #[cfg(feature = "testing")]
             clocked: HashMap::new(),

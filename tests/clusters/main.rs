@@ -9,6 +9,7 @@ mod bus;
 #[allow(dead_code)] // as that suite needs it
 mod capture;
 mod databases;
+mod doctor;
 mod facts;
 mod failover;
 mod fencing;
@@ -18,6 +19,7 @@ mod idle;
 mod life;
 mod load;
 mod logins;
+mod looking_on;
 mod majority;
 mod moving;
 mod outcome;

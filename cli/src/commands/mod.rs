@@ -1,12 +1,15 @@
 //! The commands, one a file: what each can be told, and what it does.
 
 pub(crate) mod arm;
+pub(crate) mod attach;
 pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod dead;
 pub(crate) mod destroy;
+pub(crate) mod doctor;
+pub(crate) mod journal;
 pub(crate) mod listeners;
 pub(crate) mod ls;
 pub(crate) mod partitions;
@@ -15,13 +18,14 @@ pub(crate) mod reschedule;
 pub(crate) mod run_now;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod tail;
 mod target;
 pub(crate) mod topics;
 pub(crate) mod transfer;
 pub(crate) mod verify;
 pub(crate) mod why;
 
-use keylapse::console::KnownTopic;
+use keylapse::console::{Console, KnownTopic};
 use serde::Serialize;
 
 use crate::args::{Cli, Command};
@@ -35,6 +39,10 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Man(args) => return completions::write_man(args, out),
         _ => {}
     }
+    if let Command::Doctor(args) = &cli.command {
+        // A server that cannot be reached is one of its findings.
+        return doctor::run(&Console::new(cli.connect.client()?), args, out).await;
+    }
     let console = cli.connect.console().await?;
     let exit = match cli.command {
         Command::Status(args) => status::run(&console, &args, out).await,
@@ -43,6 +51,8 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Ls(args) => ls::run(&console, &args, out).await,
         Command::Show(args) => show::run(&console, &args, out).await,
         Command::Why(args) => why::run(&console, &args, out).await,
+        Command::Journal(args) => journal::run(&console, &args, out).await,
+        Command::Tail(args) => tail::run(&console, &args, out).await,
         Command::Arm(args) => arm::run(&console, &args, out).await,
         Command::Cancel(args) => cancel::run(&console, &args, out).await,
         Command::Reschedule(args) => reschedule::run(&console, &args, out).await,
@@ -55,9 +65,10 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Detach(args) => destroy::detach(&console, &args, out).await,
         Command::Check(args) => check::run(&console, &args, out).await,
         Command::Verify(args) => verify::run(&console, &args, out).await,
+        Command::Attach(args) => attach::run(&console, &args, out).await,
         Command::Export(args) => transfer::export(&console, &args, out).await,
         Command::Import => transfer::import(&console, out).await,
-        Command::Completions(_) | Command::Man(_) => Ok(Exit::Fine),
+        Command::Completions(_) | Command::Man(_) | Command::Doctor(_) => Ok(Exit::Fine),
     };
     out.flush()?;
     exit

@@ -18,7 +18,7 @@ pub(crate) fn count(number: u64) -> String {
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         ..1024 => format!("{bytes} B"),
-        ..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
         _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
     }
 }

@@ -68,6 +68,11 @@ impl Output {
         Ok(writeln!(self.out, "{line}")?)
     }
 
+    /// Where results are written, for what has a form of its own.
+    pub(crate) fn stream(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+
     /// A line for people.
     pub(crate) fn say(&mut self, text: impl AsRef<str>) -> Result<(), Failed> {
         Ok(writeln!(self.out, "{}", text.as_ref())?)

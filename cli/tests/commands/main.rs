@@ -1,8 +1,10 @@
 //! The program as a whole, on servers of the tests' own.
 
 mod acting;
+mod attaching;
 mod bulk;
 mod documented;
+mod listening;
 mod looking;
 mod moving;
 mod page;

@@ -57,7 +57,7 @@ impl Scene {
 
     /// With a listener that serves the orders.
     pub(crate) async fn listening(mut self) -> Self {
-        let builder = Listener::builder(&self.server.plain_url()).on(self.orders.clone(), handle);
+        let builder = Listener::builder(self.server.plain_url()).on(self.orders.clone(), handle);
         let listener = builder.build().expect("a listener");
         let (stop, stopped) = oneshot::channel();
         self.listener = Some((stop, tokio::spawn(async move { listener.run_until(stopped).await })));

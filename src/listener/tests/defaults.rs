@@ -47,6 +47,7 @@ fn topic() -> [Row; 15] {
             "10,000 and 90 days",
             (config.letters.count, u128::from(config.letters.age_ms)) == (10_000, (DAY * 90).as_millis()),
         ),
+        ("journal", "nothing is kept", config.journal.is_none()),
     ]
 }
 

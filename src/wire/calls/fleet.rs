@@ -36,9 +36,9 @@ pub struct ListenerReport {
     /// When it was started, in ms since 1970, by the clock of its machine.
     #[serde(rename = "since")]
     pub(crate) since_ms: u64,
-    /// How many attempts it runs.
+    /// How many timers it holds: until their deadlines, while they run, and until their ends are settled.
     pub running: usize,
-    /// How many it may.
+    /// How many attempts it may run.
     pub limit: usize,
     /// The servers that it listens to.
     pub nodes: Vec<NodeReport>,
@@ -70,7 +70,7 @@ pub struct NodeReport {
 #[serde(default)]
 #[non_exhaustive]
 pub struct TopicReport {
-    /// How many attempts run.
+    /// How many timers are held, in the same way.
     #[serde(skip_serializing_if = "is_zero")]
     pub running: usize,
     /// How many may.

@@ -4,9 +4,12 @@ pub mod arm;
 pub mod attached;
 pub mod claim;
 pub mod destroy;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod ended;
 pub mod fleet;
 #[cfg(feature = "console")]
 pub mod import;
+pub mod journal;
 pub mod letters;
 #[cfg(feature = "console")]
 pub mod overview;
@@ -16,20 +19,24 @@ pub mod partition;
 mod place;
 pub mod policy;
 pub mod produce;
-mod registry;
+pub(crate) mod registry;
 pub mod repartition;
 pub mod settle;
+#[cfg(feature = "console")]
+pub mod survey;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub mod tail;
 pub mod timer;
 mod touch;
 pub mod triggers;
 
 pub use self::{
-    arm::*, attached::*, claim::*, destroy::*, fleet::*, letters::*, partition::*, policy::*, produce::*,
-    repartition::*, settle::*, timer::*, triggers::*,
+    arm::*, attached::*, claim::*, destroy::*, fleet::*, journal::*, letters::*, partition::*, policy::*,
+    produce::*, repartition::*, settle::*, timer::*, triggers::*,
 };
 
 #[cfg(feature = "console")]
-pub use self::{import::*, overview::*, page::*};
+pub use self::{import::*, overview::*, page::*, survey::*};
 
 /// The most timers that one call may name.
 pub const MAX_BATCH: usize = 1000;

@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 use crate::error::Result;
 use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
 
+/// For those who want all topics there are.
+#[cfg(feature = "console")]
+pub(crate) const EVERY_TOPIC: usize = 1_000_000;
 const PAGE: usize = 500;
 
 /// Whether an entry could be one of ours.
@@ -41,6 +44,12 @@ impl Store {
     /// How many timers these partitions hold.
     pub(crate) async fn count_timers(&self, partitions: &[PartitionNames]) -> Result<u64> {
         Ok(self.count("ZCARD", partitions, &["due", "quarantine"]).await?.into_iter().sum())
+    }
+
+    /// How many keys of other programs they expect to expire.
+    #[cfg(feature = "console")]
+    pub(crate) async fn count_enrolled(&self, partitions: &[PartitionNames]) -> Result<u64> {
+        Ok(self.count("HLEN", partitions, &["watch"]).await?.into_iter().sum())
     }
 
     /// Whether a listener has said lately that it serves the topic of these partitions.

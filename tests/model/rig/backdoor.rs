@@ -25,6 +25,11 @@ impl Rig {
         self.ask(cmd("HLEN").arg(self.at.key(hash))).await
     }
 
+    /// Writes a field of the partition's meta.
+    pub(crate) async fn put_meta(&self, field: &str, value: &str) {
+        self.ask::<()>(cmd("HSET").arg(self.at.key("meta")).arg(field).arg(value)).await;
+    }
+
     /// Whether there is such a key.
     pub(crate) async fn exists(&self, key: &str) -> bool {
         self.ask(cmd("EXISTS").arg(key)).await

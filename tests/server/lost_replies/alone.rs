@@ -167,6 +167,17 @@ fn others() -> Vec<Row> {
         // Each answers what stood there before, which the first call has changed.
         Row::of("pause", [], pause.clone()).repeat_says("Some(\"why\")"),
         Row::of("resume", [pause.clone()], resume.clone()).repeat_says("None"),
+        // A time counts from the repeat.
+        Row::of("look on", [], Step::Tail(1000)).repeat_says("1040").repeat_acts_as(Step::Tail(1000)),
+        Row::of("look on beside another", [Step::Tail(60_000)], Step::Tail(1000)),
+        Row::of("keep a journal", [], Step::Journal(10)).repeat_says("false"),
+        Row::of("keep none any more", [Step::Journal(10)], Step::Journal(0)).repeat_says("false"),
+        Row::of("ack into the journal", [&running()[..], &[Step::Journal(10)]].concat(), ack("a", 1))
+            .repeat_says("gone: [0], followed: "),
+        Row::of("cancel into the journal", [&waiting()[..], &[Step::Journal(10)]].concat(), cancel("a", 2))
+            .repeat_says("Cancelled -"),
+        Row::of("claim before those who look on", [arm_now("a", 1), Step::Tail(60_000)], claim(1))
+            .repeat_acts_as(renew("a", 1)),
         Row::of("replay", dead_letter.clone(), replay("a", 1, 3)),
         Row::of("replay as new", dead_letter.clone(), anew),
         Row::of("replay nothing", [], replay("a", 1, 3)),

@@ -8,8 +8,8 @@ use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
     AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Group, Held,
-    Holdings, Index, LetterBounds, NewTimer, RepairStep, RepartitionId, Repartitioning, Replay, ReplayId,
-    Scan, Settle, Shape, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
+    Holdings, Index, JournalBounds, LetterBounds, NewTimer, RepairStep, RepartitionId, Repartitioning,
+    Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token, TopicEntry, Trigger, WireWhen, scripts,
 };
 use keylapse::{Arming, ArmingId, ListenerReport, Rescheduled, TriggerKey};
 use keylapse_support::connect;
@@ -120,6 +120,11 @@ impl Caller {
                 format!("{:?}", store.close_slot(at, slot).await?)
             }
             Step::Pause(reason) => format!("{:?}", store.pause(at, *reason).await?),
+            Step::Tail(ms) => format!("{:?}", store.look_on(at, *ms).await? - START),
+            Step::Journal(count) => {
+                let bounds = JournalBounds { count: *count, age_ms: 86_400_000 };
+                format!("{}", store.keep_journal(at, bounds).await?)
+            }
             Step::Close(how) => holdings(store.close(at, *how).await?),
             Step::Destroy(gone, most) => {
                 let gone: Vec<_> = gone.iter().map(|name| key(name)).collect();

@@ -32,6 +32,10 @@ pub(super) enum Step {
     /// More is due than can be run; or the slot of this claim ends.
     Left(Option<u8>),
     Pause(Option<&'static str>),
+    /// Somebody looks on, for so many ms.
+    Tail(u64),
+    /// So many ends are kept.
+    Journal(u64),
     Close(Close),
     /// A step of taking a closed partition apart: what goes, and how many are named at most.
     Destroy(Vec<&'static str>, usize),
@@ -170,6 +174,8 @@ impl Step {
             Self::Renew(..) => "renew",
             Self::Left(_) => "left",
             Self::Pause(_) => "pause",
+            Self::Tail(_) => "tail",
+            Self::Journal(_) => "journal",
             Self::Close(_) => "close",
             Self::Destroy(..) => "destroy",
             Self::Drop(..) => "drop",

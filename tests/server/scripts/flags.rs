@@ -9,7 +9,7 @@ use redis::{RedisResult, Value, cmd};
 /// A full server drains: what claims, keeps, ends or withdraws timers goes on.
 /// So does what was heard or seen of other programs' keys, which nobody says twice; and what moves between partitions,
 /// which takes as much from the one as it gives to the other.
-const DRAIN: [&str; 24] = [
+const DRAIN: [&str; 26] = [
     "ack",
     "canary",
     "cancel",
@@ -19,6 +19,7 @@ const DRAIN: [&str; 24] = [
     "destroy",
     "drop",
     "init",
+    "journal",
     "judge",
     "note",
     "left",
@@ -33,11 +34,12 @@ const DRAIN: [&str; 24] = [
     "scanner",
     "settle",
     "shed",
+    "tail",
     "untrigger",
 ];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 6] = ["arm", "enrol", "replay", "reschedule", "write_back", "trigger"];
-const READ: [&str; 5] = ["list", "look", "peek", "take", "touch"];
+const FILL: [&str; 7] = ["arm", "enrol", "import", "replay", "reschedule", "write_back", "trigger"];
+const READ: [&str; 7] = ["list", "look", "overview", "page", "peek", "take", "touch"];
 
 #[test]
 fn flags_are_as_intended() {

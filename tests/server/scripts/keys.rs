@@ -1,8 +1,8 @@
-//! No script touches a key that it was not given, but for trigger keys.
+//! No script touches a key that it was not given, but for trigger keys and the journal.
 
 use std::collections::BTreeSet;
 
-use super::source::{Source, TRIGGERS};
+use super::source::{CHRONICLE, Source, TRIGGERS};
 
 /// Commands without a key. SPUBLISH names a channel, and that is an argument.
 const KEYLESS: [&str; 2] = ["TIME", "SPUBLISH"];
@@ -15,7 +15,10 @@ const COMPUTES_A_NAME: &str = "canary";
 fn every_key_of_every_command_is_declared() {
     for source in Source::all().into_values().filter(|source| source.name != COMPUTES_A_NAME) {
         let declared = declared(&source);
-        for call in calls(&source).into_iter().filter(|call| !is_of_a_trigger_key(&source, call)) {
+        for call in calls(&source)
+            .into_iter()
+            .filter(|call| !is_of_a_trigger_key(&source, call) && !is_of_the_journal(&source, call))
+        {
             for key in choices(&call.key) {
                 assert!(declared.contains(key), "{}.lua: {} {key}", source.name, call.command);
             }
@@ -34,6 +37,23 @@ fn is_of_a_trigger_key(source: &Source, call: &Call) -> bool {
             "arm" => sets_where_none_is && ["key", "keys[i]"].contains(&call.key.as_str()),
             _ => false,
         }
+}
+
+/// Most calls end timers of topics without a journal, and are to cost what they did: so it is not among their KEYS, and
+/// named by the part that writes it. It is touched where a refusal is an answer.
+fn is_of_the_journal(source: &Source, call: &Call) -> bool {
+    source.name == CHRONICLE && call.guarded && call.key == "journal"
+}
+
+#[test]
+fn the_journal_is_named_as_meta_is_and_touched_under_pcall_alone() {
+    let chronicle = &Source::all()[CHRONICLE];
+    let calls = calls(chronicle);
+    assert!(!calls.is_empty() && calls.iter().all(|call| is_of_the_journal(chronicle, call)), "{calls:?}");
+    assert!(chronicle.code.contains("local journal = sub(KEYS[1], 1, -5) .. 'journal'\n"));
+    let at = keylapse::internals::names::PartitionNames::new("keylapse", "t", 0, 1, false);
+    let meta = at.key("meta");
+    assert_eq!(format!("{}journal", &meta[..meta.len() - 4]), at.key("journal"));
 }
 
 /// The exception is needed where it is made: each call of the part, and two of `arm`.

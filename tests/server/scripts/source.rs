@@ -11,6 +11,8 @@ pub(crate) const CHAINS: [[&str; 4]; 2] =
     [["prelude", "timers", "succession", "letters"], ["prelude", "timers", "succession", "history"]];
 /// A part that needs none of these but a clock, and may stand anywhere behind `timers`.
 pub(crate) const TRIGGERS: &str = "triggers";
+/// A part that needs `timers`, and may stand anywhere behind it.
+pub(crate) const CHRONICLE: &str = "chronicle";
 /// The line of a body in whose place its parts stand, all but the prelude.
 const PARTS_STAND_HERE: &str = "-- Here stand the parts.";
 
@@ -78,6 +80,9 @@ impl Source {
         if self.name == TRIGGERS {
             return Vec::new();
         }
+        if self.name == CHRONICLE {
+            return vec!["prelude", "timers"];
+        }
         let chain = CHAINS.iter().find(|chain| chain.contains(&self.name.as_str())).expect("a chain");
         chain.iter().copied().take_while(|part| *part != self.name).collect()
     }
@@ -136,7 +141,7 @@ fn without_comment(line: &str) -> &str {
 fn a_header_is_read_field_by_field() {
     let claim = &Source::all()["claim"];
     assert!(!claim.is_part() && Source::all()["prelude"].is_part());
-    assert_eq!(claim.words("Parts"), ["prelude", "timers", "succession", "letters"]);
+    assert_eq!(claim.words("Parts"), ["prelude", "timers", "chronicle", "succession", "letters"]);
     assert_eq!(claim.numbered("KEYS")[&10], "slots");
     assert_eq!(claim.numbered("ARGV")[&8], "how many at most (1,000)");
     assert_eq!(claim.numbered("ARGV").len(), 15);

@@ -39,11 +39,13 @@ const TEXT: [&str; 29] = [
     "carried",
 ];
 /// Variables and tables that hold text in one script, and something else in others.
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 8] = [
     ("arm", "code"),
     ("arm", "head"),
     ("arm", "out"),
     ("cancel", "code"),
+    ("page", "score"),
+    ("chronicle", "what"),
     ("reschedule", "codes"),
     ("reschedule", "trigger"),
 ];
@@ -51,7 +53,7 @@ const OWN: [(&str, &str); 6] = [
 const TABLES: [&str; 6] = ["KEYS", "ARGV", "meta", "found", "ids", "texts_of"];
 /// Functions that answer text, or write numbers to the last digit; `table.concat` does neither, and is
 /// for tables of packed text alone.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
     "sub",
     "char",
     "struct.pack",
@@ -60,6 +62,7 @@ const FUNCTIONS: [&str; 12] = [
     "table.concat",
     "set_trigger",
     "texts",
+    "padded",
     "with_size",
     "pack_trace",
     "pack_past",

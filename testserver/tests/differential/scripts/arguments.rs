@@ -188,7 +188,16 @@ fn own(name: &str, world: &World, random: &mut Random) -> Words {
         }
         "drop" => out.push([&id(random)[..], &world.ms().to_be_bytes(), &key(random)].concat()),
         "repair" => {
-            out.extend(words([*random.one(&["rec", "run", "next", "slots", "x"]), "0", "100", "30000"]));
+            out.extend(words([
+                *random.one(&["rec", "run", "next", "slots", "tombstones", "x"]),
+                "0",
+                "100",
+                "30000",
+            ]));
+        }
+        "tail" => out.extend(words([*random.one(&["60000", "1000", "0", "1e9", "x"])])),
+        "journal" => {
+            out.extend(words([*random.one(&["2", "2", "100", "0", "x"]), *random.one(&["600000", "1000"])]));
         }
         "policy" => out.extend(words([*random.one(&["1", "2", "x"]), *random.one(&["{}", "{\"v\":1}"])])),
         "scanner" => {

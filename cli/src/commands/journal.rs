@@ -1,0 +1,61 @@
+//! `keylapse journal`: what has ended in a topic that keeps a journal.
+
+use keylapse::console::{Console, Ending, JournalEntry, text};
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Column, Output, Table, moment, short};
+
+/// Entries of one page.
+const PAGE: u64 = 500;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The topic.
+    topic: String,
+    /// How many entries, the newest first.
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let topic = console.topic(&args.topic).await?;
+    if topic.journal_bounds().await?.is_none() {
+        let advice = "the topic keeps no journal: its listeners say Topic::journal(count, age)";
+        return Err(Failed::Findings(format!("{}: {advice}", topic.name())));
+    }
+    let (mut left, mut behind, mut found) = (args.limit, None, 0);
+    while left > 0 {
+        let page = topic.journal(behind.as_ref(), usize::try_from(left.min(PAGE)).unwrap_or(500)).await?;
+        show(&page.entries, out)?;
+        found += page.entries.len();
+        left -= left.min(page.entries.len() as u64);
+        behind = page.next;
+        if behind.is_none() {
+            break;
+        }
+    }
+    Ok(if found == 0 { Exit::Findings } else { Exit::Fine })
+}
+
+fn show(entries: &[JournalEntry], out: &mut Output) -> Result<(), Failed> {
+    use Column::{Number, Text};
+    if out.is_json() {
+        return entries.iter().try_for_each(|entry| out.line("ended", entry));
+    }
+    let mut table =
+        Table::new(&[Text("KEY"), Text("ENDED"), Text("OUTCOME"), Number("ATTEMPT"), Text("DEADLINE")]);
+    for entry in entries {
+        let outcome = match entry.outcome {
+            Ending::Dead(reason) => format!("dead: {}", reason.as_str()),
+            other => other.as_str().to_owned(),
+        };
+        table.row([
+            short(&text::escape(&entry.key), 100),
+            moment(entry.ended_ms),
+            outcome,
+            entry.attempt.to_string(),
+            entry.deadline_ms.map_or_else(|| "-".to_owned(), moment),
+        ]);
+    }
+    out.table(&table)
+}

@@ -1,0 +1,70 @@
+//! `keylapse tail`: starts and ends of attempts, as they happen.
+
+use std::time::Duration;
+
+use keylapse::console::{Console, Missed, TailEvent, TailWhat, Tailed, parse_span, text};
+use tokio::time::{Instant, timeout_at};
+
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, ago, moment, short, span};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Topics, in place of all.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// End after so many starts and ends.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u64>,
+    /// End after so long.
+    #[arg(long = "for", value_name = "SPAN", value_parser = parse_span)]
+    time: Option<Duration>,
+}
+
+pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let mut tail = console.tail(&args.topics).await?;
+    let ends = Instant::now() + args.time.unwrap_or(Duration::from_secs(365 * 86_400));
+    let mut heard = 0;
+    while args.limit.is_none_or(|limit| heard < limit) {
+        let next = tokio::select! {
+            next = timeout_at(ends, tail.next()) => next.ok().flatten(),
+            _ = tokio::signal::ctrl_c() => None,
+        };
+        let Some(told) = next else { break };
+        heard += u64::from(matches!(told, Tailed::Event(_)));
+        say(&told, out)?;
+        out.flush()?;
+    }
+    Ok(if heard == 0 { Exit::Findings } else { Exit::Fine })
+}
+
+fn say(told: &Tailed, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        return out.line("tail", told);
+    }
+    match told {
+        Tailed::Event(event) => {
+            let key = short(&text::escape(&event.key), 100);
+            out.say(format!("{}  {}  {key}  {}", moment(event.at_ms), event.topic, words(event)))
+        }
+        Tailed::Missed(Missed::Counted { count }) => out.say(format!("… {count} more were not told")),
+        _ => out.say("… the connection was lost: some were missed"),
+    }
+}
+
+fn words(event: &TailEvent) -> String {
+    let at = |ms| ago(ms, event.at_ms);
+    match event.what {
+        TailWhat::Started { attempt, late_ms } => format!("attempt {attempt} taken, {} late", span(late_ms)),
+        TailWhat::Retry { attempt, next_ms } => format!("failed; attempt {attempt} {}", at(next_ms)),
+        TailWhat::Snoozed { attempt, next_ms } => format!("put off; attempt {attempt} {}", at(next_ms)),
+        TailWhat::Released { attempt, next_ms } => format!("handed back; attempt {attempt} {}", at(next_ms)),
+        TailWhat::Done { attempt } => format!("done at attempt {attempt}"),
+        TailWhat::Again { next_ms } => format!("done; again {}", at(next_ms)),
+        TailWhat::GaveWay { next_ms } => format!("failed; the arming behind it {}", at(next_ms)),
+        TailWhat::Replaced => "replaced".to_owned(),
+        TailWhat::Cancelled => "cancelled".to_owned(),
+        TailWhat::Dead { reason, attempt } => format!("dead at attempt {attempt}: {}", reason.as_str()),
+        _ => "something that this version does not know".to_owned(),
+    }
+}

@@ -1,0 +1,81 @@
+//! `attach --dry-run`.
+
+use std::time::Duration;
+
+use keylapse_support::{Deadline, Server};
+
+use crate::scene::{PATIENCE, run_at};
+
+const READER: &str = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_attaching_would_mean_is_said_to_who_may_only_read() {
+    let server = Server::start().await;
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(READER.split(' ')).collect();
+    server.cmd(&user).await;
+    for n in 0..30 {
+        server.cmd(&["SET", &format!("order:unpaid:{n}"), "1999", "EX", "5000"]).await;
+        server.cmd(&["SET", &format!("order:paid:{n}"), "1999", "EX", "5000"]).await;
+    }
+    server.cmd(&["HSET", "order:unpaid:hash", "a", "1"]).await;
+    server.cmd(&["EXPIRE", "order:unpaid:hash", "200000"]).await;
+    server.cmd(&["SET", "order:unpaid:forever", "1"]).await;
+    server.cmd(&["SET", &format!("order:unpaid:{}", "x".repeat(5000)), "1", "EX", "100"]).await;
+    let before = server.cmd(&["DBSIZE"]).await;
+
+    let url = server.url_for("reader", "secret");
+    let survey = ["--json", "attach", "--dry-run", "order:unpaid:{id}", "--watch", "0", "--cap", "20"];
+    let ran = run_at(&url, &survey, b"");
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
+    let number = |field: &str| found[field].as_u64().expect("a number");
+    assert_eq!((number("keys"), number("matching"), number("with_deadline")), (63, 32, 31));
+    assert_eq!((number("too_long"), number("enrolled")), (1, 20));
+    assert_eq!(found["types"], serde_json::json!({"hash": 1, "string": 30}));
+    assert_eq!((found["due_by_hour"][1].as_u64(), found["due_by_hour"][24].as_u64()), (Some(30), Some(1)));
+    assert!(
+        number("value_bytes") > 1000 && found["advice"].to_string().contains("no room for all"),
+        "{found}"
+    );
+    assert_eq!(server.cmd(&["DBSIZE"]).await, before, "nothing was written");
+    assert_eq!(run_at(&url, &["attach", "order:unpaid:{id}"], b"").code, 2, "--dry-run has to be said");
+    assert_eq!(run_at(&url, &["attach", "--dry-run", "order:{"], b"").code, 2);
+    assert_eq!(run_at(&url, &["attach", "--dry-run", "no:{id}", "--watch", "0"], b"").code, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_keys_are_used_is_told_by_a_second_look() {
+    for (used, word) in [("refreshed", "sessions"), ("deleted", "locks"), ("nothing", "nothing happened")] {
+        let server = Server::start().await;
+        for n in 0..20 {
+            server.cmd(&["SET", &format!("k:{n}"), "1", "EX", "5000"]).await;
+        }
+        let url = server.plain_url();
+        let program = std::thread::spawn(move || {
+            run_at(&url, &["attach", "--dry-run", "k:{id}", "--watch", "2s"], b"")
+        });
+        wait_until_asked(&server).await;
+        for n in 0..20 {
+            match used {
+                "refreshed" => _ = server.cmd(&["EXPIRE", &format!("k:{n}"), "6000"]).await,
+                "deleted" => _ = server.cmd(&["DEL", &format!("k:{n}")]).await,
+                _ => {}
+            }
+        }
+        let ran = program.join().expect("the program");
+        assert!(ran.out.contains(word), "{used}: {ran:?}");
+    }
+}
+
+/// Until the program has looked at the keys a first time.
+async fn wait_until_asked(server: &Server) {
+    let deadline = Deadline::after(PATIENCE);
+    loop {
+        let stats = server.cmd(&["INFO", "commandstats"]).await;
+        let stats: String = redis::from_redis_value(stats).expect("statistics");
+        if stats.contains("cmdstat_pexpiretime:calls=20") {
+            return;
+        }
+        assert!(!deadline.is_over(), "{stats}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether an expired key is heard: from the flag over the rights to the network.
+
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Earshot, Voice};
+use crate::wire::expired_channel;
+
+use super::super::case::{Case, answered};
+use super::super::codes;
+use super::rights::{Need, Refusal};
+use super::wake_ups;
+
+/// Where an answer follows the event the event is there by then. A proxy that speaks RESP2 alone may take its time.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
+
+/// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
+pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
+    let place = case.patient.server.place().clone();
+    let mut earshot = match answered(Earshot::of(&place, &case.patient.namespace).await)? {
+        Ok(earshot) => earshot,
+        Err(error) if error.kind() == ErrorKind::Permission => {
+            let rules = format!("+subscribe '&{}'", expired_channel(case.patient.db));
+            case.refusals.push(Refusal::new(Need::Events, &rules, &error.to_string()));
+            return Ok(None);
+        }
+        Err(error) => {
+            case.say(&codes::CANARY_UNHEARD, error.to_string());
+            return Ok(None);
+        }
+    };
+    wake_ups::check(case, &earshot).await?;
+    if !case.takes_writes() {
+        return Ok(None);
+    }
+    Ok(is_heard(case, &mut earshot).await?.then_some(earshot))
+}
+
+async fn is_heard(case: &mut Case, earshot: &mut Earshot) -> Result<bool> {
+    let (key, voice) = (case.patient.key("canary"), earshot.voice());
+    let began = Instant::now();
+    match answered(make_and_release(&voice, &key).await)? {
+        Ok(()) => {}
+        Err(error) => {
+            refused(case, &error);
+            return Ok(false);
+        }
+    }
+    let heard = timeout(HEARD_WITHIN, until(earshot, key.as_bytes())).await.unwrap_or_default();
+    if heard {
+        let ms = began.elapsed().as_secs_f64() * 1000.0;
+        case.lateness.canary_ms = Some(ms);
+        case.say(&codes::EVENTS_HEARD, format!("a key of 1 ms was heard {ms:.1} ms after it was written"));
+    } else {
+        unheard(case, "a key of 1 ms was read when it was due, and no event came".to_owned());
+    }
+    Ok(heard)
+}
+
+async fn make_and_release(voice: &Voice, key: &str) -> Result<()> {
+    voice.ask("making a canary", cmd("SET").arg(key).arg("").arg("PX").arg(1)).await?;
+    voice.release(key.to_owned()).await
+}
+
+/// Whether this key is heard before the connection ends.
+async fn until(earshot: &mut Earshot, key: &[u8]) -> bool {
+    while let Some(heard) = earshot.expired().await {
+        if heard == key {
+            return true;
+        }
+    }
+    false
+}
+
+/// A refusal for want of rights is said with the rights; and a slot of a cluster may be on its way.
+fn refused(case: &mut Case, error: &Error) {
+    let section = match error.code() {
+        Some("NOPERM" | "MOVED" | "ASK" | "TRYAGAIN") => return,
+        Some("OOM") => "memory",
+        Some("NOREPLICAS" | "READONLY") => "replication",
+        _ => "persistence",
+    };
+    case.say_with(&codes::NO_WRITES, error.to_string(), &[("section", section)]);
+}
+
+/// Missing flags are the reason, and said already.
+fn unheard(case: &mut Case, observed: String) {
+    if !case.has_said(&[codes::FLAGS_MISSING]) {
+        case.say(&codes::CANARY_UNHEARD, observed);
+    }
+}

@@ -1,0 +1,59 @@
+//! What is looked at on each server, one thing a file.
+
+mod buffers;
+mod canary;
+mod clock;
+mod eviction;
+mod flags;
+mod lua;
+mod measure;
+mod persistence;
+mod predicted;
+mod reach;
+mod replication;
+pub(super) mod rights;
+mod role;
+mod settings;
+mod transport;
+mod version;
+mod wake_ups;
+
+use std::time::Duration;
+
+use crate::error::Result;
+
+use super::case::Case;
+use super::codes;
+use super::patient::Patient;
+
+/// Goes over one server, up to where it answers no more.
+pub(super) async fn examine(patient: Patient, measure: Option<Duration>) -> Case {
+    let mut case = Case::new(patient);
+    if reach::check(&mut case).await
+        && let Err(error) = go_over(&mut case, measure).await
+    {
+        case.say(&codes::LOST, error.to_string());
+    }
+    case
+}
+
+async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
+    version::check(case);
+    role::check(case);
+    case.clocks = clock::read(case).await?;
+    transport::check(case);
+    settings::read(case).await?;
+    flags::check(case);
+    buffers::check(case);
+    eviction::check(case);
+    persistence::check(case);
+    replication::check(case);
+    predicted::check(case);
+    lua::check(case).await?;
+    let heard = canary::check(case).await?;
+    rights::check(case).await?;
+    if let (Some(window), Some(earshot)) = (measure, heard) {
+        measure::check(case, earshot, window).await?;
+    }
+    clock::check(case).await
+}

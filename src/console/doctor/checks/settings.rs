@@ -1,0 +1,32 @@
+//! Reads the settings, where the server lets us.
+
+use redis::cmd;
+
+use crate::error::Result;
+
+use super::super::case::Case;
+use super::rights::{Need, Refusal};
+
+const NAMES: [&str; 10] = [
+    "notify-keyspace-events",
+    "maxmemory",
+    "maxmemory-policy",
+    "appendonly",
+    "appendfsync",
+    "save",
+    "client-output-buffer-limit",
+    "min-replicas-to-write",
+    "hz",
+    "active-expire-effort",
+];
+
+/// CONFIG is refused on most managed services. Then the canary decides whether events flow, and INFO has to do.
+pub(super) async fn read(case: &mut Case) -> Result<()> {
+    let mut get = cmd("CONFIG");
+    get.arg("GET").arg(&NAMES[..]);
+    match case.ask("reading settings", &get).await? {
+        Ok(settings) => case.settings = redis::from_redis_value(settings).ok(),
+        Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+config|get", &error.to_string())),
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Looks at servers before anything of ours is there, and at topics once they are: what is amiss, what that means, and
+//! the line that mends it.
+//!
+//! Each check is a file, and each thing that can be found stands in one table, [`codes()`]. Nothing needs a right that
+//! keylapse does not need: what may not be asked is found out by trying. What is written has names that begin with
+//! `<namespace>:doctor:`, and a time to live of at most a minute, or half of what is measured.
+
+mod case;
+mod checks;
+mod codes;
+mod diagnosis;
+mod finding;
+mod info;
+mod patient;
+mod shell;
+mod topics;
+
+pub use self::codes::{Code, codes};
+pub use self::diagnosis::{Diagnosis, Lateness, Summary};
+pub use self::finding::{Finding, Severity};
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+
+use crate::client::Client;
+use crate::console::Console;
+use crate::error::Error;
+
+use case::Case;
+use checks::examine;
+use patient::Patient;
+use topics::Topics;
+
+/// How long may be measured.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(3600);
+
+/// An examination, about to begin: set options, then `.await` it.
+#[derive(Debug)]
+#[must_use = "nothing is looked at until the request is awaited"]
+pub struct DoctorRequest<'a> {
+    client: &'a Client,
+    measure: Option<Duration>,
+}
+
+impl Console {
+    /// Looks whether keylapse can do its work here: at each server, primaries and the replicas that can be reached, and at
+    /// the topics that are registered.
+    ///
+    /// It needs no topic, no listener and no right that keylapse itself does not need, and never fails: a server that
+    /// cannot be reached is a finding. Each question waits for its answer no longer than
+    /// [`answer_within`](Client::answer_within) says. Where the user lacks rights, trying them leaves lines in the server's
+    /// `ACL LOG`.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use keylapse::{Client, console::Console};
+    ///
+    /// # async fn look() -> keylapse::Result<()> {
+    /// let console = Console::new(Client::new("redis://127.0.0.1/")?);
+    /// let diagnosis = console.doctor().measure(Duration::from_secs(30)).await;
+    /// for finding in &diagnosis.findings {
+    ///     println!("{finding}");
+    /// }
+    /// println!("{}", diagnosis.summary());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn doctor(&self) -> DoctorRequest<'_> {
+        DoctorRequest { client: &self.client, measure: None }
+    }
+}
+
+impl DoctorRequest<'_> {
+    /// Measures besides, for this long (a second to an hour), how late expired keys are announced: 200 keys on each primary that nobody reads,
+    /// beside 200 that are read when they are due. Default: it is only predicted.
+    ///
+    /// Their deadlines lie in the first half of the time. A key that nobody reads can take as long as is predicted.
+    pub fn measure(mut self, time: Duration) -> Self {
+        self.measure = Some(time.clamp(LEAST, MOST));
+        self
+    }
+
+    async fn look(self) -> Diagnosis {
+        let Self { client, measure } = self;
+        let known = match client.check() {
+            Ok(()) => patient::known(client).await,
+            Err(error) => Err(error),
+        };
+        match known {
+            Ok(patients) => all(client, patients, measure).await,
+            Err(error) => unreachable(client, &error),
+        }
+    }
+}
+
+async fn all(client: &Client, patients: Vec<Patient>, measure: Option<Duration>) -> Diagnosis {
+    let with_replicas = |patient| with_replicas(client, patient, measure);
+    let cases: Vec<Case> =
+        join_all(patients.into_iter().map(with_replicas)).await.into_iter().flatten().collect();
+    let mut diagnosis = Diagnosis::default();
+    for case in cases {
+        diagnosis.findings.extend(case.findings);
+        diagnosis.lateness.add(&case.lateness);
+    }
+    diagnosis.findings.extend(Topics::of(client).examine().await);
+    diagnosis
+}
+
+/// A server, and then the replicas that it has named.
+async fn with_replicas(client: &Client, patient: Patient, measure: Option<Duration>) -> Vec<Case> {
+    let case = examine(patient, measure).await;
+    let replicas = patient::replicas_of(client, &case.patient, &case.info);
+    let mut cases = vec![case];
+    cases.extend(join_all(replicas.into_iter().map(|replica| examine(replica, None))).await);
+    cases
+}
+
+/// Of a cluster none of whose nodes says what the others are.
+fn unreachable(client: &Client, error: &Error) -> Diagnosis {
+    let target = client.store.target();
+    let nodes = target.endpoints.to_string();
+    let (host, _) = nodes.split_once(',').unwrap_or((&nodes, ""));
+    let cli = match host.rsplit_once(':') {
+        Some((host, port)) => format!("redis-cli -h {host} -p {port}"),
+        None => "redis-cli".to_owned(),
+    };
+    let finding = Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", &cli)]);
+    Diagnosis { findings: vec![finding], ..Diagnosis::default() }
+}
+
+impl<'a> IntoFuture for DoctorRequest<'a> {
+    type Output = Diagnosis;
+    type IntoFuture = BoxFuture<'a, Diagnosis>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.look().boxed()
+    }
+}

@@ -1,0 +1,101 @@
+//! What is kept of topics, beside who listens. Read-only, and so much at most, however much there is.
+
+mod look;
+mod orphans;
+mod overlaps;
+mod spread;
+
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire::calls::registry::EVERY_TOPIC;
+use crate::wire::{ListenerReport, TopicEntry, listeners};
+
+use super::codes::{self, Code};
+use super::finding::Finding;
+use look::Seen;
+
+/// More topics than these are not looked at.
+const MOST: usize = 1000;
+
+/// Looks at the topics that are registered, if any.
+pub(super) struct Topics<'a> {
+    client: &'a Client,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Topics<'a> {
+    pub(super) fn of(client: &'a Client) -> Self {
+        Self { client, findings: Vec::new() }
+    }
+
+    /// Where there is no way to the server that is said of the servers; so are rights.
+    pub(super) async fn examine(mut self) -> Vec<Finding> {
+        match self.look().await {
+            Ok(()) => {}
+            Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => {}
+            Err(error) => self.say(&codes::UNREADABLE, &names_of_registry(self.client), &error.to_string()),
+        }
+        self.findings
+    }
+
+    async fn look(&mut self) -> Result<()> {
+        let mut registered = self.client.store.registered(&self.client.namespace, EVERY_TOPIC).await?;
+        registered.sort_by(|one, other| one.name.cmp(&other.name));
+        let present = self.client.store.listeners(&listeners(&self.client.namespace)).await?;
+        let (all, mut seen) = (registered.len(), Vec::new());
+        registered.truncate(MOST);
+        for entry in registered {
+            seen.extend(self.look_at(entry, &present).await?);
+        }
+        orphans::check(self, &seen).await?;
+        overlaps::check(self, &seen);
+        spread::check(self, &seen).await?;
+        self.conclude(all, &seen, present.len());
+        Ok(())
+    }
+
+    /// One topic; none where it cannot be read.
+    async fn look_at(&mut self, entry: TopicEntry, present: &[ListenerReport]) -> Result<Option<Seen>> {
+        let name = entry.name.clone();
+        let served = present.iter().filter(|listener| listener.serves(&name)).count();
+        match Seen::of(self.client, entry, served).await {
+            Ok(seen) => {
+                look::check(self, &seen);
+                Ok(Some(seen))
+            }
+            Err(error) if error.is_of_the_line() || error.kind() == ErrorKind::Permission => Err(error),
+            Err(error) => {
+                self.say(&codes::UNREADABLE, &name, &error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn conclude(&mut self, all: usize, seen: &[Seen], listeners: usize) {
+        let bad = self.findings.iter().any(|finding| finding.code != codes::PAUSED.code);
+        if !bad {
+            let some = if all > seen.len() { format!(" ({} looked at)", seen.len()) } else { String::new() };
+            let timers: u64 = seen.iter().map(|seen| seen.timers).sum();
+            let observed = format!("{all} topics{some}, {timers} timers, {listeners} listeners");
+            self.findings.push(Finding::new(&codes::TOPICS_FINE, None, observed, &[]));
+        }
+    }
+
+    fn say(&mut self, code: &Code, topic: &str, observed: &str) {
+        self.say_with(code, topic, observed, &[]);
+    }
+
+    fn say_with(&mut self, code: &Code, topic: &str, observed: &str, names: &[(&str, &str)]) {
+        let names = [&[("topic", topic)], names].concat();
+        self.findings.push(Finding::new(code, None, format!("{topic}: {observed}"), &names));
+    }
+}
+
+fn names_of_registry(client: &Client) -> String {
+    format!("{}:topics", client.namespace)
+}
+
+/// Another version's, or another program's.
+fn strange(message: String) -> Error {
+    Error::new(ErrorKind::WireVersion, message)
+}

@@ -1,0 +1,278 @@
+//! What attaching to others' keys would mean.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::console::Console;
+use crate::error::{Error, Result};
+use crate::escape::glob_of_any;
+use crate::limits::MAX_KEY;
+use crate::pattern::Pattern;
+use crate::policy::{Policy, scan_pace};
+use crate::wire::{SurveyedKey, is_own};
+
+/// Keys that are asked about at once.
+const PAGE: usize = 250;
+/// Keys that are looked at a second time.
+const WATCHED: usize = 1000;
+/// Keys whose memory is asked for: the server counts it each time.
+const WEIGHED: u64 = 10_000;
+/// Hours ahead for which it is said how many keys are due.
+const HOURS: usize = 24;
+/// Bytes that an enrolled key costs without its value: `make demo-attach` measures it, docs/attach.md says how.
+const ENROLLED_BYTES: u64 = 360;
+
+/// A look at the keys that match a pattern, about to be taken: set options, then [`run`](Self::run) it.
+#[must_use = "nothing is looked at until it is run"]
+#[derive(Debug)]
+pub struct SurveyRequest<'a> {
+    console: &'a Console,
+    pattern: Pattern,
+    policy: Policy,
+    watch: Duration,
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Survey {
+    /// Keys in the database, of all kinds.
+    pub keys: u64,
+    /// Keys that match, without those of more than 4 KiB.
+    pub matching: u64,
+    /// Keys of these that have a deadline.
+    pub with_deadline: u64,
+    /// Keys that match but for their length: they would be left alone.
+    pub too_long: u64,
+    /// How many of those with a deadline are of each type.
+    pub types: BTreeMap<String, u64>,
+    /// How many of them are due within each hour from now: 24 hours, and all that is later.
+    pub due_by_hour: Vec<u64>,
+    /// Keys that would be enrolled: as many as the cap has room for.
+    pub enrolled: u64,
+    /// Bytes that these take, as the server reckons, by the first 10,000 of them; 0 where it may not be asked.
+    pub value_bytes: u64,
+    /// Bytes that enrolling them would take, about: without their values.
+    pub memory_bytes: u64,
+    /// How long a scan of the database takes at the topic's rate, in ms.
+    pub scan_ms: u64,
+    /// What became of keys that were looked at a second time.
+    pub watched: Watched,
+    /// What suits that.
+    pub advice: Vec<String>,
+}
+
+/// What became of up to 1,000 keys between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Watched {
+    /// Between the two looks, in ms.
+    pub after_ms: u64,
+    /// Keys that were looked at.
+    pub keys: u64,
+    /// Keys with a later deadline.
+    pub refreshed: u64,
+    /// Keys that are gone, and had a deadline that has passed.
+    pub expired: u64,
+    /// Keys that are gone, and had time left.
+    pub deleted: u64,
+    /// Keys without a deadline now.
+    pub persisted: u64,
+}
+
+impl Console {
+    /// Looks at what attaching to the keys of a pattern would mean, and writes nothing: it takes a user who may only
+    /// read. Reading a key that has expired makes the server delete it, as any reading does.
+    ///
+    /// # Errors
+    /// When the pattern cannot be read.
+    pub fn survey(&self, pattern: &str) -> Result<SurveyRequest<'_>> {
+        let pattern = Pattern::new(pattern).map_err(Error::from)?;
+        let (policy, watch) = (Policy::default(), Duration::from_secs(10));
+        Ok(SurveyRequest { console: self, pattern, policy, watch })
+    }
+}
+
+impl SurveyRequest<'_> {
+    /// How many keys of the database are gone through a second, as [`Attached::scan_rate`](crate::Attached::scan_rate).
+    /// Default: 50,000.
+    pub fn scan_rate(mut self, keys: u32) -> Self {
+        self.policy.scan_rate = keys.max(1);
+        self
+    }
+
+    /// How many keys there would be room for, as [`Attached::cap`](crate::Attached::cap). Default: 1,000,000.
+    pub fn cap(mut self, keys: usize) -> Self {
+        self.policy.cap = keys;
+        self
+    }
+
+    /// How long after the first look up to 1,000 keys are looked at a second time. Default: 10 s; 0: not at all.
+    pub fn watch(mut self, span: Duration) -> Self {
+        self.watch = span;
+        self
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses.
+    pub async fn run(self) -> Result<Survey> {
+        let store = self.console.store();
+        let (mut survey, mut watched, mut now) =
+            (Survey { due_by_hour: vec![0; HOURS + 1], ..Survey::default() }, Vec::new(), 0);
+        let (step, every) = scan_pace(self.policy.scan_rate);
+        let prefix = glob_of_any(&[self.pattern.literal_prefix()]);
+        for server in self.console.schedule.persist(|_| store.scanned()).await? {
+            survey.keys += store.database_size(&server).await?;
+            now = self.now().await?;
+            let mut cursor = 0;
+            loop {
+                let due = Instant::now() + every;
+                let scan = |_| store.scan(&server, cursor, &prefix, step as usize);
+                let (next, found) = self.console.schedule.persist(scan).await?;
+                for keys in self.matching(found, &mut survey).chunks(PAGE) {
+                    let weigh = survey.with_deadline < WEIGHED;
+                    let found = store.survey(keys, weigh).await?;
+                    survey.add(now, keys, &found, &mut watched);
+                }
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
+                sleep_until(due).await;
+            }
+        }
+        survey.weigh(&self.policy);
+        survey.watched = self.watch_them(&watched, now).await?;
+        survey.advice = advice(&survey);
+        Ok(survey)
+    }
+
+    async fn now(&self) -> Result<u64> {
+        Ok(self.console.store().time_of("").await?.ms())
+    }
+
+    fn matching(&self, mut keys: Vec<Bytes>, survey: &mut Survey) -> Vec<Bytes> {
+        keys.retain(|key| !is_own(self.console.namespace(), key) && self.pattern.is_match(key));
+        let found = keys.len();
+        keys.retain(|key| key.len() <= MAX_KEY);
+        survey.too_long += (found - keys.len()) as u64;
+        keys
+    }
+
+    /// Looks at keys a second time.
+    async fn watch_them(&self, watched: &[(Bytes, u64)], since: u64) -> Result<Watched> {
+        if self.watch.is_zero() || watched.is_empty() {
+            return Ok(Watched::default());
+        }
+        sleep(self.watch).await;
+        let mut seen = Watched { keys: watched.len() as u64, ..Watched::default() };
+        for some in watched.chunks(PAGE) {
+            let keys: Vec<_> = some.iter().map(|(key, _)| key.clone()).collect();
+            let found = self.console.store().survey(&keys, false).await?;
+            let now = self.now().await?;
+            seen.after_ms = now.saturating_sub(since);
+            for ((_, before), after) in some.iter().zip(&found) {
+                seen.add(*before, after, now);
+            }
+        }
+        Ok(seen)
+    }
+}
+
+impl Watched {
+    fn add(&mut self, before: u64, after: &SurveyedKey, now: u64) {
+        match after.deadline {
+            Some(deadline) => self.refreshed += u64::from(deadline > before),
+            None if after.kind != "none" => self.persisted += 1,
+            None if before <= now => self.expired += 1,
+            None => self.deleted += 1,
+        }
+    }
+}
+
+impl Survey {
+    fn add(&mut self, now: u64, keys: &[Bytes], found: &[SurveyedKey], watched: &mut Vec<(Bytes, u64)>) {
+        self.matching += found.len() as u64;
+        for (key, found) in keys.iter().zip(found) {
+            let Some(deadline) = found.deadline else { continue };
+            self.with_deadline += 1;
+            *self.types.entry(found.kind.clone()).or_default() += 1;
+            self.value_bytes += found.bytes;
+            let hour = usize::try_from(deadline.saturating_sub(now) / 3_600_000).unwrap_or(HOURS);
+            self.due_by_hour[hour.min(HOURS)] += 1;
+            if watched.len() < WATCHED {
+                watched.push((key.clone(), deadline));
+            }
+        }
+    }
+
+    fn weigh(&mut self, policy: &Policy) {
+        self.enrolled = self.with_deadline.min(policy.cap as u64);
+        // By the share that was weighed.
+        let weighed = self.with_deadline.min(WEIGHED + PAGE as u64).max(1);
+        self.value_bytes = self.value_bytes / weighed * self.with_deadline;
+        self.memory_bytes = self.enrolled * ENROLLED_BYTES;
+        self.scan_ms = self.keys * 1000 / u64::from(policy.scan_rate.max(1));
+    }
+}
+
+/// What suits keys such as these; docs/attach-uses.md says why.
+fn advice(survey: &Survey) -> Vec<String> {
+    let mut advice = Vec::new();
+    let Watched { keys, refreshed, expired, deleted, .. } = survey.watched;
+    let ended = expired + deleted;
+    if survey.with_deadline == 0 {
+        advice.push("no key that matches has a deadline now: nothing would be enrolled".to_owned());
+    }
+    if survey.with_deadline > survey.enrolled {
+        advice.push(
+            "there is no room for all of them: raise Attached::cap, or say a narrower pattern".to_owned(),
+        );
+    }
+    if keys > 0 && refreshed * 2 > keys {
+        advice.push("mostly refreshed, as sessions are: Ex is enough, and KExg$ would tell of each refresh; never write_back".to_owned());
+    } else if ended > 0 && deleted > expired {
+        advice.push(
+            "mostly deleted, as locks are: KExg$ tells deletions from expiries; without it, let the handler look at \
+             Expired::recovered, or say .recovered(Recovered::Ignore)"
+                .to_owned(),
+        );
+    } else if ended > 0 {
+        advice.push("mostly expiring, as unpaid orders are: Ex is enough".to_owned());
+    } else if keys > 0 {
+        advice.push(
+            "nothing happened to them while they were watched: watch for longer to tell how they are used"
+                .to_owned(),
+        );
+    }
+    let soon = survey.due_by_hour.first().copied().unwrap_or_default();
+    if soon > 0 && survey.scan_ms > 60_000 {
+        advice
+            .push("a scan takes more than a minute: keys that live shorter than that want KExg$".to_owned());
+    }
+    if survey.types.keys().any(|kind| kind != "string") {
+        advice.push(
+            "some are no strings: their values are kept by keep_fields (hashes) or keep_dumps".to_owned(),
+        );
+    }
+    advice
+}
+
+impl fmt::Display for Survey {
+    /// The last line of a command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keys, matching, with_deadline, enrolled, memory_bytes, scan_ms, .. } = self;
+        write!(
+            f,
+            "keys={keys} matching={matching} with_deadline={with_deadline} enrolled={enrolled} \
+             memory_bytes={memory_bytes} scan_ms={scan_ms}"
+        )
+    }
+}

@@ -1,0 +1,78 @@
+//! Hears one server's expired keys for a while: for whoever looks once, and keeps no subscription.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use tokio::sync::watch;
+
+use crate::backlog::Receiver;
+use crate::connection::Place;
+use crate::error::Result;
+use crate::events::calls::{release_canary, send};
+use crate::events::decoder::{Decoded, Decoder};
+use crate::events::open::{Opened, open};
+use crate::events::{Among, Event, Share, Source};
+use crate::rounds::Rounds;
+
+/// A subscription that ends when it is dropped.
+pub(crate) struct Earshot {
+    connection: MultiplexedConnection,
+    pushed: Receiver<Decoded>,
+    ordered: bool,
+}
+
+impl Earshot {
+    /// Subscribes, within a deadline.
+    pub(crate) async fn of(place: &Place, namespace: &str) -> Result<Self> {
+        let address = place.find().await?;
+        let source = Source {
+            place: place.clone(),
+            among: Among::Alone,
+            slots_move: false,
+            decoder: Decoder::new(namespace, address.db(), &[], &[], false),
+            share: watch::channel(Share::default()).1,
+            prompts: Arc::default(),
+            rounds: Rounds::default(),
+        };
+        let Opened { connection, pushed, ordered, .. } = open(&address, &source, &Share::default()).await?;
+        Ok(Self { connection, pushed, ordered })
+    }
+
+    /// The connection that is subscribed, where there can be one: what is announced before an answer is heard before.
+    pub(crate) fn voice(&self) -> Voice {
+        Voice(self.connection.clone())
+    }
+
+    /// Whether it is: in RESP2 it is another connection.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// The next key that is announced; none when the connection has ended.
+    pub(crate) async fn expired(&mut self) -> Option<Bytes> {
+        loop {
+            match self.pushed.recv().await? {
+                Decoded::Event(Event::Expired(key)) => return Some(key),
+                Decoded::Disconnected => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Asks on a subscribed connection.
+#[derive(Clone)]
+pub(crate) struct Voice(MultiplexedConnection);
+
+impl Voice {
+    pub(crate) async fn ask(&self, doing: &str, command: &Cmd) -> Result<Value> {
+        send(&self.0, doing, command).await
+    }
+
+    /// Reads a key of 1 ms once it is due.
+    pub(crate) async fn release(&self, key: String) -> Result<()> {
+        release_canary(key, self.0.clone()).await
+    }
+}
