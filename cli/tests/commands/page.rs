@@ -317,3 +317,11 @@ fn the_page_gives_the_rights_that_are_tested() {
         crate::trouble::LOOKER
     );
 }
+
+/// `make test-alerts` tries the file.
+#[test]
+fn the_page_of_alerts_shows_the_rules_as_they_are() {
+    let docs = path().with_file_name("alerts");
+    let read = |extension| std::fs::read_to_string(docs.with_extension(extension)).expect("a file of docs/");
+    assert!(read("md").contains(&format!("```yaml\n{}```", read("yml"))), "docs/alerts.md shows docs/alerts.yml");
+}
