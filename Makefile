@@ -192,7 +192,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --test attached --test clusters -- -D warnings
 	cargo clippy --lib -- -D warnings
-	cargo clippy --lib --features tls -- -D warnings
+	cargo clippy --lib --features tls,console -- -D warnings
 	cargo clippy --lib -- -D warnings --cfg fuzzing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features

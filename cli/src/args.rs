@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Topics,
     /// Who listens, and to what.
     Listeners,
+    /// All of it on a screen that stays up to date.
+    Top(commands::top::Args),
     /// What a topic holds, by time, page by page.
     Ls(commands::ls::Args),
     /// A key's timer, dead letters and enrolment, with all their fields.

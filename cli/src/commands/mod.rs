@@ -20,6 +20,7 @@ pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod tail;
 mod target;
+pub(crate) mod top;
 pub(crate) mod topics;
 pub(crate) mod transfer;
 pub(crate) mod verify;
@@ -37,6 +38,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
     match &cli.command {
         Command::Completions(args) => return completions::write(args, out),
         Command::Man(args) => return completions::write_man(args, out),
+        Command::Top(args) => return top::run(&cli, args).await,
         _ => {}
     }
     if let Command::Doctor(args) = &cli.command {
@@ -68,7 +70,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Attach(args) => attach::run(&console, &args, out).await,
         Command::Export(args) => transfer::export(&console, &args, out).await,
         Command::Import => transfer::import(&console, out).await,
-        Command::Completions(_) | Command::Man(_) | Command::Doctor(_) => Ok(Exit::Fine),
+        Command::Completions(_) | Command::Man(_) | Command::Doctor(_) | Command::Top(_) => Ok(Exit::Fine),
     };
     out.flush()?;
     exit

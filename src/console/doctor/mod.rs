@@ -27,7 +27,7 @@ use futures::future::{BoxFuture, join_all};
 
 use crate::client::Client;
 use crate::console::Console;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 use case::Case;
 use checks::examine;
@@ -119,17 +119,20 @@ async fn with_replicas(client: &Client, patient: Patient, measure: Option<Durati
     cases
 }
 
-/// Of a cluster none of whose nodes says what the others are.
+/// Of a cluster none of whose nodes says what the others are, and of sentinels that name nobody.
 fn unreachable(client: &Client, error: &Error) -> Diagnosis {
     let target = client.store.target();
     let nodes = target.endpoints.to_string();
-    let (host, _) = nodes.split_once(',').unwrap_or((&nodes, ""));
-    let cli = match host.rsplit_once(':') {
+    let first = nodes.split(',').next().unwrap_or_default();
+    let cli = match first.rsplit_once(':') {
         Some((host, port)) => format!("redis-cli -h {host} -p {port}"),
         None => "redis-cli".to_owned(),
     };
-    let finding = Finding::new(&codes::UNREACHABLE, Some(&nodes), error.to_string(), &[("cli", &cli)]);
-    Diagnosis { findings: vec![finding], ..Diagnosis::default() }
+    let code = if error.kind() == ErrorKind::Auth { codes::LOGIN_REFUSED } else { codes::UNREACHABLE };
+    let user = shell::quoted(target.access.user.as_deref().unwrap_or("default"));
+    let names = [("cli", &*cli), ("user", &user)];
+    let findings = vec![Finding::new(&code, Some(&nodes), error.to_string(), &names)];
+    Diagnosis { findings, ..Diagnosis::default() }
 }
 
 impl<'a> IntoFuture for DoctorRequest<'a> {

@@ -15,7 +15,7 @@ const fn secs(secs: u64) -> Duration {
 
 const DAY: Duration = secs(86_400);
 
-fn topic() -> [Row; 15] {
+fn topic() -> [Row; 16] {
     let config = Topic::<u32>::new("a:{id}").expect("a pattern").config;
     let retry = Backoff::exponential(secs(1), secs(600));
     let table = Topic::<u32>::new("a:{id}").expect("a pattern").retry(Backoff::table([secs(1); 3])).config;

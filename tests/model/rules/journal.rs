@@ -23,8 +23,13 @@ on_each_server! {
 
 const HOUR: u64 = 3_600_000;
 
-async fn keep(rig: &Rig, count: u64, age_ms: u64) {
-    rig.store.keep_journal(&rig.at, JournalBounds { count, age_ms }).await.expect("it is asked for");
+/// Whether it is news.
+async fn keep(rig: &Rig, count: u64, age_ms: u64) -> bool {
+    rig.store.keep_journal(&rig.at, JournalBounds { count, age_ms }).await.expect("it is asked for")
+}
+
+async fn bounds(rig: &Rig) -> Option<JournalBounds> {
+    rig.store.journal_bounds(&rig.at).await.expect("they can be read")
 }
 
 /// All that is kept, newest first.
@@ -46,16 +51,13 @@ async fn without_being_asked_nothing_is_kept(rig: &mut Rig) {
     rig.arm_in("b", 1000).await;
     rig.cancel("b").await;
     assert!(!rig.exists(rig.at.key("journal")).await);
-    assert_eq!(rig.store.journal_bounds(&rig.at).await.unwrap(), None);
+    assert_eq!(bounds(rig).await, None);
 }
 
 async fn each_end_of_a_timer_is_kept_once(rig: &mut Rig) {
     rig.arm_in("first", 1000).await; // so that there is a partition
     keep(rig, 100, HOUR).await;
-    assert_eq!(
-        rig.store.journal_bounds(&rig.at).await.unwrap(),
-        Some(JournalBounds { count: 100, age_ms: HOUR })
-    );
+    assert_eq!(bounds(rig).await, Some(JournalBounds { count: 100, age_ms: HOUR }));
     let (done, held) = rig.run("done").await;
     let deadline = rig.now();
     rig.end(&held, retry(0)).await;
@@ -98,7 +100,7 @@ async fn what_goes_on_is_no_end(rig: &mut Rig) {
     rig.pass(ms(1)).await;
     let held = rig.claim().await.one();
     rig.end(&held, keylapse::internals::End::Release).await;
-    rig.reschedule("a", WireWhen::In(1000)).await;
+    let _ = rig.reschedule("a", WireWhen::In(1000)).await;
     assert_eq!(kept(rig).await, []);
 }
 
@@ -215,12 +217,12 @@ async fn what_became_of_one_key_is_found(rig: &mut Rig) {
 async fn whoever_asks_for_none_ends_it(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
     keep(rig, 100, HOUR).await;
-    assert!(!rig.store.keep_journal(&rig.at, JournalBounds { count: 100, age_ms: HOUR }).await.unwrap());
+    assert!(!keep(rig, 100, HOUR).await);
     rig.ack(&[held]).await;
     assert!(rig.exists(rig.at.key("journal")).await);
-    assert!(rig.store.keep_journal(&rig.at, JournalBounds { count: 0, age_ms: 0 }).await.unwrap());
+    assert!(keep(rig, 0, 0).await);
     assert!(!rig.exists(rig.at.key("journal")).await);
-    assert_eq!(rig.store.journal_bounds(&rig.at).await.unwrap(), None);
+    assert_eq!(bounds(rig).await, None);
     let (_, held) = rig.run("b").await;
     rig.ack(&[held]).await;
     assert!(!rig.exists(rig.at.key("journal")).await);

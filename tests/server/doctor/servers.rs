@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::Client;
 use keylapse::console::Console;
-use keylapse_support::{Fsync, Proxy, Server, Then, command, eventually, skipped_on_a_cluster};
+use keylapse_support::{Fsync, Proxy, Reach, Server, Then, command, eventually, skipped_on_a_cluster};
 
 use super::impostor::{Impostor, bulk};
 use super::{codes, diagnose, find, well};
@@ -111,12 +111,15 @@ async fn a_name_may_lead_to_another_machine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_are_looked_at_and_told_from_primaries() {
-    if skipped_on_a_cluster("tests/clusters has replicas") {
-        return;
-    }
-    let primary = well().start().await;
+    // Neither over TLS nor as a cluster: servers reach each other as clients do here.
+    let primary = well().reach(Reach::default()).start().await;
     let of_primary = format!("127.0.0.1 {}", primary.port());
-    let replica = well().config("replicaof", &of_primary).config("notify-keyspace-events", "").start().await;
+    let replica = well()
+        .reach(Reach::default())
+        .config("replicaof", &of_primary)
+        .config("notify-keyspace-events", "")
+        .start()
+        .await;
     let name = format!("127.0.0.1:{}", replica.port());
     let is_found =
         async || diagnose(&primary.plain_url()).await.findings.iter().any(|one| one.code == "K303");

@@ -40,11 +40,12 @@ async fn nothing_is_left_of_an_examination() {
     eventually(PATIENCE, "the database to be as it was", same).await;
 }
 
-/// An empty server stays one: there is no registry, and no meta.
+/// An empty server stays one: there is no registry, and no meta. Rights are found out by trying here.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_names_of_the_doctor_are_written_and_each_has_a_time_to_live() {
     let server = well().start().await;
-    let narrow = ["ACL", "SETUSER", "narrow", "on", ">narrow", "+@all", "&*", "%R~*", "~keylapse:doctor:*"];
+    let narrow =
+        ["ACL", "SETUSER", "narrow", "on", ">narrow", "+@all", "-acl", "&*", "%R~*", "~keylapse:doctor:*"];
     server.cmd(&narrow).await;
     let client = Client::new(&server.url_for("narrow", "narrow")).unwrap();
     let mut examined = Box::pin(async {

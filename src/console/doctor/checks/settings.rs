@@ -26,7 +26,7 @@ pub(super) async fn read(case: &mut Case) -> Result<()> {
     get.arg("GET").arg(&NAMES[..]);
     match case.ask("reading settings", &get).await? {
         Ok(settings) => case.settings = redis::from_redis_value(settings).ok(),
-        Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+config|get", &error.to_string())),
+        Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+'config|get'", &error.to_string())),
     }
     Ok(())
 }

@@ -1,0 +1,117 @@
+//! The topics, and one topic in two lines.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::grid::{Cell, Column, Grid};
+use super::theme::Theme;
+use super::words::{brief, late, percent, width};
+use crate::commands::top::model::{Health, TopicRow};
+use crate::output::{count, short};
+
+pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
+    let columns = vec![
+        Column::text("TOPIC", 0, 16),
+        Column::word("STATE", 1),
+        Column::number("TIMERS", 3),
+        Column::number("OVERDUE", 2),
+        Column::number("OLDEST", 4),
+        Column::number("DUE 1M", 9),
+        Column::number("DUE 1H", 11),
+        Column::number("RUNNING", 6),
+        Column::number("RATE/S", 7),
+        Column::number("FAILING", 8),
+        Column::number("P50 LATE", 12),
+        Column::number("P99 LATE", 10),
+        Column::number("DEAD", 5),
+        Column::number("LISTENERS", 13),
+    ];
+    Grid { columns, rows: topics.iter().map(|topic| (topic.health.is_alarm(), row(topic, theme))).collect() }
+}
+
+fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let oldest = (topic.overdue > 0).then(|| brief(topic.oldest_ms));
+    let running = (topic.limit > 0).then(|| format!("{}/{}", topic.running, topic.limit));
+    let numbers = [
+        count(topic.timers),
+        count(topic.overdue),
+        or_none(oldest),
+        count(topic.due_1m),
+        count(topic.due_1h),
+        or_none(running),
+        or_none(topic.rate.map(rate)),
+        or_none(topic.failing.map(percent)),
+        or_none(topic.late_p50_us.map(late)),
+        or_none(topic.late_p99_us.map(late)),
+        count(topic.dead),
+        topic.listeners.to_string(),
+    ];
+    let health = Cell::styled(topic.health.word(), of(topic.health, theme));
+    [Cell::plain(short(&topic.name, 100)), health].into_iter().chain(numbers.map(Cell::number)).collect()
+}
+
+fn of(health: Health, theme: Theme) -> Style {
+    match health {
+        Health::Fine => Theme::plain(),
+        Health::Paused => theme.wish(),
+        _ => theme.alarm(),
+    }
+}
+
+fn rate(rate: f64) -> String {
+    if rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+}
+
+/// What somebody has to know of a topic before all else.
+pub(super) fn remark(topic: &TopicRow, theme: Theme) -> Option<(String, Style)> {
+    let said = short(&topic.said, 400);
+    let text = match topic.health {
+        Health::Fine => return None,
+        Health::Paused => format!("{} is paused: {said}", topic.name),
+        Health::Unserved => format!("{} has no listener: nobody runs its timers", topic.name),
+        Health::Closed => format!("{} is closed: {said}", topic.name),
+        Health::Unreadable => format!("{} cannot be read: {said}", topic.name),
+    };
+    Some((text, of(topic.health, theme)))
+}
+
+/// How a topic is, in one line and another: as many facts as there is room for, the most important first.
+pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'static>; 2] {
+    let overdue = match topic.overdue {
+        0 => "none overdue".to_owned(),
+        overdue => format!("{} overdue, oldest {}", count(overdue), brief(topic.oldest_ms)),
+    };
+    let listeners = match topic.listeners {
+        1 => "1 listener".to_owned(),
+        listeners => format!("{listeners} listeners"),
+    };
+    let timers = format!("{} timers", count(topic.timers));
+    let running = format!("{}/{} running", topic.running, topic.limit);
+    let first = [timers, overdue, format!("{} dead", count(topic.dead)), running, listeners];
+    let mut second =
+        vec![format!("due in 1m {}", count(topic.due_1m)), format!("in 1h {}", count(topic.due_1h))];
+    second.extend(topic.rate.map(|per_second| format!("{}/s", rate(per_second))));
+    second.extend(topic.failing.map(|share| format!("failing {}", percent(share))));
+    second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", late(us))));
+    second.extend(topic.late_p99_us.map(|us| format!("p99 {}", late(us))));
+    second.push(short(&topic.pattern, 200));
+    let health = format!("   {}", topic.health.word());
+    let first = beside(first, columns.saturating_sub(width(&health)));
+    let second = beside(second, columns.saturating_sub(1));
+    let health = Span::styled(health, of(topic.health, theme));
+    [Line::from(vec![health, Span::raw(first)]), Line::styled(format!(" {second}"), Theme::quiet())]
+}
+
+/// Facts beside each other, as long as there is room.
+fn beside(facts: impl IntoIterator<Item = String>, columns: usize) -> String {
+    let mut text = String::new();
+    for fact in facts {
+        if width(&text) + width(&fact) + 2 > columns {
+            break;
+        }
+        text.push_str("  ");
+        text.push_str(&fact);
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! What the screens are tested with.
+
+use keylapse::console::EntryState;
+
+use crate::commands::top::model::{EntryPage, EntryRow, Health, ListenerRow, Timer, TopicPage, TopicRow};
+
+/// 2026-11-25T09:30:00Z.
+pub(super) const NOW: u64 = 1_795_599_000_000;
+
+/// A key and an error that would turn the screen upside down.
+pub(super) const HOSTILE: &[u8] = b"order:unpaid:\x1b[2J\x1b[31m\n\xff\xfe";
+pub(super) const HOSTILE_ERROR: &str = "boom\u{1b}]0;owned\u{7}\r\n\u{202e}txt.exe 日本語 and so much more that it goes \
+                                        beyond the end of any line";
+
+pub(super) fn busy() -> TopicRow {
+    TopicRow {
+        name: "order.unpaid".to_owned(),
+        pattern: "order:unpaid:{id}".to_owned(),
+        timers: 123_456,
+        quarantined: 2,
+        dead: 12,
+        overdue: 3,
+        oldest_ms: 130_400,
+        due_1m: 250,
+        due_1h: 15_000,
+        running: 7,
+        limit: 64,
+        listeners: 2,
+        rate: Some(41.25),
+        failing: Some(0.021),
+        late_p50_us: Some(500),
+        late_p99_us: Some(20_000),
+        ..TopicRow::default()
+    }
+}
+
+pub(super) fn topics() -> TopicPage {
+    let unserved = TopicRow {
+        name: "mail.reminder".to_owned(),
+        health: Health::Unserved,
+        timers: 40,
+        overdue: 40,
+        oldest_ms: 7_260_000,
+        ..TopicRow::default()
+    };
+    let paused = TopicRow {
+        name: "invoice.due".to_owned(),
+        health: Health::Paused,
+        said: "the bank is closed\u{1b}[0m until Monday".to_owned(),
+        timers: 5,
+        limit: 8,
+        listeners: 1,
+        rate: Some(0.0),
+        ..TopicRow::default()
+    };
+    let attached = TopicRow {
+        name: "session.expired.of.customers.abroad".to_owned(),
+        attached: true,
+        enrolled: 1_000_000,
+        limit: 16,
+        listeners: 1,
+        ..TopicRow::default()
+    };
+    let unreadable = TopicRow {
+        name: "user.trial".to_owned(),
+        health: Health::Unreadable,
+        said: "WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
+        ..TopicRow::default()
+    };
+    TopicPage { rows: vec![paused, unserved, busy(), attached, unreadable], skipped: 0, matching: 5 }
+}
+
+pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> EntryRow {
+    EntryRow {
+        key: key.to_vec(),
+        state,
+        id: Some(format!("{at_ms:016x}")),
+        at_ms,
+        attempt: 1,
+        lost: 0,
+        bytes: 17,
+        reason: "",
+        error: String::new(),
+    }
+}
+
+fn page(rows: Vec<EntryRow>) -> EntryPage {
+    EntryPage { topic: busy(), looked_at: rows.len(), rows, next: None, now_ms: NOW }
+}
+
+pub(super) fn waiting() -> EntryPage {
+    let ahead = |number: u64| {
+        let key = format!("order:unpaid:{number}");
+        entry(key.as_bytes(), EntryState::Waiting, NOW + number * 61_000)
+    };
+    let late = entry(HOSTILE, EntryState::Waiting, NOW - 130_400);
+    let retried = EntryRow {
+        attempt: 3,
+        error: HOSTILE_ERROR.to_owned(),
+        ..entry(b"order:unpaid:again", EntryState::Waiting, NOW + 500)
+    };
+    page([late, retried].into_iter().chain((1..30).map(ahead)).collect())
+}
+
+pub(super) fn dead() -> EntryPage {
+    let letter = |key: &[u8], at, reason, error: &str| EntryRow {
+        attempt: 5,
+        reason,
+        error: error.to_owned(),
+        ..entry(key, EntryState::Dead, at)
+    };
+    page(vec![
+        letter(
+            b"order:unpaid:7",
+            NOW - 90_000_000,
+            "exhausted",
+            "timeout: the payment service did not answer",
+        ),
+        letter(HOSTILE, NOW - 61_000, "permanent", HOSTILE_ERROR),
+        letter(b"order:unpaid:9", NOW - 5000, "undecodable", ""),
+    ])
+}
+
+pub(super) fn none() -> EntryPage {
+    page(Vec::new())
+}
+
+pub(super) fn timer() -> Timer {
+    let letter = dead().rows.remove(0);
+    Timer {
+        timer: None,
+        letters: vec![letter],
+        enrolled: false,
+        timeline: vec![
+            (NOW - 90_000_000, "died: exhausted, after 2 attempts".to_owned()),
+            (NOW - 90_001_000, format!("attempt 2 failed: error: {HOSTILE_ERROR}")),
+            (NOW - 90_061_000, "attempt 1 failed: timeout: no answer within 30s".to_owned()),
+            (NOW - 90_062_000, "first deadline".to_owned()),
+        ],
+        next: "nothing, unless it is replayed; it died 1d1h ago".to_owned(),
+        not_now: vec!["it is a dead letter".to_owned()],
+        served_by: vec!["worker-1 (process 4711), 7 of 64 attempts running".to_owned()],
+        now_ms: NOW,
+    }
+}
+
+pub(super) fn retried() -> Timer {
+    let timer = waiting().rows.remove(1);
+    let mut timeline = timer_story();
+    timeline.insert(0, (NOW + 500_000, "attempt 3 is due".to_owned()));
+    Timer {
+        timer: Some(timer),
+        letters: Vec::new(),
+        timeline,
+        next: "attempt 3 in 8m20s".to_owned(),
+        not_now: vec!["it is not due yet".to_owned()],
+        ..self::timer()
+    }
+}
+
+fn timer_story() -> Vec<(u64, String)> {
+    timer().timeline.split_off(1)
+}
+
+pub(super) fn listeners() -> Vec<ListenerRow> {
+    let one = ListenerRow {
+        id: "a".to_owned(),
+        host: "worker-1".to_owned(),
+        pid: 4711,
+        version: "0.1.0".to_owned(),
+        running: 7,
+        limit: 64,
+        hears: "127.0.0.1:6379 resp3".to_owned(),
+        gap: String::new(),
+        topics: "invoice.due order.unpaid".to_owned(),
+    };
+    let deaf = ListenerRow {
+        id: "b".to_owned(),
+        host: "worker-2\u{1b}[31m".to_owned(),
+        gap: "the connection for events is down".to_owned(),
+        ..one.clone()
+    };
+    vec![one, deaf]
+}

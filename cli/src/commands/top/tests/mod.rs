@@ -1,0 +1,70 @@
+//! Tests without a server: what keys and answers make of the state, and whole screens.
+
+mod data;
+mod drawings;
+mod refusals;
+mod walks;
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::app::{App, Request, Setting};
+use super::draw::{Theme, draw};
+use super::model::Data;
+
+fn app(write: bool) -> App {
+    let (server, namespace) = ("127.0.0.1:6379".to_owned(), "keylapse".to_owned());
+    App::new(Setting { server, namespace, write, every: Duration::from_secs(2) })
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Presses keys: each character by itself, `\n` is Enter, `\t` Tab, `\u{1b}` Esc. What the last one has asked for.
+fn press(app: &mut App, keys: &str) -> Option<Request> {
+    let code = |key| match key {
+        '\n' => KeyCode::Enter,
+        '\t' => KeyCode::Tab,
+        '\u{1b}' => KeyCode::Esc,
+        key => KeyCode::Char(key),
+    };
+    keys.chars().map(|key| app.on_key(KeyEvent::new(code(key), KeyModifiers::NONE))).last().flatten()
+}
+
+/// Answers the look that is under way.
+#[allow(clippy::needless_pass_by_value)] // reads better where it is called
+fn answer(app: &mut App, asked: Option<Request>, data: Data) {
+    let Some(Request::Look { ticket, .. }) = asked else { panic!("nothing was asked for: {asked:?}") };
+    app.on_data(ticket, Ok(data));
+}
+
+/// The first screen, with these topics.
+fn with_topics(write: bool) -> App {
+    let mut app = app(write);
+    let asked = app.on_time(at(1));
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    app
+}
+
+/// One topic's entries, as a screen shows them that was opened by these keys.
+fn with_entries(write: bool, keys: &str, page: super::model::EntryPage) -> App {
+    let mut app = with_topics(write);
+    let asked = press(&mut app, keys);
+    answer(&mut app, asked, Data::Entries(Box::new(page)));
+    app
+}
+
+/// The whole screen, as text.
+fn screen(app: &App, width: u16, height: u16) -> String {
+    drawn(app, false, width, height).to_string()
+}
+
+fn drawn(app: &App, colours: bool, width: u16, height: u16) -> TestBackend {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(app, Theme { colours }, frame)).unwrap();
+    terminal.backend().clone()
+}

@@ -1,0 +1,188 @@
+//! Ways through the screens.
+
+use keylapse::console::EntryState;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{answer, app, at, data, press, screen, with_entries, with_topics};
+use crate::commands::top::app::Request;
+use crate::commands::top::deeds::Done;
+use crate::commands::top::model::{Act, Data, Deed, Letter, Look};
+
+fn looked(request: Option<Request>) -> Look {
+    match request {
+        Some(Request::Look { look, .. }) => look,
+        other => panic!("no look: {other:?}"),
+    }
+}
+
+#[test]
+fn each_screen_asks_only_for_what_it_shows() {
+    let mut app = with_topics(false);
+    let Look::Entries { topic, state, .. } = looked(press(&mut app, "jj\n")) else { panic!("not entries") };
+    assert_eq!((topic.as_str(), state), ("order.unpaid", EntryState::Waiting));
+    let asked = press(&mut app, "4");
+    assert!(matches!(looked(asked.clone()), Look::Entries { state: EntryState::Dead, .. }));
+    answer(&mut app, asked, Data::Entries(Box::new(data::dead())));
+    let Look::Timer { key, .. } = looked(press(&mut app, "\n")) else { panic!("not a timer") };
+    assert_eq!(key, b"order:unpaid:7");
+    assert!(matches!(looked(press(&mut app, "\u{1b}")), Look::Entries { .. }));
+    assert!(matches!(looked(press(&mut app, "\u{1b}")), Look::Topics { .. }));
+    assert_eq!(looked(press(&mut app, "\t")), Look::Listeners);
+    assert!(matches!(looked(press(&mut app, "1")), Look::Topics { .. }));
+    assert!(matches!(looked(press(&mut app, "d")), Look::Entries { state: EntryState::Dead, .. }));
+}
+
+#[test]
+fn it_looks_as_often_as_it_was_told_and_never_twice_at_a_time() {
+    let mut app = app(false);
+    let asked = app.on_time(at(0));
+    assert!(asked.is_some());
+    assert_eq!(app.on_time(at(9)), None, "the first is still under way");
+    assert_eq!(press(&mut app, "r"), None, "so that another would be too much");
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    let asked = app.on_time(at(60));
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    assert_eq!(app.on_time(at(61)), None, "2 s are not over");
+    assert!(app.wakes() <= at(62));
+    assert!(app.on_time(at(62)).is_some());
+}
+
+#[test]
+fn a_look_that_takes_long_is_not_repeated_at_once() {
+    let mut app = app(false);
+    let asked = app.on_time(at(0));
+    app.on_time(at(3));
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    assert_eq!(app.on_time(at(14)), None);
+    let asked = app.on_time(at(15));
+    let Some(Request::Look { ticket, .. }) = asked else { panic!("four times 3 s are over") };
+    app.on_time(at(20));
+    app.on_data(ticket, Err("it is lost".to_owned()));
+    assert!(app.on_time(at(22)).is_some(), "a server that is lost is asked again as soon as ever");
+}
+
+#[test]
+fn nothing_is_said_of_entries_before_they_are_known() {
+    let mut app = with_entries(false, "jj\n", data::waiting());
+    let asked = press(&mut app, "4");
+    assert!(screen(&app, 100, 24).contains("Looking…"));
+    answer(&mut app, asked, Data::Entries(Box::new(data::none())));
+    assert!(screen(&app, 100, 24).contains("No dead letters."));
+}
+
+#[test]
+fn esc_and_a_key_at_once_are_both_heard() {
+    let mut app = with_entries(false, "jj\n", data::waiting());
+    press(&mut app, "\n");
+    let both = KeyEvent::new(KeyCode::Char('4'), KeyModifiers::ALT);
+    assert!(matches!(looked(app.on_key(both)), Look::Entries { state: EntryState::Dead, .. }));
+}
+
+#[test]
+fn an_answer_to_a_screen_that_was_left_counts_for_nothing() {
+    let mut app = with_topics(false);
+    let late = press(&mut app, "jj\n");
+    let asked = press(&mut app, "\u{1b}");
+    let Some(Request::Look { ticket, .. }) = late else { panic!("no look") };
+    app.on_data(ticket, Err("it is lost".to_owned()));
+    assert_eq!(app.error, None);
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    assert!(screen(&app, 100, 24).contains("mail.reminder"));
+}
+
+#[test]
+fn what_was_seen_stays_while_the_server_is_gone() {
+    let mut app = with_topics(false);
+    let Some(Request::Look { ticket, .. }) = app.on_time(at(3)) else { panic!("no look") };
+    app.on_data(ticket, Err("cannot be reached: connection refused".to_owned()));
+    app.on_time(at(4));
+    let lost = screen(&app, 100, 24);
+    for seen in ["mail.reminder", "3s old", "connection refused"] {
+        assert!(lost.contains(seen), "{seen} is not on\n{lost}");
+    }
+    let asked = app.on_time(at(5));
+    answer(&mut app, asked, Data::Topics(data::topics()));
+    let back = screen(&app, 100, 24);
+    assert!(back.contains("0s ago") && !back.contains("refused"), "{back}");
+}
+
+#[test]
+fn the_chosen_line_stays_with_what_it_shows() {
+    let mut app = with_topics(false);
+    press(&mut app, "jj");
+    let asked = press(&mut app, "r");
+    let mut fewer = data::topics();
+    fewer.rows.remove(0);
+    answer(&mut app, asked, Data::Topics(fewer));
+    assert_eq!(app.view().at, 1);
+    assert_eq!(app.view().topic().map(|topic| topic.name.as_str()), Some("order.unpaid"));
+    press(&mut app, "G");
+    assert_eq!(app.view().at, 3);
+    press(&mut app, "jjj");
+    assert_eq!(app.view().at, 3, "there is no line behind the last");
+    press(&mut app, "gk");
+    assert_eq!(app.view().at, 0);
+}
+
+#[test]
+fn filters_are_checked_before_anything_is_asked_for() {
+    let mut app = with_entries(false, "jj\n", data::waiting());
+    assert_eq!(press(&mut app, "/attempt:many\n"), None);
+    assert!(screen(&app, 100, 24).contains("attempt:many_"));
+    assert!(app.line.as_ref().is_some_and(|line| line.refused.is_some()));
+    let backspaces = "\u{1b}/attempt:>2 key:order:*\n";
+    let Look::Entries { filter, .. } = looked(press(&mut app, backspaces)) else { panic!("not entries") };
+    assert_eq!(filter, "attempt:>2 key:order:*");
+    press(&mut app, "\u{1b}");
+    let Look::Topics { containing, .. } = looked(press(&mut app, "/order\n")) else { panic!("not topics") };
+    assert_eq!(containing, "order");
+    let Look::Topics { containing, .. } = looked(press(&mut app, "\u{1b}")) else { panic!("not topics") };
+    assert_eq!(containing, "", "at the first screen Esc shows all");
+}
+
+#[test]
+fn pages_are_turned_by_cursors_and_back() {
+    let mut page = data::waiting();
+    page.next = Some("1795599000000@0/order:unpaid:29".parse().unwrap());
+    let mut app = with_entries(false, "jj\n", page.clone());
+    assert!(screen(&app, 100, 24).contains("1 of 31+  page 1"));
+    let asked = press(&mut app, "n");
+    let Look::Entries { after, .. } = looked(asked.clone()) else { panic!("not entries") };
+    assert_eq!(after, page.next);
+    assert_eq!(press(&mut app, "n"), None, "how it goes on is not known yet");
+    assert_eq!(app.notice, None, "and nothing is said of it");
+    answer(&mut app, asked, Data::Entries(Box::new(data::none())));
+    assert_eq!(press(&mut app, "n"), None);
+    let Look::Entries { after, .. } = looked(press(&mut app, "p")) else { panic!("not entries") };
+    assert_eq!(after, None);
+    assert_eq!(press(&mut app, "p"), None);
+}
+
+#[test]
+fn a_letter_is_replayed_after_a_yes_and_the_screen_looks_again() {
+    let mut app = with_entries(true, "jjd", data::dead());
+    assert_eq!(press(&mut app, "R"), None);
+    let asked = screen(&app, 100, 24);
+    assert!(asked.contains("Replay 1 dead letter: order:unpaid:7 of order.unpaid?"), "{asked}");
+    let letter = Letter::of(&data::dead().rows[0]);
+    let act = Act { topic: "order.unpaid".to_owned(), deed: Deed::Replay(letter) };
+    assert_eq!(press(&mut app, "y"), Some(Request::Act(act)));
+    press(&mut app, "D");
+    assert!(app.question.is_none(), "one thing at a time");
+    let says = "order:unpaid:7: replayed".to_owned();
+    let after = app.on_done(Ok(Done { was_done: true, says }));
+    assert!(matches!(looked(Some(after)), Look::Entries { .. }));
+    assert!(screen(&app, 100, 24).contains("order:unpaid:7: replayed"));
+}
+
+#[test]
+fn a_pause_asks_for_a_reason_first() {
+    let mut app = with_topics(true);
+    press(&mut app, "jjP\n");
+    assert!(app.line.as_ref().is_some_and(|line| line.refused.is_some()), "a reason is wanted");
+    press(&mut app, "the bank is closed\n");
+    assert!(screen(&app, 100, 24).contains("Pause order.unpaid? Its 123,456 timers"));
+    let deed = Deed::Pause("the bank is closed".to_owned());
+    let act = Act { topic: "order.unpaid".to_owned(), deed };
+    assert_eq!(press(&mut app, "y"), Some(Request::Act(act)));
+}
