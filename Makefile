@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate test-alerts recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate operate-scale test-alerts recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -170,6 +170,9 @@ bench-scale-record: ## The same, and its figures go into docs/scale.md
 # MUTANTS says which: MUTANTS="--only lua --minutes 15 --jobs 2", say; MUTANTS=--help lists it.
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all
 	$(with_server) && scripts/mutants.py $(MUTANTS)
+
+operate-scale: ## Run each command of the program beside a million timers: minutes, and a gigabyte
+	$(with_server) && cargo test --release -p keylapse-cli --test commands scale -- --ignored --nocapture
 
 # With promtool, from the PATH or, on Debian, out of the package `prometheus`, which is not installed for that.
 test-alerts: ## Try the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml, if promtool can be had
