@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate operate-scale test-alerts recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,6 +127,13 @@ demo-cluster: ## Kill and stop primaries of a cluster and move its slots, under 
 demo-sentinel: ## The same where sentinels choose another master
 	$(show_faults) demo-sentinel $(SHOW)
 
+# The demo runs the program, which no example builds.
+program_release = cargo build --release --quiet -p keylapse-cli --bin keylapse
+program_dev = cargo build --quiet --workspace --bin keylapse
+
+demo-operate: ## Be on call for half a minute: a doctor, dead letters, a killed listener, and a replay, by the program `keylapse`
+	$(show) $(program_$(PROFILE)) && $(call run,keylapse-cli,example,demo_operate)
+
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1
 recipes: ## Play eleven designs of queues and delays by hand and with keylapse, under the same faults
@@ -163,6 +170,13 @@ bench-scale-record: ## The same, and its figures go into docs/scale.md
 # MUTANTS says which: MUTANTS="--only lua --minutes 15 --jobs 2", say; MUTANTS=--help lists it.
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all
 	$(with_server) && scripts/mutants.py $(MUTANTS)
+
+operate-scale: ## Run each command of the program beside a million timers: minutes, and a gigabyte
+	$(with_server) && cargo test --release -p keylapse-cli --test commands scale -- --ignored --nocapture
+
+# With promtool, from the PATH or, on Debian, out of the package `prometheus`, which is not installed for that.
+test-alerts: ## Try the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml, if promtool can be had
+	scripts/test-alerts.sh
 
 # Published in this order, as keylapse can be only once the registry has the test server that its
 # feature `testing` needs: `cargo publish -p keylapse-testserver`, then `cargo publish -p keylapse`.

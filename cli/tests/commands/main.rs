@@ -3,9 +3,11 @@
 mod acting;
 mod attaching;
 mod bulk;
+mod documented;
 mod listening;
 mod looking;
 mod moving;
+mod page;
 mod proving;
 mod scale;
 mod scene;

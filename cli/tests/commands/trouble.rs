@@ -9,6 +9,9 @@ use crate::scene::{Do, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// What who only looks may do, as docs/operate.md has it.
+pub(crate) const LOOKER: &str = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
+
 /// Each command that speaks to a server, as somebody would say it.
 const COMMANDS: [&[&str]; 18] = [
     &["status"],
@@ -68,8 +71,7 @@ async fn who_may_only_read_can_look_and_is_refused_the_rest() {
     scene.arm(b"1", HOUR, Do::Succeed).await;
     scene.bury(1).await;
     scene.stop_listening().await;
-    let rights = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
-    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(rights.split(' ')).collect();
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(LOOKER.split(' ')).collect();
     scene.server.cmd(&user).await;
     let url = scene.server.url_for("reader", "secret");
     for command in COMMANDS {
