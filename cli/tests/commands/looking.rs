@@ -73,11 +73,9 @@ async fn why_says_what_was_what_comes_and_why_not_now() {
     };
     let (code, failed) = why("failed");
     assert_eq!(code, 0);
-    for part in [
-        "attempt 1 failed: error: timeout while calling the shop",
-        "next:     attempt 2",
-        "it is not due yet",
-    ] {
+    for part in
+        ["attempt 1 failed: error: timeout while calling the shop", "next:  attempt 2", "it is not due yet"]
+    {
         assert!(failed.contains(part), "{part} in {failed}");
     }
     assert!(why("runs").1.contains("attempt 1 is running"), "{}", why("runs").1);

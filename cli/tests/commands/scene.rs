@@ -150,6 +150,8 @@ pub(crate) fn plain(text: &str) -> String {
         (r"\b[0-9a-f]{16}\b", "ID"),
         (r"process \d+", "process PID"),
         (r"\b\d+\.\d ms", "LATE"),
+        // A column is as wide as what stands in it.
+        (r"  +", "  "),
     ];
     patterns.iter().fold(text.to_owned(), |text, (pattern, word)| {
         regex::Regex::new(pattern).expect("a pattern").replace_all(&text, *word).into_owned()
