@@ -21,6 +21,8 @@ pub use crate::wire::{
 };
 
 #[cfg(feature = "console")]
+pub use crate::wire::calls::{overview, page};
+#[cfg(feature = "console")]
 pub use crate::wire::{ImportEntry, Imported, PageCall, PageFrom, PageOf};
 
 use tokio::sync::mpsc;
