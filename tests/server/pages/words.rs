@@ -19,7 +19,8 @@ fn words_with<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 fn each_metric_that_the_guide_names_is_recorded() {
     let recorded = read("src/stats/meter/recorded.rs") + &read("src/stats/meter.rs");
     let counted = read("src/stats.rs") + &read("src/listener/samples.rs");
-    let pages = ["docs/operations.md", "docs/running.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];
+    let pages =
+        ["docs/operations.md", "docs/running.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];
     for page in pages {
         let page = read(page);
         for name in words_with(&page, "keylapse_") {
