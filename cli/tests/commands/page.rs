@@ -66,7 +66,7 @@ impl Shop {
         };
         let sessions = Topic::<serde_json::Value>::new("session:{user}").expect("a topic");
         let ended = async |_: Lapse<Expired<serde_json::Value>>| Ok::<_, Failure>(Done);
-        let builder = Listener::builder(&url(&self.server)).on(self.orders.clone(), close);
+        let builder = Listener::builder(url(&self.server)).on(self.orders.clone(), close);
         let builder = builder.attach(Attached::new(sessions), ended).grace(Duration::ZERO);
         let listener = builder.build().expect("a listener");
         let (stop, stopped) = oneshot::channel();
