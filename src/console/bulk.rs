@@ -170,9 +170,14 @@ impl<'a> Bulk<'a> {
             (BulkReport { cursor: self.after.clone(), ..BulkReport::default() }, HashSet::new());
         let mut pace = Pace::new(self.rate);
         loop {
-            let page =
-                self.topic.filtered(self.state, &self.filter, report.cursor.as_ref(), PAGE, None).await?;
             let room = usize::try_from(self.limit - report.matched).unwrap_or(usize::MAX);
+            let from = report.cursor.as_ref();
+            let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
+            let mut page = read(PAGE).await?;
+            // Where it ends is to have nothing before it that the limit has left out.
+            if page.entries.len() > room {
+                page = read(room).await?;
+            }
             // What was moved may be met with once more.
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));

@@ -100,3 +100,12 @@ async fn an_action_is_refused_where_it_cannot_work() {
         assert_eq!(scene.run(&[&REPLAY[..], &["--rate", rate]].concat()).code, 2, "{rate}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_limit_leaves_out_stands_behind_where_it_ends() {
+    let scene = buried(5).await;
+    let first = scene.lines(&[&REPLAY[..], &["--dry-run", "--limit", "2"]].concat());
+    let place = first[0]["cursor"].as_str().expect("a place");
+    let rest = scene.lines(&[&REPLAY[..], &["--dry-run", "--after", place]].concat());
+    assert_eq!((first[0]["matched"].as_u64(), rest[0]["matched"].as_u64()), (Some(2), Some(3)));
+}

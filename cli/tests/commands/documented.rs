@@ -100,14 +100,14 @@ impl Judge {
                 of.iter().filter_map(Value::as_object).for_each(|of| self.fields(&like, "", of, true));
             }
             (Value::Object(of), None) if map => {
-                of.values().for_each(|of| self.below(kind, &format!("{name}.*"), of))
+                of.values().for_each(|of| self.below(kind, &format!("{name}.*"), of));
             }
             (Value::Array(of), None) if list => {
-                of.iter().for_each(|of| self.below(kind, &format!("{name}[]"), of))
+                of.iter().for_each(|of| self.below(kind, &format!("{name}[]"), of));
             }
             (Value::Object(of), None) if fixed => self.fields(kind, &format!("{name}."), of, false),
             (Value::Object(_), None) => {
-                _ = self.faults.insert(format!("what is in {kind}.{name} is not documented"))
+                _ = self.faults.insert(format!("what is in {kind}.{name} is not documented"));
             }
             _ => {}
         }

@@ -43,7 +43,10 @@ impl Shop {
     async fn open() -> Self {
         let server = Server::start().await;
         // As the page tells an operator to do; all else is the line of redis.conf.
-        server.cmd(&["ACL", "SETUSER", APP_USER, "~order:*", "~session:*", "+dbsize"]).await;
+        server.cmd(&["ACL", "SETUSER", APP_USER, "~order:*", "~session:*"]).await;
+        let looker: Vec<_> =
+            ["ACL", "SETUSER", "looker"].into_iter().chain(crate::trouble::LOOKER.split(' ')).collect();
+        server.cmd(&looker).await;
         for (key, seconds) in [("session:ada", "1800"), ("session:bob", "2400")] {
             server.cmd(&["SET", key, "{}", "EX", seconds]).await;
         }
@@ -63,7 +66,7 @@ impl Shop {
         };
         let sessions = Topic::<serde_json::Value>::new("session:{user}").expect("a topic");
         let ended = async |_: Lapse<Expired<serde_json::Value>>| Ok::<_, Failure>(Done);
-        let builder = Listener::builder(&url(&self.server)).on(self.orders.clone(), close);
+        let builder = Listener::builder(url(&self.server)).on(self.orders.clone(), close);
         let builder = builder.attach(Attached::new(sessions), ended).grace(Duration::ZERO);
         let listener = builder.build().expect("a listener");
         let (stop, stopped) = oneshot::channel();
@@ -158,9 +161,14 @@ impl Shop {
         let program = Path::new(env!("CARGO_BIN_EXE_keylapse"));
         let path = std::env::var("PATH").expect("a PATH");
         let path = format!("{}:{path}", program.parent().expect("its folder").display());
+        let looker = format!("redis://looker:secret@127.0.0.1:{}/", self.server.port());
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("exec 2>&1\n{line}")]).current_dir(self.folder.path());
-        shell.env("PATH", path).env("KEYLAPSE_URL", url(&self.server)).stdin(Stdio::null());
+        shell
+            .env("PATH", path)
+            .env("KEYLAPSE_URL", url(&self.server))
+            .env("LOOKER_URL", looker)
+            .stdin(Stdio::null());
         let ended = shell.output().expect("a shell");
         (String::from_utf8(ended.stdout).expect("UTF-8"), ended.status.code().unwrap_or(-1))
     }
@@ -292,6 +300,7 @@ fn normal(text: &str) -> String {
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"\b\d+\.\d+\b", "N"),
         (r"Redis|Valkey", "SERVER"),
+        (r"\b\d+ (keys with a time to live|B, as the server reckons)", "N $1"),
     ];
     let text = words.iter().fold(plain(&text), |text, (pattern, word)| {
         regex::Regex::new(pattern).expect("a pattern").replace_all(&text, *word).into_owned()
