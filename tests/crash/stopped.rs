@@ -90,10 +90,15 @@ async fn p4_no_two_attempts_of_one_arming_hold_the_lease_whoever_is_stopped() {
         arm(&schedule, &topic, &n.to_string(), Duration::from_millis(n * 30), "hold").await;
     }
     let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until {
+    for stop in 0.. {
+        if Instant::now() >= until {
+            break;
+        }
         let one = &crowd[rand::random_range(0..3)];
         one.signal(Signal::STOP);
-        tokio::time::sleep(Duration::from_millis(rand::random_range(50..1600))).await;
+        // Chance alone may never stop anybody for longer than a lease.
+        let long = if stop % 3 == 0 { 1500..1600 } else { 50..1600 };
+        tokio::time::sleep(Duration::from_millis(rand::random_range(long))).await;
         one.signal(Signal::CONT);
         tokio::time::sleep(Duration::from_millis(rand::random_range(1..300))).await;
     }
