@@ -142,7 +142,11 @@ impl KnownTopic {
 
     async fn look(&self, key: &[u8]) -> Result<Option<Look>> {
         let (store, at) = (self.console.store(), self.partition_of(key));
-        self.console.schedule.persist(|_| store.look(at, key)).await.map_err(|error| error.at_key(key))
+        self.console
+            .schedule
+            .persist(|_| store.look_if_made(at, key))
+            .await
+            .map_err(|error| error.at_key(key))
     }
 
     /// A key of an attached topic, if it is enrolled.

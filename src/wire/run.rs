@@ -208,6 +208,7 @@ impl Call<'_> {
     }
 
     /// The same; none where the partition is not there, which is left so.
+    #[cfg(feature = "console")]
     pub(super) async fn reply_if_made(&self) -> Result<Option<Reply>> {
         let answer = self.run_once().await;
         if code_of(&answer) == Some("NOMETA") {

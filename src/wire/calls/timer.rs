@@ -26,8 +26,14 @@ pub struct Look {
 }
 
 impl Store {
-    /// Reads one timer. A partition that is not there has none, and is not made for it.
+    /// Reads one timer.
     pub async fn look(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
+        Look::read(self.call(&scripts::LOOK, at).arg(key).reply().await?)
+    }
+
+    /// The same for who only looks: a partition that is not there has no timer, and is not made for it.
+    #[cfg(feature = "console")]
+    pub(crate) async fn look_if_made(&self, at: &PartitionNames, key: &[u8]) -> Result<Option<Look>> {
         match self.call(&scripts::LOOK, at).arg(key).reply_if_made().await? {
             Some(reply) => Look::read(reply),
             None => Ok(None),
