@@ -52,7 +52,8 @@ async fn a_lone_call_is_on_its_way_once_it_was_polled() {
     assert_eq!(call.await, "Armed");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread: else the answer may come within the only poll.
+#[tokio::test]
 async fn a_lone_call_that_nobody_polls_holds_up_no_other_not_even_of_its_key() {
     let scene = Scene::start().await;
     let caller = scene.caller().await;
