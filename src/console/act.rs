@@ -27,7 +27,7 @@ impl KnownTopic {
         if self.is_attached() {
             return Err(self.attached("arm"));
         }
-        let request = self.console.schedule.arm(&self.topic, Key(key), when, &payload);
+        let request = self.schedule().arm(&self.topic, Key(key), when, &payload);
         if only_if_absent { request.only_if_absent().await } else { request.await }
     }
 
@@ -36,7 +36,7 @@ impl KnownTopic {
     /// # Errors
     /// As there.
     pub async fn cancel(&self, key: &[u8]) -> Result<Cancelled> {
-        self.console.schedule.cancel(&self.topic, Key(key)).await
+        self.schedule().cancel(&self.topic, Key(key)).await
     }
 
     /// Moves a waiting timer to another deadline; its payload and attempt stay.
@@ -44,7 +44,7 @@ impl KnownTopic {
     /// # Errors
     /// As for [`Schedule::reschedule`](crate::Schedule::reschedule).
     pub async fn reschedule(&self, key: &[u8], when: impl Into<When>) -> Result<Rescheduled> {
-        self.console.schedule.reschedule(&self.topic, Key(key), when).await
+        self.schedule().reschedule(&self.topic, Key(key), when).await
     }
 
     /// Makes a waiting timer due now.
@@ -65,7 +65,7 @@ impl KnownTopic {
         self.check_letter(letter)?;
         let anew = as_new.then(ArmingId::random);
         let first = Replay { letter: letter.name.clone(), id: ReplayId::random(), anew, repeat: false };
-        let at = &self.partitions[letter.partition as usize];
+        let at = &self.parts()[letter.partition as usize];
         let call = |repeat| {
             let call = Replay { repeat, ..first.clone() };
             async move { self.console.store().replay(at, &call).await }
@@ -79,7 +79,7 @@ impl KnownTopic {
     /// As for [`replay`](Self::replay).
     pub async fn drop_letter(&self, letter: &Entry) -> Result<bool> {
         self.check_letter(letter)?;
-        let at = &self.partitions[letter.partition as usize];
+        let at = &self.parts()[letter.partition as usize];
         let call = |_| self.console.store().drop_letter(at, &letter.name);
         self.console.schedule.persist(call).await.map_err(|error| error.at_key(&letter.key))
     }
@@ -89,7 +89,7 @@ impl KnownTopic {
     /// # Errors
     /// As there.
     pub async fn pause(&self, reason: &str) -> Result<()> {
-        self.console.schedule.pause(&self.topic, reason).await
+        self.schedule().pause(&self.topic, reason).await
     }
 
     /// Resumes the topic; what has become due runs at once.
@@ -97,7 +97,7 @@ impl KnownTopic {
     /// # Errors
     /// As for [`pause`](Self::pause).
     pub async fn resume(&self) -> Result<()> {
-        self.console.schedule.resume(&self.topic).await
+        self.schedule().resume(&self.topic).await
     }
 
     /// Gives the topic another number of partitions: see [`Schedule::repartition`](crate::Schedule::repartition). Attempts
@@ -106,7 +106,7 @@ impl KnownTopic {
     /// # Errors
     /// As there.
     pub async fn repartition(&self, partitions: u32, wait: Duration) -> Result<Repartitioned> {
-        self.console.schedule.repartition(&self.topic, partitions).wait(wait).await
+        self.schedule().repartition(&self.topic, partitions).wait(wait).await
     }
 
     /// Removes the topic with all that it holds: see [`Schedule::destroy`](crate::Schedule::destroy).
@@ -114,7 +114,7 @@ impl KnownTopic {
     /// # Errors
     /// As there.
     pub async fn destroy(&self, forced: bool) -> Result<Destroyed> {
-        let request = self.console.schedule.destroy(&self.topic);
+        let request = self.schedule().destroy(&self.topic);
         if forced { request.forced().await } else { request.await }
     }
 
@@ -123,7 +123,7 @@ impl KnownTopic {
     /// # Errors
     /// As there.
     pub async fn detach(&self) -> Result<Destroyed> {
-        self.console.schedule.detach(&self.topic).await
+        self.schedule().detach(&self.topic).await
     }
 
     pub(super) fn attached(&self, verb: &str) -> Error {

@@ -70,7 +70,7 @@ impl KnownTopic {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn journal_bounds(&self) -> Result<Option<JournalBounds>> {
-        match self.partitions.first() {
+        match self.parts().first() {
             Some(first) => self.console.store().journal_bounds(first).await,
             None => Ok(None),
         }
@@ -93,7 +93,7 @@ impl KnownTopic {
     pub async fn journal(&self, behind: Option<&JournalCursor>, count: usize) -> Result<JournalPage> {
         let count = count.min(MAX_BATCH);
         let (mut found, mut is_last) = (Vec::new(), true);
-        for some in self.partitions.chunks(ASKED) {
+        for some in self.parts().chunks(ASKED) {
             let pages = some.iter().map(async |at| {
                 let from = behind.map(|behind| behind.in_partition(at.index));
                 (at.index, self.console.store().journal(at, from.as_ref(), count).await)

@@ -138,7 +138,7 @@ impl<'a> Merge<'a> {
             let of = self.index();
             let call = |part: &Part| PageCall { of, from: part.from.clone(), count: self.chunk, keep };
             let calls: Vec<_> =
-                empty.iter().map(|(at, part)| (self.topic.partitions[*at].clone(), call(part))).collect();
+                empty.iter().map(|(at, part)| (self.topic.parts()[*at].clone(), call(part))).collect();
             let places: Vec<_> = empty.iter().map(|(at, _)| *at).collect();
             for (at, page) in places.into_iter().zip(self.topic.console.store().pages(&calls).await) {
                 let page = page?;
@@ -164,6 +164,7 @@ impl<'a> Merge<'a> {
 
     fn index(&self) -> PageOf {
         match self.wanted.state {
+            // Running ones have pages of their own.
             EntryState::Waiting | EntryState::Running => PageOf::Due,
             EntryState::Quarantined => PageOf::Quarantine,
             EntryState::Dead => PageOf::Dead,

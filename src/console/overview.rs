@@ -94,7 +94,7 @@ impl KnownTopic {
     /// When a server cannot be reached or refuses.
     pub async fn overview(&self) -> Result<Overview> {
         let mut sum = Overview::default();
-        for part in self.console.store().overviews(&self.partitions, AHEAD).await {
+        for part in self.console.store().overviews(self.parts(), AHEAD).await {
             sum.add(part?);
         }
         Ok(sum)
@@ -104,11 +104,11 @@ impl KnownTopic {
 /// How many topics are, in as few requests as there are servers; each with its own result.
 pub(super) async fn overviews(topics: &[KnownTopic]) -> Vec<Result<Overview>> {
     let Some(first) = topics.first() else { return Vec::new() };
-    let partitions: Vec<_> = topics.iter().flat_map(|topic| topic.partitions.iter().cloned()).collect();
+    let partitions: Vec<_> = topics.iter().flat_map(|topic| topic.parts().iter().cloned()).collect();
     let mut parts = first.console.store().overviews(&partitions, AHEAD).await.into_iter();
     let sum = |topic: &KnownTopic| {
         let mut sum = Ok(Overview::default());
-        for part in parts.by_ref().take(topic.partitions.len()) {
+        for part in parts.by_ref().take(topic.parts().len()) {
             sum = sum.and_then(|mut sum: Overview| part.map(|part| (sum.add(part), sum).1));
         }
         sum

@@ -20,8 +20,8 @@ const STEP: usize = 250;
 pub(super) async fn page(topic: &KnownTopic, wanted: &Wanted<'_>, after: Option<&Cursor>) -> Result<Page> {
     let (mut partition, mut cursor) = after.map_or((0, 0), place);
     let (mut entries, mut looked_at, mut now) = (Vec::new(), 0, ServerTime::default());
-    while partition < topic.partitions.len() && entries.len() < wanted.count && looked_at < LOOKED_AT {
-        let at = &topic.partitions[partition];
+    while partition < topic.parts().len() && entries.len() < wanted.count && looked_at < LOOKED_AT {
+        let at = &topic.parts()[partition];
         let store = topic.console.store();
         let step = |_| store.names_in(at, Listing::Running, cursor, STEP);
         let (next, names) = topic.console.schedule.persist(step).await?;
@@ -35,7 +35,7 @@ pub(super) async fn page(topic: &KnownTopic, wanted: &Wanted<'_>, after: Option<
         (partition, cursor) = if next == 0 { (partition + 1, 0) } else { (partition, next) };
     }
     entries.sort_by(|a, b| a.at_ms.cmp(&b.at_ms).then_with(|| a.key.cmp(&b.key)));
-    let next = (partition < topic.partitions.len()).then(|| behind(partition, cursor));
+    let next = (partition < topic.parts().len()).then(|| behind(partition, cursor));
     Ok(Page { now: system_time(now.ms()), entries, next, looked_at })
 }
 

@@ -1,6 +1,7 @@
 //! Topics, as their programs have registered them.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Policy;
+use crate::schedule::Schedule;
 use crate::topic::{Topic, TopicConfig};
 use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{PartitionNames, TopicEntry};
@@ -17,7 +19,8 @@ use crate::wire::{PartitionNames, TopicEntry};
 pub struct KnownTopic {
     pub(super) console: Console,
     pub(super) topic: Topic<Bytes>,
-    pub(super) partitions: Vec<PartitionNames>,
+    /// Made when they are first used: a list of topics needs none.
+    partitions: Arc<OnceLock<Vec<PartitionNames>>>,
 }
 
 /// What is written of it as JSON.
@@ -91,9 +94,7 @@ impl KnownTopic {
         topic = topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(crate::MAX_PAYLOAD);
         topic.config.attach = entry.attached.then(Policy::default);
         topic.config.max_delay = crate::MAX_DELAY;
-        let partitions = topic.config.all_partitions(console.namespace());
-        console.schedule.adopt(&topic.config);
-        Some(Self { console: console.clone(), topic, partitions })
+        Some(Self { console: console.clone(), topic, partitions: Arc::default() })
     }
 
     /// Its name.
@@ -125,9 +126,20 @@ impl KnownTopic {
         &self.topic.config
     }
 
+    /// The console's schedule, to which the topic's partitions are known.
+    pub(super) fn schedule(&self) -> &Schedule {
+        self.console.schedule.adopt(self.config());
+        &self.console.schedule
+    }
+
+    /// Its partitions.
+    pub(super) fn parts(&self) -> &[PartitionNames] {
+        self.partitions.get_or_init(|| self.config().all_partitions(self.console.namespace()))
+    }
+
     /// The partition of a key.
     pub(super) fn partition_of(&self, key: &[u8]) -> &PartitionNames {
-        &self.partitions[self.config().partition_of(key)]
+        &self.parts()[self.config().partition_of(key)]
     }
 }
 

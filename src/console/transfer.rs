@@ -136,7 +136,7 @@ impl KnownTopic {
         let mut report = ImportReport::default();
         for (at, entries) in by_partition {
             for some in once_each(entries) {
-                report.add(&self.install(&self.partitions[at as usize], &some).await?);
+                report.add(&self.install(&self.parts()[at as usize], &some).await?);
             }
         }
         Ok(report)

@@ -69,7 +69,7 @@ impl KnownTopic {
     /// When a server cannot be reached or refuses.
     pub async fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verified> {
         let mut verified = Verified::default();
-        for at in &self.partitions {
+        for at in self.parts() {
             for (listing, elsewhere, what) in CHECKS {
                 let mut cursor = 0;
                 loop {

@@ -154,10 +154,13 @@ impl Schedule {
     /// registered when it is used.
     #[cfg(feature = "console")]
     pub(crate) fn adopt(&self, config: &TopicConfig) {
+        let mut known = lock(&self.known);
+        if known.get(&config.name).is_some_and(|known| known.len() == config.partitions as usize) {
+            return;
+        }
         let store = &self.client.store;
         let partitions = config.all_partitions(&self.client.namespace).into_iter();
-        let lanes = partitions.map(|at| Lane::new(store.clone(), at)).collect();
-        lock(&self.known).insert(config.name.clone(), lanes);
+        known.insert(config.name.clone(), partitions.map(|at| Lane::new(store.clone(), at)).collect());
     }
 
     async fn lane_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Lane> {

@@ -61,7 +61,7 @@ impl Console {
         if topics.is_empty() {
             all = self.topics().await?;
         }
-        self.tail_of(all.into_iter().flat_map(|topic| topic.partitions).collect()).await
+        self.tail_of(all.iter().flat_map(|topic| topic.parts().iter().cloned()).collect()).await
     }
 
     /// The same of these partitions.
