@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::console::Console;
 use crate::error::{Error, Result};
-use crate::escape::glob_of_any;
-use crate::limits::MAX_KEY;
 use crate::pattern::Pattern;
-use crate::policy::{Policy, scan_pace};
-use crate::wire::{SurveyedKey, is_own};
+use crate::policy::Policy;
+use crate::wire::SurveyedKey;
 
 /// Keys that are asked about at once.
 const PAGE: usize = 250;
@@ -124,30 +122,19 @@ impl SurveyRequest<'_> {
     /// When a server cannot be reached or refuses.
     pub async fn run(self) -> Result<Survey> {
         let store = self.console.store();
-        let (mut survey, mut watched, mut now) =
-            (Survey { due_by_hour: vec![0; HOURS + 1], ..Survey::default() }, Vec::new(), 0);
-        let (step, every) = scan_pace(self.policy.scan_rate);
-        let prefix = glob_of_any(&[self.pattern.literal_prefix()]);
+        let mut survey = Survey { due_by_hour: vec![0; HOURS + 1], ..Survey::default() };
         for server in self.console.schedule.persist(|_| store.scanned()).await? {
             survey.keys += store.database_size(&server).await?;
-            now = self.now().await?;
-            let mut cursor = 0;
-            loop {
-                let due = Instant::now() + every;
-                let scan = |_| store.scan(&server, cursor, &prefix, step as usize);
-                let (next, found) = self.console.schedule.persist(scan).await?;
-                for keys in self.matching(found, &mut survey).chunks(PAGE) {
-                    let weigh = survey.with_deadline < WEIGHED;
-                    let found = store.survey(keys, weigh).await?;
-                    survey.add(now, keys, &found, &mut watched);
-                }
-                if next == 0 {
-                    break;
-                }
-                cursor = next;
-                sleep_until(due).await;
+        }
+        let (now, mut watched) = (self.now().await?, Vec::new());
+        let mut scan = self.console.schedule.scan(&self.pattern, self.policy.scan_rate).await?;
+        while let Some(keys) = scan.next().await? {
+            for keys in keys.chunks(PAGE) {
+                let found = store.survey(keys, survey.with_deadline < WEIGHED).await?;
+                survey.add(now, keys, &found, &mut watched);
             }
         }
+        survey.too_long = scan.too_long;
         survey.weigh(&self.policy);
         survey.watched = self.watch_them(&watched, now).await?;
         survey.advice = advice(&survey);
@@ -156,14 +143,6 @@ impl SurveyRequest<'_> {
 
     async fn now(&self) -> Result<u64> {
         Ok(self.console.store().time_of("").await?.ms())
-    }
-
-    fn matching(&self, mut keys: Vec<Bytes>, survey: &mut Survey) -> Vec<Bytes> {
-        keys.retain(|key| !is_own(self.console.namespace(), key) && self.pattern.is_match(key));
-        let found = keys.len();
-        keys.retain(|key| key.len() <= MAX_KEY);
-        survey.too_long += (found - keys.len()) as u64;
-        keys
     }
 
     /// Looks at keys a second time.

@@ -4,17 +4,15 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::error::Result;
-use crate::escape::glob_of_any;
-use crate::limits::MAX_KEY;
-use crate::policy::{Policy, scan_pace};
+use crate::policy::Policy;
 use crate::schedule::Schedule;
 use crate::time::system_time;
 use crate::topic::{Topic, TopicConfig};
 use crate::wire::copy::{NOT_COPIED, TOO_LARGE};
-use crate::wire::{AttachedHoldings, Found, Life, is_own};
+use crate::wire::{AttachedHoldings, Found, Life};
 
 /// What would become of a topic's keys if it were attached: see [`Schedule::plan`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,27 +78,18 @@ impl Schedule {
     pub async fn plan<T>(&self, topic: &Topic<T>) -> Result<AttachPlan> {
         let (config, policy) = (&topic.config, topic.config.policy_for("plan")?);
         config.check(&self.client.namespace)?;
-        let (store, (step, every)) = (&self.client.store, scan_pace(policy.scan_rate));
-        let pattern = glob_of_any(&[config.pattern.literal_prefix()]);
-        let mut planner = Planner::new(config, policy, &self.client.namespace);
+        let store = &self.client.store;
+        let mut planner = Planner::new(config, policy);
         let began = Instant::now();
-        for server in self.persist(|_| store.scanned()).await? {
-            let mut cursor = 0;
-            loop {
-                let due = Instant::now() + every;
-                let (next, keys) =
-                    self.persist(|_| store.scan(&server, cursor, &pattern, step as usize)).await?;
-                for keys in planner.matching(keys).chunks(planner.page) {
-                    let found = self.persist(|_| store.read(keys, &policy.capture)).await?;
-                    planner.add(keys, found);
-                }
-                if next == 0 {
-                    break;
-                }
-                cursor = next;
-                sleep_until(due).await;
+        let mut scan = self.scan(&config.pattern, policy.scan_rate).await?;
+        while let Some(keys) = scan.next().await? {
+            planner.plan.matching += keys.len() as u64;
+            for keys in keys.chunks(planner.page) {
+                let found = self.persist(|_| store.read(keys, &policy.capture)).await?;
+                planner.add(keys, found);
             }
         }
+        planner.plan.too_long = scan.too_long;
         Ok(planner.end(began.elapsed()))
     }
 
@@ -140,7 +129,6 @@ impl Schedule {
 struct Planner<'a> {
     config: &'a TopicConfig,
     policy: &'a Policy,
-    namespace: &'a str,
     /// Keys in one call.
     page: usize,
     plan: AttachPlan,
@@ -148,18 +136,9 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(config: &'a TopicConfig, policy: &'a Policy, namespace: &'a str) -> Self {
+    fn new(config: &'a TopicConfig, policy: &'a Policy) -> Self {
         let page = policy.capture.keys_in_touch();
-        Self { config, policy, namespace, page, plan: AttachPlan::default(), by_partition: HashMap::new() }
-    }
-
-    fn matching(&mut self, mut keys: Vec<Bytes>) -> Vec<Bytes> {
-        keys.retain(|key| !is_own(self.namespace, key) && self.config.pattern.is_match(key));
-        let found = keys.len();
-        keys.retain(|key| key.len() <= MAX_KEY);
-        self.plan.too_long += (found - keys.len()) as u64;
-        self.plan.matching += keys.len() as u64;
-        keys
+        Self { config, policy, page, plan: AttachPlan::default(), by_partition: HashMap::new() }
     }
 
     fn add(&mut self, keys: &[Bytes], found: Vec<Found>) {

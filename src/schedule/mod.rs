@@ -6,6 +6,7 @@ mod bulk;
 mod destroy;
 mod fleet;
 mod key;
+mod key_scan;
 mod lane;
 mod letters;
 mod repartition;
