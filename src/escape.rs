@@ -25,9 +25,19 @@ impl fmt::Display for Escaped<'_> {
 
 /// A text that a glob-style pattern of the server matches as it is.
 pub(crate) fn glob(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| matches!(c, '*' | '?' | '[' | ']' | '\\').then_some('\\').into_iter().chain([c]))
-        .collect()
+    text.chars().flat_map(|c| is_of_globs(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// A pattern for whatever ends with these bytes.
+#[cfg(any(test, feature = "console", feature = "testing"))]
+pub(crate) fn glob_ending(end: &[u8]) -> Vec<u8> {
+    let literal =
+        end.iter().flat_map(|byte| is_of_globs((*byte).into()).then_some(b'\\').into_iter().chain([*byte]));
+    [b'*'].into_iter().chain(literal).collect()
+}
+
+fn is_of_globs(c: char) -> bool {
+    matches!(c, '*' | '?' | '[' | ']' | '\\')
 }
 
 /// A pattern for whatever begins with one of these texts, and for as little else as one pattern can say: it compares

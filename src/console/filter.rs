@@ -155,7 +155,9 @@ impl FromStr for Condition {
         let span = || parse_span(value).map_err(|error| refuse(&error.to_string()));
         let test = match name {
             "key" => Test::Key(glob(value).map_err(|error| refuse(&error.to_string()))?),
-            "id" => Test::Id(id(value).ok_or_else(|| refuse("an id has 16 hexadecimal digits"))?),
+            "id" => {
+                Test::Id(text::id_of_text(value).ok_or_else(|| refuse("an id has 16 hexadecimal digits"))?)
+            }
             "attempt" => number().map(|(compare, number)| Test::Attempt(compare, number))?,
             "lost" => number().map(|(compare, number)| Test::Lost(compare, number))?,
             "reason" => Test::Reason(value.split(',').map(str::to_owned).collect()),
@@ -169,12 +171,6 @@ impl FromStr for Condition {
         };
         Ok(Self { said: said.to_owned(), test })
     }
-}
-
-fn id(value: &str) -> Option<ArmingId> {
-    let digits = value.len() == 16 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = digits.then(|| u64::from_str_radix(value, 16).ok()).flatten()?;
-    ArmingId::from_bytes(&number.to_be_bytes())
 }
 
 /// A glob over bytes, written as keys are shown.

@@ -98,6 +98,13 @@ pub(crate) mod serde_maybe_bytes {
     }
 }
 
+/// An id of sixteen hexadecimal digits.
+pub(crate) fn id_of_text(text: &str) -> Option<crate::id::ArmingId> {
+    let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()?;
+    crate::id::ArmingId::from_bytes(&number.to_be_bytes())
+}
+
 /// Writes an id into JSON as its sixteen digits.
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
 pub(crate) fn id_as_text<S: serde::Serializer>(

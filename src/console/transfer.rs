@@ -162,10 +162,7 @@ impl KnownTopic {
         if line.deadline_ms >= crate::time::MAX_DEADLINE_MS || line.at_ms >= crate::time::MAX_DEADLINE_MS {
             return Err(refuse("its time is after the year 2248"));
         }
-        let digits = line.id.len() == 16 && line.id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let id = digits.then(|| u64::from_str_radix(&line.id, 16).ok()).flatten();
-        let arming =
-            id.and_then(|id| ArmingId::from_bytes(&id.to_be_bytes())).ok_or_else(|| refuse("its id"))?;
+        let arming = text::id_of_text(&line.id).ok_or_else(|| refuse("its id"))?;
         let record = Record { arming, deadline: line.deadline_ms, payload: line.payload.clone() }.encode();
         match line.kind.as_str() {
             "timer" if self.is_attached() => Err(self.attached("import")),

@@ -87,13 +87,19 @@ impl KnownTopic {
     ///
     /// # Errors
     /// When a server cannot be reached or refuses.
+    #[allow(clippy::cast_precision_loss)] // below 2^43
     pub async fn letters_of(&self, key: &[u8], payload: Option<usize>) -> Result<Vec<Entry>> {
         let at = self.partition_of(key);
         let (store, keep) = (self.console.store(), payload.unwrap_or(0));
         let found = self.console.schedule.persist(|_| store.letters_of_key(at, key)).await?;
-        let letter = |(name, letter, died): (Bytes, Bytes, f64)| {
-            let member =
-                PageMember { name, score: died, size: letter.len() as u64, what: Some(letter), state: None };
+        let letter = |(name, letter, died): (Bytes, Bytes, u64)| {
+            let member = PageMember {
+                name,
+                score: died as f64,
+                size: letter.len() as u64,
+                what: Some(letter),
+                state: None,
+            };
             read_letter(self, at.index, member, payload.map(|_| keep))
         };
         let mut letters: Vec<_> = found.into_iter().filter_map(letter).collect();

@@ -1,7 +1,7 @@
 //! Reading the journal: what has ended, and how.
 
 use bytes::{Buf, Bytes};
-use redis::{cmd, pipe};
+use redis::pipe;
 use serde::{Serialize, Serializer};
 
 use crate::error::Result;
@@ -12,8 +12,7 @@ use crate::wire::{DeadReason, JournalBounds, PartitionNames, Reply, Store};
 /// Version, how it ended, arming id, first deadline, attempt. Then the key.
 const HEAD: usize = 22;
 const VERSION: u8 = 1;
-/// How many entries a step of looking for a key goes through, roughly, and how many steps there are at most.
-const STEP: usize = 1000;
+/// How many steps of about 1,000 entries there are at most when a key is looked for.
 const STEPS: usize = 200;
 const READING: &str = "reading the journal";
 
@@ -157,43 +156,20 @@ impl Store {
         at: &PartitionNames,
         key: &[u8],
     ) -> Result<(Vec<JournalPosition>, bool)> {
-        let (mut found, mut cursor, mut steps) = (Vec::new(), 0_u64, 0);
         if key.len() > MAX_KEY {
-            return Ok((found, true));
+            return Ok((Vec::new(), true));
         }
-        loop {
-            let mut scan = cmd("ZSCAN");
-            scan.arg(at.key("journal")).arg(cursor).arg("MATCH").arg(ends_with(key)).arg("COUNT").arg(STEP);
-            let mut step = pipe();
-            step.add_command(scan);
-            let mut page = self.ask(at, READING, &step).await?.list()?;
-            cursor = page.int()?;
-            let members = page.list()?.each(read_position)?;
-            found.extend(members.into_iter().filter(|one| one.member.get(HEAD..) == Some(key)));
-            steps += 1;
-            if cursor == 0 || steps == STEPS {
-                // What is added or goes meanwhile may be named twice.
-                found.sort_unstable_by(|one, other| other.cmp(one));
-                found.dedup();
-                return Ok((found, cursor == 0));
-            }
-        }
+        let (found, whole) = self.named_with(READING, at, ("journal", HEAD), key, STEPS).await?;
+        let position = |(member, ended)| JournalPosition { ended, member };
+        let mut found: Vec<_> = found.into_iter().map(position).collect();
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        Ok((found, whole))
     }
 }
 
 fn read_position(reply: &mut Reply) -> Result<JournalPosition> {
     let member = reply.bytes()?;
     Ok(JournalPosition { ended: reply.int()?, member })
-}
-
-/// A pattern of whatever ends with this.
-fn ends_with(key: &[u8]) -> Vec<u8> {
-    let mut pattern = vec![b'*'];
-    for byte in key {
-        pattern.extend(b"*?[]\\".contains(byte).then_some(b'\\'));
-        pattern.push(*byte);
-    }
-    pattern
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ pub mod claim;
 pub mod destroy;
 #[cfg(any(test, feature = "console", feature = "testing"))]
 pub mod ended;
+#[cfg(any(test, feature = "console", feature = "testing"))]
+mod endings;
 pub mod fleet;
 #[cfg(feature = "console")]
 pub mod import;

@@ -98,37 +98,19 @@ impl Store {
         answers.map(|(answer, (_, call))| read(answer?, &call.from)).collect()
     }
 
-    /// The letters of one key, each with its name and when it died.
+    /// The letters of one key, each with its name and when it died, in ms.
     pub(crate) async fn letters_of_key(
         &self,
         at: &PartitionNames,
         key: &[u8],
-    ) -> Result<Vec<(Bytes, Bytes, f64)>> {
+    ) -> Result<Vec<(Bytes, Bytes, u64)>> {
         const DOING: &str = "looking for dead letters";
-        // The name of a letter ends with the key, behind sixteen bytes.
-        let pattern = [&b"?".repeat(LETTER_NAME)[..], &glob(key)].concat();
-        let (mut cursor, mut found) = (0, Vec::new());
-        loop {
-            let mut scan = pipe();
-            scan.cmd("ZSCAN")
-                .arg(at.key("dead"))
-                .arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(MAX_BATCH);
-            let mut reply = self.ask(at, DOING, &scan).await?.list()?;
-            cursor = reply.int()?;
-            found.extend(reply.list()?.each(|reply| Ok((reply.bytes()?, reply.float()?)))?);
-            if cursor == 0 {
-                break;
-            }
-        }
-        let mut fetch = pipe();
-        found.iter().for_each(|(name, _)| _ = fetch.cmd("HGET").arg(at.key("letters")).arg(&name[..]));
+        let (found, _) = self.named_with(DOING, at, ("dead", LETTER_NAME), key, usize::MAX).await?;
         if found.is_empty() {
             return Ok(Vec::new());
         }
+        let mut fetch = pipe();
+        found.iter().for_each(|(name, _)| _ = fetch.cmd("HGET").arg(at.key("letters")).arg(&name[..]));
         let letters = self.ask(at, DOING, &fetch).await?.each(Reply::maybe_bytes)?;
         let both = found.into_iter().zip(letters);
         Ok(both.filter_map(|((name, died), letter)| Some((name, letter?, died))).collect())
@@ -200,13 +182,6 @@ impl PageMember {
             state: reply.maybe_bytes()?,
         })
     }
-}
-
-/// Bytes that a pattern of the server matches as they are.
-fn glob(bytes: &[u8]) -> Vec<u8> {
-    let escaped =
-        bytes.iter().flat_map(|byte| b"*?[]\\^-".contains(byte).then_some(b'\\').into_iter().chain([*byte]));
-    escaped.collect()
 }
 
 fn is_zset(place: &str) -> bool {

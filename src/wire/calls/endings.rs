@@ -1,0 +1,39 @@
+//! Members of an index whose names end with a key.
+
+use bytes::Bytes;
+use redis::pipe;
+
+use crate::error::Result;
+use crate::escape::glob_ending;
+use crate::wire::{MAX_BATCH, PartitionNames, Reply, Store};
+
+impl Store {
+    /// Those behind `head` bytes of whose names nothing but this key stands, each with the whole part of its score; and
+    /// whether all were gone through, which is done in so many steps at most, of about 1,000 names each.
+    pub(super) async fn named_with(
+        &self,
+        doing: &'static str,
+        at: &PartitionNames,
+        (index, head): (&str, usize),
+        key: &[u8],
+        steps: usize,
+    ) -> Result<(Vec<(Bytes, u64)>, bool)> {
+        let (pattern, mut found, mut cursor) = (glob_ending(key), Vec::new(), 0_u64);
+        for _ in 0..steps {
+            let mut scan = pipe();
+            scan.cmd("ZSCAN").arg(at.key(index)).arg(cursor);
+            scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(MAX_BATCH);
+            let mut page = self.ask(at, doing, &scan).await?.list()?;
+            cursor = page.int()?;
+            let members = page.list()?.each(|reply: &mut Reply| Ok((reply.bytes()?, reply.int()?)))?;
+            found.extend(members.into_iter().filter(|(name, _)| name.get(head..) == Some(key)));
+            if cursor == 0 {
+                break;
+            }
+        }
+        // What is added or goes meanwhile may be named twice.
+        found.sort_unstable();
+        found.dedup();
+        Ok((found, cursor == 0))
+    }
+}
