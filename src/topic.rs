@@ -387,9 +387,7 @@ impl TopicConfig {
     }
 
     pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
-        let attached = self.attach.is_some();
-        let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, attached);
-        (0..self.partitions).map(names).collect()
+        self.entry().all_partitions(namespace)
     }
 
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {

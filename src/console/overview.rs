@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::console::KnownTopic;
 use crate::error::Result;
 use crate::time::system_time;
-use crate::wire;
+use crate::wire::{self, PartitionNames, Store};
 
 /// How far ahead it is counted what is due.
 const AHEAD: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
@@ -43,6 +43,12 @@ pub struct Overview {
     pub next_ms: Option<u64>,
     /// The server's time, in ms since 1970; of several servers the latest.
     pub now_ms: u64,
+    /// For how long the first of all has needed attention, in quarantine or not, in ms.
+    #[serde(skip)]
+    pub(super) first_late_ms: u64,
+    /// The wire version of another program, that this one cannot read.
+    #[serde(skip)]
+    pub(super) other_version: Option<u32>,
 }
 
 impl Overview {
@@ -59,6 +65,8 @@ impl Overview {
     fn add(&mut self, part: wire::Overview) {
         let now = part.stamp.ms();
         self.paused = self.paused.take().or(part.paused);
+        let number = part.version.as_ref().and_then(|version| version.parse().ok());
+        self.other_version = self.other_version.or(number.filter(|number| *number != wire::WIRE_VERSION));
         self.closed = self.closed.take().or_else(|| closed(part.version.as_deref()));
         self.timers += part.due + part.quarantined;
         self.quarantined += part.quarantined;
@@ -66,9 +74,10 @@ impl Overview {
         self.trimmed += part.trimmed;
         self.enrolled += part.enrolled;
         self.overdue += part.overdue;
+        let late = now.saturating_sub(part.first.unwrap_or(now));
+        self.first_late_ms = self.first_late_ms.max(late);
         if part.overdue > 0 {
-            self.oldest_overdue_ms =
-                self.oldest_overdue_ms.max(now.saturating_sub(part.first.unwrap_or(now)));
+            self.oldest_overdue_ms = self.oldest_overdue_ms.max(late);
         }
         self.due_in_1m += part.within[0];
         self.due_in_1h += part.within[1];
@@ -93,25 +102,23 @@ impl KnownTopic {
     /// # Errors
     /// When a server cannot be reached or refuses.
     pub async fn overview(&self) -> Result<Overview> {
-        let mut sum = Overview::default();
-        for part in self.console.store().overviews(self.parts(), AHEAD).await {
-            sum.add(part?);
-        }
-        Ok(sum)
+        overviews(self.console.store(), &[self.parts()]).await.remove(0)
     }
 }
 
-/// How many topics are, in as few requests as there are servers; each with its own result.
-pub(super) async fn overviews(topics: &[KnownTopic]) -> Vec<Result<Overview>> {
-    let Some(first) = topics.first() else { return Vec::new() };
-    let partitions: Vec<_> = topics.iter().flat_map(|topic| topic.parts().iter().cloned()).collect();
-    let mut parts = first.console.store().overviews(&partitions, AHEAD).await.into_iter();
-    let sum = |topic: &KnownTopic| {
-        let mut sum = Ok(Overview::default());
-        for part in parts.by_ref().take(topic.parts().len()) {
-            sum = sum.and_then(|mut sum: Overview| part.map(|part| (sum.add(part), sum).1));
+/// How topics are, by their partitions, in as few requests as there are servers; each with its own result.
+pub(super) async fn overviews(store: &Store, topics: &[&[PartitionNames]]) -> Vec<Result<Overview>> {
+    let mut parts = store.overviews(&topics.concat(), AHEAD).await.into_iter();
+    let sum = |topic: &&[PartitionNames]| {
+        let mut sum = Overview::default();
+        let mut first = Ok(());
+        for part in parts.by_ref().take(topic.len()) {
+            match part {
+                Ok(part) => sum.add(part),
+                Err(error) => first = first.and(Err(error)),
+            }
         }
-        sum
+        first.map(|()| sum)
     };
     topics.iter().map(sum).collect()
 }

@@ -94,7 +94,9 @@ impl Console {
     pub async fn status_of(&self, topics: &[KnownTopic], listeners: &[ListenerReport]) -> Vec<TopicStatus> {
         let mut all = Vec::with_capacity(topics.len());
         for some in topics.chunks(AT_A_TIME) {
-            let overviews = overview::overviews(some).await;
+            let overviews =
+                overview::overviews(self.store(), &some.iter().map(KnownTopic::parts).collect::<Vec<_>>())
+                    .await;
             all.extend(
                 some.iter().zip(overviews).map(|(topic, overview)| of_topic(topic, overview, listeners)),
             );

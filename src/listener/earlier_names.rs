@@ -6,7 +6,7 @@ use crate::escape::Escaped;
 use crate::log::{debug, warn};
 use crate::pattern::Pattern;
 use crate::runtime::Runtime;
-use crate::wire::{PartitionNames, TopicEntry};
+use crate::wire::TopicEntry;
 
 /// More topics than these are not looked at.
 const MOST: usize = 10_000;
@@ -22,9 +22,7 @@ async fn look(runtime: &Runtime) -> Result<()> {
     let (store, namespace) = (&runtime.client.store, &*runtime.client.namespace);
     for entry in store.registered(namespace, MOST).await? {
         let Some(ours) = our_pattern_like(runtime, &entry) else { continue };
-        let names =
-            |index| PartitionNames::new(namespace, &entry.name, index, entry.partitions, entry.attached);
-        let partitions: Vec<_> = (0..entry.partitions).map(names).collect();
+        let partitions = entry.all_partitions(namespace);
         let timers = store.count_timers(&partitions).await?;
         if timers > 0 && !store.is_served(&partitions).await? {
             warn!(

@@ -30,6 +30,14 @@ pub struct TopicEntry {
     pub attached: bool,
 }
 
+impl TopicEntry {
+    /// The names of all its partitions.
+    pub(crate) fn all_partitions(&self, namespace: &str) -> Vec<PartitionNames> {
+        let names = |index| PartitionNames::new(namespace, &self.name, index, self.partitions, self.attached);
+        (0..self.partitions).map(names).collect()
+    }
+}
+
 /// One step of the slow repair.
 #[derive(Clone, Debug)]
 pub struct RepairStep {

@@ -46,12 +46,6 @@ impl Store {
         Ok(self.count("ZCARD", partitions, &["due", "quarantine"]).await?.into_iter().sum())
     }
 
-    /// How many keys of other programs they expect to expire.
-    #[cfg(feature = "console")]
-    pub(crate) async fn count_enrolled(&self, partitions: &[PartitionNames]) -> Result<u64> {
-        Ok(self.count("HLEN", partitions, &["watch"]).await?.into_iter().sum())
-    }
-
     /// Whether a listener has said lately that it serves the topic of these partitions.
     pub(crate) async fn is_served(&self, partitions: &[PartitionNames]) -> Result<bool> {
         let Some(first) = partitions.first() else { return Ok(false) };

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use redis::cmd;
-
-use crate::client::Client;
-use crate::connection::Seat;
+use crate::console::Overview;
 use crate::error::Result;
 use crate::escape::plain;
-use crate::wire::{Heads, PartitionNames, TopicEntry, WIRE_VERSION};
+use crate::wire::{PartitionNames, TopicEntry, WIRE_VERSION};
 
 use super::super::codes;
 use super::{Topics, strange};
@@ -24,55 +21,30 @@ pub(super) struct Seen {
     pub(super) served: usize,
     /// Timers, and keys of other programs that are expected to expire.
     pub(super) timers: u64,
-    /// By how much the first that nobody has claimed is late.
+    /// By how much the first that nobody has claimed is late: what is claimed is scored with the end of its lease.
     overdue: Option<Duration>,
     /// Why nothing is given out.
     paused: Option<String>,
 }
 
 impl Seen {
-    pub(super) async fn of(client: &Client, entry: TopicEntry, served: usize) -> Result<Self> {
-        let TopicEntry { name, partitions: of, attached, .. } = &entry;
-        let names = |index| PartitionNames::new(&client.namespace, name, index, *of, *attached);
-        let partitions: Vec<_> = (0..*of).map(names).collect();
-        let paused = read_meta(client, &partitions[0]).await?;
-        let mut timers = client.store.count_timers(&partitions).await?;
-        if *attached {
-            timers += client.store.count_enrolled(&partitions).await?;
+    /// Refuses what another version has made.
+    pub(super) fn of(
+        entry: TopicEntry,
+        partitions: Vec<PartitionNames>,
+        held: Overview,
+        served: usize,
+    ) -> Result<Self> {
+        if let Some(version) = held.other_version {
+            return Err(strange(format!(
+                "it is of wire version {version}, and this program's is {WIRE_VERSION}"
+            )));
         }
-        let overdue = overdue(client, &partitions).await?;
-        Ok(Self { partitions, served, timers, overdue, paused, entry })
+        let timers = held.timers + if entry.attached { held.enrolled } else { 0 };
+        let overdue = (held.first_late_ms > 0).then(|| Duration::from_millis(held.first_late_ms));
+        let paused = held.paused.map(|reason| plain(&reason, 200));
+        Ok(Self { entry, partitions, served, timers, overdue, paused })
     }
-}
-
-/// Why it is paused, if it is. Refuses what another version has made.
-async fn read_meta(client: &Client, at: &PartitionNames) -> Result<Option<String>> {
-    let read = cmd("HMGET").arg(at.key("meta")).arg("v").arg("paused").clone();
-    let call = |seat: Seat| {
-        let read = read.clone();
-        async move { seat.call("reading what a topic is", &read).await }
-    };
-    let said = client.store.topology().at(at.slot, call).await?;
-    let (version, paused): (Option<String>, Option<String>) =
-        redis::from_redis_value(said).unwrap_or_default();
-    // Words stand there while a topic is destroyed or repartitioned.
-    match version.and_then(|version| version.parse::<u32>().ok()) {
-        Some(version) if version != WIRE_VERSION => {
-            Err(strange(format!("it is of wire version {version}, and this program's is {WIRE_VERSION}")))
-        }
-        _ => Ok(paused.map(|reason| plain(&reason, 200))),
-    }
-}
-
-/// What is claimed is scored with the end of its lease, and so not late.
-async fn overdue(client: &Client, partitions: &[PartitionNames]) -> Result<Option<Duration>> {
-    let mut worst = None;
-    for heads in client.store.heads(partitions).await {
-        let (now, Heads { due, quarantine }) = heads?;
-        let late = due.into_iter().chain(quarantine).min().map(|head| now.ms().saturating_sub(head));
-        worst = worst.max(late.filter(|late| *late > 0));
-    }
-    Ok(worst.map(Duration::from_millis))
 }
 
 pub(super) fn check(topics: &mut Topics<'_>, seen: &Seen) {

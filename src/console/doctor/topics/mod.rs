@@ -6,9 +6,11 @@ mod overlaps;
 mod spread;
 
 use crate::client::Client;
+use crate::console::Overview;
+use crate::console::overview::overviews;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::calls::registry::EVERY_TOPIC;
-use crate::wire::{ListenerReport, TopicEntry, listeners};
+use crate::wire::{ListenerReport, PartitionNames, TopicEntry, listeners};
 
 use super::codes::{self, Code};
 use super::finding::Finding;
@@ -16,6 +18,8 @@ use look::Seen;
 
 /// More topics than these are not looked at.
 const MOST: usize = 1000;
+/// Topics whose partitions are asked in one go.
+const AT_A_TIME: usize = 100;
 
 /// Looks at the topics that are registered, if any.
 pub(super) struct Topics<'a> {
@@ -44,8 +48,14 @@ impl<'a> Topics<'a> {
         let present = self.client.store.listeners(&listeners(&self.client.namespace)).await?;
         let (all, mut seen) = (registered.len(), Vec::new());
         registered.truncate(MOST);
-        for entry in registered {
-            seen.extend(self.look_at(entry, &present).await?);
+        for some in registered.chunks(AT_A_TIME) {
+            let partitions: Vec<_> =
+                some.iter().map(|entry| entry.all_partitions(&self.client.namespace)).collect();
+            let each: Vec<_> = partitions.iter().map(Vec::as_slice).collect();
+            let held = overviews(&self.client.store, &each).await;
+            for ((entry, partitions), held) in some.iter().zip(partitions).zip(held) {
+                seen.extend(self.look_at(entry.clone(), partitions, held, &present)?);
+            }
         }
         orphans::check(self, &seen).await?;
         overlaps::check(self, &seen);
@@ -55,10 +65,16 @@ impl<'a> Topics<'a> {
     }
 
     /// One topic; none where it cannot be read.
-    async fn look_at(&mut self, entry: TopicEntry, present: &[ListenerReport]) -> Result<Option<Seen>> {
+    fn look_at(
+        &mut self,
+        entry: TopicEntry,
+        partitions: Vec<PartitionNames>,
+        held: Result<Overview>,
+        present: &[ListenerReport],
+    ) -> Result<Option<Seen>> {
         let name = entry.name.clone();
         let served = present.iter().filter(|listener| listener.serves(&name)).count();
-        match Seen::of(self.client, entry, served).await {
+        match held.and_then(|held| Seen::of(entry, partitions, held, served)) {
             Ok(seen) => {
                 look::check(self, &seen);
                 Ok(Some(seen))
