@@ -53,7 +53,7 @@ pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
 pub use self::listing::Page;
 pub use self::overview::Overview;
 pub use self::span::{parse_span, show_span};
-pub use self::status::{Status, TopicStatus};
+pub use self::status::{Status, TopicStanding, TopicStatus};
 pub use self::survey::{Survey, SurveyRequest, Watched};
 pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
 pub use self::topics::KnownTopic;

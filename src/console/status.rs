@@ -12,6 +12,41 @@ use crate::wire::ListenerReport;
 /// Topics whose partitions are asked in one go.
 const AT_A_TIME: usize = 100;
 
+/// How a topic stands, by the worst that is so of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopicStanding {
+    /// It can be used.
+    #[default]
+    Fine,
+    /// It holds timers, or expects keys to expire, and nobody serves it.
+    Unserved,
+    /// Nothing is given out.
+    Paused,
+    /// It is being destroyed or repartitioned, or of another wire version.
+    Closed,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl TopicStanding {
+    /// A word for tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fine => "ok",
+            Self::Unserved => "unserved",
+            Self::Paused => "paused",
+            Self::Closed => "closed",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// Whether somebody has to look at it. A pause is somebody's wish.
+    pub fn is_alarm(self) -> bool {
+        !matches!(self, Self::Fine | Self::Paused)
+    }
+}
+
 /// How everything is.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -60,6 +95,17 @@ impl Status {
 }
 
 impl TopicStatus {
+    /// How it stands.
+    pub fn standing(&self) -> TopicStanding {
+        match &self.overview {
+            _ if self.problem.is_some() => TopicStanding::Unreadable,
+            held if held.closed.is_some() => TopicStanding::Closed,
+            held if held.paused.is_some() => TopicStanding::Paused,
+            _ if self.is_unserved() => TopicStanding::Unserved,
+            _ => TopicStanding::Fine,
+        }
+    }
+
     /// Whether it holds timers, or expects keys to expire, and nobody serves it: an alarm.
     pub fn is_unserved(&self) -> bool {
         self.overview.timers + self.overview.enrolled > 0 && self.listeners == 0

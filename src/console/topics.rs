@@ -47,6 +47,21 @@ impl Console {
         Ok(entries.iter().filter_map(|entry| KnownTopic::new(self, entry)).collect())
     }
 
+    /// The topics with these names; all, where none is said.
+    ///
+    /// # Errors
+    /// As for [`topic`](Self::topic).
+    pub async fn topics_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<KnownTopic>> {
+        if names.is_empty() {
+            return self.topics().await;
+        }
+        let mut topics = Vec::with_capacity(names.len());
+        for name in names {
+            topics.push(self.topic(name.as_ref()).await?);
+        }
+        Ok(topics)
+    }
+
     /// The topic with this name.
     ///
     /// # Errors

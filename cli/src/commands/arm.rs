@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::parse_when;
 use crate::commands::target::{key, topic_of};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, moment};
+use crate::output::{Output, moment, ms_of};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -59,10 +59,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         _ => "superseded",
     };
     let receipt = arming.receipt();
-    let deadline_ms = receipt.and_then(|receipt| {
-        let since = receipt.deadline.duration_since(std::time::UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_millis()).ok()
-    });
+    let deadline_ms = receipt.map(|receipt| ms_of(receipt.deadline));
     let id = receipt.map(|receipt| receipt.id.to_string());
     if out.is_json() {
         out.line("armed", &Armed { topic: topic.name(), key: &args.key, outcome, id, deadline_ms })?;

@@ -31,11 +31,11 @@ struct Done<'a> {
 }
 
 pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Result<Exit, Failed> {
-    let matched = work.bulk(args).count().await?;
     if args.dry_run {
         let report = work.bulk(args).dry_run(true).run().await?;
         return end(work, args, &report, out);
     }
+    let matched = work.bulk(args).count().await?;
     if matched == 0 {
         return end(work, args, &BulkReport::default(), out);
     }

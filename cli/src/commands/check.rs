@@ -35,13 +35,7 @@ struct Checked {
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let limits = limits(args)?;
-    let mut topics = Vec::new();
-    for name in &args.topics {
-        topics.push(console.topic(name).await?);
-    }
-    if topics.is_empty() {
-        topics = console.topics().await?;
-    }
+    let topics = console.topics_named(&args.topics).await?;
     let listeners = console.listeners().await?;
     let all = console.status_of(&topics, &listeners).await;
     let breaches: Vec<Breach> = all.iter().flat_map(|topic| limits.breaches(topic)).collect();

@@ -4,7 +4,7 @@ use keylapse::console::{Console, Entry, EntryState, Filter, Page, text};
 
 use crate::args::Listing;
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, ago, moment, short, size};
+use crate::output::{Column, Output, Table, ago, moment, ms_of, short, size};
 
 /// Bytes of a payload that are shown.
 const SHOWN: usize = 4096;
@@ -65,9 +65,8 @@ fn table(page: &Page, args: &Args) -> Table {
     columns.push(Text("LAST ERROR"));
     columns.extend(args.payloads.then_some(Text("")));
     let mut table = Table::new(&columns);
-    let now = u64::try_from(page.now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis());
     for entry in &page.entries {
-        table.row(row(entry, args, now.unwrap_or_default()));
+        table.row(row(entry, args, ms_of(page.now)));
     }
     table
 }

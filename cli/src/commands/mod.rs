@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod journal;
 pub(crate) mod listeners;
 pub(crate) mod ls;
+mod outcome;
 pub(crate) mod partitions;
 pub(crate) mod pause;
 pub(crate) mod reschedule;
@@ -76,20 +77,28 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
     exit
 }
 
-/// What was done to a topic, as JSON.
+/// What was done to a topic, or to one of its timers.
 #[derive(Serialize)]
 struct Did<'a> {
     topic: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     outcome: &'a str,
     says: &'a str,
 }
 
+impl Did<'_> {
+    fn say(&self, out: &mut Output) -> Result<(), Failed> {
+        if out.is_json() {
+            return out.line("did", self);
+        }
+        let Self { topic, key, says, .. } = self;
+        out.say(format!("{}: {says}", key.as_deref().unwrap_or(topic)))
+    }
+}
+
 /// Says what was done to a topic.
 fn say_of_topic(topic: &KnownTopic, outcome: &str, says: &str, out: &mut Output) -> Result<Exit, Failed> {
-    if out.is_json() {
-        out.line("did", &Did { topic: topic.name(), outcome, says })?;
-    } else {
-        out.say(format!("{}: {says}", topic.name()))?;
-    }
+    Did { topic: topic.name(), key: None, outcome, says }.say(out)?;
     Ok(Exit::Fine)
 }

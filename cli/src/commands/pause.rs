@@ -2,6 +2,7 @@
 
 use keylapse::console::Console;
 
+use crate::commands::outcome;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -23,11 +24,11 @@ pub(crate) struct ResumeArgs {
 pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.pause(&args.reason).await?;
-    super::say_of_topic(&topic, "paused", "paused: attempts that run go on, and no others begin", out)
+    super::say_of_topic(&topic, "paused", outcome::PAUSED, out)
 }
 
 pub(crate) async fn resume(console: &Console, args: &ResumeArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.resume().await?;
-    super::say_of_topic(&topic, "resumed", "resumed: what has become due runs now", out)
+    super::say_of_topic(&topic, "resumed", outcome::RESUMED, out)
 }

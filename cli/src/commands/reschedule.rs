@@ -1,12 +1,13 @@
 //! `keylapse reschedule`: move a waiting timer, or many.
 
+use keylapse::When;
 use keylapse::console::{Action, Console};
-use keylapse::{Rescheduled, When};
 
 use crate::args::{Targets, parse_when};
-use crate::commands::target::{One, Target};
+use crate::commands::outcome;
+use crate::commands::target::Target;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, moment};
+use crate::output::{Output, moment, ms_of};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -31,22 +32,9 @@ pub(super) async fn to(
 ) -> Result<Exit, Failed> {
     match targets.read(console, Action::Reschedule(when), will_be).await? {
         Target::Many(work) => work.run(&targets.bulk, out).await,
-        Target::One(one) => {
-            let moved = one.topic.reschedule(&one.key, when).await?;
-            say(&one, moved, out)
-        }
+        Target::One(one) => match outcome::moved(one.topic.reschedule(&one.key, when).await?) {
+            Ok(at) => one.say("rescheduled", true, &format!("due at {}", moment(ms_of(at))), out),
+            Err(says) => one.say("rescheduled", false, says, out),
+        },
     }
-}
-
-fn say(one: &One, moved: Rescheduled, out: &mut Output) -> Result<Exit, Failed> {
-    let says = match moved {
-        Rescheduled::Rescheduled(at) => {
-            let ms = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
-            format!("due at {}", moment(u64::try_from(ms).unwrap_or_default()))
-        }
-        Rescheduled::InFlight => "unchanged: an attempt is running".to_owned(),
-        _ => "not armed: there is no timer of this key".to_owned(),
-    };
-    let was_done = matches!(moved, Rescheduled::Rescheduled(_));
-    super::cancel::say(one, "rescheduled", was_done, &says, out)
 }

@@ -4,7 +4,7 @@ use keylapse::console::{Console, Entry, text};
 
 use crate::commands::target::key;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, moment, short, size};
+use crate::output::{Output, moment, ms_of, short, size};
 
 /// Bytes of a payload that are shown.
 const SHOWN: usize = 1 << 20;
@@ -64,8 +64,7 @@ fn show(entry: &Entry, out: &mut Output) -> Result<(), Failed> {
     }
     // The newest first: it is mostly the one that is looked for.
     for failed in entry.failures.iter().rev() {
-        let at = failed.at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
-        let at = moment(u64::try_from(at).unwrap_or_default());
+        let at = moment(ms_of(failed.at));
         let (attempt, kind, error) = (failed.attempt, short(&failed.kind, 20), short(&failed.error, 512));
         field("failed", format!("{at}  attempt {attempt}: {kind}: {error}"))?;
     }

@@ -49,10 +49,7 @@ async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
     if args.topics.is_empty() {
         return Ok(console.status(args.limit).await?);
     }
-    let mut topics = Vec::new();
-    for name in &args.topics {
-        topics.push(console.topic(name).await?);
-    }
+    let topics = console.topics_named(&args.topics).await?;
     let listeners = console.listeners().await?;
     let topics = console.status_of(&topics, &listeners).await;
     Ok(Status::of(topics, listeners))
@@ -83,7 +80,7 @@ fn table(topics: &[TopicStatus]) -> Table {
             topic.failing().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         table.row([
             short(topic.topic.name(), 60),
-            state(topic).to_owned(),
+            topic.standing().as_str().to_owned(),
             count(held.timers),
             count(held.overdue),
             oldest,
@@ -103,16 +100,6 @@ fn table(topics: &[TopicStatus]) -> Table {
 #[allow(clippy::cast_precision_loss)]
 fn late(us: u64) -> String {
     format!("{:.1} ms", us as f64 / 1000.0)
-}
-
-fn state(topic: &TopicStatus) -> &'static str {
-    match &topic.overview {
-        _ if topic.problem.is_some() => "unreadable",
-        held if held.closed.is_some() => "closed",
-        held if held.paused.is_some() => "paused",
-        _ if topic.is_unserved() => "unserved",
-        _ => "ok",
-    }
 }
 
 /// What somebody has to look at.

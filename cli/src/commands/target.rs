@@ -1,9 +1,9 @@
 //! Which topic and which key are meant.
 
 use keylapse::console::{Action, Console, Filter, KnownTopic, text};
-use serde::Serialize;
 
 use crate::args::{Bulk, Targets};
+use crate::commands::Did;
 use crate::commands::bulk::Work;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -58,22 +58,18 @@ pub(super) struct ManyOf<'a> {
     will_be: &'static str,
 }
 
-/// What became of one timer, as JSON.
-#[derive(Serialize)]
-struct Did<'a> {
-    topic: &'a str,
-    key: String,
-    outcome: &'a str,
-    says: &'a str,
-}
-
 impl One {
-    pub(super) fn say(&self, outcome: &str, says: &str, out: &mut Output) -> Result<(), Failed> {
-        let (topic, key) = (self.topic.name(), text::escape(&self.key));
-        if out.is_json() {
-            return out.line("did", &Did { topic, key, outcome, says });
-        }
-        out.say(format!("{key}: {says}"))
+    /// Says what became of it.
+    pub(super) fn say(
+        &self,
+        did: &str,
+        was_done: bool,
+        says: &str,
+        out: &mut Output,
+    ) -> Result<Exit, Failed> {
+        let outcome = if was_done { did } else { "unchanged" };
+        Did { topic: self.topic.name(), key: Some(text::escape(&self.key)), outcome, says }.say(out)?;
+        Ok(if was_done { Exit::Fine } else { Exit::Findings })
     }
 }
 

@@ -21,13 +21,7 @@ struct OfTopic<'a> {
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    let mut topics = Vec::new();
-    for name in &args.topics {
-        topics.push(console.topic(name).await?);
-    }
-    if topics.is_empty() {
-        topics = console.topics().await?;
-    }
+    let topics = console.topics_named(&args.topics).await?;
     let (mut looked_at, mut faults) = (0, 0);
     for topic in &topics {
         let verified = topic.verify(|_| ()).await?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub(crate) use self::bytes::{count, short, size};
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, moment, span};
+pub(crate) use self::time::{ago, moment, ms_of, span};
 use crate::args::Cli;
 use crate::exit::{Exit, Failed};
 

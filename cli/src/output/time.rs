@@ -1,6 +1,6 @@
 //! Times for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use keylapse::console::show_span;
@@ -9,6 +9,12 @@ use keylapse::console::show_span;
 pub(crate) fn moment(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     at.map_or_else(|| format!("{ms} ms since 1970"), |at| format!("{at:.3}"))
+}
+
+/// A time as ms since 1970.
+pub(crate) fn ms_of(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far from now: `in 3m` or `3m ago`.

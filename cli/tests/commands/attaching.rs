@@ -1,17 +1,14 @@
 //! `attach --dry-run`.
 
-use std::time::Duration;
-
-use keylapse_support::{Deadline, Server};
+use keylapse_support::{Server, eventually};
 
 use crate::scene::{PATIENCE, run_at};
-
-const READER: &str = "on >secret %R~* -@all +@read +@connection +evalsha_ro +script|load +time";
+use crate::trouble::LOOKER;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_attaching_would_mean_is_said_to_who_may_only_read() {
     let server = Server::start().await;
-    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(READER.split(' ')).collect();
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(LOOKER.split(' ')).collect();
     server.cmd(&user).await;
     for n in 0..30 {
         server.cmd(&["SET", &format!("order:unpaid:{n}"), "1999", "EX", "5000"]).await;
@@ -68,14 +65,10 @@ async fn how_keys_are_used_is_told_by_a_second_look() {
 
 /// Until the program has looked at the keys a first time.
 async fn wait_until_asked(server: &Server) {
-    let deadline = Deadline::after(PATIENCE);
-    loop {
+    eventually(PATIENCE, "twenty keys to be asked about", async || {
         let stats = server.cmd(&["INFO", "commandstats"]).await;
         let stats: String = redis::from_redis_value(stats).expect("statistics");
-        if stats.contains("cmdstat_pexpiretime:calls=20") {
-            return;
-        }
-        assert!(!deadline.is_over(), "{stats}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        stats.contains("cmdstat_pexpiretime:calls=20")
+    })
+    .await;
 }

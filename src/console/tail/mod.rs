@@ -54,13 +54,7 @@ impl Console {
     /// its channel. Of kind [`Unsupported`](crate::ErrorKind::Unsupported) where the server, or a proxy before it, does not
     /// speak RESP3. Of kind [`Invalid`](crate::ErrorKind::Invalid) for a name that nobody has registered.
     pub async fn tail<S: AsRef<str>>(&self, topics: &[S]) -> Result<Tail> {
-        let mut all = Vec::new();
-        for name in topics {
-            all.push(self.topic(name.as_ref()).await?);
-        }
-        if topics.is_empty() {
-            all = self.topics().await?;
-        }
+        let all = self.topics_named(topics).await?;
         self.tail_of(all.iter().flat_map(|topic| topic.parts().iter().cloned()).collect()).await
     }
 

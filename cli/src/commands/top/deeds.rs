@@ -1,10 +1,11 @@
 //! What somebody has agreed to, done; and in words what became of it.
 
 use keylapse::console::{Entry, KnownTopic, text};
-use keylapse::{Cancelled, Replayed, Rescheduled, Result};
+use keylapse::{Replayed, Rescheduled, Result};
 
 use super::desk::Desk;
 use super::model::{Act, Deed};
+use crate::commands::outcome;
 use crate::output::short;
 
 /// What became of a deed: whether it was done, and what to say of it.
@@ -24,16 +25,16 @@ impl Desk {
         let topic = self.console.topic(&act.topic).await?;
         let (was_done, of, says) = match &act.deed {
             Deed::RunNow(key) => of_key(key, moved(topic.run_now(key).await?)),
-            Deed::Cancel(key) => of_key(key, cancelled(topic.cancel(key).await?)),
+            Deed::Cancel(key) => of_key(key, outcome::cancelled(topic.cancel(key).await?)),
             Deed::Replay(letter) => of_key(&letter.key, replay(&topic, entry).await?),
             Deed::Drop(letter) => of_key(&letter.key, drop_letter(&topic, entry).await?),
             Deed::Pause(reason) => {
                 topic.pause(reason).await?;
-                (true, act.topic.clone(), "paused: attempts that run go on, and no others begin")
+                (true, act.topic.clone(), outcome::PAUSED)
             }
             Deed::Resume => {
                 topic.resume().await?;
-                (true, act.topic.clone(), "resumed: what has become due runs now")
+                (true, act.topic.clone(), outcome::RESUMED)
             }
         };
         Ok(Done { was_done, says: format!("{of}: {says}") })
@@ -63,18 +64,5 @@ fn of_key(key: &[u8], (was_done, says): (bool, &'static str)) -> (bool, String, 
 }
 
 fn moved(moved: Rescheduled) -> (bool, &'static str) {
-    match moved {
-        Rescheduled::Rescheduled(_) => (true, "due now"),
-        Rescheduled::InFlight => (false, "unchanged: an attempt is running"),
-        _ => (false, "not armed: there is no timer of this key"),
-    }
-}
-
-fn cancelled(cancelled: Cancelled) -> (bool, &'static str) {
-    match cancelled {
-        Cancelled::NotArmed => (false, "not armed: there is no timer of this key"),
-        Cancelled::Cancelled => (true, "cancelled: it will not run"),
-        Cancelled::Claimed => (true, "cancelled: a listener had taken it ahead of its deadline and is told"),
-        _ => (true, "cancelled: an attempt was running, is told to stop, and can settle nothing"),
-    }
+    outcome::moved(moved).map_or_else(|says| (false, says), |_| (true, "due now"))
 }

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use keylapse::console::{Console, Entry, EntryState, Filter, KnownTopic, TopicStatus, Why};
 use keylapse::{ListenerReport, Result};
 
-use super::model::{
-    Data, EntryPage, EntryRow, Health, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow,
-};
+use super::model::{Data, EntryPage, EntryRow, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow};
 use super::rates::Rates;
+use crate::output::ms_of;
 
 /// Entries of a page.
 const PAGE: usize = 100;
@@ -50,7 +49,7 @@ impl Desk {
                 let topic = self.console.topic(&topic).await?;
                 let page = topic.filtered(state, &filter, after.as_ref(), PAGE, None).await?;
                 let listeners = self.console.listeners().await?;
-                let now_ms = unix_ms(page.now);
+                let now_ms = ms_of(page.now);
                 let rows = page.entries.iter().map(entry_row).collect();
                 self.keep_letters(page.entries);
                 let (next, looked_at) = (page.next, page.looked_at);
@@ -115,13 +114,6 @@ impl Desk {
 
 fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
     let held = &status.overview;
-    let health = match held {
-        _ if status.problem.is_some() => Health::Unreadable,
-        held if held.closed.is_some() => Health::Closed,
-        held if held.paused.is_some() => Health::Paused,
-        _ if status.is_unserved() => Health::Unserved,
-        _ => Health::Fine,
-    };
     let said = status.problem.as_ref().or(held.closed.as_ref()).or(held.paused.as_ref());
     let ended = status.handled + status.failed;
     // Of a topic that nobody serves there are no reports.
@@ -131,7 +123,7 @@ fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
         name: status.topic.name().to_owned(),
         pattern: status.topic.pattern().to_owned(),
         attached: status.topic.is_attached(),
-        health,
+        standing: status.standing(),
         said: said.cloned().unwrap_or_default(),
         timers: held.timers,
         quarantined: held.quarantined,
@@ -197,9 +189,4 @@ fn listener_row(report: &ListenerReport) -> ListenerRow {
         gap: gaps.join(", "),
         topics: topics.join(" "),
     }
-}
-
-fn unix_ms(at: std::time::SystemTime) -> u64 {
-    let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! What the screens show, as plain data: the state machine and the drawings are tested with it, without any server.
 
-use keylapse::console::{Cursor, EntryState};
+use keylapse::console::{Cursor, EntryState, TopicStanding};
 
 /// A topic, in a line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -8,7 +8,7 @@ pub(super) struct TopicRow {
     pub(super) name: String,
     pub(super) pattern: String,
     pub(super) attached: bool,
-    pub(super) health: Health,
+    pub(super) standing: TopicStanding,
     /// Why it is paused, closed or unreadable.
     pub(super) said: String,
     pub(super) timers: u64,
@@ -28,34 +28,6 @@ pub(super) struct TopicRow {
     pub(super) failing: Option<f64>,
     pub(super) late_p50_us: Option<u64>,
     pub(super) late_p99_us: Option<u64>,
-}
-
-/// How a topic is, in a word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Health {
-    #[default]
-    Fine,
-    Paused,
-    Unserved,
-    Closed,
-    Unreadable,
-}
-
-impl Health {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Fine => "ok",
-            Self::Paused => "paused",
-            Self::Unserved => "unserved",
-            Self::Closed => "closed",
-            Self::Unreadable => "unreadable",
-        }
-    }
-
-    /// Whether somebody has to look at it. A pause is somebody's wish.
-    pub(super) fn is_alarm(self) -> bool {
-        !matches!(self, Self::Fine | Self::Paused)
-    }
 }
 
 /// Some of the topics, by name.

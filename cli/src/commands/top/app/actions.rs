@@ -1,9 +1,9 @@
 //! What can be done to what is chosen, and what is asked before.
 
-use keylapse::console::{EntryState, text};
+use keylapse::console::{EntryState, TopicStanding, text};
 
 use super::{App, Line, Notice, Of, Purpose, Question};
-use crate::commands::top::model::{Act, Deed, EntryRow, Health, Letter, TopicRow};
+use crate::commands::top::model::{Act, Deed, EntryRow, Letter, TopicRow};
 use crate::output::{count, short};
 
 /// An action that makes sense now: its key, and what it is called.
@@ -74,15 +74,15 @@ impl App {
 
 fn of_topic(topic: &TopicRow) -> Option<Offer> {
     let name = topic.name.clone();
-    match topic.health {
-        Health::Paused => {
+    match topic.standing {
+        TopicStanding::Paused => {
             let what = What::Ask(Act { topic: name, deed: Deed::Resume }, topic.overdue);
             Some(Offer { key: 'P', name: "resume", what })
         }
-        Health::Fine | Health::Unserved => {
+        TopicStanding::Fine | TopicStanding::Unserved => {
             Some(Offer { key: 'P', name: "pause", what: What::Pause { topic: name, timers: topic.timers } })
         }
-        Health::Closed | Health::Unreadable => None,
+        _ => None,
     }
 }
 

@@ -110,7 +110,7 @@ fn place(view: &View, is_narrow: bool) -> String {
     };
     match &view.of {
         Of::Topics { page: Some(page), .. } => {
-            let alarms = page.rows.iter().filter(|row| row.health.is_alarm()).count();
+            let alarms = page.rows.iter().filter(|row| row.standing.is_alarm()).count();
             let alarms = if alarms > 0 { format!("  {alarms} !") } else { String::new() };
             let (at, all) = (page.skipped + at, page.matching);
             format!("{filter}{} of {}{alarms}", count(at as u64), count(all as u64))

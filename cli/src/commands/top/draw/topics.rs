@@ -1,12 +1,13 @@
 //! The topics, and one topic in two lines.
 
+use keylapse::console::TopicStanding;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
 use super::words::{brief, late, percent, width};
-use crate::commands::top::model::{Health, TopicRow};
+use crate::commands::top::model::TopicRow;
 use crate::output::{count, short};
 
 pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
@@ -26,7 +27,10 @@ pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
         Column::number("DEAD", 5),
         Column::number("LISTENERS", 13),
     ];
-    Grid { columns, rows: topics.iter().map(|topic| (topic.health.is_alarm(), row(topic, theme))).collect() }
+    Grid {
+        columns,
+        rows: topics.iter().map(|topic| (topic.standing.is_alarm(), row(topic, theme))).collect(),
+    }
 }
 
 fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
@@ -47,14 +51,14 @@ fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
         count(topic.dead),
         topic.listeners.to_string(),
     ];
-    let health = Cell::styled(topic.health.word(), of(topic.health, theme));
+    let health = Cell::styled(topic.standing.as_str(), of(topic.standing, theme));
     [Cell::plain(short(&topic.name, 100)), health].into_iter().chain(numbers.map(Cell::number)).collect()
 }
 
-fn of(health: Health, theme: Theme) -> Style {
-    match health {
-        Health::Fine => Theme::plain(),
-        Health::Paused => theme.wish(),
+fn of(standing: TopicStanding, theme: Theme) -> Style {
+    match standing {
+        TopicStanding::Fine => Theme::plain(),
+        TopicStanding::Paused => theme.wish(),
         _ => theme.alarm(),
     }
 }
@@ -66,14 +70,14 @@ fn rate(rate: f64) -> String {
 /// What somebody has to know of a topic before all else.
 pub(super) fn remark(topic: &TopicRow, theme: Theme) -> Option<(String, Style)> {
     let said = short(&topic.said, 400);
-    let text = match topic.health {
-        Health::Fine => return None,
-        Health::Paused => format!("{} is paused: {said}", topic.name),
-        Health::Unserved => format!("{} has no listener: nobody runs its timers", topic.name),
-        Health::Closed => format!("{} is closed: {said}", topic.name),
-        Health::Unreadable => format!("{} cannot be read: {said}", topic.name),
+    let text = match topic.standing {
+        TopicStanding::Fine => return None,
+        TopicStanding::Paused => format!("{} is paused: {said}", topic.name),
+        TopicStanding::Unserved => format!("{} has no listener: nobody runs its timers", topic.name),
+        TopicStanding::Closed => format!("{} is closed: {said}", topic.name),
+        _ => format!("{} cannot be read: {said}", topic.name),
     };
-    Some((text, of(topic.health, theme)))
+    Some((text, of(topic.standing, theme)))
 }
 
 /// How a topic is, in one line and another: as many facts as there is room for, the most important first.
@@ -96,10 +100,10 @@ pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'st
     second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", late(us))));
     second.extend(topic.late_p99_us.map(|us| format!("p99 {}", late(us))));
     second.push(short(&topic.pattern, 200));
-    let health = format!("   {}", topic.health.word());
+    let health = format!("   {}", topic.standing.as_str());
     let first = beside(first, columns.saturating_sub(width(&health)));
     let second = beside(second, columns.saturating_sub(1));
-    let health = Span::styled(health, of(topic.health, theme));
+    let health = Span::styled(health, of(topic.standing, theme));
     [Line::from(vec![health, Span::raw(first)]), Line::styled(format!(" {second}"), Theme::quiet())]
 }
 

@@ -1,8 +1,8 @@
 //! What the screens are tested with.
 
-use keylapse::console::EntryState;
+use keylapse::console::{EntryState, TopicStanding};
 
-use crate::commands::top::model::{EntryPage, EntryRow, Health, ListenerRow, Timer, TopicPage, TopicRow};
+use crate::commands::top::model::{EntryPage, EntryRow, ListenerRow, Timer, TopicPage, TopicRow};
 
 /// 2026-11-25T09:30:00Z.
 pub(super) const NOW: u64 = 1_795_599_000_000;
@@ -37,7 +37,7 @@ pub(super) fn busy() -> TopicRow {
 pub(super) fn topics() -> TopicPage {
     let unserved = TopicRow {
         name: "mail.reminder".to_owned(),
-        health: Health::Unserved,
+        standing: TopicStanding::Unserved,
         timers: 40,
         overdue: 40,
         oldest_ms: 7_260_000,
@@ -45,7 +45,7 @@ pub(super) fn topics() -> TopicPage {
     };
     let paused = TopicRow {
         name: "invoice.due".to_owned(),
-        health: Health::Paused,
+        standing: TopicStanding::Paused,
         said: "the bank is closed\u{1b}[0m until Monday".to_owned(),
         timers: 5,
         limit: 8,
@@ -63,7 +63,7 @@ pub(super) fn topics() -> TopicPage {
     };
     let unreadable = TopicRow {
         name: "user.trial".to_owned(),
-        health: Health::Unreadable,
+        standing: TopicStanding::Unreadable,
         said: "WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
         ..TopicRow::default()
     };

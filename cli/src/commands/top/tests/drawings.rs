@@ -112,7 +112,7 @@ fn a_terminal_that_is_too_small() {
 #[test]
 fn red_is_for_alarms_and_no_colour_is_no_colour() {
     let mut calm = data::topics();
-    calm.rows.retain(|topic| !topic.health.is_alarm());
+    calm.rows.retain(|topic| !topic.standing.is_alarm());
     let mut app = with_topics(true);
     let reds = |app: &App, colours| {
         let buffer = drawn(app, colours, 100, 24).buffer().clone();
