@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::error::Result;
 use crate::id::ArmingId;
 use crate::limits::MAX_KEY;
-use crate::wire::{DeadReason, JournalBounds, PartitionNames, Reply, Store};
+use crate::wire::{DeadReason, JournalBounds, PartitionNames, Store};
 
 /// Version, how it ended, arming id, first deadline, attempt. Then the key.
 const HEAD: usize = 22;
@@ -131,22 +131,9 @@ impl Store {
         behind: Option<&JournalPosition>,
         count: usize,
     ) -> Result<(Vec<JournalPosition>, bool)> {
-        let (mut from, mut passed) = ("+inf".to_owned(), 0);
-        if let Some(behind) = behind {
-            from = behind.ended.to_string();
-            let mut same = pipe();
-            same.cmd("ZCOUNT").arg(at.key("journal")).arg(&from).arg(&from);
-            passed = self.ask(at, READING, &same).await?.int()?;
-        }
-        let limit = passed.saturating_add(count as u64).min(i64::MAX as u64);
-        let mut range = pipe();
-        range.cmd("ZRANGE").arg(at.key("journal")).arg(from).arg("-inf").arg("BYSCORE").arg("REV");
-        range.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
-        let found = self.ask(at, READING, &range).await?.list()?.each(read_position)?;
-        let more = found.len() as u64 == limit;
-        // Of those that ended in the same millisecond, some were read before.
-        let fresh = found.into_iter().filter(|found| behind.is_none_or(|behind| found < behind));
-        Ok((fresh.take(count).collect(), more))
+        let behind = behind.map(|behind| (behind.ended, &behind.member));
+        let (found, more) = self.by_time(READING, at, "journal", behind, count, true).await?;
+        Ok((found.into_iter().map(|(ended, member)| JournalPosition { ended, member }).collect(), more))
     }
 
     /// What the journal has of one key, newest first; and whether all of it was looked at, which is no more than about
@@ -165,11 +152,6 @@ impl Store {
         found.sort_unstable_by(|one, other| other.cmp(one));
         Ok((found, whole))
     }
-}
-
-fn read_position(reply: &mut Reply) -> Result<JournalPosition> {
-    let member = reply.bytes()?;
-    Ok(JournalPosition { ended: reply.int()?, member })
 }
 
 #[cfg(test)]

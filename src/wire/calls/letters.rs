@@ -103,25 +103,9 @@ impl Store {
         after: Option<&LetterPosition>,
         count: usize,
     ) -> Result<(Vec<LetterPosition>, bool)> {
-        let (mut from, mut passed) = ("-inf".to_owned(), 0);
-        if let Some(after) = after {
-            from = after.died.to_string();
-            let mut same = pipe();
-            same.cmd("ZCOUNT").arg(at.key("dead")).arg(&from).arg(&from);
-            passed = self.ask(at, READING, &same).await?.int()?;
-        }
-        let limit = passed.saturating_add(count as u64).min(i64::MAX as u64);
-        let mut range = pipe();
-        range.cmd("ZRANGEBYSCORE").arg(at.key("dead")).arg(from).arg("+inf");
-        range.arg("WITHSCORES").arg("LIMIT").arg(0).arg(limit);
-        let found = self.ask(at, READING, &range).await?.list()?.each(|reply| {
-            let id = reply.bytes()?;
-            Ok(LetterPosition { died: reply.int()?, id })
-        })?;
-        let more = found.len() as u64 == limit;
-        // Of those that died in the same millisecond, some were read before.
-        let fresh = found.into_iter().filter(|found| after.is_none_or(|after| found > after));
-        Ok((fresh.take(count).collect(), more))
+        let behind = after.map(|after| (after.died, &after.id));
+        let (found, more) = self.by_time(READING, at, "dead", behind, count, false).await?;
+        Ok((found.into_iter().map(|(died, id)| LetterPosition { died, id }).collect(), more))
     }
 
     /// How many dead letters there are, and how many have been trimmed.

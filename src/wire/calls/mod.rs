@@ -2,6 +2,7 @@
 
 pub mod arm;
 pub mod attached;
+mod by_time;
 pub mod claim;
 pub mod destroy;
 #[cfg(any(test, feature = "console", feature = "testing"))]
