@@ -4,13 +4,14 @@
 //! ids and the like replaced by words, and `…` for any lines between. Between blocks `<!-- scene: … -->` says what else
 //! happens. `KEYLAPSE_BLESS=1` writes the outputs that differ into the page.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, Outcome, Schedule, Topic};
+use keylapse::{Attached, Done, Expired, Failure, Lapse, Listener, ListenerReport, Outcome, Schedule, Topic};
 use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -71,7 +72,7 @@ impl Shop {
         let listener = builder.build().expect("a listener");
         let (stop, stopped) = oneshot::channel();
         self.listener = Some((stop, tokio::spawn(async move { listener.run_until(stopped).await })));
-        self.reported().await;
+        eventually(PATIENCE, "its report", async || !self.reports().await.is_empty()).await;
     }
 
     async fn stop_listening(&mut self) {
@@ -118,17 +119,20 @@ impl Shop {
 
     /// Waits until the listener has reported what is so now.
     async fn reported(&self) {
-        let reports = async || self.schedule.serving(&self.orders).await.expect("reports");
-        let before = reports().await.first().map(keylapse::ListenerReport::at);
+        let before = self.reports().await.into_iter().max();
         // The report that is on its way may be older than this moment: the second one is not.
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         eventually(PATIENCE, "two reports", async || {
-            seen.extend(
-                reports().await.iter().map(keylapse::ListenerReport::at).filter(|at| Some(*at) > before),
-            );
+            seen.extend(self.reports().await.into_iter().filter(|at| Some(*at) > before));
             seen.len() >= 2
         })
         .await;
+    }
+
+    /// When each listener has said how it is.
+    async fn reports(&self) -> Vec<SystemTime> {
+        let reports = self.schedule.serving(&self.orders).await.expect("reports");
+        reports.iter().map(ListenerReport::at).collect()
     }
 
     async fn play(&mut self, scene: &str) {
@@ -136,10 +140,8 @@ impl Shop {
             "the listener ends" => self.stop_listening().await,
             "a listener starts" => self.listen().await,
             "the bank answers" => self.bank_answers.store(true, Ordering::Relaxed),
-            "the replayed have run" => {
-                self.until("the attempts", "overdue", 0).await;
-                self.reported().await;
-            }
+            "what is due has run" => self.until("the attempts", "overdue", 0).await,
+            "the listener reports" => self.reported().await,
             "two orders become due" => {
                 for id in ["51", "52"] {
                     self.arm(id, Duration::ZERO).await;
