@@ -1,31 +1,10 @@
-//! What can be said on the command line.
+//! What several commands can be told in the same words.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 use keylapse::console::{Cursor, EntryState, parse_span};
-
-use crate::commands;
-
-/// Look at and act on timers that keylapse keeps in Redis or Valkey.
-///
-/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense, 3 the server cannot
-/// be reached or refuses.
-#[derive(Debug, Parser)]
-#[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// Write lines of JSON, one for each thing, in place of tables. docs/operate.md describes them.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// When to use colours. NO_COLOR in the environment is heeded.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: clap::ColorChoice,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
 
 /// Where the server is, and how one gets into it.
 #[derive(Args, Debug)]
@@ -80,62 +59,15 @@ pub(crate) struct Connect {
     pub(crate) timeout: Duration,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// How all topics are: what they hold, what is overdue, who serves them.
-    Status(commands::status::Args),
-    /// The topics, with their patterns.
-    Topics,
-    /// Who listens, and to what.
-    Listeners,
-    /// All of it on a screen that stays up to date.
-    Top(commands::top::Args),
-    /// What a topic holds, by time, page by page.
-    Ls(commands::ls::Args),
-    /// A key's timer, dead letters and enrolment, with all their fields.
-    Show(commands::show::Args),
-    /// Why a key's timer has run, will run, or does not run now.
-    Why(commands::why::Args),
-    /// What has ended in a topic that keeps a journal, the newest first.
-    Journal(commands::journal::Args),
-    /// Starts and ends of attempts, as they happen.
-    Tail(commands::tail::Args),
-    /// Arm a timer.
-    Arm(commands::arm::Args),
-    /// Withdraw a timer, or many.
-    Cancel(commands::cancel::Args),
-    /// Move a waiting timer to another time, or many.
-    Reschedule(commands::reschedule::Args),
-    /// Make a waiting timer due now, or many.
-    RunNow(commands::run_now::Args),
-    /// Replay or drop dead letters.
-    Dead(commands::dead::Args),
-    /// Stop giving out a topic's timers; they can be armed all the same.
-    Pause(commands::pause::PauseArgs),
-    /// Give them out again; what has become due runs at once.
-    Resume(commands::pause::ResumeArgs),
-    /// Give a topic another number of partitions.
-    Partitions(commands::partitions::Args),
-    /// Remove a topic with all that it holds.
-    Destroy(commands::destroy::DestroyArgs),
-    /// Forget an attached topic; the keys themselves are left alone.
-    Detach(commands::destroy::DetachArgs),
-    /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
-    Doctor(commands::doctor::Args),
-    /// Whether topics are as they should be: for cron, probes and alarms.
-    Check(commands::check::Args),
-    /// Whether index and records of topics agree. Reads all of it, and writes nothing.
-    Verify(commands::verify::Args),
-    /// What attaching to keys that other programs write would mean. Writes nothing.
-    Attach(commands::attach::Args),
-    /// Write a topic's timers, or its dead letters, as lines of JSON.
-    Export(commands::transfer::ExportArgs),
-    /// Read such lines from the standard input, and install what is not there.
-    Import,
-    /// Write completions for a shell.
-    Completions(commands::completions::Args),
-    /// Write the manual as man pages into a folder.
-    Man(commands::completions::ManArgs),
+/// How results are written.
+#[derive(Args, Debug)]
+pub(crate) struct Format {
+    /// Write lines of JSON, one for each thing, in place of tables. docs/operate.md describes them.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours. NO_COLOR in the environment is heeded.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: clap::ColorChoice,
 }
 
 /// Which entries, in which portions.

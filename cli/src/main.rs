@@ -4,6 +4,7 @@
 //! goes through [`output`], as a table for people or as lines of JSON for programs.
 
 mod args;
+mod cli;
 mod commands;
 mod connect;
 mod exit;
@@ -11,7 +12,7 @@ mod output;
 
 use clap::Parser;
 
-use crate::args::Cli;
+use crate::cli::Cli;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -25,14 +26,14 @@ fn main() -> std::process::ExitCode {
             return exit.into();
         }
     };
-    let mut out = Output::new(&cli);
+    let mut out = Output::new(&cli.format);
     let exit = run(cli, &mut out).unwrap_or_else(|failed| out.failed(&failed));
     exit.into()
 }
 
 fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let exit = runtime.block_on(commands::run(cli, out));
+    let exit = runtime.block_on(cli::run(cli, out));
     // A read of the terminal that nobody waits for any more must not hold up the end.
     runtime.shutdown_background();
     exit

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -21,16 +20,16 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
-pub(crate) fn write(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) fn write(mut program: Command, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "keylapse", &mut text);
+    clap_complete::generate(args.shell, &mut program, "keylapse", &mut text);
     out.say(String::from_utf8_lossy(&text).trim_end())?;
     Ok(Exit::Fine)
 }
 
-pub(crate) fn write_man(args: &ManArgs, out: &mut Output) -> Result<Exit, Failed> {
+pub(crate) fn write_man(program: Command, args: &ManArgs, out: &mut Output) -> Result<Exit, Failed> {
     std::fs::create_dir_all(&args.folder)?;
-    clap_mangen::generate_to(Cli::command(), &args.folder)?;
+    clap_mangen::generate_to(program, &args.folder)?;
     out.note(format!("written to {}", args.folder.display()));
     Ok(Exit::Fine)
 }

@@ -2,6 +2,7 @@
 
 use keylapse::console::Console;
 
+use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
 
@@ -43,12 +44,12 @@ pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Out
     let gone = topic.destroy(args.force).await?;
     let (timers, dead, keys) = (count(gone.timers), count(gone.dead_letters), count(gone.trigger_keys));
     let says = format!("{timers} timers, {dead} dead letters and {keys} trigger keys are gone");
-    super::say_of_topic(&topic, "destroyed", &says, out)
+    say_of_topic(&topic, "destroyed", &says, out)
 }
 
 pub(crate) async fn detach(console: &Console, args: &DetachArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     let gone = topic.detach().await?;
     let says = format!("{} keys are forgotten, and were left alone", count(gone.enrolled));
-    super::say_of_topic(&topic, "detached", &says, out)
+    say_of_topic(&topic, "detached", &says, out)
 }

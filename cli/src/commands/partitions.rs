@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keylapse::console::{Console, parse_span, show_span};
 
+use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
 
@@ -31,5 +32,5 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         show_span(done.closed_for),
         done.to
     );
-    super::say_of_topic(&topic, "repartitioned", &says, out)
+    say_of_topic(&topic, "repartitioned", &says, out)
 }

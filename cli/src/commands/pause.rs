@@ -2,6 +2,7 @@
 
 use keylapse::console::Console;
 
+use crate::commands::did::say_of_topic;
 use crate::commands::outcome;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -24,11 +25,11 @@ pub(crate) struct ResumeArgs {
 pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.pause(&args.reason).await?;
-    super::say_of_topic(&topic, "paused", outcome::PAUSED, out)
+    say_of_topic(&topic, "paused", outcome::PAUSED, out)
 }
 
 pub(crate) async fn resume(console: &Console, args: &ResumeArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.resume().await?;
-    super::say_of_topic(&topic, "resumed", outcome::RESUMED, out)
+    say_of_topic(&topic, "resumed", outcome::RESUMED, out)
 }

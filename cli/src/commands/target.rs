@@ -3,8 +3,8 @@
 use keylapse::console::{Action, Console, Filter, KnownTopic, text};
 
 use crate::args::{Bulk, Targets};
-use crate::commands::Did;
 use crate::commands::bulk::Work;
+use crate::commands::did::Did;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 

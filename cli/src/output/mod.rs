@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) use self::bytes::{count, short, size};
 pub(crate) use self::table::{Column, Table};
 pub(crate) use self::time::{ago, moment, ms_of, span};
-use crate::args::Cli;
+use crate::args::Format;
 use crate::exit::{Exit, Failed};
 
 /// The version of the lines of JSON.
@@ -35,8 +35,8 @@ struct Line<'a, T> {
 }
 
 impl Output {
-    pub(crate) fn new(cli: &Cli) -> Self {
-        let choice = match cli.color {
+    pub(crate) fn new(format: &Format) -> Self {
+        let choice = match format.color {
             clap::ColorChoice::Auto => None,
             clap::ColorChoice::Always => Some(ColorChoice::Always),
             clap::ColorChoice::Never => Some(ColorChoice::Never),
@@ -44,7 +44,7 @@ impl Output {
         let out = choice.unwrap_or_else(|| AutoStream::choice(&io::stdout()));
         let err = choice.unwrap_or_else(|| AutoStream::choice(&io::stderr()));
         Self {
-            json: cli.json,
+            json: format.json,
             out: AutoStream::new(io::stdout(), out),
             err: AutoStream::new(io::stderr(), err),
         }

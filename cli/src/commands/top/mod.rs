@@ -22,7 +22,7 @@ use keylapse::console::parse_span;
 use self::app::{App, Setting};
 use self::desk::Desk;
 use self::draw::Theme;
-use crate::args::Cli;
+use crate::args::{Connect, Format};
 use crate::exit::{Exit, Failed};
 
 /// More often would be a load, and nothing that an eye could follow.
@@ -46,19 +46,19 @@ fn parse_every(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) async fn run(cli: &Cli, args: &Args) -> Result<Exit, Failed> {
-    if cli.json || !stdout().is_terminal() {
+pub(crate) async fn run(connect: &Connect, format: &Format, args: &Args) -> Result<Exit, Failed> {
+    if format.json || !stdout().is_terminal() {
         return Err(Failed::Usage("top needs a terminal; use status --json".to_owned()));
     }
     // Where the server cannot be reached at first, a plain message says so, and what to do.
-    let console = cli.connect.console().await?;
+    let console = connect.console().await?;
     let setting = Setting {
-        server: server(&cli.connect.url),
+        server: server(&connect.url),
         namespace: console.namespace().to_owned(),
         write: args.write,
         every: args.every,
     };
-    screen::show(App::new(setting), Desk::new(console), Theme { colours: colours(cli.color) }).await?;
+    screen::show(App::new(setting), Desk::new(console), Theme { colours: colours(format.color) }).await?;
     Ok(Exit::Fine)
 }
 

@@ -1,0 +1,125 @@
+//! The command line: which commands there are, and who does what they say.
+
+use clap::{CommandFactory, Parser, Subcommand};
+use keylapse::console::Console;
+
+use crate::args::{Connect, Format};
+use crate::commands;
+use crate::exit::{Exit, Failed};
+use crate::output::Output;
+
+/// Look at and act on timers that keylapse keeps in Redis or Valkey.
+///
+/// Exit codes: 0 all is well, 1 there are findings or nothing matched, 2 the command makes no sense, 3 the server cannot
+/// be reached or refuses.
+#[derive(Debug, Parser)]
+#[command(name = "keylapse", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) format: Format,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// How all topics are: what they hold, what is overdue, who serves them.
+    Status(commands::status::Args),
+    /// The topics, with their patterns.
+    Topics,
+    /// Who listens, and to what.
+    Listeners,
+    /// All of it on a screen that stays up to date.
+    Top(commands::top::Args),
+    /// What a topic holds, by time, page by page.
+    Ls(commands::ls::Args),
+    /// A key's timer, dead letters and enrolment, with all their fields.
+    Show(commands::show::Args),
+    /// Why a key's timer has run, will run, or does not run now.
+    Why(commands::why::Args),
+    /// What has ended in a topic that keeps a journal, the newest first.
+    Journal(commands::journal::Args),
+    /// Starts and ends of attempts, as they happen.
+    Tail(commands::tail::Args),
+    /// Arm a timer.
+    Arm(commands::arm::Args),
+    /// Withdraw a timer, or many.
+    Cancel(commands::cancel::Args),
+    /// Move a waiting timer to another time, or many.
+    Reschedule(commands::reschedule::Args),
+    /// Make a waiting timer due now, or many.
+    RunNow(commands::run_now::Args),
+    /// Replay or drop dead letters.
+    Dead(commands::dead::Args),
+    /// Stop giving out a topic's timers; they can be armed all the same.
+    Pause(commands::pause::PauseArgs),
+    /// Give them out again; what has become due runs at once.
+    Resume(commands::pause::ResumeArgs),
+    /// Give a topic another number of partitions.
+    Partitions(commands::partitions::Args),
+    /// Remove a topic with all that it holds.
+    Destroy(commands::destroy::DestroyArgs),
+    /// Forget an attached topic; the keys themselves are left alone.
+    Detach(commands::destroy::DetachArgs),
+    /// What is amiss with the servers, and the line that mends it. Works before anything of keylapse's is there.
+    Doctor(commands::doctor::Args),
+    /// Whether topics are as they should be: for cron, probes and alarms.
+    Check(commands::check::Args),
+    /// Whether index and records of topics agree. Reads all of it, and writes nothing.
+    Verify(commands::verify::Args),
+    /// What attaching to keys that other programs write would mean. Writes nothing.
+    Attach(commands::attach::Args),
+    /// Write a topic's timers, or its dead letters, as lines of JSON.
+    Export(commands::transfer::ExportArgs),
+    /// Read such lines from the standard input, and install what is not there.
+    Import,
+    /// Write completions for a shell.
+    Completions(commands::completions::Args),
+    /// Write the manual as man pages into a folder.
+    Man(commands::completions::ManArgs),
+}
+
+/// Does what the command line says.
+pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
+    match &cli.command {
+        Command::Completions(args) => return commands::completions::write(Cli::command(), args, out),
+        Command::Man(args) => return commands::completions::write_man(Cli::command(), args, out),
+        Command::Top(args) => return commands::top::run(&cli.connect, &cli.format, args).await,
+        _ => {}
+    }
+    if let Command::Doctor(args) = &cli.command {
+        // A server that cannot be reached is one of its findings.
+        return commands::doctor::run(&Console::new(cli.connect.client()?), args, out).await;
+    }
+    let console = cli.connect.console().await?;
+    let exit = match cli.command {
+        Command::Status(args) => commands::status::run(&console, &args, out).await,
+        Command::Topics => commands::topics::run(&console, out).await,
+        Command::Listeners => commands::listeners::run(&console, out).await,
+        Command::Ls(args) => commands::ls::run(&console, &args, out).await,
+        Command::Show(args) => commands::show::run(&console, &args, out).await,
+        Command::Why(args) => commands::why::run(&console, &args, out).await,
+        Command::Journal(args) => commands::journal::run(&console, &args, out).await,
+        Command::Tail(args) => commands::tail::run(&console, &args, out).await,
+        Command::Arm(args) => commands::arm::run(&console, &args, out).await,
+        Command::Cancel(args) => commands::cancel::run(&console, &args, out).await,
+        Command::Reschedule(args) => commands::reschedule::run(&console, &args, out).await,
+        Command::RunNow(args) => commands::run_now::run(&console, &args, out).await,
+        Command::Dead(args) => commands::dead::run(&console, &args, out).await,
+        Command::Pause(args) => commands::pause::pause(&console, &args, out).await,
+        Command::Resume(args) => commands::pause::resume(&console, &args, out).await,
+        Command::Partitions(args) => commands::partitions::run(&console, &args, out).await,
+        Command::Destroy(args) => commands::destroy::destroy(&console, &args, out).await,
+        Command::Detach(args) => commands::destroy::detach(&console, &args, out).await,
+        Command::Check(args) => commands::check::run(&console, &args, out).await,
+        Command::Verify(args) => commands::verify::run(&console, &args, out).await,
+        Command::Attach(args) => commands::attach::run(&console, &args, out).await,
+        Command::Export(args) => commands::transfer::export(&console, &args, out).await,
+        Command::Import => commands::transfer::import(&console, out).await,
+        Command::Completions(_) | Command::Man(_) | Command::Doctor(_) | Command::Top(_) => Ok(Exit::Fine),
+    };
+    out.flush()?;
+    exit
+}
