@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::error::Result;
 
-use super::checks::rights::Refusal;
 use super::codes::Code;
 use super::diagnosis::Lateness;
 use super::finding::Finding;
 use super::info::Info;
 use super::patient::Patient;
+use super::refusal::Refusal;
 use super::shell::quoted;
 
 /// A server under examination.

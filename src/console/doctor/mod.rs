@@ -12,6 +12,7 @@ mod diagnosis;
 mod finding;
 mod info;
 mod patient;
+mod refusal;
 mod shell;
 mod topics;
 

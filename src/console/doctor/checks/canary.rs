@@ -11,7 +11,7 @@ use crate::wire::expired_channel;
 
 use super::super::case::{Case, answered};
 use super::super::codes;
-use super::rights::{Need, Refusal};
+use super::super::refusal::{Need, Refusal};
 use super::wake_ups;
 
 /// Where an answer follows the event the event is there by then. A proxy that speaks RESP2 alone may take its time.

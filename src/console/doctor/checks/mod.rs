@@ -11,7 +11,7 @@ mod persistence;
 mod predicted;
 mod reach;
 mod replication;
-pub(super) mod rights;
+mod rights;
 mod role;
 mod settings;
 mod transport;

@@ -5,7 +5,7 @@ use redis::cmd;
 use crate::error::Result;
 
 use super::super::case::Case;
-use super::rights::{Need, Refusal};
+use super::super::refusal::{Need, Refusal};
 
 const NAMES: [&str; 10] = [
     "notify-keyspace-events",

@@ -7,7 +7,7 @@ use crate::events::Earshot;
 
 use super::super::case::{Case, answered};
 use super::super::codes;
-use super::rights::{Need, Refusal};
+use super::super::refusal::{Need, Refusal};
 
 pub(super) async fn check(case: &mut Case, earshot: &Earshot) -> Result<()> {
     let (channel, voice) = (case.patient.key("wake"), earshot.voice());

@@ -3,18 +3,18 @@
 //! ACL DRYRUN says it, where that is allowed. Elsewhere each command is tried: rights are looked at before anything else,
 //! so one that then fails for another reason is allowed. What is written is one text with a time to live.
 
-mod refusal;
+mod report;
 mod table;
-
-pub(in crate::console::doctor) use self::refusal::{Need, Refusal};
 
 use redis::{Cmd, Value, cmd, pipe};
 
 use crate::error::{ErrorKind, Result};
 use crate::escape::plain;
 
-use super::super::case::Case;
-use table::{OF_CLUSTERS, RIGHTS, Right};
+use crate::console::doctor::case::Case;
+use crate::console::doctor::refusal::{Need, Refusal};
+
+use self::table::{OF_CLUSTERS, RIGHTS, Right};
 
 pub(super) async fn check(case: &mut Case) -> Result<()> {
     let rights: Vec<_> =
@@ -27,7 +27,7 @@ pub(super) async fn check(case: &mut Case) -> Result<()> {
         try_each(case, &rights).await?;
         "trying"
     };
-    refusal::report(case, how);
+    report::report(case, how);
     Ok(())
 }
 

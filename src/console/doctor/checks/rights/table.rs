@@ -1,6 +1,6 @@
 //! The commands that keylapse uses, each in a form that changes nothing.
 
-use super::Need;
+use crate::console::doctor::refusal::Need;
 
 /// A command, and the rule that grants it.
 pub(super) struct Right {

@@ -1,11 +1,8 @@
-//! What was refused, and what follows from it.
-
-use super::super::super::case::Case;
-use super::super::super::codes::{self, Code};
+//! What a server has refused.
 
 /// What a right is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::console::doctor) enum Need {
+pub(super) enum Need {
     /// Everything.
     Timers,
     /// To hear expired keys.
@@ -20,13 +17,13 @@ pub(in crate::console::doctor) enum Need {
 
 /// A server's no.
 #[derive(Clone, Debug)]
-pub(in crate::console::doctor) struct Refusal {
-    need: Need,
+pub(super) struct Refusal {
+    pub(super) need: Need,
     /// What the no is about: a command, a key or a channel.
     about: About,
     /// The rules that grant it.
     pub(super) rules: String,
-    said: String,
+    pub(super) said: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +34,12 @@ enum About {
 }
 
 impl Refusal {
-    pub(in crate::console::doctor) fn new(need: Need, rules: &str, said: &str) -> Self {
+    pub(super) fn new(need: Need, rules: &str, said: &str) -> Self {
         Self { need, about: About::of(said), rules: rules.to_owned(), said: said.to_owned() }
+    }
+
+    pub(super) fn is_of_keys(&self) -> bool {
+        self.about == About::Key
     }
 }
 
@@ -53,40 +54,6 @@ impl About {
             (false, false) => Self::Command,
         }
     }
-}
-
-/// One finding for each need, with all rules that are missing.
-pub(super) fn report(case: &mut Case, how: &str) {
-    let refusals = std::mem::take(&mut case.refusals);
-    let (keys, others): (Vec<_>, Vec<_>) = refusals.into_iter().partition(|one| one.about == About::Key);
-    if let Some(first) = keys.first() {
-        case.say(&codes::KEYS_REFUSED, format!("{} commands were refused: {}", keys.len(), first.said));
-    }
-    for (need, code) in [
-        (Need::Timers, codes::COMMANDS_REFUSED),
-        (Need::Events, codes::EVENTS_REFUSED),
-        (Need::WakeUps, codes::WAKE_UPS_REFUSED),
-        (Need::Attached, codes::ATTACHED_REFUSED),
-        (Need::Looks, codes::LOOKS_REFUSED),
-    ] {
-        say_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
-    }
-    let bad = [codes::COMMANDS_REFUSED, codes::KEYS_REFUSED, codes::EVENTS_REFUSED, codes::WAKE_UPS_REFUSED];
-    if !case.has_said(&bad) {
-        let user = case.patient.user.clone();
-        case.say(&codes::RIGHTS_FINE, format!("user {user}, by {how}"));
-    }
-}
-
-fn say_of<'a>(case: &mut Case, code: &Code, refusals: impl Iterator<Item = &'a Refusal>) {
-    let refusals: Vec<_> = refusals.collect();
-    let Some(first) = refusals.first() else { return };
-    let mut rules: Vec<_> = refusals.iter().flat_map(|refusal| refusal.rules.split(' ')).collect();
-    // Rules of a channel come once each; the order is that of the table.
-    let mut seen = std::collections::BTreeSet::new();
-    rules.retain(|rule| seen.insert(*rule));
-    let rules = rules.join(" ");
-    case.say_with(code, format!("it lacks {rules}: {}", first.said), &[("rules", &rules)]);
 }
 
 #[cfg(test)]
