@@ -101,6 +101,9 @@ pub struct Entry {
     /// What stands in Redis, as far as it was read: record, and state.
     #[serde(skip)]
     pub(super) stands: (Bytes, Bytes),
+    /// Whether an attempt was taken whose lease has ended, and which nobody has settled.
+    #[serde(skip)]
+    pub(super) was_left: bool,
 }
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // as serde asks
@@ -140,6 +143,7 @@ pub(super) fn read(topic: &KnownTopic, partition: u32, member: PageMember, paylo
         payload: payload.map(|_| Bytes::new()),
         name: member.name,
         stands: (member.what.clone().unwrap_or_default(), member.state.clone().unwrap_or_default()),
+        was_left: false,
     }
     .said_by(member.state)
     .recorded(topic, member.what, member.size, payload)
@@ -149,7 +153,9 @@ impl Entry {
     /// Of a timer whose lease has ended nobody knows of a running attempt: it waits to be taken again.
     pub(super) fn judged_at(self, now_ms: u64) -> Self {
         match self.state {
-            EntryState::Running if self.at_ms < now_ms => Self { state: EntryState::Waiting, ..self },
+            EntryState::Running if self.at_ms < now_ms => {
+                Self { state: EntryState::Waiting, was_left: true, ..self }
+            }
             _ => self,
         }
     }

@@ -213,6 +213,9 @@ impl Why {
                     tell(at, format!("attempt {attempt} runs; its lease ends, unless renewed"));
                 }
                 _ if at == 0 => {}
+                _ if timer.was_left => {
+                    tell(at, format!("the lease of attempt {attempt} ended, and nobody has settled it"));
+                }
                 _ if timer.deadline_ms == Some(at) => {}
                 _ => tell(at, format!("attempt {attempt} is due")),
             }
@@ -272,7 +275,12 @@ impl Why {
                 format!("attempt {attempt}, in a small group or alone: it has lost {lost} leases")
             }
             (Some(timer), ..) => {
-                format!("attempt {}, which has been due for {}", timer.attempt, span(now - timer.at_ms))
+                let again = if timer.was_left { " again" } else { "" };
+                format!(
+                    "attempt {}{again}, which has been due for {}",
+                    timer.attempt,
+                    span(now - timer.at_ms)
+                )
             }
             (None, Some(key), _) => match key.deadline_ms.unwrap_or_default() {
                 at if at > now => {

@@ -97,6 +97,30 @@ async fn why_says_what_was_what_comes_and_why_not_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn why_says_that_whoever_ran_an_attempt_has_left_it() {
+    let scene = Scene::new().await;
+    scene.server.cmd(&["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"]).await;
+    let url = format!("redis://worker:secret@127.0.0.1:{}/", scene.server.port());
+    let scene = scene.listening_at(url).await;
+    scene.arm(b"runs", Duration::ZERO, Do::Hang).await;
+    eventually(PATIENCE, "the attempt", async || {
+        !scene.lines(&["ls", "order.unpaid", "--state", "running"]).is_empty()
+    })
+    .await;
+    // Whoever is cut off renews nothing; and as if the rest of its lease had passed.
+    scene.server.cmd(&["ACL", "SETUSER", "worker", "off"]).await;
+    scene.server.cmd(&["CLIENT", "KILL", "USER", "worker"]).await;
+    scene.server.cmd(&["ZADD", "keylapse:{order.unpaid/0}:due", "XX", "1", "order:unpaid:runs"]).await;
+    let why = plain(&scene.run(&["why", "order:unpaid:runs"]).out);
+    for part in [
+        "the lease of attempt 1 ended, and nobody has settled it",
+        "next:  attempt 1 again, which has been due",
+    ] {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn payloads_are_shown_only_when_asked_for() {
     let scene = busy().await;
     for command in [&["show", "order:unpaid:dead-0"][..], &["ls", "order.unpaid", "--state", "dead"]] {

@@ -56,8 +56,13 @@ impl Scene {
     }
 
     /// With a listener that serves the orders.
-    pub(crate) async fn listening(mut self) -> Self {
-        let builder = Listener::builder(self.server.plain_url()).on(self.orders.clone(), handle);
+    pub(crate) async fn listening(self) -> Self {
+        let url = self.server.plain_url();
+        self.listening_at(url).await
+    }
+
+    pub(crate) async fn listening_at(mut self, url: String) -> Self {
+        let builder = Listener::builder(url).on(self.orders.clone(), handle);
         let listener = builder.build().expect("a listener");
         let (stop, stopped) = oneshot::channel();
         self.listener = Some((stop, tokio::spawn(async move { listener.run_until(stopped).await })));
