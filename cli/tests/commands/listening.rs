@@ -137,6 +137,10 @@ async fn a_journal_tells_what_has_ended_and_why_reads_it() {
         assert!(table.contains(part), "{part} in {table}");
     }
     assert_eq!(scene.lines(&["journal", "order.unpaid", "--limit", "2"]).len(), 2);
+    assert_eq!(scene.lines(&["journal", "order.unpaid", "--limit", "1000000000"]).len(), 3);
+    for bad in ["0", "-1", "x"] {
+        assert_eq!(scene.run(&["journal", "order.unpaid", "--limit", bad]).code, 2, "{bad}");
+    }
     let why = scene.run(&["why", "order:unpaid:good"]);
     assert!(
         why.out.contains("ended: done, at attempt 1") && why.out.contains("nothing: it has ended"),
