@@ -171,7 +171,7 @@ bench-scale-record: ## The same, and its figures go into docs/scale.md
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all
 	$(with_server) && scripts/mutants.py $(MUTANTS)
 
-operate-scale: ## Run each command of the program beside a million timers: minutes, and a gigabyte
+operate-scale: ## Run each command of the program beside a million timers and letters: minutes, and two gigabytes
 	$(with_server) && cargo test --release -p keylapse-cli --test commands scale -- --ignored --nocapture
 
 # With promtool, from the PATH or, on Debian, out of the package `prometheus`, which is not installed for that.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::console::{Console, Ending, JournalEntry, Missed, Tail, TailEvent, TailWhat, Tailed};
 use keylapse::{Backoff, DeadReason, Done, ErrorKind, Failure, Lapse, Outcome, Schedule, Topic};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 
 use crate::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead};
@@ -145,6 +145,51 @@ async fn a_lost_line_is_said_and_what_follows_is_heard() {
         told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_started_again_is_heard_again_whether_it_has_kept_the_topic_or_not() {
+    for builder in [Server::builder().aof(Fsync::Always), Server::builder()] {
+        let mut server = builder.start().await;
+        let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+        let topic = topic().partitions(1);
+        let console = Console::connect(&*server.app_url()).await.unwrap();
+        arm_all(&schedule, &topic, 0..1, 0).await;
+        let mut tail = console.tail(&["app.watched"]).await.unwrap();
+        server.shutdown().await;
+        assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
+        server.restart().await;
+        eventually(PATIENCE, "it is heard again", async || {
+            let _ = schedule.cancel(&topic, ["0"]).await.unwrap();
+            arm_all(&schedule, &topic, 0..1, 0).await;
+            let told = tokio::time::timeout(Duration::from_millis(100), tail.next()).await;
+            told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_ends_when_a_topic_has_other_partitions_and_the_next_one_hears_them() {
+    let (server, schedule) = server_and_schedule().await;
+    let console = Console::connect(&*server.app_url()).await.unwrap();
+    let withdraw = async |topic: &Topic<u32>| {
+        for id in 0..40_u32 {
+            let _ = schedule.arm(topic, [&*id.to_string()], HOUR, &0).await.unwrap();
+            let _ = schedule.cancel(topic, [&*id.to_string()]).await.unwrap();
+        }
+    };
+    withdraw(&topic()).await;
+    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    schedule.repartition(&topic(), 7).await.unwrap();
+    let ended = async { while tail.next().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.expect("its end");
+    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    withdraw(&topic().partitions(7)).await;
+    let mut heard = BTreeSet::new();
+    while heard.len() < 7 {
+        heard.insert(next_event(&mut tail).await.partition);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

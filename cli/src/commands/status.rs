@@ -11,8 +11,8 @@ pub(crate) struct Args {
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
     /// How many topics to show at most, by name.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
-    limit: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
@@ -47,7 +47,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
 
 async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
     if args.topics.is_empty() {
-        return Ok(console.status(args.limit).await?);
+        return Ok(console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?);
     }
     let topics = console.topics_named(&args.topics).await?;
     let listeners = console.listeners().await?;

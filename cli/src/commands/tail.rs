@@ -27,10 +27,18 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     let mut heard = 0;
     while args.limit.is_none_or(|limit| heard < limit) {
         let next = tokio::select! {
-            next = timeout_at(ends, tail.next()) => next.ok().flatten(),
-            _ = tokio::signal::ctrl_c() => None,
+            next = timeout_at(ends, tail.next()) => next,
+            _ = tokio::signal::ctrl_c() => break,
         };
-        let Some(told) = next else { break };
+        let Ok(next) = next else { break };
+        let told = match next {
+            Some(told) => told,
+            // A topic has another number of partitions now.
+            None => {
+                tail = console.tail(&args.topics).await?;
+                Tailed::Missed(Missed::Disconnected)
+            }
+        };
         heard += u64::from(matches!(told, Tailed::Event(_)));
         say(&told, out)?;
         out.flush()?;

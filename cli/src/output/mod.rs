@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub(crate) use self::bytes::{count, short, size};
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, moment, ms_of, span};
+pub(crate) use self::time::{ago, moment, ms_of, span, time_of_day};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 

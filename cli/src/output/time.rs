@@ -11,6 +11,12 @@ pub(crate) fn moment(ms: u64) -> String {
     at.map_or_else(|| format!("{ms} ms since 1970"), |at| format!("{at:.3}"))
 }
 
+/// The same without its date, to the second.
+pub(crate) fn time_of_day(ms: u64) -> String {
+    let seconds = ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// A time as ms since 1970.
 pub(crate) fn ms_of(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();

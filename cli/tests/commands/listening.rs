@@ -1,8 +1,11 @@
 //! `tail`, `journal` and `doctor`.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Fsync, Server, eventually};
 
 use crate::scene::{Do, PATIENCE, Scene, plain, run_at};
 
@@ -42,6 +45,80 @@ async fn the_tail_tells_starts_and_ends_while_it_looks_and_no_longer() {
     assert_eq!(scene.run(&["tail", "nonsense"]).code, 2);
 }
 
+/// A tail that runs, and the lines that it has written.
+struct Tail {
+    program: Child,
+    lines: Arc<Mutex<Vec<serde_json::Value>>>,
+}
+
+impl Tail {
+    fn of(url: &str) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program.env("KEYLAPSE_URL", url).args(["--json", "tail", "order.unpaid"]).stdout(Stdio::piped());
+        let mut program = program.spawn().expect("the program");
+        let (lines, out) = (Arc::default(), program.stdout.take().expect("its output"));
+        let written: Arc<Mutex<Vec<_>>> = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                written.lock().expect("the lines").push(serde_json::from_str(&line).expect("JSON"));
+            }
+        });
+        Self { program, lines }
+    }
+
+    /// Lines of which this is so.
+    fn count(&self, is_so: impl Fn(&serde_json::Value) -> bool) -> usize {
+        self.lines.lock().expect("the lines").iter().filter(|line| is_so(line)).count()
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        _ = self.program.kill();
+        _ = self.program.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_goes_on_after_a_restart_and_with_other_partitions_and_says_what_may_be_missing() {
+    let server = Server::builder().aof(Fsync::Always).start().await;
+    let schedule = keylapse::Schedule::connect(&server.plain_url()).await.expect("a schedule");
+    let mut scene = Scene::with(server, schedule);
+    scene.arm(b"first", HOUR, Do::Succeed).await;
+    let tail = Tail::of(&scene.server.plain_url());
+    let looked_on = ["HEXISTS", "keylapse:{order.unpaid/0}:meta", "tail"];
+    eventually(PATIENCE, "somebody who looks on", async || {
+        scene.server.cmd(&looked_on).await == redis::Value::Int(1)
+    })
+    .await;
+    let missed = || tail.count(|line| line["missed"] == "disconnected");
+    scene.server.shutdown().await;
+    eventually(PATIENCE, "the lost line", async || missed() == 1).await;
+    scene.server.restart().await;
+    // Keys of all partitions.
+    let withdraw = || {
+        for n in 0..6 {
+            let key = format!("order:unpaid:{n}");
+            assert_eq!(scene.run(&["arm", &key, "--when", "1h", "--payload", "\"Succeed\""]).code, 0);
+            assert_eq!(scene.run(&["cancel", &key]).code, 0);
+        }
+    };
+    let heard = |partition: u64| tail.count(|line| line["partition"] == partition);
+    eventually(PATIENCE, "what follows", async || {
+        withdraw();
+        heard(0) > 0
+    })
+    .await;
+    assert_eq!((missed(), heard(1)), (1, 0));
+    assert_eq!(scene.run(&["partitions", "order.unpaid", "--to", "2"]).code, 0);
+    eventually(PATIENCE, "the new partition", async || {
+        withdraw();
+        heard(1) > 0
+    })
+    .await;
+    assert_eq!(missed(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_tells_what_has_ended_and_why_reads_it() {
     let mut scene = Scene::new().await;
@@ -60,6 +137,10 @@ async fn a_journal_tells_what_has_ended_and_why_reads_it() {
         assert!(table.contains(part), "{part} in {table}");
     }
     assert_eq!(scene.lines(&["journal", "order.unpaid", "--limit", "2"]).len(), 2);
+    assert_eq!(scene.lines(&["journal", "order.unpaid", "--limit", "1000000000"]).len(), 3);
+    for bad in ["0", "-1", "x"] {
+        assert_eq!(scene.run(&["journal", "order.unpaid", "--limit", bad]).code, 2, "{bad}");
+    }
     let why = scene.run(&["why", "order:unpaid:good"]);
     assert!(
         why.out.contains("ended: done, at attempt 1") && why.out.contains("nothing: it has ended"),

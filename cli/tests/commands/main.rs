@@ -9,6 +9,7 @@ mod looking;
 mod moving;
 mod page;
 mod proving;
+mod reaching;
 mod scale;
 mod scene;
 mod trouble;

@@ -34,13 +34,79 @@ const COMMANDS: [&[&str]; 18] = [
     &["export", "order.unpaid"],
 ];
 
+/// And those that would do more than a test of rights could bear, or need other rights.
+const MORE: [&[&str]; 10] = [
+    &["journal", "order.unpaid"],
+    &["tail", "--for", "1m"],
+    &["export", "order.unpaid", "--dead"],
+    &["import"],
+    &["cancel", "--in", "order.unpaid", "--yes", "--expect", "1"],
+    &["reschedule", "--in", "order.unpaid", "--to", "1h", "--yes", "--expect", "1"],
+    &["run-now", "--in", "order.unpaid", "--yes", "--expect", "1"],
+    &["destroy", "order.unpaid", "--confirm", "order.unpaid"],
+    &["detach", "order.unpaid"],
+    &["attach", "--dry-run", "order:{id}", "--watch", "0"],
+];
+
+fn each_command() -> impl Iterator<Item = &'static [&'static str]> {
+    COMMANDS.into_iter().chain(MORE)
+}
+
 #[test]
 fn a_server_that_is_not_there_is_said_in_one_line() {
-    for command in COMMANDS {
+    for command in each_command() {
         let ran = run_at("redis://127.0.0.1:1/", command, b"");
         assert!(ran.code == 3 && ran.out.is_empty(), "{command:?}: {ran:?}");
         assert!(ran.err.lines().count() == 1 && ran.err.contains("127.0.0.1:1"), "{command:?}: {ran:?}");
     }
+}
+
+/// It takes connections, and answers nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_given_up_in_time_and_said() {
+    let scene = Scene::new().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let url = scene.server.plain_url();
+    scene.server.stop();
+    let run = |command: &'static [&'static str]| {
+        let url = url.clone();
+        let args = [&["--timeout", "300ms"], command].concat();
+        (command, std::thread::spawn(move || run_at(&url, &args, b"")))
+    };
+    let doctor: &[&str] = &["doctor"];
+    let programs: Vec<_> = each_command().chain([doctor]).map(run).collect();
+    for (command, program) in programs {
+        let ran = program.join().expect("the program");
+        assert_eq!(ran.code, 3, "{command:?}: {ran:?}");
+        let said = if command == doctor { &ran.out } else { &ran.err };
+        assert!(said.contains("answer"), "{command:?}: {ran:?}");
+    }
+    scene.server.cont();
+}
+
+/// As on the first day; and with a namespace that nobody uses beside one that is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_there_are_no_topics_each_command_says_so_and_makes_none() {
+    let scene = Scene::new().await;
+    let all_say_so = |access: &[&str]| {
+        for command in each_command().filter(|command| !matches!(command[0], "listeners" | "tail" | "attach"))
+        {
+            let ran = scene.run(&[access, command].concat());
+            assert!((0..=2).contains(&ran.code), "{command:?}: {ran:?}");
+            assert!(!ran.out.is_empty() || !ran.err.is_empty(), "{command:?}: {ran:?}");
+            assert!(!ran.err.contains("panicked"), "{command:?}: {ran:?}");
+        }
+    };
+    all_say_so(&[]);
+    let status = scene.run(&["status"]);
+    assert!(status.code == 0 && status.out.starts_with("No topic is registered"), "{status:?}");
+    assert_eq!(scene.server.cmd(&["DBSIZE"]).await, redis::Value::Int(0));
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    all_say_so(&["--namespace", "other"]);
+    assert_eq!(scene.status("timers"), 1, "what another namespace has is left alone");
+    let keys: Vec<String> =
+        redis::from_redis_value(scene.server.cmd(&["KEYS", "other*"]).await).expect("names");
+    assert_eq!(keys, [""; 0]);
 }
 
 #[test]
@@ -118,6 +184,30 @@ async fn keys_of_any_bytes_are_shown_as_what_can_be_typed() {
     assert_eq!(scene.status("timers"), 0);
 }
 
+/// No timer can have such a key. Somebody else may ask for one, or write one at our names.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_64_kib_are_refused_and_cut_where_others_have_written_them() {
+    let scene = Scene::new().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let long = format!("order:unpaid:{}", "x".repeat(64 << 10));
+    let armed = scene.run(&["arm", &long, "--when", "1h"]);
+    assert!(armed.code == 2 && armed.err.len() < 1000, "{}", armed.err.len());
+    for command in ["cancel", "run-now", "show", "why"] {
+        let ran = scene.run(&[command, &long]);
+        assert!((1..=2).contains(&ran.code) && !ran.err.contains("panicked"), "{command}: {ran:?}");
+    }
+    scene.server.cmd(&["ZADD", "keylapse:{order.unpaid/0}:due", "7", &long]).await;
+    for state in ["waiting", "running", "dead", "quarantined"] {
+        let listed = scene.run(&["ls", "order.unpaid", "--state", state]);
+        assert!(listed.code <= 1 && listed.out.len() < 2000, "{state}: {}", listed.out.len());
+    }
+    for command in [&["status"][..], &["verify"], &["export", "order.unpaid"], &["check", "--max-dead", "0"]]
+    {
+        let ran = scene.run(command);
+        assert!((0..=1).contains(&ran.code) && !ran.err.contains("panicked"), "{command:?}: {}", ran.err);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn payloads_of_eight_mebibytes_do_not_hold_up_a_page() {
     let scene = Scene::new().await;
@@ -174,19 +264,17 @@ async fn a_reader_who_has_read_enough_is_no_error() {
     let arms = (0..5000).map(|n| keylapse::NewArm::new(format!("{n}"), HOUR, Do::Succeed));
     let armed = scene.schedule.arm_many(&scene.orders, arms).await.expect("armings");
     assert!(armed.iter().all(Result::is_ok));
-    let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-    program.env("KEYLAPSE_URL", scene.server.plain_url()).args([
-        "--json",
-        "ls",
-        "order.unpaid",
-        "--limit",
-        "5000",
-    ]);
-    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
-    // Nobody reads: what it writes has nowhere to go.
-    drop(child.stdout.take());
-    let ended = child.wait_with_output().expect("its end");
-    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    let limit = ["ls", "order.unpaid", "--limit", "5000"];
+    for command in [&[&["--json"][..], &limit].concat()[..], &limit, &["export", "order.unpaid"], &["status"]]
+    {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program.env("KEYLAPSE_URL", scene.server.plain_url()).args(command);
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+        // Nobody reads: what it writes has nowhere to go.
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("its end");
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{command:?}: {ended:?}");
+    }
 }
 
 #[test]

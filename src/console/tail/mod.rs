@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::wire::PartitionNames;
 use crate::wire::calls::tail::Told;
 
-/// Starts and ends of attempts, as they happen. It lives until it is dropped, and reconnects by itself; what was missed
-/// meanwhile, or not asked for in time, it says.
+/// Starts and ends of attempts, as they happen. It lives until it is dropped, or one of its topics has another number of
+/// partitions, and reconnects by itself; what was missed meanwhile, or not asked for in time, it says.
 ///
 /// Partitions tell nothing, and it costs nothing, while nobody looks on; some seconds after this was dropped, they fall
 /// silent again.
@@ -36,8 +36,9 @@ pub struct Tail {
 impl Console {
     /// Looks on as these topics' attempts start and end; without names, on those of all topics that are registered now.
     /// Once this has returned, nothing is missed that a partition does, but of one that is made later: that is heard
-    /// within some seconds. Of a topic that gets another number of partitions meanwhile, or is destroyed, nothing more is
-    /// heard: look on anew.
+    /// within some seconds. When a topic gets another number of partitions meanwhile, the tail ends within some seconds:
+    /// look on anew. Of a cluster's servers that are away nothing is heard until they are back or replaced; the
+    /// others are heard meanwhile, and what comes first then is [`Missed`].
     ///
     /// ```no_run
     /// # async fn look(console: keylapse::console::Console) -> keylapse::Result<()> {
@@ -70,7 +71,7 @@ impl Console {
 }
 
 impl Tail {
-    /// What comes next. Nothing is lost if this is dropped.
+    /// What comes next; none once a topic has another number of partitions. Nothing is lost if this is dropped.
     pub async fn next(&mut self) -> Option<Tailed> {
         loop {
             if let Some(one) = self.ready.pop_front() {

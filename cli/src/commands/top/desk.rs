@@ -53,7 +53,7 @@ impl Desk {
                 let rows = page.entries.iter().map(entry_row).collect();
                 self.keep_letters(page.entries);
                 let (next, looked_at) = (page.next, page.looked_at);
-                let topic = self.rows(&[topic], &listeners).await.remove(0);
+                let topic = self.rows(&self.console.status_of(&[topic], &listeners).await).remove(0);
                 Ok(Data::Entries(Box::new(EntryPage { topic, rows, next, looked_at, now_ms })))
             }
             Look::Timer { topic, key } => {
@@ -68,11 +68,12 @@ impl Desk {
 
     async fn topics(&self, containing: &str, skip: usize) -> Result<TopicPage> {
         let (matching, page) = self.names(containing, skip).await?;
-        let rows = match page.is_empty() {
+        let all = match page.is_empty() {
             true => Vec::new(),
-            false => self.rows(&page, &self.console.listeners().await?).await,
+            false => self.console.status_of(&page, &self.console.listeners().await?).await,
         };
-        Ok(TopicPage { rows, skipped: skip.min(matching), matching })
+        let now_ms = all.iter().map(|topic| topic.overview.now_ms).max().filter(|now| *now > 0);
+        Ok(TopicPage { rows: self.rows(&all), skipped: skip.min(matching), matching, now_ms })
     }
 
     /// How many topics contain this, and a page of them.
@@ -89,8 +90,7 @@ impl Desk {
         Ok((matching.len(), page))
     }
 
-    async fn rows(&self, topics: &[KnownTopic], listeners: &[ListenerReport]) -> Vec<TopicRow> {
-        let all = self.console.status_of(topics, listeners).await;
+    fn rows(&self, all: &[TopicStatus]) -> Vec<TopicRow> {
         let mut kept = self.kept();
         all.iter().map(|status| topic_row(status, &mut kept.rates)).collect()
     }

@@ -50,6 +50,10 @@ pub(crate) async fn run(connect: &Connect, format: &Format, args: &Args) -> Resu
     if format.json || !stdout().is_terminal() {
         return Err(Failed::Usage("top needs a terminal; use status --json".to_owned()));
     }
+    if std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb") {
+        let advice = "top needs a terminal whose cursor can be moved, and TERM says dumb; use status";
+        return Err(Failed::Usage(advice.to_owned()));
+    }
     // Where the server cannot be reached at first, a plain message says so, and what to do.
     let console = connect.console().await?;
     let setting = Setting {

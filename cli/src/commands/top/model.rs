@@ -38,6 +38,8 @@ pub(super) struct TopicPage {
     pub(super) skipped: usize,
     /// Topics that the filter lets pass.
     pub(super) matching: usize,
+    /// The server's time; none where no topic was read.
+    pub(super) now_ms: Option<u64>,
 }
 
 /// An entry of a topic, in a line.
@@ -113,6 +115,18 @@ pub(super) enum Data {
     Listeners(Vec<ListenerRow>),
     Entries(Box<EntryPage>),
     Timer(Box<Timer>),
+}
+
+impl Data {
+    /// The server's time, where it has said it.
+    pub(super) fn now_ms(&self) -> Option<u64> {
+        match self {
+            Self::Topics(page) => page.now_ms,
+            Self::Listeners(_) => None,
+            Self::Entries(page) => Some(page.now_ms),
+            Self::Timer(timer) => Some(timer.now_ms),
+        }
+    }
 }
 
 /// What somebody wants to be done, and has agreed to.

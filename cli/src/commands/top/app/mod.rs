@@ -60,6 +60,8 @@ pub(super) struct App {
     pub(super) notice: Option<Notice>,
     /// Why the last look has failed.
     pub(super) error: Option<String>,
+    /// The server's time when it was told last, in ms since 1970, and when that was.
+    clock: Option<(u64, Duration)>,
     /// An act is under way.
     pub(super) is_acting: bool,
     /// Of the look that counts.
@@ -83,6 +85,7 @@ impl App {
             help: None,
             notice: None,
             error: None,
+            clock: None,
             is_acting: false,
             ticket: 0,
             asked: None,
@@ -119,6 +122,12 @@ impl App {
         self.view().seen.map(|seen| self.now.saturating_sub(seen))
     }
 
+    /// The server's time, in ms since 1970, as far as that is known.
+    pub(super) fn server_ms(&self) -> Option<u64> {
+        let (ms, told) = self.clock?;
+        Some(ms.saturating_add(u64::try_from(self.now.saturating_sub(told).as_millis()).ok()?))
+    }
+
     /// Looks at once, whatever is under way.
     fn look(&mut self) -> Request {
         self.ticket += 1;
@@ -136,6 +145,7 @@ impl App {
         match answer {
             Ok(data) => {
                 let now = self.now;
+                self.clock = data.now_ms().map(|ms| (ms, now)).or(self.clock);
                 self.next_look = self.next_look.max(now + took * SHARE);
                 self.view_mut().take(data, now);
                 self.error = None;

@@ -10,24 +10,34 @@ use ratatui::text::{Line, Span};
 use super::theme::Theme;
 use super::words::{clip, width};
 use crate::commands::top::app::{App, Entries, Of, View};
-use crate::output::{count, span};
+use crate::output::{count, span, time_of_day};
 
 /// Below this width, only what changes all the time is said of pages.
 const NARROW: u16 = 60;
+/// Columns of the program's name, and of a time of day with its gap.
+const NAME: usize = 9;
+const CLOCK: usize = 11;
 /// A server that has not answered for this long is worth a word.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// The server, the namespace, whether one can act, and the age of what is shown.
+/// The server, the namespace, whether one can act, the server's time, and the age of what is shown.
 pub(super) fn status(app: &App, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let columns = usize::from(area.width);
     let mode = match app.setting.write {
         true => Span::styled("can write", theme.wish()),
         false => Span::styled("read-only", Theme::quiet()),
     };
-    let right = Line::from(vec![mode, Span::raw("  "), age(app, theme), Span::raw(" ")]);
+    let mut right = vec![mode, Span::raw("  "), age(app, theme), Span::raw(" ")];
+    let all = [app.setting.server.as_str(), &app.setting.namespace].map(|text| width(text) + 2);
+    let needed = NAME + all.iter().sum::<usize>() + Line::from(right.clone()).width() + 2;
+    // It is the least of all this: the age is what says whether to believe the rest.
+    if let Some(ms) = app.server_ms().filter(|_| needed + CLOCK <= columns) {
+        right.insert(1, Span::raw(format!("  {}", time_of_day(ms))));
+    }
+    let right = Line::from(right);
     let room = columns.saturating_sub(right.width() + 2);
     let mut left = vec![Span::styled(" keylapse", Theme::strong())];
-    let mut taken = 9;
+    let mut taken = NAME;
     for (text, least) in [(&app.setting.server, 8), (&app.setting.namespace, 1)] {
         let text = clip(text, room.saturating_sub(taken + 2));
         if width(&text) >= least {
@@ -94,7 +104,7 @@ fn tab_line(title: &str, names: &[String], chosen: usize, room: usize) -> Line<'
         vec![Span::styled(format!(" {} ", clip(title, room.saturating_sub(rest))), Theme::strong())];
     for (at, name) in names.iter().enumerate() {
         let label =
-            if wide || at == chosen { format!(" {} {name} ", at + 1) } else { format!(" {} ", at + 1) };
+            if wide || at == chosen { format!(" {}:{name} ", at + 1) } else { format!(" {} ", at + 1) };
         spans.push(Span::styled(label, if at == chosen { Theme::chosen() } else { Theme::plain() }));
     }
     Line::from(spans)

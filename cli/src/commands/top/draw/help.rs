@@ -7,9 +7,8 @@ use ratatui::text::{Line, Span, Text};
 use super::theme::Theme;
 use super::words::wrap;
 
-const KEYS: [(&str, &str); 20] = [
-    ("j k, arrows", "another line"),
-    ("g G", "the first line, the last line"),
+const KEYS: [(&str, &str); 19] = [
+    ("j k, arrows", "another line; g the first, G the last"),
     ("Enter, l", "open what is chosen"),
     ("Esc, h", "back"),
     ("Tab, 1 to 5", "topics and listeners; a topic's entries by state"),
@@ -20,8 +19,8 @@ const KEYS: [(&str, &str); 20] = [
     ("q, Ctrl-C", "quit"),
     ("", ""),
     ("Topics", "part of the name, such as order"),
-    ("Entries", "key:order:* attempt:>3 lost:>0 reason:exhausted error:~timeout older:1h newer:1h id:…"),
-    ("", "all that are named have to hold; a space within a key is \\x20"),
+    ("Entries", "key:order:* attempt:>3 lost:>0 reason:exhausted error:~timeout older:1h newer:1h"),
+    ("", "id:…; all that are named have to hold; a space within a key is \\x20"),
     ("", ""),
     ("With --write", "each asks first"),
     ("R", "run a timer now; replay a dead letter"),
@@ -44,7 +43,11 @@ pub(super) fn draw(from: usize, frame: &mut Frame<'_>, area: Rect) {
             ]));
         }
     }
+    let room = usize::from(area.height);
     let last = lines.len().saturating_sub(usize::from(area.height));
     lines.drain(..from.min(last));
+    if lines.len() > room && room > 1 {
+        lines[room - 1] = Line::styled("   …             j goes on", Theme::quiet());
+    }
     frame.render_widget(Text::from(lines), area);
 }

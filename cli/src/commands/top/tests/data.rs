@@ -67,7 +67,12 @@ pub(super) fn topics() -> TopicPage {
         said: "WRONGTYPE: kl:{user.trial}:due holds a value of another type".to_owned(),
         ..TopicRow::default()
     };
-    TopicPage { rows: vec![paused, unserved, busy(), attached, unreadable], skipped: 0, matching: 5 }
+    TopicPage {
+        rows: vec![paused, unserved, busy(), attached, unreadable],
+        skipped: 0,
+        matching: 5,
+        now_ms: Some(NOW),
+    }
 }
 
 pub(super) fn entry(key: &[u8], state: EntryState, at_ms: u64) -> EntryRow {
