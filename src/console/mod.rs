@@ -61,6 +61,8 @@ pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
 pub use self::why::{Moment, Why};
 
+pub use crate::counted::{counted, show_count};
+
 pub use crate::wire::calls::ended::Ending;
 pub use crate::wire::calls::journal::JournalBounds;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::console::{Console, Survey, Watched, parse_span};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, short, size, span};
+use crate::output::{Output, count, counted, short, size, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -38,7 +38,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
 
 fn show(survey: &Survey, out: &mut Output) -> Result<(), Failed> {
     let mut field = |name: &str, value: String| out.say(format!("{name:<16}{value}"));
-    field("keys", format!("{} in the database, {} match", count(survey.keys), count(survey.matching)))?;
+    field("keys", format!("{} in the database, {} matching", count(survey.keys), count(survey.matching)))?;
     field("with deadline", count(survey.with_deadline))?;
     let types = survey.types.iter().map(|(kind, keys)| format!("{} {}", count(*keys), short(kind, 40)));
     field("types", types.collect::<Vec<_>>().join(", "))?;
@@ -48,7 +48,7 @@ fn show(survey: &Survey, out: &mut Output) -> Result<(), Failed> {
         format!("{}, about {} without values", count(survey.enrolled), size(survey.memory_bytes)),
     )?;
     if survey.too_long > 0 {
-        field("too long", format!("{} keys of more than 4 KiB are left alone", count(survey.too_long)))?;
+        field("too long", format!("{} of more than 4 KiB, left alone", counted(survey.too_long, "key")))?;
     }
     field("a scan takes", span(survey.scan_ms))?;
     let hours = survey.due_by_hour.iter().enumerate().filter(|(_, keys)| **keys > 0);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::Bulk;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count};
+use crate::output::{Output, count, counted};
 
 /// What is to be done, to which entries.
 pub(super) struct Work<'a> {
@@ -63,13 +63,14 @@ impl Work<'_> {
         }
     }
 
-    /// `12 dead letters of order.unpaid that match error:~timeout`.
+    /// `12 dead letters of order.unpaid matching error:~timeout`.
     fn words(&self, matched: u64) -> String {
-        let what = if self.state == EntryState::Dead { "dead letters" } else { "timers" };
-        let state = if self.state == EntryState::Dead { "" } else { self.state.as_str() };
-        let state = if state.is_empty() { String::new() } else { format!("{state} ") };
-        let all = format!("{} {state}{what} of {}", count(matched), self.topic.name());
-        if self.filter.is_empty() { all } else { format!("{all} that match {}", self.filter) }
+        let name = match self.state {
+            EntryState::Dead => "dead letter".to_owned(),
+            state => format!("{} timer", state.as_str()),
+        };
+        let all = format!("{} of {}", counted(matched, &name), self.topic.name());
+        if self.filter.is_empty() { all } else { format!("{all} matching {}", self.filter) }
     }
 }
 
@@ -77,7 +78,7 @@ impl Work<'_> {
 fn agree(work: &Work<'_>, args: &Bulk, matched: u64, out: &mut Output) -> Result<(), Failed> {
     if let Some(expected) = args.expect.filter(|expected| *expected != matched) {
         return Err(Failed::Findings(format!(
-            "{matched} match and {expected} are expected: nothing was done; look at them with --dry-run"
+            "{matched} found, {expected} expected: nothing was done; look at them with --dry-run"
         )));
     }
     if args.yes {

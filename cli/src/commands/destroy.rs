@@ -4,7 +4,7 @@ use keylapse::console::Console;
 
 use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count};
+use crate::output::{Output, counted};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct DestroyArgs {
@@ -27,13 +27,12 @@ pub(crate) struct DetachArgs {
 pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     let held = topic.overview().await?;
-    let (timers, dead, enrolled) = (count(held.timers), count(held.dead), count(held.enrolled));
     let typed = match &args.confirm {
         Some(name) => name.clone(),
         None if Output::can_ask() => {
-            out.note(format!(
-                "{timers} timers, {dead} dead letters and {enrolled} enrolled keys will be gone for good."
-            ));
+            let (timers, dead) = (counted(held.timers, "timer"), counted(held.dead, "dead letter"));
+            let enrolled = counted(held.enrolled, "enrolled key");
+            out.note(format!("{timers}, {dead} and {enrolled} will be gone for good."));
             out.ask("Type the topic's name to go on:")?
         }
         None => return Err(Failed::Usage(format!("nobody can be asked: say --confirm {}", topic.name()))),
@@ -42,14 +41,14 @@ pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Out
         return Err(Failed::Findings("that is not its name: nothing was done".to_owned()));
     }
     let gone = topic.destroy(args.force).await?;
-    let (timers, dead, keys) = (count(gone.timers), count(gone.dead_letters), count(gone.trigger_keys));
-    let says = format!("{timers} timers, {dead} dead letters and {keys} trigger keys are gone");
+    let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
+    let says = format!("{timers}, {dead} and {} are gone", counted(gone.trigger_keys, "trigger key"));
     say_of_topic(&topic, "destroyed", &says, out)
 }
 
 pub(crate) async fn detach(console: &Console, args: &DetachArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     let gone = topic.detach().await?;
-    let says = format!("{} keys are forgotten, and were left alone", count(gone.enrolled));
+    let says = format!("{} forgotten and left alone", counted(gone.enrolled, "key"));
     say_of_topic(&topic, "detached", &says, out)
 }

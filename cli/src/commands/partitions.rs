@@ -6,7 +6,7 @@ use keylapse::console::{Console, parse_span, show_span};
 
 use crate::commands::did::say_of_topic;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count};
+use crate::output::{Output, counted};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -23,11 +23,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     let done = topic.repartition(args.to, args.wait).await?;
-    let (timers, letters) = (count(done.timers), count(done.dead_letters));
+    let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "letter"));
     let says = format!(
-        "{} partitions, before {}; {timers} timers and {letters} letters moved; nothing could be armed for {}. Start all \
+        "{}, before {}; {timers} and {letters} moved; nothing could be armed for {}. Start all \
          programs of the topic with `.partitions({})` now",
-        done.to,
+        counted(done.to.into(), "partition"),
         done.from,
         show_span(done.closed_for),
         done.to

@@ -3,7 +3,7 @@
 use keylapse::console::{Console, Status, TopicStatus};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, short, span};
+use crate::output::{Column, Output, Table, count, counted, short, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -37,11 +37,10 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         }
     }
     if status.more_topics > 0 {
-        let more = count(status.more_topics);
-        out.say(format!("… and {more} more topics: --limit shows more, or name those that you want"))?;
+        let more = counted(status.more_topics, "more topic");
+        out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
     }
-    let listeners = status.listeners.len();
-    out.say(format!("{listeners} {}", if listeners == 1 { "listener" } else { "listeners" }))?;
+    out.say(counted(status.listeners.len() as u64, "listener"))?;
     Ok(Exit::Fine)
 }
 

@@ -9,7 +9,9 @@ use std::io::{self, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 
-pub(crate) use self::bytes::{count, short, size};
+pub(crate) use keylapse::console::{counted, show_count as count};
+
+pub(crate) use self::bytes::{short, size};
 pub(crate) use self::table::{Column, Table};
 pub(crate) use self::time::{ago, moment, ms_of, span};
 use crate::args::Format;

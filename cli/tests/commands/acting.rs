@@ -83,3 +83,17 @@ async fn a_topic_gets_other_partitions_and_its_end() {
     assert_eq!(scene.run(&["topics"]).code, 1);
     assert_eq!(scene.server.cmd(&["DBSIZE"]).await, redis::Value::Int(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_a_thing_is_said_as_one() {
+    let mut scene = Scene::new().await.listening().await;
+    scene.bury(1).await;
+    let dry = scene.run(&["dead", "drop", "order.unpaid", "reason:permanent", "--dry-run"]);
+    let says = "1 dead letter of order.unpaid matching reason:permanent would be dropped";
+    assert!(dry.out.contains(says), "{dry:?}");
+    assert!(scene.run(&["status"]).out.ends_with("\n1 listener\n"));
+    scene.stop_listening().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let gone = scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]);
+    assert!(gone.out.contains("1 timer, 1 dead letter and 1 trigger key are gone"), "{gone:?}");
+}

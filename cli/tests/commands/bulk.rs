@@ -20,7 +20,7 @@ async fn nothing_is_done_until_the_number_is_said() {
     let alone = scene.run(&REPLAY);
     assert!(alone.code == 2 && alone.err.contains("--yes --expect 5"), "{alone:?}");
     let wrong = scene.run(&[&REPLAY[..], &["--yes", "--expect", "4"]].concat());
-    assert!(wrong.code == 1 && wrong.err.contains("5 match and 4 are expected"), "{wrong:?}");
+    assert!(wrong.code == 1 && wrong.err.contains("5 found, 4 expected"), "{wrong:?}");
     assert_eq!(scene.run(&[&REPLAY[..], &["--yes"]].concat()).code, 2);
     assert_eq!((scene.status("dead"), scene.status("timers")), (5, 0));
 

@@ -82,7 +82,7 @@ async fn why_says_what_was_what_comes_and_why_not_now() {
     }
     assert!(why("runs").1.contains("attempt 1 is running"), "{}", why("runs").1);
     let (code, dead) = why("dead-0");
-    assert!(code == 0 && dead.contains("died: permanent, after 1 attempts"), "{dead}");
+    assert!(code == 0 && dead.contains("died: permanent, after 1 attempt\n"), "{dead}");
     let (code, never) = why("never");
     assert!(code == 1 && never.contains("nothing is armed under this key"), "{never}");
     assert_eq!(scene.run(&["why", "no:such:pattern:of:key"]).code, 1);

@@ -28,8 +28,8 @@ async fn a_check_tells_backlog_from_what_is_due_in_the_future() {
     eventually(PATIENCE, "an overdue timer", async || {
         let overdue = scene.run(&["check", "--max-overdue", "10ms", "--min-listeners", "1"]);
         overdue.code == 1
-            && overdue.out.contains("the oldest of 1 overdue timers")
-            && overdue.out.contains("0 listeners serve it")
+            && overdue.out.contains("1 overdue timer, the oldest due for ")
+            && overdue.out.contains("served by 0 listeners")
     })
     .await;
 }

@@ -39,7 +39,7 @@ async fn timers_without_a_listener_are_found_and_worse_once_they_are_overdue() {
     let (server, schedule) = scene().await;
     let _ = schedule.arm(&topic(), "1", LATER, &1).await.unwrap();
     let waiting = diagnose(&server.app_url()).await;
-    assert!(find(&waiting, "K602").observed.contains("app.order: 1 timers, 0 listeners"));
+    assert!(find(&waiting, "K602").observed.contains("app.order: 1 timer, 0 listeners"));
     assert!(!codes(&waiting).contains("K601") && !codes(&waiting).contains("K600"));
     let _ = schedule.arm(&topic(), "1", Duration::from_millis(1), &1).await.unwrap();
     let overdue = async || codes(&diagnose(&server.app_url()).await).contains("K601");
@@ -126,7 +126,7 @@ async fn of_very_many_topics_some_are_looked_at() {
     server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     let observed = &find(&diagnosis, "K600").observed;
-    assert_eq!(observed, "3000 topics (1000 looked at), 0 timers, 0 listeners");
+    assert_eq!(observed, "3,000 topics (1,000 looked at), 0 timers, 0 listeners");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ mod overlaps;
 mod spread;
 
 use crate::client::Client;
-use crate::console::Overview;
 use crate::console::overview::overviews;
+use crate::console::{Overview, counted, show_count};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{ListenerReport, PartitionNames, TopicEntry, listeners};
@@ -90,9 +90,14 @@ impl<'a> Topics<'a> {
     fn conclude(&mut self, all: usize, seen: &[Seen], listeners: usize) {
         let bad = self.findings.iter().any(|finding| finding.code != codes::PAUSED.code);
         if !bad {
-            let some = if all > seen.len() { format!(" ({} looked at)", seen.len()) } else { String::new() };
-            let timers: u64 = seen.iter().map(|seen| seen.timers).sum();
-            let observed = format!("{all} topics{some}, {timers} timers, {listeners} listeners");
+            let some = if all > seen.len() {
+                format!(" ({} looked at)", show_count(seen.len() as u64))
+            } else {
+                String::new()
+            };
+            let timers = counted(seen.iter().map(|seen| seen.timers).sum(), "timer");
+            let (all, listeners) = (counted(all as u64, "topic"), counted(listeners as u64, "listener"));
+            let observed = format!("{all}{some}, {timers}, {listeners}");
             self.findings.push(Finding::new(&codes::TOPICS_FINE, None, observed, &[]));
         }
     }

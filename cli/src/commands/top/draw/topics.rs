@@ -8,7 +8,7 @@ use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
 use super::words::{brief, late, percent, width};
 use crate::commands::top::model::TopicRow;
-use crate::output::{count, short};
+use crate::output::{count, counted, short};
 
 pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
     let columns = vec![
@@ -86,11 +86,8 @@ pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'st
         0 => "none overdue".to_owned(),
         overdue => format!("{} overdue, oldest {}", count(overdue), brief(topic.oldest_ms)),
     };
-    let listeners = match topic.listeners {
-        1 => "1 listener".to_owned(),
-        listeners => format!("{listeners} listeners"),
-    };
-    let timers = format!("{} timers", count(topic.timers));
+    let listeners = counted(topic.listeners as u64, "listener");
+    let timers = counted(topic.timers, "timer");
     let running = format!("{}/{} running", topic.running, topic.limit);
     let first = [timers, overdue, format!("{} dead", count(topic.dead)), running, listeners];
     let mut second =
