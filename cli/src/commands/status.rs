@@ -3,7 +3,7 @@
 use keylapse::console::{Console, Status, TopicStatus};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, counted, short, span};
+use crate::output::{Column, Output, Table, count, counted, lateness, short, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -90,15 +90,10 @@ fn table(topics: &[TopicStatus]) -> Table {
             enrolled,
             topic.listeners.to_string(),
             failing,
-            topic.late_p99_us.map_or_else(|| "-".to_owned(), late),
+            topic.late_p99_us.map_or_else(|| "-".to_owned(), lateness),
         ]);
     }
     table
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn late(us: u64) -> String {
-    format!("{:.1} ms", us as f64 / 1000.0)
 }
 
 /// What somebody has to look at.

@@ -13,7 +13,7 @@ pub(crate) use keylapse::console::{counted, show_count as count};
 
 pub(crate) use self::bytes::{short, size};
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, moment, ms_of, span};
+pub(crate) use self::time::{ago, lateness, moment, ms_of, span};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 

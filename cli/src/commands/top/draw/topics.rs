@@ -6,9 +6,9 @@ use ratatui::text::{Line, Span};
 
 use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
-use super::words::{brief, late, percent, width};
+use super::words::{brief, percent, width};
 use crate::commands::top::model::TopicRow;
-use crate::output::{count, counted, short};
+use crate::output::{count, counted, lateness, short};
 
 pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
     let columns = vec![
@@ -46,8 +46,8 @@ fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
         or_none(running),
         or_none(topic.rate.map(rate)),
         or_none(topic.failing.map(percent)),
-        or_none(topic.late_p50_us.map(late)),
-        or_none(topic.late_p99_us.map(late)),
+        or_none(topic.late_p50_us.map(lateness)),
+        or_none(topic.late_p99_us.map(lateness)),
         count(topic.dead),
         topic.listeners.to_string(),
     ];
@@ -94,8 +94,8 @@ pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'st
         vec![format!("due in 1m {}", count(topic.due_1m)), format!("in 1h {}", count(topic.due_1h))];
     second.extend(topic.rate.map(|per_second| format!("{}/s", rate(per_second))));
     second.extend(topic.failing.map(|share| format!("failing {}", percent(share))));
-    second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", late(us))));
-    second.extend(topic.late_p99_us.map(|us| format!("p99 {}", late(us))));
+    second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", lateness(us))));
+    second.extend(topic.late_p99_us.map(|us| format!("p99 {}", lateness(us))));
     second.push(short(&topic.pattern, 200));
     let health = format!("   {}", topic.standing.as_str());
     let first = beside(first, columns.saturating_sub(width(&health)));
