@@ -123,7 +123,7 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
         out.say(report.to_string())?;
     }
     if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
-        out.note(format!("there may be more: --after '{cursor}'"));
+        out.note_rest(cursor);
     }
     Ok(if report.matched == 0 || report.failed > 0 { Exit::Findings } else { Exit::Fine })
 }

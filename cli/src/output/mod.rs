@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 
+use keylapse::console::{Cursor, text};
 pub(crate) use keylapse::console::{counted, show_count as count};
 
 pub(crate) use self::bytes::{short, size};
@@ -83,6 +84,11 @@ impl Output {
     /// A line beside the results.
     pub(crate) fn note(&mut self, text: impl AsRef<str>) {
         _ = writeln!(self.err, "{}", text.as_ref());
+    }
+
+    /// Where what has been left out begins, as it is to be said to a shell.
+    pub(crate) fn note_rest(&mut self, cursor: &Cursor) {
+        self.note(format!("there may be more: --after {}", text::quoted(&cursor.to_string())));
     }
 
     /// A table for people.

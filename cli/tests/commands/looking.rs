@@ -183,3 +183,34 @@ async fn pages_over_several_partitions_show_each_entry_once_and_by_time() {
     let all = scene.lines(&["ls", "order.unpaid", "--limit", "1000000000"]);
     assert_eq!(all.len(), 2500);
 }
+
+/// What is hinted at is a command line: somebody copies it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hint_where_the_rest_begins_can_be_given_to_a_shell() {
+    let scene = Scene::new().await;
+    let keys: [&[u8]; 3] = [b"it's $HOME `id` \\ \"x\" !", b"a'; echo 'gone", b"\n'\xff'"];
+    for (n, key) in (0_u64..).zip(keys) {
+        scene.arm(key, HOUR + Duration::from_secs(n), Do::Succeed).await;
+    }
+    let dry = scene.run(&["cancel", "--in", "order.unpaid", "--dry-run", "--limit", "1"]);
+    assert_eq!(dry.err, "", "a dry run ends nowhere: {dry:?}");
+    let (mut seen, mut hint) = (String::new(), String::new());
+    loop {
+        let line = format!("{} ls order.unpaid --json --limit 1 {hint}", env!("CARGO_BIN_EXE_keylapse"));
+        let mut shell = std::process::Command::new("sh");
+        let ended = shell.args(["-c", &line]).env("KEYLAPSE_URL", scene.server.plain_url()).output();
+        let ended = ended.expect("a shell");
+        seen.push_str(std::str::from_utf8(&ended.stdout).expect("ASCII"));
+        let said = String::from_utf8(ended.stderr).expect("ASCII");
+        let Some(more) = said.trim_end().strip_prefix("there may be more: ") else {
+            assert_eq!(said, "");
+            break;
+        };
+        hint = more.to_owned();
+    }
+    let seen: Vec<serde_json::Value> =
+        seen.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let seen: Vec<_> = seen.iter().map(|line| line["key"].as_str().expect("a key")).collect();
+    let expected = keys.map(|key| keylapse::console::text::escape(&[b"order:unpaid:", key].concat()));
+    assert_eq!(seen, expected);
+}
