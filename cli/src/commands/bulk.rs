@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::args::Bulk;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, counted};
+use crate::signals;
 
 /// What is to be done, to which entries.
 pub(super) struct Work<'a> {
@@ -43,10 +44,10 @@ pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Resul
     let bar = progress_bar(matched);
     let bulk = work.bulk(args).limit(matched).progress(|report| bar.set_position(report.matched));
     let report = tokio::select! {
-        report = bulk.run() => report,
-        _ = tokio::signal::ctrl_c() => {
+        report = bulk.until(signals::to_end()).run() => report,
+        () = signals::to_end_at_once() => {
             bar.abandon();
-            return Err(Failed::Findings("interrupted: what was done stays done, and the same command goes on".to_owned()));
+            return Err(Failed::Findings("ended at once: what was done stays done, and is not counted".to_owned()));
         }
     };
     bar.finish_and_clear();
@@ -122,8 +123,11 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
         }
         out.say(report.to_string())?;
     }
+    if report.stopped {
+        out.note("stopped: what was done stays done");
+    }
     if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
         out.note_rest(cursor);
     }
-    Ok(if report.matched == 0 || report.failed > 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if report.matched == 0 || report.failed > 0 || report.stopped { Exit::Findings } else { Exit::Fine })
 }
