@@ -44,6 +44,14 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
+    /// There is nothing in the namespace: it may be misspelt.
+    pub(crate) fn no_topics(namespace: &str) -> Self {
+        Self::Findings(format!(
+            "no topic is registered in namespace {namespace}: programs register theirs when they first use them; -n names \
+             another namespace"
+        ))
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Keylapse(error) => of_kind(error.kind()),

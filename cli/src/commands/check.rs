@@ -52,7 +52,11 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     } else {
         out.say(format!("topics={} breaches={}", checked.topics, checked.breaches))?;
     }
-    Ok(if breaches.is_empty() { Exit::Fine } else { Exit::Findings })
+    match (all.is_empty(), breaches.is_empty()) {
+        (true, _) => Err(Failed::no_topics(console.namespace())),
+        (false, true) => Ok(Exit::Fine),
+        (false, false) => Ok(Exit::Findings),
+    }
 }
 
 fn limits(args: &Args) -> Result<Limits, Failed> {

@@ -32,7 +32,11 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     if !out.is_json() {
         out.say(format!("topics={} looked_at={looked_at} faults={faults}", topics.len()))?;
     }
-    Ok(if faults == 0 { Exit::Fine } else { Exit::Findings })
+    match (topics.is_empty(), faults) {
+        (true, _) => Err(Failed::no_topics(console.namespace())),
+        (false, 0) => Ok(Exit::Fine),
+        (false, _) => Ok(Exit::Findings),
+    }
 }
 
 fn say(of: &OfTopic<'_>, out: &mut Output) -> Result<(), Failed> {

@@ -35,6 +35,21 @@ async fn a_check_tells_backlog_from_what_is_due_in_the_future() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_misspelt_namespace_does_not_look_healthy() {
+    let scene = Scene::new().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    for command in [&["check", "--max-dead", "0", "--max-overdue", "5s"][..], &["verify"]] {
+        assert_eq!(scene.run(command).code, 0, "{command:?}");
+        let elsewhere = scene.run(&[command, &["-n", "keylaps"]].concat());
+        assert!(
+            elsewhere.code == 1 && elsewhere.err.contains("no topic is registered in namespace keylaps:"),
+            "{elsewhere:?}"
+        );
+        assert!(elsewhere.out.starts_with("topics=0 "), "{elsewhere:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_agree_is_found_and_left_as_it_is() {
     let scene = Scene::partitioned(2).await;
     for n in 0..1200 {
