@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::console::Console;
+use crate::console::{Console, counted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Policy;
 use crate::schedule::Schedule;
@@ -92,11 +92,11 @@ impl Console {
         nearest.sort_unstable();
         let nearest: Vec<_> = nearest.iter().take(3).map(|(_, name)| *name).collect();
         let advice = match &nearest[..] {
-            [] => {
-                "no topic is registered in this namespace; programs register theirs when they first use them"
-                    .into()
-            }
-            some => format!("there is {}", some.join(", ")),
+            [] => format!(
+                "none is registered in namespace {}; programs register theirs when they first use them",
+                self.namespace()
+            ),
+            some => format!("of {} the nearest: {}", counted(all.len() as u64, "topic"), some.join(", ")),
         };
         let name = crate::escape::excerpt(name.as_bytes());
         Error::new(ErrorKind::Invalid, format!("no topic is called {name}: {advice}"))

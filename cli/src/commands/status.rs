@@ -27,7 +27,10 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         return Ok(Exit::Fine);
     }
     if status.topics.is_empty() {
-        out.say("No topic is registered in this namespace yet: programs register theirs when they first use them.")?;
+        let namespace = console.namespace();
+        out.say(format!(
+            "No topic is registered in namespace {namespace}: programs register theirs when they first use them."
+        ))?;
         return Ok(Exit::Fine);
     }
     out.table(&table(&status.topics))?;

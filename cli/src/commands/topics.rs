@@ -12,7 +12,7 @@ pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Fai
         for topic in &topics {
             out.line("topic", topic)?;
         }
-    } else {
+    } else if !topics.is_empty() {
         let mut table = Table::new(&[Text("TOPIC"), Text("KIND"), Number("PARTITIONS"), Text("PATTERN")]);
         for topic in &topics {
             let kind = if topic.is_attached() { "attached" } else { "managed" };
@@ -21,5 +21,8 @@ pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Fai
         }
         out.table(&table)?;
     }
-    Ok(if topics.is_empty() { Exit::Findings } else { Exit::Fine })
+    match topics.is_empty() {
+        true => Err(Failed::no_topics(console.namespace())),
+        false => Ok(Exit::Fine),
+    }
 }

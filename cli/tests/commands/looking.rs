@@ -214,3 +214,51 @@ async fn the_hint_where_the_rest_begins_can_be_given_to_a_shell() {
     let expected = keys.map(|key| keylapse::console::text::escape(&[b"order:unpaid:", key].concat()));
     assert_eq!(seen, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_is_found_it_is_said_what_to_do_next() {
+    let scene = Scene::new().await;
+    for (args, code, says) in [
+        (&["topics"][..], 1, "no topic is registered in namespace keylapse: "),
+        (&["show", "order:unpaid:1"], 1, "no topic is registered in namespace keylapse: "),
+        (&["ls", "order.unpaid", "-n", "other"], 2, "none is registered in namespace other"),
+    ] {
+        let ran = scene.run(args);
+        assert!(ran.code == code && ran.out.is_empty() && ran.err.contains(says), "{args:?}: {ran:?}");
+    }
+    let status = scene.run(&["status", "-n", "other"]);
+    assert!(status.code == 0 && status.out.contains("in namespace other: "), "{status:?}");
+
+    scene.arm(b"it's", HOUR, Do::Succeed).await;
+    for (args, code, says) in [
+        (
+            &["ls", "order.unpiad"][..],
+            2,
+            "no topic is called order.unpiad: of 1 topic the nearest: order.unpaid",
+        ),
+        (
+            &["show", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["why", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["cancel", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["show", "order:unpaid:o'1"],
+            1,
+            r"nothing is kept of order:unpaid:o'1: `keylapse why 'order:unpaid:o'\''1'`",
+        ),
+    ] {
+        let ran = scene.run(args);
+        let first = format!("keylapse: {says}");
+        assert!(ran.code == code && ran.out.is_empty() && ran.err.starts_with(&first), "{args:?}: {ran:?}");
+    }
+}
