@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::console::{TopicStatus, counted, show_span};
+use crate::console::{TopicStatus, UnreadableTopic, counted, show_span};
 
 /// What is tolerated of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +98,15 @@ impl Limits {
             found.push(breach("listeners", there, least as u64, says));
         }
         found
+    }
+}
+
+impl From<&UnreadableTopic> for Breach {
+    /// Whatever the limits are.
+    fn from(topic: &UnreadableTopic) -> Self {
+        let UnreadableTopic { name, problem, .. } = topic;
+        let says = format!("it cannot be read: {problem}");
+        Self { topic: name.clone(), what: "problem", found: 1, limit: 0, says }
     }
 }
 

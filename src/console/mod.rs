@@ -56,7 +56,7 @@ pub use self::span::{parse_span, show_span};
 pub use self::status::{Status, TopicStanding, TopicStatus};
 pub use self::survey::{Survey, SurveyRequest, Watched};
 pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
-pub use self::topics::KnownTopic;
+pub use self::topics::{KnownTopic, Registry, UnreadableTopic};
 pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
 pub use self::why::{Moment, Why};

@@ -1,6 +1,6 @@
 //! `keylapse status`: how all topics are.
 
-use keylapse::console::{Console, Status, TopicStatus};
+use keylapse::console::{Console, Status, TopicStanding, TopicStatus};
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, count, counted, lateness, short, span};
@@ -21,24 +21,28 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         for topic in &status.topics {
             out.line("topic_status", topic)?;
         }
+        for topic in &status.unreadable {
+            out.line("unreadable", topic)?;
+        }
         for listener in &status.listeners {
             out.line("listener", listener)?;
         }
         return Ok(Exit::Fine);
     }
-    if status.topics.is_empty() {
+    if status.topics.is_empty() && status.unreadable.is_empty() {
         let namespace = console.namespace();
         out.say(format!(
             "No topic is registered in namespace {namespace}: programs register theirs when they first use them."
         ))?;
         return Ok(Exit::Fine);
     }
-    out.table(&table(&status.topics))?;
+    out.table(&table(&status))?;
     for topic in &status.topics {
         for alarm in alarms(topic) {
             out.say(format!("! {}: {alarm}", topic.topic.name()))?;
         }
     }
+    out.say_unreadable(&status.unreadable)?;
     if status.more_topics > 0 {
         let more = counted(status.more_topics, "more topic");
         out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
@@ -51,13 +55,15 @@ async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
     if args.topics.is_empty() {
         return Ok(console.status(args.limit).await?);
     }
-    let topics = console.topics_named(&args.topics).await?;
+    let registry = console.registry(&args.topics).await?;
     let listeners = console.listeners().await?;
-    let topics = console.status_of(&topics, &listeners).await;
-    Ok(Status::of(topics, listeners))
+    let topics = console.status_of(&registry.topics, &listeners).await;
+    let mut status = Status::of(topics, listeners);
+    status.unreadable = registry.unreadable;
+    Ok(status)
 }
 
-fn table(topics: &[TopicStatus]) -> Table {
+fn table(status: &Status) -> Table {
     use Column::{Number, Text};
     let mut table = Table::new(&[
         Text("TOPIC"),
@@ -74,7 +80,7 @@ fn table(topics: &[TopicStatus]) -> Table {
         Number("FAILING"),
         Number("LATE P99"),
     ]);
-    for topic in topics {
+    for topic in &status.topics {
         let held = &topic.overview;
         let oldest = if held.overdue > 0 { span(held.oldest_overdue_ms) } else { "-".to_owned() };
         let enrolled = if topic.topic.is_attached() { count(held.enrolled) } else { "-".to_owned() };
@@ -95,6 +101,10 @@ fn table(topics: &[TopicStatus]) -> Table {
             failing,
             topic.late_p99_us.map_or_else(|| "-".to_owned(), lateness),
         ]);
+    }
+    for topic in &status.unreadable {
+        let known = [short(&topic.name, 60), TopicStanding::Unreadable.as_str().to_owned()];
+        table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 11)));
     }
     table
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 
-use keylapse::console::{Cursor, text};
+use keylapse::console::{Cursor, UnreadableTopic, text};
 pub(crate) use keylapse::console::{counted, show_count as count};
 
 pub(crate) use self::bytes::{short, size};
@@ -84,6 +84,17 @@ impl Output {
     /// A line beside the results.
     pub(crate) fn note(&mut self, text: impl AsRef<str>) {
         _ = writeln!(self.err, "{}", text.as_ref());
+    }
+
+    /// Why these topics cannot be read.
+    pub(crate) fn say_unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), Failed> {
+        topics.iter().try_for_each(|topic| {
+            self.say(format!(
+                "! {}: it cannot be read: {}",
+                short(&topic.name, 60),
+                short(&topic.problem, 300)
+            ))
+        })
     }
 
     /// Where what has been left out begins, as it is to be said to a shell.

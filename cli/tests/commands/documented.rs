@@ -197,6 +197,8 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
     lines.extend(scene.lines(&["export", "order.unpaid", "--dead"]));
     scene.server.cmd(&["HDEL", "keylapse:{order.unpaid/0}:rec", "order:unpaid:odd-timer"]).await;
     lines.extend(scene.lines(&["verify"]));
+    scene.server.cmd(&["HSET", "keylapse:topics", "odd", "x"]).await;
+    lines.extend(scene.lines(&["topics"]));
     lines
 }
 

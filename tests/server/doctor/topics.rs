@@ -109,6 +109,14 @@ async fn what_others_have_made_of_our_names_is_found() {
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("wire version 99"));
     server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", "4"]).await;
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K607"));
+    let odd = r#"{"name":"odd","pattern":"a:{","partitions":1,"triggers":true}"#;
+    for (name, entry) in [("odd", odd), ("half", &odd[..20])] {
+        server.cmd(&["HSET", "keylapse:topics", name, entry]).await;
+        let diagnosis = diagnose(&server.app_url()).await;
+        let finding = find(&diagnosis, "K607");
+        assert!(finding.observed.starts_with(&format!("{name}, as it is registered: ")), "{finding}");
+        server.cmd(&["HDEL", "keylapse:topics", name]).await;
+    }
     server.cmd(&["DEL", "keylapse:{app.order/0}:due"]).await;
     server.cmd(&["SET", "keylapse:{app.order/0}:due", "x"]).await;
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("WRONGTYPE"));

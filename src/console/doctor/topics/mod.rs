@@ -7,9 +7,8 @@ mod spread;
 
 use crate::client::Client;
 use crate::console::overview::overviews;
-use crate::console::{Overview, counted, show_count};
+use crate::console::{Overview, counted, show_count, text};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{ListenerReport, PartitionNames, TopicEntry, listeners};
 
 use super::codes::{self, Code};
@@ -43,8 +42,10 @@ impl<'a> Topics<'a> {
     }
 
     async fn look(&mut self) -> Result<()> {
-        let mut registered = self.client.store.registered(&self.client.namespace, EVERY_TOPIC).await?;
-        registered.sort_by(|one, other| one.name.cmp(&other.name));
+        let (mut registered, unreadable) = self.client.store.registry(&self.client.namespace).await?;
+        for (name, why) in unreadable.iter().take(MOST) {
+            self.say_unreadable(&text::escape(name), why);
+        }
         let present = self.client.store.listeners(&listeners(&self.client.namespace)).await?;
         let (all, mut seen) = (registered.len(), Vec::new());
         registered.truncate(MOST);
@@ -100,6 +101,13 @@ impl<'a> Topics<'a> {
             let observed = format!("{all}{some}, {timers}, {listeners}");
             self.findings.push(Finding::new(&codes::TOPICS_FINE, None, observed, &[]));
         }
+    }
+
+    /// An entry of the registry, whoever has written it.
+    fn say_unreadable(&mut self, name: &str, why: &str) {
+        let observed = format!("{name}, as it is registered: {why}");
+        let names = [("topic", &*text::quoted(name))];
+        self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &names));
     }
 
     fn say(&mut self, code: &Code, topic: &str, observed: &str) {
