@@ -72,6 +72,20 @@ fn of_kind(kind: ErrorKind) -> Exit {
     }
 }
 
+impl Failed {
+    /// What the library's advice comes to on the command line.
+    pub(crate) fn here(&self) -> Option<&'static str> {
+        let Self::Keylapse(error) = self else { return None };
+        match error.kind() {
+            ErrorKind::Auth => Some("--user and --password-file say who you are; so does the environment"),
+            ErrorKind::Tls => Some("--tls-ca, --tls-cert with --tls-key, and --tls-name are for TLS"),
+            ErrorKind::Destroying => Some("`keylapse destroy` of the same topic goes on"),
+            ErrorKind::Repartitioning => Some("`keylapse partitions` with the same --to goes on"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,8 +1,10 @@
 //! `keylapse destroy` and `keylapse detach`: the end of a topic.
 
+use keylapse::ErrorKind;
 use keylapse::console::Console;
 
 use crate::commands::did::say_of_topic;
+use crate::commands::in_use::{self, End};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, counted};
 
@@ -40,7 +42,12 @@ pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Out
     if typed != topic.name() {
         return Err(Failed::Findings("that is not its name: nothing was done".to_owned()));
     }
-    let gone = topic.destroy(args.force).await?;
+    let gone = match topic.destroy(args.force).await {
+        Err(error) if error.kind() == ErrorKind::InUse => {
+            return Err(in_use::refusal(console, &topic, End::Destroyed).await?);
+        }
+        gone => gone?,
+    };
     let (timers, dead) = (counted(gone.timers, "timer"), counted(gone.dead_letters, "dead letter"));
     let says = format!("{timers}, {dead} and {} are gone", counted(gone.trigger_keys, "trigger key"));
     say_of_topic(&topic, "destroyed", &says, out)
@@ -48,7 +55,17 @@ pub(crate) async fn destroy(console: &Console, args: &DestroyArgs, out: &mut Out
 
 pub(crate) async fn detach(console: &Console, args: &DetachArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
-    let gone = topic.detach().await?;
+    let name = topic.name();
+    if !topic.is_attached() {
+        let advice = format!("{name} is no attached topic: `keylapse destroy {name}` removes it");
+        return Err(Failed::Usage(advice));
+    }
+    let gone = match topic.detach().await {
+        Err(error) if error.kind() == ErrorKind::InUse => {
+            return Err(in_use::refusal(console, &topic, End::Detached).await?);
+        }
+        gone => gone?,
+    };
     let says = format!("{} forgotten and left alone", counted(gone.enrolled, "key"));
     say_of_topic(&topic, "detached", &says, out)
 }

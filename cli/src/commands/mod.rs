@@ -10,6 +10,7 @@ pub(crate) mod dead;
 pub(crate) mod destroy;
 mod did;
 pub(crate) mod doctor;
+mod in_use;
 pub(crate) mod journal;
 pub(crate) mod listeners;
 pub(crate) mod ls;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keylapse::ErrorKind;
 use keylapse::console::{Console, parse_span, show_span};
 
 use crate::commands::did::say_of_topic;
@@ -22,7 +23,24 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
-    let done = topic.repartition(args.to, args.wait).await?;
+    let name = topic.name();
+    if topic.is_attached() {
+        return Err(Failed::Usage(format!(
+            "{name} is attached, and gets other partitions by being attached anew: stop its listeners, `keylapse detach \
+             {name}`, and start its programs with `.partitions({})`; they find its keys by a scan",
+            args.to
+        )));
+    }
+    let done = match topic.repartition(args.to, args.wait).await {
+        Err(error) if error.kind() == ErrorKind::InUse => {
+            let waited = show_span(args.wait);
+            return Err(Failed::Findings(format!(
+                "attempts of {name} still run after {waited}: let them end, or say a longer --wait; \
+                 `keylapse ls {name} --state running` lists them"
+            )));
+        }
+        done => done?,
+    };
     let (timers, letters) = (counted(done.timers, "timer"), counted(done.dead_letters, "letter"));
     let says = format!(
         "{}, before {}; {timers} and {letters} moved; nothing could be armed for {}. Start all \

@@ -125,6 +125,7 @@ impl Output {
         let exit = failed.exit();
         if exit != Exit::Fine {
             self.note(format!("keylapse: {failed}"));
+            failed.here().into_iter().for_each(|here| self.note(format!("here: {here}")));
         }
         exit
     }
