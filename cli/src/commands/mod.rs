@@ -12,6 +12,7 @@ mod did;
 pub(crate) mod doctor;
 mod in_use;
 pub(crate) mod journal;
+mod lines;
 pub(crate) mod listeners;
 pub(crate) mod ls;
 mod outcome;
