@@ -11,10 +11,12 @@ use crate::scene::{Do, PATIENCE, Ran, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// What no scene here brings about, and what of the table of both only letters have.
-const UNSEEN: [(&str, &str); 5] = [
+const UNSEEN: [(&str, &str); 7] = [
     ("listener", "nodes[].gap"),
     ("timer", "reason"),
     ("timer", "lost_leases"),
+    ("survey", "missing[].figure"),
+    ("survey", "missing[].right"),
     ("tail", "missed"),
     ("tail", "count"),
 ];
