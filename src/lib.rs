@@ -82,6 +82,8 @@ mod connection;
 #[cfg(feature = "console")]
 #[cfg_attr(docsrs, doc(cfg(feature = "console")))]
 pub mod console;
+#[allow(unreachable_pub, reason = "the console has it")]
+mod counted;
 mod distribution;
 mod error;
 mod escape;

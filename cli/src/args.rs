@@ -55,7 +55,7 @@ pub(crate) struct Connect {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
     /// How long the server may take to answer one call, and how long a call is tried again.
-    #[arg(long, global = true, value_name = "SPAN", default_value = "5s", value_parser = parse_span)]
+    #[arg(long, global = true, value_name = "SPAN", default_value = "5s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
 }
 
@@ -132,6 +132,13 @@ pub(crate) struct Targets {
     pub(crate) after: Option<Cursor>,
     #[command(flatten)]
     pub(crate) bulk: Bulk,
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_span(text) {
+        Ok(span) if span.is_zero() => Err("an answer takes more than no time".to_owned()),
+        span => span.map_err(|error| error.to_string()),
+    }
 }
 
 /// When: after a span, or at a time.

@@ -44,6 +44,14 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
+    /// There is nothing in the namespace: it may be misspelt.
+    pub(crate) fn no_topics(namespace: &str) -> Self {
+        Self::Findings(format!(
+            "no topic is registered in namespace {namespace}: programs register theirs when they first use them; -n names \
+             another namespace"
+        ))
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Keylapse(error) => of_kind(error.kind()),
@@ -61,6 +69,20 @@ fn of_kind(kind: ErrorKind) -> Exit {
         ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Payload => Exit::Usage,
         ErrorKind::InUse | ErrorKind::Conflict => Exit::Findings,
         _ => Exit::Unreachable,
+    }
+}
+
+impl Failed {
+    /// What the library's advice comes to on the command line.
+    pub(crate) fn here(&self) -> Option<&'static str> {
+        let Self::Keylapse(error) = self else { return None };
+        match error.kind() {
+            ErrorKind::Auth => Some("--user and --password-file say who you are; so does the environment"),
+            ErrorKind::Tls => Some("--tls-ca, --tls-cert with --tls-key, and --tls-name are for TLS"),
+            ErrorKind::Destroying => Some("`keylapse destroy` of the same topic goes on"),
+            ErrorKind::Repartitioning => Some("`keylapse partitions` with the same --to goes on"),
+            _ => None,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod commands;
 mod connect;
 mod exit;
 mod output;
+mod signals;
 
 use clap::Parser;
 

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::iter;
+use futures::{FutureExt, StreamExt};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -54,6 +55,7 @@ pub struct Bulk<'a> {
     rate: Option<u32>,
     dry: bool,
     progress: Option<Progress<'a>>,
+    stop: BoxFuture<'a, ()>,
 }
 
 /// Is told how far it is.
@@ -75,6 +77,8 @@ pub struct BulkReport {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// The first ten failures.
     pub errors: Vec<String>,
+    /// Whether it was told to stop before its end.
+    pub stopped: bool,
     /// Where it has ended: to go on from there, if it was cut short.
     #[serde(serialize_with = "cursor_as_text")]
     pub cursor: Option<Cursor>,
@@ -116,7 +120,8 @@ impl KnownTopic {
     /// Of kind [`Invalid`](crate::ErrorKind::Invalid) where the action is not for entries in that state.
     pub fn bulk(&self, action: Action, state: EntryState, filter: Filter) -> Bulk<'_> {
         let (after, limit, rate, dry, progress) = (None, u64::MAX, None, false, None);
-        Bulk { topic: self, action, state, filter, after, limit, rate, dry, progress }
+        let stop = std::future::pending().boxed();
+        Bulk { topic: self, action, state, filter, after, limit, rate, dry, progress, stop }
     }
 }
 
@@ -151,6 +156,13 @@ impl<'a> Bulk<'a> {
         self
     }
 
+    /// Ends early once this completes: behind the step that is under way, which is a tenth of a second's share of a
+    /// [`rate`](Self::rate), or up to 500 entries. The report says what was done, and where to go on.
+    pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'a) -> Self {
+        self.stop = stop.boxed();
+        self
+    }
+
     /// How many entries match, up to the limit.
     ///
     /// # Errors
@@ -168,8 +180,13 @@ impl<'a> Bulk<'a> {
         self.check()?;
         let (mut report, mut met) =
             (BulkReport { cursor: self.after.clone(), ..BulkReport::default() }, HashSet::new());
-        let mut pace = Pace::new(self.rate);
+        let stop = std::mem::replace(&mut self.stop, std::future::pending().boxed());
+        let mut pace = Pace::new(self.rate, stop);
         loop {
+            if !pace.goes_on(0).await {
+                report.stopped = true;
+                return Ok(report);
+            }
             let room = usize::try_from(self.limit - report.matched).unwrap_or(usize::MAX);
             let from = report.cursor.as_ref();
             let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
@@ -182,24 +199,31 @@ impl<'a> Bulk<'a> {
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
             let fresh: Vec<_> = fresh.take(room).collect();
-            report.matched += fresh.len() as u64;
             self.act(&fresh, &mut pace, &mut report).await;
-            report.cursor = page.next;
+            if !report.stopped {
+                report.cursor = page.next;
+            }
             self.progress.iter_mut().for_each(|tell| tell(&report));
-            if report.cursor.is_none() || report.matched >= self.limit {
+            if report.stopped || report.cursor.is_none() || report.matched >= self.limit {
                 return Ok(report);
             }
         }
     }
 
-    async fn act(&self, entries: &[Entry], pace: &mut Pace, report: &mut BulkReport) {
+    async fn act(&self, entries: &[Entry], pace: &mut Pace<'_>, report: &mut BulkReport) {
         if self.dry {
+            report.matched += entries.len() as u64;
             return;
         }
         for some in entries.chunks(pace.chunk) {
-            pace.wait(some.len()).await;
+            if !pace.goes_on(some.len()).await {
+                report.stopped = true;
+                return;
+            }
+            report.matched += some.len() as u64;
             let outcomes = iter(some.iter().map(|entry| self.act_on(entry))).buffer_unordered(AT_A_TIME);
             outcomes.for_each(|outcome| (report.add(outcome), std::future::ready(())).1).await;
+            report.cursor = some.last().and_then(Cursor::behind).or(report.cursor.take());
         }
     }
 
@@ -300,25 +324,37 @@ impl std::fmt::Display for BulkReport {
     }
 }
 
-/// No faster than was asked for.
-struct Pace {
+/// No faster than was asked for, and no further once it is to stop.
+struct Pace<'a> {
     each: Option<Duration>,
     next: Instant,
     /// Entries between two waits.
     chunk: usize,
+    stop: BoxFuture<'a, ()>,
 }
 
-impl Pace {
-    fn new(rate: Option<u32>) -> Self {
+impl<'a> Pace<'a> {
+    fn new(rate: Option<u32>, stop: BoxFuture<'a, ()>) -> Self {
         // Ten steps a second, where the rate is above that.
         let chunk = rate.map_or(PAGE, |rate| (rate as usize / 10).clamp(1, PAGE));
         let each = rate.map(|rate| Duration::from_secs(1) / rate);
-        Self { each, next: Instant::now(), chunk }
+        Self { each, next: Instant::now(), chunk, stop }
     }
 
-    async fn wait(&mut self, entries: usize) {
-        let Some(each) = self.each else { return };
-        sleep_until(self.next).await;
+    /// Waits until so many are in turn; false where it is to stop before.
+    async fn goes_on(&mut self, entries: usize) -> bool {
+        let turn = async {
+            if self.each.is_some() {
+                sleep_until(self.next).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut self.stop => return false,
+            () = turn => {}
+        }
+        let each = self.each.unwrap_or_default();
         self.next = self.next.max(Instant::now()) + each * u32::try_from(entries).unwrap_or(u32::MAX);
+        true
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::console::{TopicStatus, show_span};
+use crate::console::{TopicStatus, UnreadableTopic, counted, show_span};
 
 /// What is tolerated of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,24 +78,35 @@ impl Limits {
         let overview = &topic.overview;
         let mut found = Vec::new();
         if let Some(most) = self.max_overdue.filter(|most| overview.oldest_overdue() > *most) {
-            let (oldest, timers) = (show_span(overview.oldest_overdue()), overview.overdue);
-            let says = format!("the oldest of {timers} overdue timers has been due for {oldest}");
+            let (oldest, timers) =
+                (show_span(overview.oldest_overdue()), counted(overview.overdue, "overdue timer"));
+            let says = format!("{timers}, the oldest due for {oldest}");
             found.push(breach("overdue_ms", overview.oldest_overdue_ms, ms(most), says));
         }
         let counts = [
-            ("dead", self.max_dead, overview.dead, "dead letters"),
-            ("quarantined", self.max_quarantined, overview.quarantined, "timers in quarantine"),
+            ("dead", self.max_dead, overview.dead, "dead letter"),
+            ("quarantined", self.max_quarantined, overview.quarantined, "quarantined timer"),
         ];
-        for (what, most, count, words) in counts {
+        for (what, most, count, name) in counts {
             if let Some(most) = most.filter(|most| count > *most) {
-                found.push(breach(what, count, most, format!("{count} {words}")));
+                found.push(breach(what, count, most, counted(count, name)));
             }
         }
         if let Some(least) = self.min_listeners.filter(|least| topic.listeners < *least) {
-            let says = format!("{} listeners serve it", topic.listeners);
-            found.push(breach("listeners", topic.listeners as u64, least as u64, says));
+            let there = topic.listeners as u64;
+            let says = format!("served by {}", counted(there, "listener"));
+            found.push(breach("listeners", there, least as u64, says));
         }
         found
+    }
+}
+
+impl From<&UnreadableTopic> for Breach {
+    /// Whatever the limits are.
+    fn from(topic: &UnreadableTopic) -> Self {
+        let UnreadableTopic { name, problem, .. } = topic;
+        let says = format!("it cannot be read: {problem}");
+        Self { topic: name.clone(), what: "problem", found: 1, limit: 0, says }
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use crate::console::text;
+use crate::console::{Entry, EntryState, text};
 use crate::error::{Error, Result};
 use crate::wire::PageFrom;
 
@@ -20,6 +20,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// Behind an entry; none of running ones, whose pages are in the server's own order.
+    pub(super) fn behind(entry: &Entry) -> Option<Self> {
+        let Entry { score, partition, ref name, state, .. } = *entry;
+        (state != EntryState::Running).then(|| Self { score, partition, name: name.clone() })
+    }
+
     /// Where a partition's next entry is.
     pub(super) fn place_in(&self, partition: u32) -> PageFrom {
         match partition.cmp(&self.partition) {

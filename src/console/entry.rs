@@ -98,6 +98,9 @@ pub struct Entry {
     /// What names a dead letter among others of its key: arming id, time of death and key.
     #[serde(skip)]
     pub(super) name: Bytes,
+    /// Where it stands among the others of its index.
+    #[serde(skip)]
+    pub(super) score: f64,
     /// What stands in Redis, as far as it was read: record, and state.
     #[serde(skip)]
     pub(super) stands: (Bytes, Bytes),
@@ -142,6 +145,7 @@ pub(super) fn read(topic: &KnownTopic, partition: u32, member: PageMember, paylo
         payload_bytes: 0,
         payload: payload.map(|_| Bytes::new()),
         name: member.name,
+        score: member.score,
         stands: (member.what.clone().unwrap_or_default(), member.state.clone().unwrap_or_default()),
         was_left: false,
     }

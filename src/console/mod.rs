@@ -54,12 +54,14 @@ pub use self::listing::Page;
 pub use self::overview::Overview;
 pub use self::span::{parse_span, show_span};
 pub use self::status::{Status, TopicStanding, TopicStatus};
-pub use self::survey::{Survey, SurveyRequest, Watched};
+pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};
 pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
-pub use self::topics::KnownTopic;
+pub use self::topics::{KnownTopic, Registry, UnreadableTopic};
 pub use self::transfer::{Export, ImportReport};
 pub use self::verify::{Fault, Verified};
 pub use self::why::{Moment, Why};
+
+pub use crate::counted::{counted, show_count};
 
 pub use crate::wire::calls::ended::Ending;
 pub use crate::wire::calls::journal::JournalBounds;

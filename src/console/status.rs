@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::console::{Console, KnownTopic, Overview, overview};
+use crate::console::{Console, KnownTopic, Overview, Registry, UnreadableTopic, overview};
 use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::wire::ListenerReport;
@@ -53,6 +53,8 @@ impl TopicStanding {
 pub struct Status {
     /// The topics, by name.
     pub topics: Vec<TopicStatus>,
+    /// What is registered as a topic and cannot be read.
+    pub unreadable: Vec<UnreadableTopic>,
     /// Topics beyond those that were asked for.
     pub more_topics: u64,
     /// The listeners.
@@ -90,7 +92,7 @@ pub struct TopicStatus {
 impl Status {
     /// Of these topics, and these listeners.
     pub fn of(topics: Vec<TopicStatus>, listeners: Vec<ListenerReport>) -> Self {
-        Self { topics, more_topics: 0, listeners }
+        Self { topics, unreadable: Vec::new(), more_topics: 0, listeners }
     }
 }
 
@@ -128,12 +130,13 @@ impl Console {
     /// # Errors
     /// When a server cannot be reached or refuses. A topic that cannot be read says so in its own place.
     pub async fn status(&self, most: usize) -> Result<Status> {
-        let mut topics = self.topics().await?;
-        let more_topics = topics.len().saturating_sub(most) as u64;
+        let Registry { mut topics, mut unreadable } = self.registry::<&str>(&[]).await?;
+        let more_topics = (topics.len().saturating_sub(most) + unreadable.len().saturating_sub(most)) as u64;
         topics.truncate(most);
+        unreadable.truncate(most);
         let listeners = self.listeners().await?;
         let topics = self.status_of(&topics, &listeners).await;
-        Ok(Status { topics, more_topics, listeners })
+        Ok(Status { topics, unreadable, more_topics, listeners })
     }
 
     /// The same of these topics, by what these listeners have said.

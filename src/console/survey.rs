@@ -39,8 +39,8 @@ pub struct SurveyRequest<'a> {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Survey {
-    /// Keys in the database, of all kinds.
-    pub keys: u64,
+    /// Keys in the database, of all kinds; none where the user may not ask.
+    pub keys: Option<u64>,
     /// Keys that match, without those of more than 4 KiB.
     pub matching: u64,
     /// Keys of these that have a deadline.
@@ -53,16 +53,28 @@ pub struct Survey {
     pub due_by_hour: Vec<u64>,
     /// Keys that would be enrolled: as many as the cap has room for.
     pub enrolled: u64,
-    /// Bytes that these take, as the server reckons, by the first 10,000 of them; 0 where it may not be asked.
-    pub value_bytes: u64,
+    /// Bytes that these take, as the server reckons, by the first 10,000 of them; none where the user may not ask.
+    pub value_bytes: Option<u64>,
     /// Bytes that enrolling them would take, about: without their values.
     pub memory_bytes: u64,
-    /// How long a scan of the database takes at the topic's rate, in ms.
-    pub scan_ms: u64,
+    /// How long a scan of the database takes at the topic's rate, in ms; none where its size is not known.
+    pub scan_ms: Option<u64>,
+    /// What the user may not find out.
+    pub missing: Vec<MissingFigure>,
     /// What became of keys that were looked at a second time.
     pub watched: Watched,
     /// What suits that.
     pub advice: Vec<String>,
+}
+
+/// A figure that the user may not find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MissingFigure {
+    /// The field of [`Survey`].
+    pub figure: &'static str,
+    /// The rule that would grant it.
+    pub right: &'static str,
 }
 
 /// What became of up to 1,000 keys between two looks.
@@ -122,15 +134,18 @@ impl SurveyRequest<'_> {
     /// When a server cannot be reached or refuses.
     pub async fn run(self) -> Result<Survey> {
         let store = self.console.store();
-        let mut survey = Survey { due_by_hour: vec![0; HOURS + 1], ..Survey::default() };
+        let mut survey = Survey::begin();
         for server in self.console.schedule.persist(|_| store.scanned()).await? {
-            survey.keys += store.database_size(&server).await?;
+            let size = store.database_size(&server).await?;
+            survey.keys = survey.keys.zip(size).map(|(keys, more)| keys + more);
         }
         let (now, mut watched) = (self.now().await?, Vec::new());
         let mut scan = self.console.schedule.scan(&self.pattern, self.policy.scan_rate).await?;
         while let Some(keys) = scan.next().await? {
             for keys in keys.chunks(PAGE) {
-                let found = store.survey(keys, survey.with_deadline < WEIGHED).await?;
+                let weighs = survey.value_bytes.is_some() && survey.with_deadline < WEIGHED;
+                let found = store.survey(keys, weighs).await?;
+                survey.refused(weighs, &found);
                 survey.add(now, keys, &found, &mut watched);
             }
         }
@@ -177,13 +192,25 @@ impl Watched {
 }
 
 impl Survey {
+    fn begin() -> Self {
+        let (keys, value_bytes) = (Some(0), Some(0));
+        Self { due_by_hour: vec![0; HOURS + 1], keys, value_bytes, ..Self::default() }
+    }
+
+    /// What is refused once is not asked for again: each time is a line in the server's log of refusals.
+    fn refused(&mut self, weighs: bool, found: &[SurveyedKey]) {
+        if weighs && found.iter().any(|key| key.bytes.is_none()) {
+            self.value_bytes = None;
+        }
+    }
+
     fn add(&mut self, now: u64, keys: &[Bytes], found: &[SurveyedKey], watched: &mut Vec<(Bytes, u64)>) {
         self.matching += found.len() as u64;
         for (key, found) in keys.iter().zip(found) {
             let Some(deadline) = found.deadline else { continue };
             self.with_deadline += 1;
             *self.types.entry(found.kind.clone()).or_default() += 1;
-            self.value_bytes += found.bytes;
+            self.value_bytes = self.value_bytes.map(|all| all + found.bytes.unwrap_or(0));
             let hour = usize::try_from(deadline.saturating_sub(now) / 3_600_000).unwrap_or(HOURS);
             self.due_by_hour[hour.min(HOURS)] += 1;
             if watched.len() < WATCHED {
@@ -196,9 +223,12 @@ impl Survey {
         self.enrolled = self.with_deadline.min(policy.cap as u64);
         // By the share that was weighed.
         let weighed = self.with_deadline.min(WEIGHED + PAGE as u64).max(1);
-        self.value_bytes = self.value_bytes / weighed * self.with_deadline;
+        self.value_bytes = self.value_bytes.map(|bytes| bytes / weighed * self.with_deadline);
         self.memory_bytes = self.enrolled * ENROLLED_BYTES;
-        self.scan_ms = self.keys * 1000 / u64::from(policy.scan_rate.max(1));
+        self.scan_ms = self.keys.map(|keys| keys * 1000 / u64::from(policy.scan_rate.max(1)));
+        let rights = [(self.keys, "keys", "+dbsize"), (self.value_bytes, "value_bytes", "+memory|usage")];
+        let missing = rights.into_iter().filter(|(found, ..)| found.is_none());
+        self.missing = missing.map(|(_, figure, right)| MissingFigure { figure, right }).collect();
     }
 }
 
@@ -232,7 +262,7 @@ fn advice(survey: &Survey) -> Vec<String> {
         );
     }
     let soon = survey.due_by_hour.first().copied().unwrap_or_default();
-    if soon > 0 && survey.scan_ms > 60_000 {
+    if soon > 0 && survey.scan_ms.is_some_and(|ms| ms > 60_000) {
         advice
             .push("a scan takes more than a minute: keys that live shorter than that want KExg$".to_owned());
     }
@@ -245,9 +275,12 @@ fn advice(survey: &Survey) -> Vec<String> {
 }
 
 impl fmt::Display for Survey {
-    /// The last line of a command.
+    /// The last line of a command, with `-` for what the user may not find out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keys, matching, with_deadline, enrolled, memory_bytes, scan_ms, .. } = self;
+        let or_dash =
+            |figure: &Option<u64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
+        let (keys, scan_ms) = (or_dash(keys), or_dash(scan_ms));
         write!(
             f,
             "keys={keys} matching={matching} with_deadline={with_deadline} enrolled={enrolled} \

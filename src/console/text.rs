@@ -69,6 +69,19 @@ fn refusal(text: &str) -> Error {
     ))
 }
 
+/// A text as one word of a POSIX shell.
+///
+/// ```
+/// assert_eq!(keylapse::console::text::quoted("it's"), r"'it'\''s'");
+/// ```
+pub fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Writes bytes into JSON as text.
 pub(crate) mod serde_bytes {
     use bytes::Bytes;
@@ -133,6 +146,13 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text: String) {
             let _ = unescape(&text);
+        }
+    }
+
+    #[test]
+    fn words_are_fit_for_a_shell() {
+        for (word, shown) in [("keylapse", "keylapse"), ("a b", "'a b'"), ("a'b", r"'a'\''b'"), ("", "''")] {
+            assert_eq!(quoted(word), shown);
         }
     }
 

@@ -6,12 +6,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::console::Console;
+use crate::console::{Console, counted, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Policy;
 use crate::schedule::Schedule;
 use crate::topic::{Topic, TopicConfig};
-use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{PartitionNames, TopicEntry};
 
 /// A topic that somebody has registered. Cheap to clone.
@@ -21,6 +20,26 @@ pub struct KnownTopic {
     pub(super) topic: Topic<Bytes>,
     /// Made when they are first used: a list of topics needs none.
     partitions: Arc<OnceLock<Vec<PartitionNames>>>,
+}
+
+/// What is registered as a topic and cannot be read: another version of keylapse has written it, or somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UnreadableTopic {
+    /// Its name, as [`text`] writes it.
+    pub name: String,
+    /// Why it cannot be read.
+    pub problem: String,
+}
+
+/// What is registered in a namespace.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Registry {
+    /// The topics, by name.
+    pub topics: Vec<KnownTopic>,
+    /// What cannot be read, by name.
+    pub unreadable: Vec<UnreadableTopic>,
 }
 
 /// What is written of it as JSON.
@@ -34,17 +53,12 @@ struct Shown<'a> {
 }
 
 impl Console {
-    /// The topics of the namespace, by name. What cannot be read is left out: it was written by a newer version, or by
-    /// somebody else.
+    /// The topics of the namespace, by name. What cannot be read is left out: [`registry`](Self::registry) has it.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn topics(&self) -> Result<Vec<KnownTopic>> {
-        let registered = self.schedule.persist(|_| self.store().registered(self.namespace(), EVERY_TOPIC));
-        let mut entries = registered.await?;
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        entries.dedup_by(|a, b| a.name == b.name);
-        Ok(entries.iter().filter_map(|entry| KnownTopic::new(self, entry)).collect())
+        Ok(self.everything().await?.topics)
     }
 
     /// The topics with these names; all, where none is said.
@@ -52,27 +66,55 @@ impl Console {
     /// # Errors
     /// As for [`topic`](Self::topic).
     pub async fn topics_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<KnownTopic>> {
+        let Registry { topics, unreadable } = self.registry(names).await?;
+        match unreadable.first().filter(|_| !names.is_empty()) {
+            Some(one) => Err(one.refusal()),
+            None => Ok(topics),
+        }
+    }
+
+    /// What is registered under these names; all, where none is said. What cannot be read stands by itself.
+    ///
+    /// # Errors
+    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is nothing under a name. When the server cannot be reached or
+    /// refuses.
+    pub async fn registry<S: AsRef<str>>(&self, names: &[S]) -> Result<Registry> {
         if names.is_empty() {
-            return self.topics().await;
+            return self.everything().await;
         }
-        let mut topics = Vec::with_capacity(names.len());
+        let mut registry = Registry::default();
         for name in names {
-            topics.push(self.topic(name.as_ref()).await?);
+            registry.add(self.find(name.as_ref()).await?);
         }
-        Ok(topics)
+        Ok(registry)
+    }
+
+    async fn everything(&self) -> Result<Registry> {
+        let (entries, unreadable) =
+            self.schedule.persist(|_| self.store().registry(self.namespace())).await?;
+        let mut registry = Registry::default();
+        entries.iter().for_each(|entry| registry.add(KnownTopic::new(self, entry)));
+        let unreadable = unreadable.into_iter().map(|(name, why)| UnreadableTopic::new(&name, why));
+        registry.unreadable.extend(unreadable);
+        registry.unreadable.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(registry)
     }
 
     /// The topic with this name.
     ///
     /// # Errors
-    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is none, naming those that are nearest. When the server cannot
-    /// be reached or refuses.
+    /// Of kind [`Invalid`](ErrorKind::Invalid) if there is none, naming those that are nearest; of kind
+    /// [`WireVersion`](ErrorKind::WireVersion) if it cannot be read. When the server cannot be reached or refuses.
     pub async fn topic(&self, name: &str) -> Result<KnownTopic> {
-        let found = self.schedule.persist(|_| self.store().registered_as(self.namespace(), name)).await?;
-        if let Some(topic) = found.and_then(|entry| KnownTopic::new(self, &entry)) {
-            return Ok(topic);
+        self.find(name).await?.map_err(|unreadable| unreadable.refusal())
+    }
+
+    async fn find(&self, name: &str) -> Result<Result<KnownTopic, UnreadableTopic>> {
+        match self.schedule.persist(|_| self.store().registered_as(self.namespace(), name)).await? {
+            Some(Ok(entry)) => Ok(KnownTopic::new(self, &entry)),
+            Some(Err(why)) => Ok(Err(UnreadableTopic::new(name.as_bytes(), why))),
+            None => Err(self.no_such_topic(name).await),
         }
-        Err(self.no_such_topic(name).await)
     }
 
     /// The topics whose patterns match a key.
@@ -92,24 +134,45 @@ impl Console {
         nearest.sort_unstable();
         let nearest: Vec<_> = nearest.iter().take(3).map(|(_, name)| *name).collect();
         let advice = match &nearest[..] {
-            [] => {
-                "no topic is registered in this namespace; programs register theirs when they first use them"
-                    .into()
-            }
-            some => format!("there is {}", some.join(", ")),
+            [] => format!(
+                "none is registered in namespace {}; programs register theirs when they first use them",
+                self.namespace()
+            ),
+            some => format!("of {} the nearest: {}", counted(all.len() as u64, "topic"), some.join(", ")),
         };
         let name = crate::escape::excerpt(name.as_bytes());
         Error::new(ErrorKind::Invalid, format!("no topic is called {name}: {advice}"))
     }
 }
 
+impl Registry {
+    fn add(&mut self, found: Result<KnownTopic, UnreadableTopic>) {
+        match found {
+            Ok(topic) => self.topics.push(topic),
+            Err(unreadable) => self.unreadable.push(unreadable),
+        }
+    }
+}
+
+impl UnreadableTopic {
+    pub(super) fn new(name: &[u8], problem: String) -> Self {
+        Self { name: text::escape(name), problem }
+    }
+
+    fn refusal(&self) -> Error {
+        let Self { name, problem } = self;
+        Error::new(ErrorKind::WireVersion, format!("topic {name} cannot be read: {problem}"))
+    }
+}
+
 impl KnownTopic {
-    fn new(console: &Console, entry: &TopicEntry) -> Option<Self> {
-        let mut topic = Topic::raw_named(&entry.name, &entry.pattern).ok()?;
+    fn new(console: &Console, entry: &TopicEntry) -> Result<Self, UnreadableTopic> {
+        let mut topic = Topic::raw_named(&entry.name, &entry.pattern)
+            .map_err(|error| UnreadableTopic::new(entry.name.as_bytes(), error.to_string()))?;
         topic = topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(crate::MAX_PAYLOAD);
         topic.config.attach = entry.attached.then(Policy::default);
         topic.config.max_delay = crate::MAX_DELAY;
-        Some(Self { console: console.clone(), topic, partitions: Arc::default() })
+        Ok(Self { console: console.clone(), topic, partitions: Arc::default() })
     }
 
     /// Its name.

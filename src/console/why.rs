@@ -6,7 +6,9 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::console::entry::{read, read_letter, read_watch};
-use crate::console::{Console, Ending, Entry, EntryState, JournalEntry, KnownTopic, show_span, text};
+use crate::console::{
+    Console, Ending, Entry, EntryState, JournalEntry, KnownTopic, counted, show_span, text,
+};
 use crate::error::Result;
 use crate::wire::{ListenerReport, Look, PageMember, Record};
 
@@ -202,7 +204,8 @@ impl Why {
         for letter in self.letters.iter().rev() {
             letter.failures.iter().for_each(|failed| tell(crate::time::unix_ms(failed.at), says(failed)));
             let reason = letter.reason.map_or("unknown", |reason| reason.as_str());
-            tell(letter.at_ms, format!("died: {reason}, after {} attempts", letter.attempt));
+            let attempts = counted(letter.attempt.into(), "attempt");
+            tell(letter.at_ms, format!("died: {reason}, after {attempts}"));
         }
         if let Some(timer) = &self.timer {
             timer.deadline_ms.into_iter().for_each(|at| tell(at, "first deadline".to_owned()));
@@ -236,8 +239,9 @@ impl Why {
             .filter_map(|one| one.topics.get(&self.topic).map(|topic| (one, topic)))
             .collect();
         for (listener, topic) in &serving {
-            let (host, pid, running, limit) = (&listener.host, listener.pid, topic.running, topic.limit);
-            self.served_by.push(format!("{host} (process {pid}), {running} of {limit} attempts running"));
+            let (host, pid, running) = (&listener.host, listener.pid, topic.running);
+            let limit = counted(topic.limit as u64, "attempt");
+            self.served_by.push(format!("{host} (process {pid}), {running} of {limit} running"));
         }
         if serving.is_empty() {
             self.not_now.push("no listener serves the topic".to_owned());
@@ -271,8 +275,8 @@ impl Why {
                 format!("attempt {} in {}", timer.attempt, span(timer.at_ms - now))
             }
             (Some(timer), ..) if timer.state == EntryState::Quarantined => {
-                let (attempt, lost) = (timer.attempt, timer.lost_leases);
-                format!("attempt {attempt}, in a small group or alone: it has lost {lost} leases")
+                let (attempt, lost) = (timer.attempt, counted(timer.lost_leases.into(), "lease"));
+                format!("attempt {attempt}, in a small group or alone: it has lost {lost}")
             }
             (Some(timer), ..) => {
                 let again = if timer.was_left { " again" } else { "" };

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, iter};
 
+use crate::counted::counted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::DestroyId;
 use crate::lock::lock;
@@ -239,15 +240,14 @@ impl Destroyer<'_> {
     fn refuse_if_armed(&self, held: &Destroyed) -> Result<()> {
         let detaches = self.empty == Close::Detached;
         let more =
-            if detaches { (held.dead_letters, "dead letters") } else { (held.enrolled, "enrolled keys") };
+            if detaches { (held.dead_letters, "dead letter") } else { (held.enrolled, "enrolled key") };
         let there: Vec<_> =
-            [(held.timers, "timers"), more].into_iter().filter(|(count, _)| *count > 0).collect();
+            [(held.timers, "timer"), more].into_iter().filter(|(count, _)| *count > 0).collect();
         if there.is_empty() {
             return Ok(());
         }
         let name = &self.config.name;
-        let held =
-            there.iter().map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(" and ");
+        let held = there.iter().map(|(count, what)| counted(*count, what)).collect::<Vec<_>>().join(" and ");
         let instead = if detaches { "replay or drop letters" } else { "cancel them" };
         let message =
             format!("topic {name} holds {held}: let them end or {instead}, or destroy the topic forced()");

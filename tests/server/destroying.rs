@@ -68,7 +68,7 @@ async fn nothing_of_a_topic_is_left_and_other_keys_are_not_touched() {
     let refused = schedule.destroy(&topic).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InUse);
     assert!(
-        refused.to_string().contains("topic order holds 1999 timers: let them end or cancel them"),
+        refused.to_string().contains("topic order holds 1,999 timers: let them end or cancel them"),
         "{refused}"
     );
     assert!(schedule.look_up(&topic, 1).await.unwrap().is_some(), "nothing was closed for that");
@@ -155,7 +155,7 @@ async fn what_is_remembered_of_others_keys_goes_and_the_keys_stay() {
     .await;
     running.stop().await.unwrap();
     let refused = schedule.destroy(attached().topic()).await.unwrap_err();
-    assert!(refused.to_string().contains("topic order holds 1 enrolled keys"), "{refused}");
+    assert!(refused.to_string().contains("topic order holds 1 enrolled key"), "{refused}");
     let Destroyed { timers, enrolled, trigger_keys, .. } =
         schedule.destroy(attached().topic()).forced().await.unwrap();
     assert_eq!((timers, enrolled, trigger_keys), (0, 1, 0));
@@ -191,7 +191,7 @@ async fn a_topic_that_is_detached_can_become_managed() {
     };
     in_use("is served by").await;
     running.stop().await.unwrap();
-    in_use("topic order holds 1 dead letters").await;
+    in_use("topic order holds 1 dead letter").await;
     let letters = schedule.dead_letters(attached().topic()).page(10).await.unwrap();
     schedule.drop_dead_letter(&letters[0]).await.unwrap();
     let refused = schedule.detach(&orders()).await.unwrap_err();

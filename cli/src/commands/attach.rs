@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::console::{Console, Survey, Watched, parse_span};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, short, size, span};
+use crate::output::{Output, count, counted, short, size, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -38,19 +38,22 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
 
 fn show(survey: &Survey, out: &mut Output) -> Result<(), Failed> {
     let mut field = |name: &str, value: String| out.say(format!("{name:<16}{value}"));
-    field("keys", format!("{} in the database, {} match", count(survey.keys), count(survey.matching)))?;
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+    let keys = or_unknown(survey.keys.map(count));
+    field("keys", format!("{keys} in the database, {} matching", count(survey.matching)))?;
     field("with deadline", count(survey.with_deadline))?;
     let types = survey.types.iter().map(|(kind, keys)| format!("{} {}", count(*keys), short(kind, 40)));
     field("types", types.collect::<Vec<_>>().join(", "))?;
-    field("values", format!("{}, as the server reckons", size(survey.value_bytes)))?;
+    let reckoned = survey.value_bytes.map(|bytes| format!("{}, as the server reckons", size(bytes)));
+    field("values", or_unknown(reckoned))?;
     field(
         "enrolled",
         format!("{}, about {} without values", count(survey.enrolled), size(survey.memory_bytes)),
     )?;
     if survey.too_long > 0 {
-        field("too long", format!("{} keys of more than 4 KiB are left alone", count(survey.too_long)))?;
+        field("too long", format!("{} of more than 4 KiB, left alone", counted(survey.too_long, "key")))?;
     }
-    field("a scan takes", span(survey.scan_ms))?;
+    field("a scan takes", or_unknown(survey.scan_ms.map(span)))?;
     let hours = survey.due_by_hour.iter().enumerate().filter(|(_, keys)| **keys > 0);
     let hours: Vec<_> = hours.map(|(hour, keys)| due(hour, *keys)).collect();
     field("due", hours.join(", "))?;
@@ -59,6 +62,10 @@ fn show(survey: &Survey, out: &mut Output) -> Result<(), Failed> {
         let seen =
             format!("{refreshed} refreshed, {expired} expired, {deleted} deleted, {persisted} persisted");
         field("within", format!("{}, of {}: {seen}", span(after_ms), count(keys)))?;
+    }
+    for missing in &survey.missing {
+        let (figure, right) = (missing.figure, missing.right);
+        out.say(format!("- {figure} is unknown: the user lacks the right {right}"))?;
     }
     for advice in &survey.advice {
         out.say(format!("- {advice}"))?;

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::args::Bulk;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count};
+use crate::output::{Output, count, counted};
+use crate::signals;
 
 /// What is to be done, to which entries.
 pub(super) struct Work<'a> {
@@ -43,10 +44,10 @@ pub(super) async fn run(work: &Work<'_>, args: &Bulk, out: &mut Output) -> Resul
     let bar = progress_bar(matched);
     let bulk = work.bulk(args).limit(matched).progress(|report| bar.set_position(report.matched));
     let report = tokio::select! {
-        report = bulk.run() => report,
-        _ = tokio::signal::ctrl_c() => {
+        report = bulk.until(signals::to_end()).run() => report,
+        () = signals::to_end_at_once() => {
             bar.abandon();
-            return Err(Failed::Findings("interrupted: what was done stays done, and the same command goes on".to_owned()));
+            return Err(Failed::Findings("ended at once: what was done stays done, and is not counted".to_owned()));
         }
     };
     bar.finish_and_clear();
@@ -63,13 +64,14 @@ impl Work<'_> {
         }
     }
 
-    /// `12 dead letters of order.unpaid that match error:~timeout`.
+    /// `12 dead letters of order.unpaid matching error:~timeout`.
     fn words(&self, matched: u64) -> String {
-        let what = if self.state == EntryState::Dead { "dead letters" } else { "timers" };
-        let state = if self.state == EntryState::Dead { "" } else { self.state.as_str() };
-        let state = if state.is_empty() { String::new() } else { format!("{state} ") };
-        let all = format!("{} {state}{what} of {}", count(matched), self.topic.name());
-        if self.filter.is_empty() { all } else { format!("{all} that match {}", self.filter) }
+        let name = match self.state {
+            EntryState::Dead => "dead letter".to_owned(),
+            state => format!("{} timer", state.as_str()),
+        };
+        let all = format!("{} of {}", counted(matched, &name), self.topic.name());
+        if self.filter.is_empty() { all } else { format!("{all} matching {}", self.filter) }
     }
 }
 
@@ -77,7 +79,7 @@ impl Work<'_> {
 fn agree(work: &Work<'_>, args: &Bulk, matched: u64, out: &mut Output) -> Result<(), Failed> {
     if let Some(expected) = args.expect.filter(|expected| *expected != matched) {
         return Err(Failed::Findings(format!(
-            "{matched} match and {expected} are expected: nothing was done; look at them with --dry-run"
+            "{matched} found, {expected} expected: nothing was done; look at them with --dry-run"
         )));
     }
     if args.yes {
@@ -121,8 +123,11 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
         }
         out.say(report.to_string())?;
     }
-    if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
-        out.note(format!("there may be more: --after '{cursor}'"));
+    if report.stopped {
+        out.note("stopped: what was done stays done");
     }
-    Ok(if report.matched == 0 || report.failed > 0 { Exit::Findings } else { Exit::Fine })
+    if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
+        out.note_rest(cursor);
+    }
+    Ok(if report.matched == 0 || report.failed > 0 || report.stopped { Exit::Findings } else { Exit::Fine })
 }

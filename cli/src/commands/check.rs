@@ -35,10 +35,11 @@ struct Checked {
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let limits = limits(args)?;
-    let topics = console.topics_named(&args.topics).await?;
+    let registry = console.registry(&args.topics).await?;
     let listeners = console.listeners().await?;
-    let all = console.status_of(&topics, &listeners).await;
-    let breaches: Vec<Breach> = all.iter().flat_map(|topic| limits.breaches(topic)).collect();
+    let all = console.status_of(&registry.topics, &listeners).await;
+    let mut breaches: Vec<Breach> = all.iter().flat_map(|topic| limits.breaches(topic)).collect();
+    breaches.extend(registry.unreadable.iter().map(Breach::from));
     for breach in &breaches {
         if out.is_json() {
             out.line("breach", breach)?;
@@ -46,13 +47,17 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
             out.say(breach.to_string())?;
         }
     }
-    let checked = Checked { topics: all.len(), breaches: breaches.len() };
+    let checked = Checked { topics: all.len() + registry.unreadable.len(), breaches: breaches.len() };
     if out.is_json() {
         out.line("checked", &checked)?;
     } else {
         out.say(format!("topics={} breaches={}", checked.topics, checked.breaches))?;
     }
-    Ok(if breaches.is_empty() { Exit::Fine } else { Exit::Findings })
+    match (checked.topics == 0, breaches.is_empty()) {
+        (true, _) => Err(Failed::no_topics(console.namespace())),
+        (false, true) => Ok(Exit::Fine),
+        (false, false) => Ok(Exit::Findings),
+    }
 }
 
 fn limits(args: &Args) -> Result<Limits, Failed> {

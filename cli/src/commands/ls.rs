@@ -41,7 +41,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         }
     }
     if let Some(cursor) = cursor {
-        out.note(format!("there may be more: --after '{cursor}'"));
+        out.note_rest(&cursor);
     }
     Ok(if found == 0 { Exit::Findings } else { Exit::Fine })
 }

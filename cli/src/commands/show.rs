@@ -2,7 +2,7 @@
 
 use keylapse::console::{Console, Entry, text};
 
-use crate::commands::target::key;
+use crate::commands::target::{key, no_topic_of};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, moment, ms_of, short, size};
 
@@ -21,7 +21,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let (key, payload) = (key(&args.key)?, args.payloads.then_some(SHOWN));
     let mut entries = Vec::new();
-    for topic in console.topics_of(&key).await? {
+    let topics = console.topics_of(&key).await?;
+    if topics.is_empty() {
+        return Err(no_topic_of(console, &key).await?);
+    }
+    for topic in topics {
         entries.extend(topic.timer(&key, payload).await?);
         entries.extend(topic.enrolment(&key).await?);
         entries.extend(topic.letters_of(&key, payload).await?);
@@ -34,8 +38,9 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         }
     }
     if entries.is_empty() {
-        out.note(format!("nothing is kept of {}: `keylapse why` says more", text::escape(&key)));
-        return Ok(Exit::Findings);
+        let key = text::escape(&key);
+        let why = text::quoted(&key);
+        return Err(Failed::Findings(format!("nothing is kept of {key}: `keylapse why {why}` says more")));
     }
     Ok(Exit::Fine)
 }

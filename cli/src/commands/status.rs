@@ -1,9 +1,9 @@
 //! `keylapse status`: how all topics are.
 
-use keylapse::console::{Console, Status, TopicStatus};
+use keylapse::console::{Console, Status, TopicStanding, TopicStatus};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, short, span};
+use crate::output::{Column, Output, Table, count, counted, lateness, short, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -21,27 +21,33 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         for topic in &status.topics {
             out.line("topic_status", topic)?;
         }
+        for topic in &status.unreadable {
+            out.line("unreadable", topic)?;
+        }
         for listener in &status.listeners {
             out.line("listener", listener)?;
         }
         return Ok(Exit::Fine);
     }
-    if status.topics.is_empty() {
-        out.say("No topic is registered in this namespace yet: programs register theirs when they first use them.")?;
+    if status.topics.is_empty() && status.unreadable.is_empty() {
+        let namespace = console.namespace();
+        out.say(format!(
+            "No topic is registered in namespace {namespace}: programs register theirs when they first use them."
+        ))?;
         return Ok(Exit::Fine);
     }
-    out.table(&table(&status.topics))?;
+    out.table(&table(&status))?;
     for topic in &status.topics {
         for alarm in alarms(topic) {
             out.say(format!("! {}: {alarm}", topic.topic.name()))?;
         }
     }
+    out.say_unreadable(&status.unreadable)?;
     if status.more_topics > 0 {
-        let more = count(status.more_topics);
-        out.say(format!("… and {more} more topics: --limit shows more, or name those that you want"))?;
+        let more = counted(status.more_topics, "more topic");
+        out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
     }
-    let listeners = status.listeners.len();
-    out.say(format!("{listeners} {}", if listeners == 1 { "listener" } else { "listeners" }))?;
+    out.say(counted(status.listeners.len() as u64, "listener"))?;
     Ok(Exit::Fine)
 }
 
@@ -49,13 +55,15 @@ async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
     if args.topics.is_empty() {
         return Ok(console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?);
     }
-    let topics = console.topics_named(&args.topics).await?;
+    let registry = console.registry(&args.topics).await?;
     let listeners = console.listeners().await?;
-    let topics = console.status_of(&topics, &listeners).await;
-    Ok(Status::of(topics, listeners))
+    let topics = console.status_of(&registry.topics, &listeners).await;
+    let mut status = Status::of(topics, listeners);
+    status.unreadable = registry.unreadable;
+    Ok(status)
 }
 
-fn table(topics: &[TopicStatus]) -> Table {
+fn table(status: &Status) -> Table {
     use Column::{Number, Text};
     let mut table = Table::new(&[
         Text("TOPIC"),
@@ -72,7 +80,7 @@ fn table(topics: &[TopicStatus]) -> Table {
         Number("FAILING"),
         Number("LATE P99"),
     ]);
-    for topic in topics {
+    for topic in &status.topics {
         let held = &topic.overview;
         let oldest = if held.overdue > 0 { span(held.oldest_overdue_ms) } else { "-".to_owned() };
         let enrolled = if topic.topic.is_attached() { count(held.enrolled) } else { "-".to_owned() };
@@ -91,15 +99,14 @@ fn table(topics: &[TopicStatus]) -> Table {
             enrolled,
             topic.listeners.to_string(),
             failing,
-            topic.late_p99_us.map_or_else(|| "-".to_owned(), late),
+            topic.late_p99_us.map_or_else(|| "-".to_owned(), lateness),
         ]);
     }
+    for topic in &status.unreadable {
+        let known = [short(&topic.name, 60), TopicStanding::Unreadable.as_str().to_owned()];
+        table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 11)));
+    }
     table
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn late(us: u64) -> String {
-    format!("{:.1} ms", us as f64 / 1000.0)
 }
 
 /// What somebody has to look at.

@@ -6,7 +6,7 @@ use keylapse::console::{Console, Missed, TailEvent, TailWhat, Tailed, parse_span
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, ago, moment, short, span};
+use crate::output::{Output, ago, count, moment, short, span};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -55,7 +55,9 @@ fn say(told: &Tailed, out: &mut Output) -> Result<(), Failed> {
             let key = short(&text::escape(&event.key), 100);
             out.say(format!("{}  {}  {key}  {}", moment(event.at_ms), event.topic, words(event)))
         }
-        Tailed::Missed(Missed::Counted { count }) => out.say(format!("… {count} more were not told")),
+        Tailed::Missed(Missed::Counted { count: more }) => {
+            out.say(format!("… {} more not told", count(*more)))
+        }
         _ => out.say("… the connection was lost: some were missed"),
     }
 }

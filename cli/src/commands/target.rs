@@ -25,16 +25,24 @@ pub(super) async fn topic_of(
     let mut topics = console.topics_of(key).await?;
     match topics.len() {
         1 => Ok(topics.remove(0)),
-        0 => Err(Failed::Findings(format!(
-            "no registered topic has a pattern that matches {}: `keylapse topics` lists them",
-            text::escape(key)
-        ))),
+        0 => Err(no_topic_of(console, key).await?),
         _ => {
             let names: Vec<_> = topics.iter().map(KnownTopic::name).collect();
             let names = names.join(", ");
             Err(Failed::Usage(format!("several topics have such keys: say which by --topic: {names}")))
         }
     }
+}
+
+/// Why no topic has such a key.
+pub(super) async fn no_topic_of(console: &Console, key: &[u8]) -> Result<Failed, Failed> {
+    if console.topics().await?.is_empty() {
+        return Ok(Failed::no_topics(console.namespace()));
+    }
+    Ok(Failed::Findings(format!(
+        "no registered topic has a pattern that matches {}: `keylapse topics` lists them",
+        text::escape(key)
+    )))
 }
 
 /// One timer, or many.

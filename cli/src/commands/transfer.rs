@@ -1,10 +1,10 @@
 //! `keylapse export` and `keylapse import`: lines of JSON, which docs/operate.md describes.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
 
 use keylapse::console::{Console, EntryState, Export, ImportReport, KnownTopic};
 
+use crate::commands::lines::{self, Line};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
 
@@ -54,15 +54,19 @@ pub(crate) async fn export(console: &Console, args: &ExportArgs, out: &mut Outpu
 pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
     let (mut topics, mut batch, mut batch_bytes) = (BTreeMap::new(), Vec::new(), 0);
     let (mut report, mut number) = (ImportReport::default(), 0_u64);
-    let mut input = std::io::stdin().lock();
+    let (mut input, mut line, mut too_long) = (std::io::stdin().lock(), Vec::new(), 0);
     loop {
-        let mut line = String::new();
-        if input.read_line(&mut line)? == 0 {
-            break;
-        }
-        number += 1;
-        if line.trim().is_empty() {
-            continue;
+        let read_line = lines::next(&mut input, &mut line, LONGEST)?;
+        number += u64::from(read_line != Line::End);
+        match read_line {
+            Line::End => break,
+            Line::TooLong => {
+                out.note(format!("line {number} is longer than 40 MiB: it is skipped"));
+                too_long += 1;
+                continue;
+            }
+            Line::Whole if line.trim_ascii().is_empty() => continue,
+            Line::Whole => {}
         }
         batch_bytes += line.len();
         batch.push(read(&line, number)?);
@@ -72,6 +76,10 @@ pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, 
         }
     }
     report = install(console, &mut topics, batch, report).await?;
+    if too_long > 0 {
+        report.skipped += too_long;
+        report.outcomes.insert("too long", too_long);
+    }
     if out.is_json() {
         out.line("imported", &report)?;
     } else {
@@ -80,16 +88,13 @@ pub(crate) async fn import(console: &Console, out: &mut Output) -> Result<Exit, 
         }
         out.say(format!("imported={} skipped={}", report.imported, report.skipped))?;
     }
-    Ok(if number == 0 { Exit::Findings } else { Exit::Fine })
+    Ok(if number == 0 || too_long > 0 { Exit::Findings } else { Exit::Fine })
 }
 
-fn read(line: &str, number: u64) -> Result<Export, Failed> {
-    let refuse =
-        |why: String| Failed::Usage(format!("line {number}: {why}; the lines before it may be installed"));
-    if line.len() > LONGEST {
-        return Err(refuse("it is longer than 40 MiB".to_owned()));
-    }
-    serde_json::from_str(line).map_err(|error| refuse(error.to_string()))
+fn read(line: &[u8], number: u64) -> Result<Export, Failed> {
+    serde_json::from_slice(line).map_err(|error| {
+        Failed::Usage(format!("line {number}: {error}; the lines before it may be installed"))
+    })
 }
 
 async fn install(

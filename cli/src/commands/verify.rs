@@ -1,6 +1,6 @@
 //! `keylapse verify`: whether index and records agree.
 
-use keylapse::console::{Console, Verified, text};
+use keylapse::console::{Console, Registry, Verified, text};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
@@ -21,7 +21,7 @@ struct OfTopic<'a> {
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    let topics = console.topics_named(&args.topics).await?;
+    let Registry { topics, unreadable, .. } = console.registry(&args.topics).await?;
     let (mut looked_at, mut faults) = (0, 0);
     for topic in &topics {
         let verified = topic.verify(|_| ()).await?;
@@ -29,10 +29,17 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         faults += verified.faults.values().sum::<u64>();
         say(&OfTopic { topic: topic.name(), verified: &verified }, out)?;
     }
-    if !out.is_json() {
+    if out.is_json() {
+        unreadable.iter().try_for_each(|topic| out.line("unreadable", topic))?;
+    } else {
+        out.say_unreadable(&unreadable)?;
         out.say(format!("topics={} looked_at={looked_at} faults={faults}", topics.len()))?;
     }
-    Ok(if faults == 0 { Exit::Fine } else { Exit::Findings })
+    match (topics.is_empty() && unreadable.is_empty(), faults + unreadable.len() as u64) {
+        (true, _) => Err(Failed::no_topics(console.namespace())),
+        (false, 0) => Ok(Exit::Fine),
+        (false, _) => Ok(Exit::Findings),
+    }
 }
 
 fn say(of: &OfTopic<'_>, out: &mut Output) -> Result<(), Failed> {

@@ -2,7 +2,7 @@
 
 use keylapse::console::{Console, Why, text};
 
-use crate::commands::target::key;
+use crate::commands::target::{key, no_topic_of};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, ago, moment, short};
 
@@ -16,11 +16,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     let key = key(&args.key)?;
     let all = console.why(&key).await?;
     if all.is_empty() {
-        let key = text::escape(&key);
-        out.note(format!(
-            "no registered topic has a pattern that matches {key}: `keylapse topics` lists them"
-        ));
-        return Ok(Exit::Findings);
+        return Err(no_topic_of(console, &key).await?);
     }
     for why in &all {
         if out.is_json() {

@@ -1,17 +1,4 @@
-//! Numbers and texts of any length, in few characters.
-
-/// A number with commas: `12,345`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+//! Bytes and texts of any length, in few characters.
 
 /// A number of bytes: `17 B`, `3.4 KiB`.
 #[allow(clippy::cast_precision_loss)]
@@ -42,13 +29,6 @@ fn is_invisible(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_written_with_commas() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(count(number), text);
-        }
-    }
 
     #[test]
     fn a_text_moves_no_cursor_and_has_its_length() {

@@ -7,11 +7,14 @@ mod time;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
+use keylapse::console::{Cursor, UnreadableTopic, text};
 use serde::Serialize;
 
-pub(crate) use self::bytes::{count, short, size};
+pub(crate) use keylapse::console::{counted, show_count as count};
+
+pub(crate) use self::bytes::{short, size};
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, moment, ms_of, span, time_of_day};
+pub(crate) use self::time::{ago, lateness, moment, ms_of, span, time_of_day};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 
@@ -83,6 +86,22 @@ impl Output {
         _ = writeln!(self.err, "{}", text.as_ref());
     }
 
+    /// Why these topics cannot be read.
+    pub(crate) fn say_unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), Failed> {
+        topics.iter().try_for_each(|topic| {
+            self.say(format!(
+                "! {}: it cannot be read: {}",
+                short(&topic.name, 60),
+                short(&topic.problem, 300)
+            ))
+        })
+    }
+
+    /// Where what has been left out begins, as it is to be said to a shell.
+    pub(crate) fn note_rest(&mut self, cursor: &Cursor) {
+        self.note(format!("there may be more: --after {}", text::quoted(&cursor.to_string())));
+    }
+
     /// A table for people.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failed> {
         Ok(writeln!(self.out, "{}", table.render())?)
@@ -106,6 +125,7 @@ impl Output {
         let exit = failed.exit();
         if exit != Exit::Fine {
             self.note(format!("keylapse: {failed}"));
+            failed.here().into_iter().for_each(|here| self.note(format!("here: {here}")));
         }
         exit
     }

@@ -36,3 +36,30 @@ pub(crate) fn ago(ms: u64, now_ms: u64) -> String {
 pub(crate) fn span(ms: u64) -> String {
     show_span(Duration::from_millis(ms))
 }
+
+/// How late something was: a length of time, and below a millisecond in tenths of one.
+pub(crate) fn lateness(us: u64) -> String {
+    match us {
+        1..1000 => format!("0.{}ms", us.div_ceil(100).min(9)),
+        _ => span(us / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_a_span_and_less_than_a_millisecond_is_seen() {
+        for (us, text) in [
+            (0, "0ms"),
+            (100, "0.1ms"),
+            (999, "0.9ms"),
+            (5000, "5ms"),
+            (50_000_000, "50s"),
+            (600_000_000, "10m"),
+        ] {
+            assert_eq!(lateness(us), text);
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::scene::{Do, PATIENCE, Scene};
+use crate::scene::{Do, PATIENCE, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -75,11 +75,57 @@ async fn a_topic_gets_other_partitions_and_its_end() {
     let refused = scene.run(&["destroy", "order.unpaid"]);
     assert!(refused.code == 2 && refused.err.contains("--confirm order.unpaid"), "{refused:?}");
     let in_use = scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid"]);
-    assert!(in_use.code == 1 && in_use.err.contains("20"), "{in_use:?}");
+    let says = "keylapse: order.unpaid holds 20 timers: let timers end or cancel them, or say --force\n";
+    assert_eq!((in_use.code, in_use.err.as_str()), (1, says));
     assert_eq!(scene.run(&["destroy", "order.unpaid", "--confirm", "order", "--force"]).code, 1);
     assert_eq!(scene.status("timers"), 20);
     let gone = scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]);
     assert!(gone.code == 0 && gone.out.contains("20 timers"), "{gone:?}");
     assert_eq!(scene.run(&["topics"]).code, 1);
     assert_eq!(scene.server.cmd(&["DBSIZE"]).await, redis::Value::Int(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_a_thing_is_said_as_one() {
+    let mut scene = Scene::new().await.listening().await;
+    scene.bury(1).await;
+    let dry = scene.run(&["dead", "drop", "order.unpaid", "reason:permanent", "--dry-run"]);
+    let says = "1 dead letter of order.unpaid matching reason:permanent would be dropped";
+    assert!(dry.out.contains(says), "{dry:?}");
+    assert!(scene.run(&["status"]).out.ends_with("\n1 listener\n"));
+    scene.stop_listening().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let gone = scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]);
+    assert!(gone.out.contains("1 timer, 1 dead letter and 1 trigger key are gone"), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_use_is_said_in_the_programs_own_words() {
+    let mut scene = Scene::new().await.listening().await;
+    scene.arm(b"runs", Duration::ZERO, Do::Hang).await;
+    eventually(PATIENCE, "the attempt", async || {
+        scene.lines(&["ls", "order.unpaid", "--state", "running"]).len() == 1
+    })
+    .await;
+    let destroyed = scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid"]);
+    let served = "keylapse: order.unpaid is served by a listener on ";
+    assert!(destroyed.code == 1 && destroyed.err.starts_with(served), "{destroyed:?}");
+    assert!(destroyed.err.contains("or say --force") && !destroyed.err.contains("forced()"), "{destroyed:?}");
+    let moved = scene.run(&["partitions", "order.unpaid", "--to", "2", "--wait", "50ms"]);
+    let still = "keylapse: attempts of order.unpaid still run after 50ms: ";
+    assert!(moved.code == 1 && moved.err.starts_with(still), "{moved:?}");
+    assert!(moved.err.contains("--wait") && !moved.err.contains("wait()"), "{moved:?}");
+    let detached = scene.run(&["detach", "order.unpaid"]);
+    assert!(detached.code == 2 && detached.err.contains("`keylapse destroy order.unpaid`"), "{detached:?}");
+    scene.stop_listening().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_of_the_options() {
+    let scene = Scene::new().await;
+    let refused = run_at(&scene.server.url_for("keylapse", "wrong"), &["status"], b"");
+    let last = refused.err.lines().last().unwrap_or_default();
+    assert!(refused.code == 3 && last.starts_with("here: --user and --password-file"), "{refused:?}");
+    let never = scene.run(&["--timeout", "0", "status"]);
+    assert!(never.code == 2 && !never.err.contains("answer_within"), "{never:?}");
 }

@@ -72,3 +72,44 @@ async fn wait_until_asked(server: &Server) {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_ask_for_a_figure_is_told_which_and_what_it_takes() {
+    let server = Server::start().await;
+    for n in 0..300 {
+        server.cmd(&["SET", &format!("app:order:{n}"), "1999", "EX", "5000"]).await;
+    }
+    let user: Vec<_> = ["ACL", "SETUSER", "reader"].into_iter().chain(LOOKER.split(' ')).collect();
+    server.cmd(&[&user[..], &["-dbsize"]].concat()).await;
+    let survey = |url: &str, json: &[&str]| {
+        let ran =
+            run_at(url, &[json, &["attach", "--dry-run", "app:order:{id}", "--watch", "0"]].concat(), b"");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    };
+    let lines =
+        |url: &str| serde_json::from_str::<serde_json::Value>(&survey(url, &["--json"])).expect("JSON");
+
+    let app = lines(&server.app_url());
+    assert_eq!((app["keys"].as_u64(), app["with_deadline"].as_u64()), (Some(300), Some(300)));
+    assert!(app["value_bytes"].is_null(), "{app}");
+    assert_eq!(app["missing"], serde_json::json!([{"figure": "value_bytes", "right": "+memory|usage"}]));
+    let shown = survey(&server.app_url(), &[]);
+    assert!(shown.contains("- value_bytes is unknown: the user lacks the right +memory|usage\n"), "{shown}");
+
+    let reader = lines(&server.url_for("reader", "secret"));
+    assert!(reader["keys"].is_null() && reader["scan_ms"].is_null(), "{reader}");
+    assert!(reader["value_bytes"].as_u64() > Some(0), "{reader}");
+    assert_eq!(reader["missing"], serde_json::json!([{"figure": "keys", "right": "+dbsize"}]));
+    let shown = survey(&server.url_for("reader", "secret"), &[]);
+    assert!(shown.contains("keys=- matching=300 ") && shown.contains("scan_ms=-"), "{shown}");
+
+    for (user, right) in [(keylapse_support::APP_USER, "+memory|usage"), ("reader", "+dbsize")] {
+        server.cmd(&["ACL", "SETUSER", user, right]).await;
+    }
+    for url in [server.app_url(), server.url_for("reader", "secret")] {
+        let all = lines(&url);
+        assert_eq!(all["missing"], serde_json::json!([]), "{all}");
+        assert_eq!(all["keys"].as_u64(), Some(300), "{all}");
+    }
+}

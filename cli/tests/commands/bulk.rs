@@ -1,8 +1,11 @@
 //! Many at a time: counted, agreed upon, done.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::scene::{Do, Scene, run_at};
+use keylapse_support::eventually;
+
+use crate::scene::{Do, PATIENCE, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const REPLAY: [&str; 3] = ["dead", "replay", "order.unpaid"];
@@ -20,7 +23,7 @@ async fn nothing_is_done_until_the_number_is_said() {
     let alone = scene.run(&REPLAY);
     assert!(alone.code == 2 && alone.err.contains("--yes --expect 5"), "{alone:?}");
     let wrong = scene.run(&[&REPLAY[..], &["--yes", "--expect", "4"]].concat());
-    assert!(wrong.code == 1 && wrong.err.contains("5 match and 4 are expected"), "{wrong:?}");
+    assert!(wrong.code == 1 && wrong.err.contains("5 found, 4 expected"), "{wrong:?}");
     assert_eq!(scene.run(&[&REPLAY[..], &["--yes"]].concat()).code, 2);
     assert_eq!((scene.status("dead"), scene.status("timers")), (5, 0));
 
@@ -108,4 +111,42 @@ async fn what_a_limit_leaves_out_stands_behind_where_it_ends() {
     let place = first[0]["cursor"].as_str().expect("a place");
     let rest = scene.lines(&[&REPLAY[..], &["--dry-run", "--after", place]].concat());
     assert_eq!((first[0]["matched"].as_u64(), rest[0]["matched"].as_u64()), (Some(2), Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_stops_it_and_it_says_where_to_go_on() {
+    const TIMERS: u64 = 60;
+    for signal in ["INT", "TERM"] {
+        let scene = Scene::partitioned(2).await;
+        for n in 0..TIMERS {
+            scene.arm(format!("it's {n}").as_bytes(), HOUR, Do::Succeed).await;
+        }
+        let cancel = ["cancel", "--in", "order.unpaid", "--yes", "--expect"];
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program.env("KEYLAPSE_URL", scene.server.plain_url()).args(cancel).args(["60", "--rate", "20/s"]);
+        let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+        eventually(PATIENCE, "some that are done", async || scene.status("timers") < TIMERS - 5).await;
+        let told = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(told.expect("a signal").success());
+        let ended = child.wait_with_output().expect("its end");
+        let (out, err) = (text(ended.stdout), text(ended.stderr));
+        assert_eq!(ended.status.code(), Some(1), "{signal}: {out}{err}");
+        let left = scene.status("timers");
+        let done = TIMERS - left;
+        let sum = format!("cancelled: {done}\nmatched={done} done={done} skipped=0 failed=0\n");
+        assert!(left > 0 && out == sum, "{signal}, {left} left: {out}{err}");
+
+        let (_, place) = err.trim_end().split_once("there may be more: ").expect("a place");
+        let program = env!("CARGO_BIN_EXE_keylapse");
+        let go_on = format!("{program} {} {left} {place}", cancel.join(" "));
+        let mut shell = Command::new("sh");
+        let rest = shell.args(["-c", &go_on]).env("KEYLAPSE_URL", scene.server.plain_url()).output();
+        let rest = text(rest.expect("a shell").stdout);
+        assert!(rest.ends_with(&format!("matched={left} done={left} skipped=0 failed=0\n")), "{rest}");
+        assert_eq!(scene.status("timers"), 0);
+    }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("UTF-8")
 }

@@ -11,10 +11,12 @@ use crate::scene::{Do, PATIENCE, Ran, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// What no scene here brings about, and what of the table of both only letters have.
-const UNSEEN: [(&str, &str); 5] = [
+const UNSEEN: [(&str, &str); 7] = [
     ("listener", "nodes[].gap"),
     ("timer", "reason"),
     ("timer", "lost_leases"),
+    ("survey", "missing[].figure"),
+    ("survey", "missing[].right"),
     ("tail", "missed"),
     ("tail", "count"),
 ];
@@ -197,6 +199,8 @@ async fn lines(scene: &mut Scene) -> Vec<Value> {
     lines.extend(scene.lines(&["export", "order.unpaid", "--dead"]));
     scene.server.cmd(&["HDEL", "keylapse:{order.unpaid/0}:rec", "order:unpaid:odd-timer"]).await;
     lines.extend(scene.lines(&["verify"]));
+    scene.server.cmd(&["HSET", "keylapse:topics", "odd", "x"]).await;
+    lines.extend(scene.lines(&["topics"]));
     lines
 }
 

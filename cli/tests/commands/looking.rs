@@ -82,7 +82,7 @@ async fn why_says_what_was_what_comes_and_why_not_now() {
     }
     assert!(why("runs").1.contains("attempt 1 is running"), "{}", why("runs").1);
     let (code, dead) = why("dead-0");
-    assert!(code == 0 && dead.contains("died: permanent, after 1 attempts"), "{dead}");
+    assert!(code == 0 && dead.contains("died: permanent, after 1 attempt\n"), "{dead}");
     let (code, never) = why("never");
     assert!(code == 1 && never.contains("nothing is armed under this key"), "{never}");
     assert_eq!(scene.run(&["why", "no:such:pattern:of:key"]).code, 1);
@@ -184,4 +184,83 @@ async fn pages_over_several_partitions_show_each_entry_once_and_by_time() {
     assert_eq!(scene.lines(&["status", "--limit", "1000000000"]).len(), 1);
     let all = scene.lines(&["ls", "order.unpaid", "--limit", "1000000000"]);
     assert_eq!(all.len(), 2500);
+}
+
+/// What is hinted at is a command line: somebody copies it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hint_where_the_rest_begins_can_be_given_to_a_shell() {
+    let scene = Scene::new().await;
+    let keys: [&[u8]; 3] = [b"it's $HOME `id` \\ \"x\" !", b"a'; echo 'gone", b"\n'\xff'"];
+    for (n, key) in (0_u64..).zip(keys) {
+        scene.arm(key, HOUR + Duration::from_secs(n), Do::Succeed).await;
+    }
+    let dry = scene.run(&["cancel", "--in", "order.unpaid", "--dry-run", "--limit", "1"]);
+    assert_eq!(dry.err, "", "a dry run ends nowhere: {dry:?}");
+    let (mut seen, mut hint) = (String::new(), String::new());
+    loop {
+        let line = format!("{} ls order.unpaid --json --limit 1 {hint}", env!("CARGO_BIN_EXE_keylapse"));
+        let mut shell = std::process::Command::new("sh");
+        let ended = shell.args(["-c", &line]).env("KEYLAPSE_URL", scene.server.plain_url()).output();
+        let ended = ended.expect("a shell");
+        seen.push_str(std::str::from_utf8(&ended.stdout).expect("ASCII"));
+        let said = String::from_utf8(ended.stderr).expect("ASCII");
+        let Some(more) = said.trim_end().strip_prefix("there may be more: ") else {
+            assert_eq!(said, "");
+            break;
+        };
+        hint = more.to_owned();
+    }
+    let seen: Vec<serde_json::Value> =
+        seen.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let seen: Vec<_> = seen.iter().map(|line| line["key"].as_str().expect("a key")).collect();
+    let expected = keys.map(|key| keylapse::console::text::escape(&[b"order:unpaid:", key].concat()));
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_is_found_it_is_said_what_to_do_next() {
+    let scene = Scene::new().await;
+    for (args, code, says) in [
+        (&["topics"][..], 1, "no topic is registered in namespace keylapse: "),
+        (&["show", "order:unpaid:1"], 1, "no topic is registered in namespace keylapse: "),
+        (&["ls", "order.unpaid", "-n", "other"], 2, "none is registered in namespace other"),
+    ] {
+        let ran = scene.run(args);
+        assert!(ran.code == code && ran.out.is_empty() && ran.err.contains(says), "{args:?}: {ran:?}");
+    }
+    let status = scene.run(&["status", "-n", "other"]);
+    assert!(status.code == 0 && status.out.contains("in namespace other: "), "{status:?}");
+
+    scene.arm(b"it's", HOUR, Do::Succeed).await;
+    for (args, code, says) in [
+        (
+            &["ls", "order.unpiad"][..],
+            2,
+            "no topic is called order.unpiad: of 1 topic the nearest: order.unpaid",
+        ),
+        (
+            &["show", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["why", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["cancel", "order:paid:1"],
+            1,
+            "no registered topic has a pattern that matches order:paid:1: `keylapse topics`",
+        ),
+        (
+            &["show", "order:unpaid:o'1"],
+            1,
+            r"nothing is kept of order:unpaid:o'1: `keylapse why 'order:unpaid:o'\''1'`",
+        ),
+    ] {
+        let ran = scene.run(args);
+        let first = format!("keylapse: {says}");
+        assert!(ran.code == code && ran.out.is_empty() && ran.err.starts_with(&first), "{args:?}: {ran:?}");
+    }
 }

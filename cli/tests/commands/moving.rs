@@ -98,3 +98,19 @@ async fn lines_that_cannot_be_are_refused_by_their_number() {
     assert_eq!(scene.run_with(&["import"], b"").code, 1);
     assert_eq!(scene.status("timers"), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_without_an_end_is_passed_over_and_named() {
+    let scene = Scene::new().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    let good = scene.run(&["export", "order.unpaid"]).out.into_bytes();
+    scene.run(&["destroy", "order.unpaid", "--confirm", "order.unpaid", "--force"]);
+    let schedule = keylapse::Schedule::connect(&scene.server.plain_url()).await.expect("a schedule");
+    schedule.resume(&scene.orders).await.expect("the topic");
+    let long = vec![b'x'; (40 << 20) + 1];
+    let ran = scene.run_with(&["import"], &[&b"\n"[..], &long, b"\n", &good].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (1, "line 2 is longer than 40 MiB: it is skipped\n"));
+    assert_eq!(ran.out, "imported: 1\ntoo long: 1\nimported=1 skipped=1\n");
+    let broken = scene.run_with(&["import"], b"\n\xff\n");
+    assert!(broken.code == 2 && broken.err.starts_with("keylapse: line 2: "), "{broken:?}");
+}

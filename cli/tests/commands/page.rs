@@ -297,7 +297,7 @@ fn is_alike(shown: &str, said: &str) -> bool {
 fn normal(text: &str) -> String {
     let text = text.replace(HOST, "HOST").replace(ADDRESS, "ADDRESS").replace(PID, "PID");
     let words = [
-        (r"--after '[^']*'", "--after PLACE"),
+        (r"--after '([^']|'\\'')*'", "--after PLACE"),
         (r#"("[a-z_]*(ms|us|at|since)"): ?\d+"#, "$1:N"),
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"\b\d+\.\d+\b", "N"),
@@ -318,6 +318,7 @@ fn what_is_alike_differs_in_times_and_widths_only() {
         "a 2026-01-01T01:02:03.004Z in 15m\nx\ny\nb  1\n"
     ));
     assert!(is_alike("a\n…", "a\nb\nc\n") && is_alike("a\n…", "a\n"));
+    assert!(is_alike("x --after 'a'", r"x --after 'a'\''b'\'''"), "a place may hold quotes");
     assert!(!is_alike("a 1", "a 2") && !is_alike("a", "a\nb") && !is_alike("a\nb", "a"));
 }
 

@@ -28,10 +28,25 @@ async fn a_check_tells_backlog_from_what_is_due_in_the_future() {
     eventually(PATIENCE, "an overdue timer", async || {
         let overdue = scene.run(&["check", "--max-overdue", "10ms", "--min-listeners", "1"]);
         overdue.code == 1
-            && overdue.out.contains("the oldest of 1 overdue timers")
-            && overdue.out.contains("0 listeners serve it")
+            && overdue.out.contains("1 overdue timer, the oldest due for ")
+            && overdue.out.contains("served by 0 listeners")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_misspelt_namespace_does_not_look_healthy() {
+    let scene = Scene::new().await;
+    scene.arm(b"later", HOUR, Do::Succeed).await;
+    for command in [&["check", "--max-dead", "0", "--max-overdue", "5s"][..], &["verify"]] {
+        assert_eq!(scene.run(command).code, 0, "{command:?}");
+        let elsewhere = scene.run(&[command, &["-n", "keylaps"]].concat());
+        assert!(
+            elsewhere.code == 1 && elsewhere.err.contains("no topic is registered in namespace keylaps:"),
+            "{elsewhere:?}"
+        );
+        assert!(elsewhere.out.starts_with("topics=0 "), "{elsewhere:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -151,10 +151,9 @@ pub(crate) fn run_at(url: &str, args: &[&str], input: &[u8]) -> Ran {
 pub(crate) fn plain(text: &str) -> String {
     let patterns = [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME"),
-        (r"\b(in )?\d+(ms|s|m|h|d)(\d+(ms|s|m|h|d))?( ago)?\b *", "SPAN "),
+        (r"\b(in )?(\d+\.)?\d+(ms|s|m|h|d)(\d+(ms|s|m|h|d))?( ago)?\b *", "SPAN "),
         (r"\b[0-9a-f]{16}\b", "ID"),
         (r"process \d+", "process PID"),
-        (r"\b\d+\.\d ms", "LATE"),
         // A column is as wide as what stands in it.
         (r"  +", "  "),
     ];

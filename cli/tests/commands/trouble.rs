@@ -239,7 +239,7 @@ async fn what_others_have_written_at_our_names_is_said_and_no_panic() {
         scene.server.cmd(&["HSET", registry, &format!("odd-{odd}"), odd]).await;
     }
     scene.server.cmd(&["HSET", "keylapse:listeners", "odd", "{\"at\":1"]).await;
-    assert_eq!(scene.lines(&["topics"]).len(), 1);
+    assert_eq!(scene.lines(&["topics"]).len(), 5, "a topic, and four that cannot be read");
     scene.server.cmd(&["HSET", "keylapse:{order.unpaid/0}:meta", "v", "99"]).await;
     let newer = scene.run(&["status"]);
     assert!(newer.code == 0 && newer.out.contains("closed: wire version 99"), "{newer:?}");
@@ -288,4 +288,43 @@ fn completions_and_man_pages_are_written() {
     assert_eq!(run_at("redis://127.0.0.1:1/", &["man", path], b"").code, 0);
     let pages: Vec<_> = std::fs::read_dir(path).expect("pages").collect();
     assert!(pages.len() > 20, "{}", pages.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_that_cannot_be_read_are_shown_and_counted() {
+    let scene = Scene::new().await;
+    scene.arm(b"1", HOUR, Do::Succeed).await;
+    let entry = |name: &str, pattern: &str, partitions: u32| {
+        format!(
+            "{{\"name\":\"{name}\",\"pattern\":\"{pattern}\",\"partitions\":{partitions},\"triggers\":true}}"
+        )
+    };
+    for (name, written) in [
+        ("newer", entry("newer", "a:{id:uuid7*}:{", 1)),
+        ("half", entry("half", "a:{id}", 1)[..20].to_owned()),
+        ("wide", entry("wide", "a:{id}", 5000)),
+        ("other", entry("another", "a:{id}", 1)),
+        ("\u{1b}[2J", "x".to_owned()),
+    ] {
+        scene.server.cmd(&["HSET", "keylapse:topics", name, &written]).await;
+    }
+    for command in ["topics", "status"] {
+        let shown = scene.run(&[command]);
+        assert_eq!(shown.code, 0, "{shown:?}");
+        for name in ["newer", "half", "wide", "other", "\\x1b[2J"] {
+            assert!(shown.out.contains(&format!("\n! {name}: it cannot be read: ")), "{name}: {shown:?}");
+        }
+        assert_eq!(shown.out.matches(" unreadable ").count(), 5, "{shown:?}");
+        assert!(!shown.out.contains('\u{1b}'), "{shown:?}");
+    }
+    let checked = scene.run(&["check", "--max-dead", "0"]);
+    assert!(checked.code == 1 && checked.out.ends_with("topics=6 breaches=5\n"), "{checked:?}");
+    let named = scene.run(&["check", "half", "--max-dead", "0"]);
+    assert!(named.code == 1 && named.out.starts_with("half: it cannot be read: "), "{named:?}");
+    assert_eq!(scene.run(&["check", "order.unpaid", "--max-dead", "0"]).code, 0);
+    assert_eq!(scene.run(&["verify"]).code, 1);
+    let listed = scene.run(&["ls", "newer"]);
+    assert!(listed.code == 3 && listed.err.contains("topic newer cannot be read: "), "{listed:?}");
+    let doctor = scene.run(&["doctor"]).out;
+    assert_eq!(doctor.matches("K607").count(), 5, "{doctor}");
 }

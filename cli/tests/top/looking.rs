@@ -65,6 +65,8 @@ async fn a_server_that_hangs_or_goes_freezes_no_keys_and_windows_change() {
     terminal.shows(&["No topic is registered", "ago"]).await;
     populate(&server).await;
     terminal.shows(&["order.unpaid", "unserved"]).await;
+    server.cmd(&["HSET", "keylapse:topics", "odd", "x"]).await;
+    terminal.shows(&["order.unpaid", "odd", "unreadable", "of 3"]).await;
     let listener = Listener::builder(server.plain_url().as_str());
     let listener =
         listener.on(orders(), async |_| Ok::<_, keylapse::Failure>(keylapse::Done)).build().unwrap();

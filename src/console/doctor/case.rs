@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use crate::console::text::quoted;
 use crate::error::Result;
 
 use super::codes::Code;
@@ -14,7 +15,6 @@ use super::finding::Finding;
 use super::info::Info;
 use super::patient::Patient;
 use super::refusal::Refusal;
-use super::shell::quoted;
 
 /// A server under examination.
 pub(super) struct Case {

@@ -13,7 +13,6 @@ mod finding;
 mod info;
 mod patient;
 mod refusal;
-mod shell;
 mod topics;
 
 pub use self::codes::{Code, codes};
@@ -28,6 +27,7 @@ use futures::future::{BoxFuture, join_all};
 
 use crate::client::Client;
 use crate::console::Console;
+use crate::console::text::quoted;
 use crate::error::{Error, ErrorKind};
 
 use case::Case;
@@ -130,7 +130,7 @@ fn unreachable(client: &Client, error: &Error) -> Diagnosis {
         None => "redis-cli".to_owned(),
     };
     let code = if error.kind() == ErrorKind::Auth { codes::LOGIN_REFUSED } else { codes::UNREACHABLE };
-    let user = shell::quoted(target.access.user.as_deref().unwrap_or("default"));
+    let user = quoted(target.access.user.as_deref().unwrap_or("default"));
     let names = [("cli", &*cli), ("user", &user)];
     let findings = vec![Finding::new(&code, Some(&nodes), error.to_string(), &names)];
     Diagnosis { findings, ..Diagnosis::default() }

@@ -2,11 +2,11 @@
 
 use crate::client::Client;
 use crate::connection::{Address, Endpoint, Place, Server};
+use crate::console::text::quoted;
 use crate::error::Result;
 use crate::wire::canary_tags::tag_of;
 
 use super::info::Info;
-use super::shell::quoted;
 
 /// One server.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 pub use self::event::{Missed, TailEvent, TailWhat, Tailed};
 
-use crate::console::Console;
 use crate::console::tail::keeper::Keeper;
 use crate::console::tail::queue::{Next, Receiver, queue};
+use crate::console::{Console, counted};
 use crate::error::Result;
 use crate::wire::PartitionNames;
 use crate::wire::calls::tail::Told;
@@ -102,6 +102,6 @@ fn events(at: &PartitionNames, told: Told) -> impl Iterator<Item = Tailed> {
 
 impl fmt::Debug for Tail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tail({} partitions)", self.partitions.len())
+        write!(f, "Tail({})", counted(self.partitions.len() as u64, "partition"))
     }
 }

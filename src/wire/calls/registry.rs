@@ -1,44 +1,77 @@
 //! The topics that are registered, whoever uses them.
 
 use redis::cmd;
-use serde::de::DeserializeOwned;
 
 use crate::error::Result;
+use crate::escape::plain;
 use crate::wire::{MAX_PARTITIONS, PartitionNames, Reply, Store, TopicEntry, check_name, names};
 
-/// For those who want all topics there are.
+/// More topics than these are not looked at.
 #[cfg(feature = "console")]
-pub(crate) const EVERY_TOPIC: usize = 1_000_000;
+const EVERY_TOPIC: usize = 1_000_000;
 const PAGE: usize = 500;
+const READING: &str = "reading the list of topics";
 
-/// Whether an entry could be one of ours.
-fn is_readable(entry: &TopicEntry) -> bool {
-    check_name("topic", &entry.name).is_ok() && (1..=MAX_PARTITIONS).contains(&entry.partitions)
+/// An entry under its name; or why it is none of ours.
+fn read(name: &[u8], entry: &[u8]) -> Result<TopicEntry, String> {
+    let entry: TopicEntry = serde_json::from_slice(entry).map_err(|error| plain(&error.to_string(), 200))?;
+    if entry.name.as_bytes() != name {
+        return Err(format!("it calls itself {}", plain(&entry.name, 100)));
+    }
+    check_name("topic", &entry.name).map_err(|error| error.to_string())?;
+    match entry.partitions {
+        1..=MAX_PARTITIONS => Ok(entry),
+        partitions => Err(format!("it has {partitions} partitions, of {MAX_PARTITIONS} at most")),
+    }
 }
+
+/// What the registry has under a name that cannot be read: the name, and why not.
+#[cfg(feature = "console")]
+pub(crate) type Unreadable = (Vec<u8>, String);
 
 impl Store {
     /// The registered topics of a namespace, as many as these. What is no entry of ours is left out.
     pub(crate) async fn registered(&self, namespace: &str, most: usize) -> Result<Vec<TopicEntry>> {
         let mut found = Vec::new();
-        let take = |entry: TopicEntry| {
-            if is_readable(&entry) {
-                found.push(entry);
-            }
+        let take = |name: &[u8], entry: &[u8]| {
+            found.extend(read(name, entry));
             found.len() < most
         };
-        self.read_hash("reading the list of topics", &names::registry(namespace), PAGE, take).await?;
+        self.read_hash(READING, &names::registry(namespace), PAGE, take).await?;
         Ok(found)
     }
 
-    /// The topic that is registered under this name.
+    /// All that is registered in a namespace, and what is there and cannot be read.
     #[cfg(feature = "console")]
-    pub(crate) async fn registered_as(&self, namespace: &str, name: &str) -> Result<Option<TopicEntry>> {
+    pub(crate) async fn registry(&self, namespace: &str) -> Result<(Vec<TopicEntry>, Vec<Unreadable>)> {
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        let take = |name: &[u8], entry: &[u8]| {
+            match read(name, entry) {
+                Ok(entry) => found.push(entry),
+                Err(why) => unreadable.push((name.to_vec(), why)),
+            }
+            found.len() + unreadable.len() < EVERY_TOPIC
+        };
+        self.read_hash(READING, &names::registry(namespace), PAGE, take).await?;
+        found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        found.dedup_by(|one, other| one.name == other.name);
+        unreadable.sort_unstable();
+        unreadable.dedup();
+        Ok((found, unreadable))
+    }
+
+    /// The topic that is registered under this name, or why it cannot be read.
+    #[cfg(feature = "console")]
+    pub(crate) async fn registered_as(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Result<TopicEntry, String>>> {
         let registry = names::registry(namespace);
         let get = cmd("HGET").arg(&registry).arg(name).clone();
         let found = self.send("looking for a topic", registry.as_bytes(), &get).await?;
         let entry: Option<Vec<u8>> = redis::from_redis_value(found).unwrap_or_default();
-        let entry = entry.and_then(|entry| serde_json::from_slice::<TopicEntry>(&entry).ok());
-        Ok(entry.filter(|entry| entry.name == name && is_readable(entry)))
+        Ok(entry.map(|entry| read(name.as_bytes(), &entry)))
     }
 
     /// How many timers these partitions hold.
@@ -53,14 +86,14 @@ impl Store {
         Ok(present.iter().any(|listener| listener.topics.contains_key(&first.topic)))
     }
 
-    /// Goes through a hash of JSON, about so many fields at a time, for as long as `take` wants more. What cannot be
-    /// read is of another version, or of somebody else, and left out. A value may come twice.
-    pub(super) async fn read_hash<T: DeserializeOwned>(
+    /// Goes through a hash, about so many fields at a time, for as long as `take` wants more of them and their values. One
+    /// may come twice.
+    pub(super) async fn read_hash(
         &self,
         doing: &'static str,
         hash: &str,
         page: usize,
-        mut take: impl FnMut(T) -> bool,
+        mut take: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let (mut cursor, mut wants_more) = (0_u64, true);
         loop {
@@ -69,8 +102,7 @@ impl Store {
             let mut reply = Reply::new("HSCAN", self.send(doing, hash.as_bytes(), &scan).await?)?;
             cursor = reply.int()?;
             let pairs = reply.list()?.each(Reply::bytes)?;
-            let values = pairs.chunks_exact(2).filter_map(|pair| serde_json::from_slice(&pair[1]).ok());
-            values.for_each(|value| wants_more = take(value));
+            pairs.chunks_exact(2).for_each(|pair| wants_more = take(&pair[0], &pair[1]));
             if cursor == 0 || !wants_more {
                 return Ok(());
             }

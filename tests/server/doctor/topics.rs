@@ -39,7 +39,7 @@ async fn timers_without_a_listener_are_found_and_worse_once_they_are_overdue() {
     let (server, schedule) = scene().await;
     let _ = schedule.arm(&topic(), "1", LATER, &1).await.unwrap();
     let waiting = diagnose(&server.app_url()).await;
-    assert!(find(&waiting, "K602").observed.contains("app.order: 1 timers, 0 listeners"));
+    assert!(find(&waiting, "K602").observed.contains("app.order: 1 timer, 0 listeners"));
     assert!(!codes(&waiting).contains("K601") && !codes(&waiting).contains("K600"));
     let _ = schedule.arm(&topic(), "1", Duration::from_millis(1), &1).await.unwrap();
     let overdue = async || codes(&diagnose(&server.app_url()).await).contains("K601");
@@ -109,6 +109,14 @@ async fn what_others_have_made_of_our_names_is_found() {
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("wire version 99"));
     server.cmd(&["HSET", "keylapse:{app.order/0}:meta", "v", "4"]).await;
     assert!(!codes(&diagnose(&server.app_url()).await).contains("K607"));
+    let odd = r#"{"name":"odd","pattern":"a:{","partitions":1,"triggers":true}"#;
+    for (name, entry) in [("odd", odd), ("half", &odd[..20])] {
+        server.cmd(&["HSET", "keylapse:topics", name, entry]).await;
+        let diagnosis = diagnose(&server.app_url()).await;
+        let finding = find(&diagnosis, "K607");
+        assert!(finding.observed.starts_with(&format!("{name}, as it is registered: ")), "{finding}");
+        server.cmd(&["HDEL", "keylapse:topics", name]).await;
+    }
     server.cmd(&["DEL", "keylapse:{app.order/0}:due"]).await;
     server.cmd(&["SET", "keylapse:{app.order/0}:due", "x"]).await;
     assert!(find(&diagnose(&server.app_url()).await, "K607").observed.contains("WRONGTYPE"));
@@ -126,7 +134,7 @@ async fn of_very_many_topics_some_are_looked_at() {
     server.cmd(&["EVAL", many, "1", "keylapse:topics"]).await;
     let diagnosis = diagnose(&server.app_url()).await;
     let observed = &find(&diagnosis, "K600").observed;
-    assert_eq!(observed, "3000 topics (1000 looked at), 0 timers, 0 listeners");
+    assert_eq!(observed, "3,000 topics (1,000 looked at), 0 timers, 0 listeners");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use keylapse::console::{Console, Entry, EntryState, Filter, KnownTopic, TopicStatus, Why};
+use keylapse::console::{
+    Console, Entry, EntryState, Filter, KnownTopic, Registry, TopicStanding, TopicStatus, UnreadableTopic,
+    Why,
+};
 use keylapse::{ListenerReport, Result};
 
 use super::model::{Data, EntryPage, EntryRow, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow};
@@ -28,7 +31,7 @@ pub(super) struct Desk {
 #[derive(Debug, Default)]
 struct Kept {
     rates: Rates,
-    names: Option<(Instant, Vec<KnownTopic>)>,
+    names: Option<(Instant, Registry)>,
     /// The letters that were read last: to act upon one takes more than what is shown of it.
     letters: Vec<Entry>,
 }
@@ -67,27 +70,39 @@ impl Desk {
     }
 
     async fn topics(&self, containing: &str, skip: usize) -> Result<TopicPage> {
-        let (matching, page) = self.names(containing, skip).await?;
+        let (matching, page, unreadable) = self.names(containing, skip).await?;
         let all = match page.is_empty() {
             true => Vec::new(),
             false => self.console.status_of(&page, &self.console.listeners().await?).await,
         };
         let now_ms = all.iter().map(|topic| topic.overview.now_ms).max().filter(|now| *now > 0);
-        Ok(TopicPage { rows: self.rows(&all), skipped: skip.min(matching), matching, now_ms })
+        let mut rows = self.rows(&all);
+        rows.extend(unreadable.iter().map(unreadable_row));
+        Ok(TopicPage { rows, skipped: skip.min(matching), matching, now_ms })
     }
 
-    /// How many topics contain this, and a page of them.
-    async fn names(&self, containing: &str, skip: usize) -> Result<(usize, Vec<KnownTopic>)> {
-        let fresh = |(read, names): &(Instant, Vec<_>)| names.len() > MANY && read.elapsed() < NOW_AND_THEN;
+    /// How many topics contain this, and a page of them: those that cannot be read stand behind the others.
+    async fn names(
+        &self,
+        containing: &str,
+        skip: usize,
+    ) -> Result<(usize, Vec<KnownTopic>, Vec<UnreadableTopic>)> {
+        let fresh =
+            |(read, names): &(Instant, Registry)| names.topics.len() > MANY && read.elapsed() < NOW_AND_THEN;
         if !self.kept().names.as_ref().is_some_and(fresh) {
-            let names = self.console.topics().await?;
+            let names = self.console.registry::<&str>(&[]).await?;
             self.kept().names = Some((Instant::now(), names));
         }
         let kept = self.kept();
-        let all = kept.names.iter().flat_map(|(_, names)| names);
-        let matching: Vec<_> = all.filter(|topic| topic.name().contains(containing)).collect();
-        let page = matching.iter().skip(skip).take(TOPICS).map(|topic| (*topic).clone()).collect();
-        Ok((matching.len(), page))
+        let all = || kept.names.iter().map(|(_, names)| names);
+        let topics: Vec<_> =
+            all().flat_map(|all| &all.topics).filter(|topic| topic.name().contains(containing)).collect();
+        let unreadable: Vec<_> =
+            all().flat_map(|all| &all.unreadable).filter(|topic| topic.name.contains(containing)).collect();
+        let page: Vec<_> = topics.iter().skip(skip).take(TOPICS).map(|topic| (*topic).clone()).collect();
+        let behind = unreadable.iter().skip(skip.saturating_sub(topics.len())).take(TOPICS - page.len());
+        let behind = behind.map(|topic| (*topic).clone()).collect();
+        Ok((topics.len() + unreadable.len(), page, behind))
     }
 
     fn rows(&self, all: &[TopicStatus]) -> Vec<TopicRow> {
@@ -140,6 +155,15 @@ fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
         failing: status.failing(),
         late_p50_us: status.late_p50_us,
         late_p99_us: status.late_p99_us,
+    }
+}
+
+fn unreadable_row(topic: &UnreadableTopic) -> TopicRow {
+    TopicRow {
+        name: topic.name.clone(),
+        standing: TopicStanding::Unreadable,
+        said: topic.problem.clone(),
+        ..TopicRow::default()
     }
 }
 

@@ -10,7 +10,6 @@ mod draw;
 mod model;
 mod rates;
 mod screen;
-mod signals;
 #[cfg(test)]
 mod tests;
 

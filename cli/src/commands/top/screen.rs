@@ -39,7 +39,7 @@ struct Tasks {
 /// Shows the screen until somebody quits, the terminal is gone or the program is to end.
 pub(super) async fn show(mut app: App, desk: Desk, theme: Theme) -> std::io::Result<()> {
     let desk = Arc::new(desk);
-    let end = super::signals::to_end();
+    let end = crate::signals::to_end();
     tokio::pin!(end);
     let mut screen = Screen(ManuallyDrop::new(ratatui::try_init()?));
     let mut events = events();

@@ -1,11 +1,11 @@
 //! Whether the server is told to announce expired keys.
 
+use crate::console::text::quoted;
 use crate::escape::plain;
 use crate::wire::missing_flags;
 
 use super::super::case::Case;
 use super::super::codes;
-use super::super::shell::quoted;
 
 /// Where the setting cannot be read the canary decides.
 pub(super) fn check(case: &mut Case) {

@@ -4,6 +4,8 @@
 //! `active-expire-effort`, and goes on at once only where many of them have expired. So it takes that long to come round
 //! to a key.
 
+use crate::console::counted;
+
 use super::super::case::Case;
 use super::super::codes;
 
@@ -23,7 +25,8 @@ pub(super) fn check(case: &mut Case) {
     case.lateness.plain_late_predicted_max_s = Some(worst);
     let known = if hz.is_some() { "" } else { ", as is usual: the settings cannot be read" };
     let observed = format!(
-        "{worst:.1} s at worst: {keys} keys with a time to live, hz {}, active-expire-effort {}{known}",
+        "{worst:.1} s at worst: {} with a time to live, hz {}, active-expire-effort {}{known}",
+        counted(keys, "key"),
         hz.unwrap_or(DEFAULT_HZ),
         effort.unwrap_or(DEFAULT_EFFORT)
     );

@@ -1,5 +1,6 @@
 //! Whether replicas have what the primary has.
 
+use crate::console::counted;
 use crate::escape::plain;
 
 use super::super::case::Case;
@@ -27,7 +28,10 @@ pub(super) fn check(case: &mut Case) {
         }
     }
     if !replicas.is_empty() && case.setting("min-replicas-to-write") == Some("0") {
-        case.say(&codes::REPLICAS_UNASKED, format!("{} replicas, min-replicas-to-write 0", replicas.len()));
+        case.say(
+            &codes::REPLICAS_UNASKED,
+            format!("{}, min-replicas-to-write 0", counted(replicas.len() as u64, "replica")),
+        );
     }
 }
 
@@ -37,7 +41,7 @@ fn lag(replica: &ReplicaLine, ahead: u64) -> Option<String> {
     let behind = ahead.saturating_sub(*offset);
     let (host, state) = (plain(host, 100), plain(state, 20));
     (state != "online" || behind > BEHIND || *lag > SILENT)
-        .then(|| format!("{host}:{port} is {state}, {behind} bytes behind, silent for {lag} s"))
+        .then(|| format!("{host}:{port} is {state}, {} behind, silent for {lag} s", counted(behind, "byte")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::console::Overview;
+use crate::console::{Overview, counted};
 use crate::error::Result;
 use crate::escape::plain;
 use crate::wire::{PartitionNames, TopicEntry, WIRE_VERSION};
@@ -50,7 +50,7 @@ impl Seen {
 pub(super) fn check(topics: &mut Topics<'_>, seen: &Seen) {
     let Seen { entry, served, timers, overdue, paused, .. } = seen;
     let late = overdue.map_or_else(String::new, |late| format!(", the first {} s overdue", late.as_secs()));
-    let observed = format!("{timers} timers{late}");
+    let observed = format!("{}{late}", counted(*timers, "timer"));
     let code = match (paused, served, overdue) {
         (Some(reason), ..) => {
             return topics.say(&codes::PAUSED, &entry.name, &format!("{observed}; because: {reason}"));
@@ -60,5 +60,5 @@ pub(super) fn check(topics: &mut Topics<'_>, seen: &Seen) {
         (None, 1.., Some(late)) if *late > LATE => codes::OVERDUE,
         _ => return,
     };
-    topics.say(&code, &entry.name, &format!("{observed}, {served} listeners"));
+    topics.say(&code, &entry.name, &format!("{observed}, {}", counted(*served as u64, "listener")));
 }

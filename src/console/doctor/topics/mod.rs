@@ -6,10 +6,9 @@ mod overlaps;
 mod spread;
 
 use crate::client::Client;
-use crate::console::Overview;
 use crate::console::overview::overviews;
+use crate::console::{Overview, counted, show_count, text};
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::calls::registry::EVERY_TOPIC;
 use crate::wire::{ListenerReport, PartitionNames, TopicEntry, listeners};
 
 use super::codes::{self, Code};
@@ -43,8 +42,10 @@ impl<'a> Topics<'a> {
     }
 
     async fn look(&mut self) -> Result<()> {
-        let mut registered = self.client.store.registered(&self.client.namespace, EVERY_TOPIC).await?;
-        registered.sort_by(|one, other| one.name.cmp(&other.name));
+        let (mut registered, unreadable) = self.client.store.registry(&self.client.namespace).await?;
+        for (name, why) in unreadable.iter().take(MOST) {
+            self.say_unreadable(&text::escape(name), why);
+        }
         let present = self.client.store.listeners(&listeners(&self.client.namespace)).await?;
         let (all, mut seen) = (registered.len(), Vec::new());
         registered.truncate(MOST);
@@ -90,11 +91,23 @@ impl<'a> Topics<'a> {
     fn conclude(&mut self, all: usize, seen: &[Seen], listeners: usize) {
         let bad = self.findings.iter().any(|finding| finding.code != codes::PAUSED.code);
         if !bad {
-            let some = if all > seen.len() { format!(" ({} looked at)", seen.len()) } else { String::new() };
-            let timers: u64 = seen.iter().map(|seen| seen.timers).sum();
-            let observed = format!("{all} topics{some}, {timers} timers, {listeners} listeners");
+            let some = if all > seen.len() {
+                format!(" ({} looked at)", show_count(seen.len() as u64))
+            } else {
+                String::new()
+            };
+            let timers = counted(seen.iter().map(|seen| seen.timers).sum(), "timer");
+            let (all, listeners) = (counted(all as u64, "topic"), counted(listeners as u64, "listener"));
+            let observed = format!("{all}{some}, {timers}, {listeners}");
             self.findings.push(Finding::new(&codes::TOPICS_FINE, None, observed, &[]));
         }
+    }
+
+    /// An entry of the registry, whoever has written it.
+    fn say_unreadable(&mut self, name: &str, why: &str) {
+        let observed = format!("{name}, as it is registered: {why}");
+        let names = [("topic", &*text::quoted(name))];
+        self.findings.push(Finding::new(&codes::UNREADABLE, None, observed, &names));
     }
 
     fn say(&mut self, code: &Code, topic: &str, observed: &str) {

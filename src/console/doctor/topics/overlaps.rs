@@ -12,8 +12,14 @@ const NAMED: usize = 3;
 
 /// Whether keys may match both is decided as a listener decides it at its start.
 pub(super) fn check(topics: &mut Topics<'_>, seen: &[Seen]) {
-    let patterns = seen.iter().filter_map(|seen| Some((seen, Pattern::new(&seen.entry.pattern).ok()?)));
-    let (served, unserved): (Vec<_>, Vec<_>) = patterns.partition(|(seen, _)| seen.served > 0);
+    let mut patterns = Vec::with_capacity(seen.len());
+    for seen in seen {
+        match Pattern::new(&seen.entry.pattern) {
+            Ok(pattern) => patterns.push((seen, pattern)),
+            Err(error) => topics.say_unreadable(&seen.entry.name, &error.to_string()),
+        }
+    }
+    let (served, unserved): (Vec<_>, Vec<_>) = patterns.into_iter().partition(|(seen, _)| seen.served > 0);
     for (topic, pattern) in &unserved {
         let others: Vec<_> = served
             .iter()

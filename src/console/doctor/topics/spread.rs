@@ -1,5 +1,6 @@
 //! Whether topics are spread over the primaries of a cluster.
 
+use crate::console::counted;
 use crate::error::Result;
 
 use super::super::codes;
@@ -16,7 +17,8 @@ pub(super) async fn check(topics: &mut Topics<'_>, seen: &[Seen]) -> Result<()> 
     }
     let enough = (primaries * EACH).to_string();
     for seen in seen.iter().filter(|seen| seen.partitions.len() < primaries * EACH) {
-        let observed = format!("{} partitions, {primaries} primaries", seen.partitions.len());
+        let partitions = counted(seen.partitions.len() as u64, "partition");
+        let observed = format!("{partitions}, {primaries} primaries");
         topics.say_with(&codes::FEW_PARTITIONS, &seen.entry.name, &observed, &[("partitions", &enough)]);
     }
     Ok(())

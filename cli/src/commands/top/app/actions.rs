@@ -4,7 +4,7 @@ use keylapse::console::{EntryState, TopicStanding, text};
 
 use super::{App, Line, Notice, Of, Purpose, Question};
 use crate::commands::top::model::{Act, Deed, EntryRow, Letter, TopicRow};
-use crate::output::{count, short};
+use crate::output::{counted, short};
 
 /// An action that makes sense now: its key, and what it is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ fn of_entry(topic: &str, entry: &EntryRow) -> Vec<Offer> {
 fn question(act: &Act, timers: u64) -> String {
     let topic = short(&act.topic, 60);
     let of = |key: &[u8]| format!("{} of {topic}", short(&text::escape(key), 60));
-    let timers = format!("{} {}", count(timers), if timers == 1 { "timer" } else { "timers" });
+    let timers = counted(timers, "timer");
     match &act.deed {
         Deed::RunNow(key) => format!("Run 1 timer now: {}?", of(key)),
         Deed::Cancel(key) => format!("Cancel 1 timer: {}? It will not run.", of(key)),
@@ -117,6 +117,6 @@ fn question(act: &Act, timers: u64) -> String {
         }
         Deed::Drop(letter) => format!("Drop 1 dead letter for good: {}?", of(&letter.key)),
         Deed::Pause(_) => format!("Pause {topic}? Its {timers} and all that come wait until it is resumed."),
-        Deed::Resume => format!("Resume {topic}? Its {timers} that are overdue run at once."),
+        Deed::Resume => format!("Resume {topic}? What is overdue runs at once: {timers}."),
     }
 }

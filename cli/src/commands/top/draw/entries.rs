@@ -6,7 +6,7 @@ use super::grid::{Cell, Column, Grid};
 use super::words::{LONGEST, relative};
 use crate::commands::top::app::Entries;
 use crate::commands::top::model::{EntryPage, EntryRow};
-use crate::output::{count, moment, short, size};
+use crate::output::{counted, moment, short, size};
 
 /// Bytes of a key that are shown.
 const KEY: usize = 200;
@@ -66,16 +66,16 @@ pub(super) fn key(key: &[u8]) -> String {
 pub(super) fn none(entries: &Entries, page: &EntryPage) -> String {
     let state = entries.state.0;
     let what = match state {
-        EntryState::Dead => "dead letters".to_owned(),
-        EntryState::Enrolled => "enrolled keys".to_owned(),
-        _ => format!("{} timers", state.as_str()),
+        EntryState::Dead => "dead letter".to_owned(),
+        EntryState::Enrolled => "enrolled key".to_owned(),
+        _ => format!("{} timer", state.as_str()),
     };
     match (entries.filter.is_empty(), &page.next) {
-        (true, _) => format!("No {what}."),
-        (false, None) => format!("No {what} that match {}.", short(&entries.filter, KEY)),
+        (true, _) => format!("No {what}s."),
+        (false, None) => format!("No {what}s that match {}.", short(&entries.filter, KEY)),
         (false, Some(_)) => {
-            let looked_at = count(page.looked_at as u64);
-            format!("None of these {looked_at} {what} matches; n looks at those behind them.")
+            let looked_at = counted(page.looked_at as u64, &what);
+            format!("{looked_at} looked at, and none matches; n looks at those behind.")
         }
     }
 }

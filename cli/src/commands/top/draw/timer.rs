@@ -8,7 +8,7 @@ use super::entries;
 use super::theme::Theme;
 use super::words::{relative, width, wrap};
 use crate::commands::top::model::Timer;
-use crate::output::{moment, size};
+use crate::output::{counted, moment, size};
 
 /// Columns of the words before facts.
 const NAMES: usize = 13;
@@ -39,7 +39,9 @@ fn facts(known: &Timer, columns: usize) -> Vec<Line<'static>> {
             format!("{}, attempt {}, payload {}", timer.state.as_str(), timer.attempt, size(timer.bytes))
         }
         (None, true, _) => "enrolled: it is known when the key expires".to_owned(),
-        (None, false, Some(letter)) => format!("dead: {}, after {} attempts", letter.reason, letter.attempt),
+        (None, false, Some(letter)) => {
+            format!("dead: {}, after {}", letter.reason, counted(letter.attempt.into(), "attempt"))
+        }
         (None, false, None) => "nothing is armed under this key".to_owned(),
     };
     let mut lines = field("state", &state, columns, 1);

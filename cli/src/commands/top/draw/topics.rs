@@ -6,9 +6,9 @@ use ratatui::text::{Line, Span};
 
 use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
-use super::words::{brief, late, percent, width};
+use super::words::{brief, percent, width};
 use crate::commands::top::model::TopicRow;
-use crate::output::{count, short};
+use crate::output::{count, counted, lateness, short};
 
 pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
     let columns = vec![
@@ -46,8 +46,8 @@ fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
         or_none(running),
         or_none(topic.rate.map(rate)),
         or_none(topic.failing.map(percent)),
-        or_none(topic.late_p50_us.map(late)),
-        or_none(topic.late_p99_us.map(late)),
+        or_none(topic.late_p50_us.map(lateness)),
+        or_none(topic.late_p99_us.map(lateness)),
         count(topic.dead),
         topic.listeners.to_string(),
     ];
@@ -86,19 +86,16 @@ pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'st
         0 => "none overdue".to_owned(),
         overdue => format!("{} overdue, oldest {}", count(overdue), brief(topic.oldest_ms)),
     };
-    let listeners = match topic.listeners {
-        1 => "1 listener".to_owned(),
-        listeners => format!("{listeners} listeners"),
-    };
-    let timers = format!("{} timers", count(topic.timers));
+    let listeners = counted(topic.listeners as u64, "listener");
+    let timers = counted(topic.timers, "timer");
     let running = format!("{}/{} running", topic.running, topic.limit);
     let first = [timers, overdue, format!("{} dead", count(topic.dead)), running, listeners];
     let mut second =
         vec![format!("due in 1m {}", count(topic.due_1m)), format!("in 1h {}", count(topic.due_1h))];
     second.extend(topic.rate.map(|per_second| format!("{}/s", rate(per_second))));
     second.extend(topic.failing.map(|share| format!("failing {}", percent(share))));
-    second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", late(us))));
-    second.extend(topic.late_p99_us.map(|us| format!("p99 {}", late(us))));
+    second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", lateness(us))));
+    second.extend(topic.late_p99_us.map(|us| format!("p99 {}", lateness(us))));
     second.push(short(&topic.pattern, 200));
     let health = format!("   {}", topic.standing.as_str());
     let first = beside(first, columns.saturating_sub(width(&health)));

@@ -81,15 +81,6 @@ pub(super) fn relative(ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// A lateness: `0.5 ms`, `20 ms`, `2s`.
-pub(super) fn late(us: u64) -> String {
-    match us {
-        0..1000 => format!("0.{} ms", us / 100),
-        1000..1_000_000 => format!("{} ms", us / 1000),
-        _ => brief(us / 1000),
-    }
-}
-
 /// A share, in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
@@ -128,6 +119,5 @@ mod tests {
             assert_eq!(brief(ms), text);
         }
         assert_eq!([relative(5, 1000), relative(0, 9000), relative(9000, 0)], ["now", "9s ago", "in 9s"]);
-        assert_eq!([late(500), late(20_000), late(2_000_000)], ["0.5 ms", "20 ms", "2s"]);
     }
 }

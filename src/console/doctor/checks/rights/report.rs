@@ -1,5 +1,6 @@
 //! What follows from refusals.
 
+use crate::console::counted;
 use crate::console::doctor::case::Case;
 use crate::console::doctor::codes::{self, Code};
 use crate::console::doctor::refusal::{Need, Refusal};
@@ -9,7 +10,8 @@ pub(super) fn report(case: &mut Case, how: &str) {
     let refusals = std::mem::take(&mut case.refusals);
     let (keys, others): (Vec<_>, Vec<_>) = refusals.into_iter().partition(Refusal::is_of_keys);
     if let Some(first) = keys.first() {
-        case.say(&codes::KEYS_REFUSED, format!("{} commands were refused: {}", keys.len(), first.said));
+        let refused = counted(keys.len() as u64, "refused command");
+        case.say(&codes::KEYS_REFUSED, format!("{refused}, as of: {}", first.said));
     }
     for (need, code) in [
         (Need::Timers, codes::COMMANDS_REFUSED),

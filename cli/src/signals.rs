@@ -1,8 +1,8 @@
-//! Signals that the program is to end by: the terminal is given back first.
+//! Signals that the program is to end by, where something has to be said or given back first.
 
 /// Ends with the first of them. They are heard from now on, before anybody waits for this.
 #[cfg(unix)]
-pub(super) fn to_end() -> impl Future<Output = ()> {
+pub(crate) fn to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     // Where one cannot be heard, the program ends as it would have.
     let heard = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal);
@@ -17,8 +17,17 @@ pub(super) fn to_end() -> impl Future<Output = ()> {
 }
 
 #[cfg(not(unix))]
-pub(super) async fn to_end() {
+pub(crate) async fn to_end() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+/// Ends with the second of them: somebody does not want to wait.
+pub(crate) fn to_end_at_once() -> impl Future<Output = ()> {
+    let first = to_end();
+    async {
+        first.await;
+        to_end().await;
     }
 }
