@@ -85,7 +85,14 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
     terminal.press(&["j"], &["order.unpaid is paused: closed"]).await;
     let untouched = async || orders.overview().await == (30, 2, true);
     let says = ["resumed: what has become due runs now", "P pause"];
-    no_and_yes(&terminal, "P", "Resume order.unpaid? Its 2 timers", untouched, &says).await;
+    no_and_yes(
+        &terminal,
+        "P",
+        "Resume order.unpaid? What is overdue runs at once: 2 timers",
+        untouched,
+        &says,
+    )
+    .await;
     assert_eq!(orders.overview().await, (30, 2, false));
 }
 
