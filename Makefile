@@ -21,13 +21,13 @@ test-busy: ## The part of them that keeps the machine busy
 	$(with_server) && RUST_TEST_THREADS=4 cargo test --workspace --lib --bins --tests --examples
 	$(with_server) && cargo test --workspace --doc
 
-waiting = cargo test --workspace --exclude keylapse-protocol
+waiting = cargo test --workspace
 
 test-waiting: ## And the part that waits: attached topics, clusters, stories
-	$(waiting) --test attached --test clusters --no-run
+	$(waiting) --test attached --test clusters --test stories --no-run
 	$(with_server) && $(waiting) --test attached -- --test-threads=16
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
-	$(with_server) && cargo test -p recipes --test stories -- --test-threads=12
+	$(with_server) && $(waiting) --test stories -- --test-threads=12
 
 # tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
 certificates = $(CURDIR)/target/certificates
@@ -193,7 +193,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --test attached --test clusters -- -D warnings
+	cargo clippy --workspace --test attached --test clusters --test stories -- -D warnings
 	cargo clippy --lib -- -D warnings
 	cargo clippy --lib --features tls,console -- -D warnings
 	cargo clippy --lib -- -D warnings --cfg fuzzing
