@@ -62,17 +62,7 @@ impl Failed {
             Self::Io(_) => Exit::Usage,
         }
     }
-}
 
-fn of_kind(kind: ErrorKind) -> Exit {
-    match kind {
-        ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Payload => Exit::Usage,
-        ErrorKind::InUse | ErrorKind::Conflict => Exit::Findings,
-        _ => Exit::Unreachable,
-    }
-}
-
-impl Failed {
     /// What the library's advice comes to on the command line.
     pub(crate) fn here(&self) -> Option<&'static str> {
         let Self::Keylapse(error) = self else { return None };
@@ -83,6 +73,14 @@ impl Failed {
             ErrorKind::Repartitioning => Some("`keylapse partitions` with the same --to goes on"),
             _ => None,
         }
+    }
+}
+
+fn of_kind(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Payload => Exit::Usage,
+        ErrorKind::InUse | ErrorKind::Conflict => Exit::Findings,
+        _ => Exit::Unreachable,
     }
 }
 

@@ -44,7 +44,7 @@ mod transfer;
 mod verify;
 mod why;
 
-pub use self::bulk::{Action, Bulk, BulkReport};
+pub use self::bulk::{Action, Bulk, BulkEnd, BulkReport};
 pub use self::check::{Breach, Limits};
 pub use self::cursor::Cursor;
 pub use self::entry::{Entry, EntryState};

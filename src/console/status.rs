@@ -130,7 +130,7 @@ impl Console {
     /// # Errors
     /// When a server cannot be reached or refuses. A topic that cannot be read says so in its own place.
     pub async fn status(&self, most: usize) -> Result<Status> {
-        let Registry { mut topics, mut unreadable } = self.registry::<&str>(&[]).await?;
+        let Registry { mut topics, mut unreadable } = self.registry().await?;
         let more_topics = (topics.len().saturating_sub(most) + unreadable.len().saturating_sub(most)) as u64;
         topics.truncate(most);
         unreadable.truncate(most);

@@ -58,7 +58,7 @@ impl Console {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub async fn topics(&self) -> Result<Vec<KnownTopic>> {
-        Ok(self.everything().await?.topics)
+        Ok(self.registry().await?.topics)
     }
 
     /// The topics with these names; all, where none is said.
@@ -66,7 +66,7 @@ impl Console {
     /// # Errors
     /// As for [`topic`](Self::topic).
     pub async fn topics_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<KnownTopic>> {
-        let Registry { topics, unreadable } = self.registry(names).await?;
+        let Registry { topics, unreadable } = self.registered(names).await?;
         match unreadable.first().filter(|_| !names.is_empty()) {
             Some(one) => Err(one.refusal()),
             None => Ok(topics),
@@ -78,9 +78,9 @@ impl Console {
     /// # Errors
     /// Of kind [`Invalid`](ErrorKind::Invalid) if there is nothing under a name. When the server cannot be reached or
     /// refuses.
-    pub async fn registry<S: AsRef<str>>(&self, names: &[S]) -> Result<Registry> {
+    pub async fn registered<S: AsRef<str>>(&self, names: &[S]) -> Result<Registry> {
         if names.is_empty() {
-            return self.everything().await;
+            return self.registry().await;
         }
         let mut registry = Registry::default();
         for name in names {
@@ -89,7 +89,11 @@ impl Console {
         Ok(registry)
     }
 
-    async fn everything(&self) -> Result<Registry> {
+    /// All that is registered in the namespace. What cannot be read stands by itself.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn registry(&self) -> Result<Registry> {
         let (entries, unreadable) =
             self.schedule.persist(|_| self.store().registry(self.namespace())).await?;
         let mut registry = Registry::default();

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use keylapse::console::{Action, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use keylapse::console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
 use serde::Serialize;
 
 use crate::args::Bulk;
@@ -123,11 +123,19 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
         }
         out.say(report.to_string())?;
     }
-    if report.stopped {
-        out.note("stopped: what was done stays done");
+    match report.end {
+        BulkEnd::Stopped => out.note("stopped: what was done stays done"),
+        BulkEnd::Lost => {
+            out.note("the server was lost: what was done stays done, and what failed may have been done");
+        }
+        _ => {}
     }
     if let Some(cursor) = report.cursor.as_ref().filter(|_| !args.dry_run) {
         out.note_rest(cursor);
     }
-    Ok(if report.matched == 0 || report.failed > 0 || report.stopped { Exit::Findings } else { Exit::Fine })
+    Ok(match report.end {
+        BulkEnd::Lost => Exit::Unreachable,
+        BulkEnd::Whole if report.matched > 0 && report.failed == 0 => Exit::Fine,
+        _ => Exit::Findings,
+    })
 }

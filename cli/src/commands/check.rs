@@ -35,7 +35,7 @@ struct Checked {
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let limits = limits(args)?;
-    let registry = console.registry(&args.topics).await?;
+    let registry = console.registered(&args.topics).await?;
     let listeners = console.listeners().await?;
     let all = console.status_of(&registry.topics, &listeners).await;
     let mut breaches: Vec<Breach> = all.iter().flat_map(|topic| limits.breaches(topic)).collect();

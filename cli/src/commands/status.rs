@@ -55,7 +55,7 @@ async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
     if args.topics.is_empty() {
         return Ok(console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?);
     }
-    let registry = console.registry(&args.topics).await?;
+    let registry = console.registered(&args.topics).await?;
     let listeners = console.listeners().await?;
     let topics = console.status_of(&registry.topics, &listeners).await;
     let mut status = Status::of(topics, listeners);

@@ -7,7 +7,7 @@ use crate::output::{Column, Output, Table, short};
 
 pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
     use Column::{Number, Text};
-    let Registry { topics, unreadable, .. } = console.registry::<&str>(&[]).await?;
+    let Registry { topics, unreadable, .. } = console.registry().await?;
     if out.is_json() {
         for topic in &topics {
             out.line("topic", topic)?;

@@ -21,7 +21,7 @@ struct OfTopic<'a> {
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    let Registry { topics, unreadable, .. } = console.registry(&args.topics).await?;
+    let Registry { topics, unreadable, .. } = console.registered(&args.topics).await?;
     let (mut looked_at, mut faults) = (0, 0);
     for topic in &topics {
         let verified = topic.verify(|_| ()).await?;

@@ -113,9 +113,11 @@ async fn what_a_limit_leaves_out_stands_behind_where_it_ends() {
     assert_eq!((first[0]["matched"].as_u64(), rest[0]["matched"].as_u64()), (Some(2), Some(3)));
 }
 
+/// At 20 a second these take so long that there is time to stop it, however busy the machine is.
+const TIMERS: u64 = 300;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_stops_it_and_it_says_where_to_go_on() {
-    const TIMERS: u64 = 60;
     for signal in ["INT", "TERM"] {
         let scene = Scene::partitioned(2).await;
         for n in 0..TIMERS {
@@ -123,7 +125,11 @@ async fn a_signal_stops_it_and_it_says_where_to_go_on() {
         }
         let cancel = ["cancel", "--in", "order.unpaid", "--yes", "--expect"];
         let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-        program.env("KEYLAPSE_URL", scene.server.plain_url()).args(cancel).args(["60", "--rate", "20/s"]);
+        program.env("KEYLAPSE_URL", scene.server.plain_url()).args(cancel).args([
+            &TIMERS.to_string(),
+            "--rate",
+            "20/s",
+        ]);
         let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
         eventually(PATIENCE, "some that are done", async || scene.status("timers") < TIMERS - 5).await;
         let told = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
@@ -136,15 +142,51 @@ async fn a_signal_stops_it_and_it_says_where_to_go_on() {
         let sum = format!("cancelled: {done}\nmatched={done} done={done} skipped=0 failed=0\n");
         assert!(left > 0 && out == sum, "{signal}, {left} left: {out}{err}");
 
-        let (_, place) = err.trim_end().split_once("there may be more: ").expect("a place");
-        let program = env!("CARGO_BIN_EXE_keylapse");
-        let go_on = format!("{program} {} {left} {place}", cancel.join(" "));
-        let mut shell = Command::new("sh");
-        let rest = shell.args(["-c", &go_on]).env("KEYLAPSE_URL", scene.server.plain_url()).output();
-        let rest = text(rest.expect("a shell").stdout);
+        let rest = go_on(&scene, left, &err);
         assert!(rest.ends_with(&format!("matched={left} done={left} skipped=0 failed=0\n")), "{rest}");
         assert_eq!(scene.status("timers"), 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_server_is_lost_it_says_what_was_done_and_where_to_go_on() {
+    let scene = Scene::new().await;
+    for n in 0..TIMERS {
+        scene.arm(format!("{n}").as_bytes(), HOUR, Do::Succeed).await;
+    }
+    let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+    program.env("KEYLAPSE_URL", scene.server.plain_url()).args(["--timeout", "1s", "cancel", "--in"]);
+    program.args(["order.unpaid", "--yes", "--expect", &TIMERS.to_string(), "--rate", "20/s"]);
+    let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+    eventually(PATIENCE, "some that are done", async || scene.status("timers") < TIMERS - 5).await;
+    scene.server.stop();
+    let ended = child.wait_with_output().expect("its end");
+    let (out, err) = (text(ended.stdout), text(ended.stderr));
+    scene.server.cont();
+    assert_eq!(ended.status.code(), Some(3), "{out}{err}");
+    assert!(err.contains("the server was lost: what was done stays done"), "{err}");
+    let sum = out.lines().last().expect("a sum").split([' ', '=']).collect::<Vec<_>>();
+    let [_, matched, _, done, _, "0", _, failed] = sum[..] else { panic!("{out}") };
+    let [matched, done, failed] =
+        [matched, done, failed].map(|count| count.parse::<u64>().expect("a number"));
+    assert!(matched == done + failed && done > 5 && failed > 0 && matched < TIMERS, "{out}");
+
+    // What had no answer was executed once the server went on.
+    eventually(PATIENCE, "what was under way", async || scene.status("timers") <= TIMERS - done).await;
+    let left = scene.status("timers");
+    let rest = go_on(&scene, left, &err);
+    assert!(rest.ends_with(&format!("matched={left} done={left} skipped=0 failed=0\n")), "{rest}");
+    assert_eq!(scene.status("timers"), 0);
+}
+
+/// Cancels what is left from the place that was told, as a shell does, and answers what was said.
+fn go_on(scene: &Scene, left: u64, told: &str) -> String {
+    let (_, place) = told.trim_end().split_once("there may be more: ").expect("a place");
+    let program = env!("CARGO_BIN_EXE_keylapse");
+    let line = format!("{program} cancel --in order.unpaid --yes --expect {left} {place}");
+    let mut shell = Command::new("sh");
+    let rest = shell.args(["-c", &line]).env("KEYLAPSE_URL", scene.server.plain_url()).output();
+    text(rest.expect("a shell").stdout)
 }
 
 fn text(bytes: Vec<u8>) -> String {

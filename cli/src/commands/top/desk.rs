@@ -90,7 +90,7 @@ impl Desk {
         let fresh =
             |(read, names): &(Instant, Registry)| names.topics.len() > MANY && read.elapsed() < NOW_AND_THEN;
         if !self.kept().names.as_ref().is_some_and(fresh) {
-            let names = self.console.registry::<&str>(&[]).await?;
+            let names = self.console.registry().await?;
             self.kept().names = Some((Instant::now(), names));
         }
         let kept = self.kept();

@@ -3,28 +3,31 @@
 //! Counting and acting go through the same pages with the same filter, and a dry run differs from a real one only in
 //! the last step, so that what was counted is what is acted upon.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+mod pace;
+mod report;
+
+pub use self::report::{BulkEnd, BulkReport};
+
+use std::collections::HashSet;
+use std::future::ready;
+use std::sync::OnceLock;
 
 use futures::future::BoxFuture;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
-use serde::Serialize;
-use tokio::time::{Instant, sleep_until};
 
-use crate::console::{Cursor, Entry, EntryState, Filter, KnownTopic};
+use crate::console::{Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 use crate::error::{Error, Result};
 use crate::time::When;
 use crate::wire::names::fnv1a;
-use crate::wire::{Cancelled, Replayed, Rescheduled};
+
+use self::pace::Pace;
+use self::report::Outcome;
 
 /// Entries that are acted upon at a time.
 const AT_A_TIME: usize = 32;
 /// Entries of one page.
 const PAGE: usize = 500;
-/// Failures that a report names.
-const NAMED: usize = 10;
-
 /// What is done to each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,41 +63,6 @@ pub struct Bulk<'a> {
 
 /// Is told how far it is.
 type Progress<'a> = Box<dyn FnMut(&BulkReport) + Send + 'a>;
-
-/// What became of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct BulkReport {
-    /// Entries that the filter let pass, up to the limit.
-    pub matched: u64,
-    /// Entries that the action was done to; in a dry run none.
-    pub done: u64,
-    /// Entries that were left alone: gone or changed meanwhile, or of no use for the action.
-    pub skipped: u64,
-    /// Entries of which the server refused it.
-    pub failed: u64,
-    /// How many there were of each outcome.
-    pub outcomes: BTreeMap<&'static str, u64>,
-    /// The first ten failures.
-    pub errors: Vec<String>,
-    /// Whether it was told to stop before its end.
-    pub stopped: bool,
-    /// Where it has ended: to go on from there, if it was cut short.
-    #[serde(serialize_with = "cursor_as_text")]
-    pub cursor: Option<Cursor>,
-}
-
-#[allow(clippy::ref_option)] // as serde asks
-fn cursor_as_text<S: serde::Serializer>(cursor: &Option<Cursor>, out: S) -> Result<S::Ok, S::Error> {
-    cursor.as_ref().map(ToString::to_string).serialize(out)
-}
-
-/// What became of one.
-enum Outcome {
-    Done(&'static str),
-    Skipped(&'static str),
-    Failed(Error),
-}
 
 impl KnownTopic {
     /// An action on all of the topic's entries in a state that a filter lets pass.
@@ -171,60 +139,85 @@ impl<'a> Bulk<'a> {
         Ok(self.dry_run(true).run().await?.matched)
     }
 
-    /// Goes through all that match.
+    /// Goes through all that match. Where a server is lost on the way, it ends and reports what was done until then.
     ///
     /// # Errors
-    /// When the action is not for entries in that state, or entries cannot be read. What was done until then stays done;
-    /// run it again for the rest. An entry of which the server refuses the action is counted and no error.
+    /// When the action is not for entries in that state, or the first entries cannot be read. An entry of which the server
+    /// refuses the action is counted and no error.
     pub async fn run(mut self) -> Result<BulkReport> {
         self.check()?;
-        let (mut report, mut met) =
-            (BulkReport { cursor: self.after.clone(), ..BulkReport::default() }, HashSet::new());
+        let mut report = BulkReport { cursor: self.after.clone(), ..BulkReport::default() };
         let stop = std::mem::replace(&mut self.stop, std::future::pending().boxed());
-        let mut pace = Pace::new(self.rate, stop);
+        let (mut pace, mut met) = (Pace::new(self.rate, PAGE, stop), HashSet::new());
         loop {
             if !pace.goes_on(0).await {
-                report.stopped = true;
+                report.end = BulkEnd::Stopped;
                 return Ok(report);
             }
             let room = usize::try_from(self.limit - report.matched).unwrap_or(usize::MAX);
-            let from = report.cursor.as_ref();
-            let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
-            let mut page = read(PAGE).await?;
-            // Where it ends is to have nothing before it that the limit has left out.
-            if page.entries.len() > room {
-                page = read(room).await?;
-            }
+            let page = match self.page(report.cursor.as_ref(), room).await {
+                Err(error) if report.matched > 0 && error.is_away() => return Ok(report.lose(&error)),
+                page => page?,
+            };
             // What was moved may be met with once more.
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
             let fresh: Vec<_> = fresh.take(room).collect();
-            self.act(&fresh, &mut pace, &mut report).await;
-            if !report.stopped {
+            if let Err(lost) = self.act(&fresh, &mut pace, &mut report).await {
+                return Ok(report.lose(&lost));
+            }
+            if report.end == BulkEnd::Whole {
                 report.cursor = page.next;
             }
             self.progress.iter_mut().for_each(|tell| tell(&report));
-            if report.stopped || report.cursor.is_none() || report.matched >= self.limit {
+            if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= self.limit {
                 return Ok(report);
             }
         }
     }
 
-    async fn act(&self, entries: &[Entry], pace: &mut Pace<'_>, report: &mut BulkReport) {
+    async fn page(&self, from: Option<&Cursor>, room: usize) -> Result<Page> {
+        let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
+        let page = read(PAGE).await?;
+        // Where it ends is to have nothing before it that the limit has left out.
+        if page.entries.len() > room { read(room).await } else { Ok(page) }
+    }
+
+    /// An error if a server was lost.
+    async fn act(
+        &self,
+        entries: &[Entry],
+        pace: &mut Pace<'_>,
+        report: &mut BulkReport,
+    ) -> Result<(), Error> {
         if self.dry {
             report.matched += entries.len() as u64;
-            return;
+            return Ok(());
         }
         for some in entries.chunks(pace.chunk) {
             if !pace.goes_on(some.len()).await {
-                report.stopped = true;
-                return;
+                report.end = BulkEnd::Stopped;
+                return Ok(());
             }
-            report.matched += some.len() as u64;
-            let outcomes = iter(some.iter().map(|entry| self.act_on(entry))).buffer_unordered(AT_A_TIME);
-            outcomes.for_each(|outcome| (report.add(outcome), std::future::ready(())).1).await;
+            let lost = OnceLock::new();
+            // Those that are under way end; each of the others would only wait in vain.
+            let acts = iter(some).take_while(|_| ready(lost.get().is_none())).map(|entry| self.act_on(entry));
+            let ended = acts.buffer_unordered(AT_A_TIME).for_each(|outcome| {
+                if let Outcome::Failed(error) = &outcome
+                    && error.is_away()
+                {
+                    _ = lost.set(error.clone());
+                }
+                report.add(outcome);
+                ready(())
+            });
+            ended.await;
+            if let Some(lost) = lost.into_inner() {
+                return Err(lost);
+            }
             report.cursor = some.last().and_then(Cursor::behind).or(report.cursor.take());
         }
+        Ok(())
     }
 
     async fn act_on(&self, entry: &Entry) -> Outcome {
@@ -269,92 +262,5 @@ impl<'a> Bulk<'a> {
 impl std::fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Bulk({}, {:?}, {})", self.topic.name(), self.action, self.filter)
-    }
-}
-
-impl Outcome {
-    fn of_cancel(cancelled: Cancelled) -> Self {
-        match cancelled {
-            Cancelled::Cancelled | Cancelled::Claimed => Self::Done("cancelled"),
-            Cancelled::InFlight => Self::Done("cancelled, was running"),
-            Cancelled::NotArmed => Self::Skipped("gone"),
-        }
-    }
-
-    fn of_move(moved: Rescheduled) -> Self {
-        match moved {
-            Rescheduled::Rescheduled(_) => Self::Done("rescheduled"),
-            Rescheduled::InFlight => Self::Skipped("running"),
-            Rescheduled::NotArmed => Self::Skipped("gone"),
-        }
-    }
-
-    fn of_replay(replayed: Replayed) -> Self {
-        match replayed {
-            Replayed::Replayed => Self::Done("replayed"),
-            Replayed::Exists => Self::Skipped("has a timer"),
-            Replayed::Gone => Self::Skipped("gone"),
-            Replayed::Unreadable => Self::Skipped("unreadable"),
-        }
-    }
-}
-
-impl BulkReport {
-    fn add(&mut self, outcome: Outcome) {
-        let word = match outcome {
-            Outcome::Done(word) => (self.done += 1, word).1,
-            Outcome::Skipped(word) => (self.skipped += 1, word).1,
-            Outcome::Failed(error) => {
-                self.failed += 1;
-                if self.errors.len() < NAMED {
-                    self.errors.push(error.to_string());
-                }
-                "failed"
-            }
-        };
-        *self.outcomes.entry(word).or_default() += 1;
-    }
-}
-
-impl std::fmt::Display for BulkReport {
-    /// The last line of a command: `matched=3 done=2 skipped=1 failed=0`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { matched, done, skipped, failed, .. } = self;
-        write!(f, "matched={matched} done={done} skipped={skipped} failed={failed}")
-    }
-}
-
-/// No faster than was asked for, and no further once it is to stop.
-struct Pace<'a> {
-    each: Option<Duration>,
-    next: Instant,
-    /// Entries between two waits.
-    chunk: usize,
-    stop: BoxFuture<'a, ()>,
-}
-
-impl<'a> Pace<'a> {
-    fn new(rate: Option<u32>, stop: BoxFuture<'a, ()>) -> Self {
-        // Ten steps a second, where the rate is above that.
-        let chunk = rate.map_or(PAGE, |rate| (rate as usize / 10).clamp(1, PAGE));
-        let each = rate.map(|rate| Duration::from_secs(1) / rate);
-        Self { each, next: Instant::now(), chunk, stop }
-    }
-
-    /// Waits until so many are in turn; false where it is to stop before.
-    async fn goes_on(&mut self, entries: usize) -> bool {
-        let turn = async {
-            if self.each.is_some() {
-                sleep_until(self.next).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = &mut self.stop => return false,
-            () = turn => {}
-        }
-        let each = self.each.unwrap_or_default();
-        self.next = self.next.max(Instant::now()) + each * u32::try_from(entries).unwrap_or(u32::MAX);
-        true
     }
 }
