@@ -200,7 +200,7 @@ async fn play() -> Result<()> {
     let second = Process::listener(&url, "answers")?;
     on_call.until("listeners", |listeners| listeners == 1).await?;
     on_call.until("overdue", |overdue| overdue == 0).await?;
-    replay(&mut on_call).await?;
+    replay(&mut on_call, &mut server).await?;
     on_call.until("timers", |timers| timers == 0).await?;
     on_call.run("status", 0)?;
     on_call.run("check --max-overdue 5s --max-dead 0 --min-listeners 1", 0)?;
@@ -260,14 +260,25 @@ async fn evening(on_call: &mut OnCall, url: &str, listener: Process) -> Result<B
     Ok(armed)
 }
 
+/// Waits until the server knows of somebody who looks on.
+async fn looked_on(server: &mut MultiplexedConnection) -> Result<()> {
+    let began = Instant::now();
+    while !server.hexists::<_, _, bool>("keylapse:{order.unpaid/0}:meta", "tail").await? {
+        if began.elapsed() > PATIENCE {
+            return Err("nobody looks on".into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
 /// What died is replayed, while somebody looks on.
-async fn replay(on_call: &mut OnCall) -> Result<()> {
+async fn replay(on_call: &mut OnCall, server: &mut MultiplexedConnection) -> Result<()> {
     let dead = on_call.lines("ls order.unpaid --state dead")?.len();
     on_call.run("dead replay order.unpaid error:~timeout --dry-run", 0)?;
     let look = format!("tail order.unpaid --limit {} --for 5s", 2 * dead);
     let looking = on_call.command(&look).stdout(Stdio::piped()).spawn()?;
-    // It takes a moment until the server knows of it.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    looked_on(server).await?;
     let said = on_call.run(&format!("dead replay order.unpaid error:~timeout --yes --expect {dead}"), 0)?;
     let last = said.lines().last().unwrap_or_default();
     let number = |name: &str| {

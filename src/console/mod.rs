@@ -32,6 +32,7 @@ mod entry;
 mod filter;
 mod journal;
 mod listing;
+mod of_key;
 mod overview;
 mod running;
 mod span;
