@@ -83,42 +83,37 @@ pub(crate) enum Command {
 
 /// Does what the command line says.
 pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
-    match &cli.command {
-        Command::Completions(args) => return commands::completions::write(Cli::command(), args, out),
-        Command::Man(args) => return commands::completions::write_man(Cli::command(), args, out),
-        Command::Top(args) => return commands::top::run(&cli.connect, &cli.format, args).await,
-        _ => {}
-    }
-    if let Command::Doctor(args) = &cli.command {
+    let Cli { connect, format, command } = cli;
+    let console = || connect.console();
+    let exit = match command {
+        Command::Status(args) => commands::status::run(&console().await?, &args, out).await,
+        Command::Topics => commands::topics::run(&console().await?, out).await,
+        Command::Listeners => commands::listeners::run(&console().await?, out).await,
+        Command::Top(args) => commands::top::run(&connect, &format, &args).await,
+        Command::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
+        Command::Show(args) => commands::show::run(&console().await?, &args, out).await,
+        Command::Why(args) => commands::why::run(&console().await?, &args, out).await,
+        Command::Journal(args) => commands::journal::run(&console().await?, &args, out).await,
+        Command::Tail(args) => commands::tail::run(&console().await?, &args, out).await,
+        Command::Arm(args) => commands::arm::run(&console().await?, &args, out).await,
+        Command::Cancel(args) => commands::cancel::run(&console().await?, &args, out).await,
+        Command::Reschedule(args) => commands::reschedule::run(&console().await?, &args, out).await,
+        Command::RunNow(args) => commands::run_now::run(&console().await?, &args, out).await,
+        Command::Dead(args) => commands::dead::run(&console().await?, &args, out).await,
+        Command::Pause(args) => commands::pause::pause(&console().await?, &args, out).await,
+        Command::Resume(args) => commands::pause::resume(&console().await?, &args, out).await,
+        Command::Partitions(args) => commands::partitions::run(&console().await?, &args, out).await,
+        Command::Destroy(args) => commands::destroy::destroy(&console().await?, &args, out).await,
+        Command::Detach(args) => commands::destroy::detach(&console().await?, &args, out).await,
         // A server that cannot be reached is one of its findings.
-        return commands::doctor::run(&Console::new(cli.connect.client()?), args, out).await;
-    }
-    let console = cli.connect.console().await?;
-    let exit = match cli.command {
-        Command::Status(args) => commands::status::run(&console, &args, out).await,
-        Command::Topics => commands::topics::run(&console, out).await,
-        Command::Listeners => commands::listeners::run(&console, out).await,
-        Command::Ls(args) => commands::ls::run(&console, &args, out).await,
-        Command::Show(args) => commands::show::run(&console, &args, out).await,
-        Command::Why(args) => commands::why::run(&console, &args, out).await,
-        Command::Journal(args) => commands::journal::run(&console, &args, out).await,
-        Command::Tail(args) => commands::tail::run(&console, &args, out).await,
-        Command::Arm(args) => commands::arm::run(&console, &args, out).await,
-        Command::Cancel(args) => commands::cancel::run(&console, &args, out).await,
-        Command::Reschedule(args) => commands::reschedule::run(&console, &args, out).await,
-        Command::RunNow(args) => commands::run_now::run(&console, &args, out).await,
-        Command::Dead(args) => commands::dead::run(&console, &args, out).await,
-        Command::Pause(args) => commands::pause::pause(&console, &args, out).await,
-        Command::Resume(args) => commands::pause::resume(&console, &args, out).await,
-        Command::Partitions(args) => commands::partitions::run(&console, &args, out).await,
-        Command::Destroy(args) => commands::destroy::destroy(&console, &args, out).await,
-        Command::Detach(args) => commands::destroy::detach(&console, &args, out).await,
-        Command::Check(args) => commands::check::run(&console, &args, out).await,
-        Command::Verify(args) => commands::verify::run(&console, &args, out).await,
-        Command::Attach(args) => commands::attach::run(&console, &args, out).await,
-        Command::Export(args) => commands::transfer::export(&console, &args, out).await,
-        Command::Import => commands::transfer::import(&console, out).await,
-        Command::Completions(_) | Command::Man(_) | Command::Doctor(_) | Command::Top(_) => Ok(Exit::Fine),
+        Command::Doctor(args) => commands::doctor::run(&Console::new(connect.client()?), &args, out).await,
+        Command::Check(args) => commands::check::run(&console().await?, &args, out).await,
+        Command::Verify(args) => commands::verify::run(&console().await?, &args, out).await,
+        Command::Attach(args) => commands::attach::run(&console().await?, &args, out).await,
+        Command::Export(args) => commands::transfer::export(&console().await?, &args, out).await,
+        Command::Import => commands::transfer::import(&console().await?, out).await,
+        Command::Completions(args) => commands::completions::write(Cli::command(), &args, out),
+        Command::Man(args) => commands::completions::write_man(Cli::command(), &args, out),
     };
     out.flush()?;
     exit
