@@ -25,9 +25,8 @@ waiting = cargo test --workspace
 
 test-waiting: ## And the part that waits: attached topics, clusters, stories
 	$(waiting) --test attached --test clusters --test stories --no-run
-	$(with_server) && $(waiting) --test attached -- --test-threads=16
+	$(with_server) && $(waiting) --test attached --test stories -- --test-threads=16
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
-	$(with_server) && $(waiting) --test stories -- --test-threads=12
 
 # tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
 certificates = $(CURDIR)/target/certificates
