@@ -56,7 +56,8 @@ async fn timed(scene: &Scene, command: &[&str]) -> Ran {
     let ran = scene.run(command);
     let took = began.elapsed();
     let (slow, steps) = (slow(scene).await, steps(scene).await);
-    println!("{:>7.0} ms  {steps:>5} steps  {}", took.as_secs_f64() * 1000.0, command.join(" "));
+    let ms = took.as_secs_f64() * 1000.0;
+    println!("{ms:>7.0} ms  {steps:>5} steps, {} slow  {}", slow.len(), command.join(" "));
     assert!(ran.code <= 1, "{ran:?}");
     // Now and then the machine itself takes some milliseconds, of whatever runs: two steps in a thousand are no finding.
     assert!(slow.len() <= steps / 500, "{command:?}: {} of {steps} steps: {slow:?}", slow.len());
