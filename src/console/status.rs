@@ -89,13 +89,6 @@ pub struct TopicStatus {
     pub late_p99_us: Option<u64>,
 }
 
-impl Status {
-    /// Of these topics, and these listeners.
-    pub fn of(topics: Vec<TopicStatus>, listeners: Vec<ListenerReport>) -> Self {
-        Self { topics, unreadable: Vec::new(), more_topics: 0, listeners }
-    }
-}
-
 impl TopicStatus {
     /// How it stands.
     pub fn standing(&self) -> TopicStanding {
@@ -130,22 +123,35 @@ impl Console {
     /// # Errors
     /// When a server cannot be reached or refuses. A topic that cannot be read says so in its own place.
     pub async fn status(&self, most: usize) -> Result<Status> {
-        let Registry { mut topics, mut unreadable } = self.registry().await?;
+        let mut registry = self.registry().await?;
+        let Registry { topics, unreadable } = &mut registry;
         let more_topics = (topics.len().saturating_sub(most) + unreadable.len().saturating_sub(most)) as u64;
         topics.truncate(most);
         unreadable.truncate(most);
+        Ok(Status { more_topics, ..self.status_in(registry).await? })
+    }
+
+    /// The same of the topics with these names; of all, where none is said.
+    ///
+    /// # Errors
+    /// As for [`registered`](Self::registered).
+    pub async fn status_named<S: AsRef<str>>(&self, names: &[S]) -> Result<Status> {
+        self.status_in(self.registered(names).await?).await
+    }
+
+    async fn status_in(&self, registry: Registry) -> Result<Status> {
+        let Registry { topics, unreadable } = registry;
         let listeners = self.listeners().await?;
         let topics = self.status_of(&topics, &listeners).await;
-        Ok(Status { topics, unreadable, more_topics, listeners })
+        Ok(Status { topics, unreadable, more_topics: 0, listeners })
     }
 
     /// The same of these topics, by what these listeners have said.
     pub async fn status_of(&self, topics: &[KnownTopic], listeners: &[ListenerReport]) -> Vec<TopicStatus> {
         let mut all = Vec::with_capacity(topics.len());
         for some in topics.chunks(AT_A_TIME) {
-            let overviews =
-                overview::overviews(self.store(), &some.iter().map(KnownTopic::parts).collect::<Vec<_>>())
-                    .await;
+            let partitions: Vec<_> = some.iter().map(KnownTopic::parts).collect();
+            let overviews = overview::overviews(self.store(), &partitions).await;
             all.extend(
                 some.iter().zip(overviews).map(|(topic, overview)| of_topic(topic, overview, listeners)),
             );

@@ -129,6 +129,17 @@ async fn nothing_is_published_before_somebody_looks_or_after() {
     running.stop().await.unwrap();
 }
 
+/// Withdraws and arms a timer until the tail tells something of it.
+async fn until_heard(schedule: &Schedule, topic: &Topic<u32>, tail: &mut Tail) {
+    eventually(PATIENCE, "it is heard again", async || {
+        let _ = schedule.cancel(topic, ["0"]).await.unwrap();
+        arm_all(schedule, topic, 0..1, 0).await;
+        let told = tokio::time::timeout(Duration::from_millis(100), tail.next()).await;
+        told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_line_is_said_and_what_follows_is_heard() {
     let (server, schedule) = server_and_schedule().await;
@@ -138,13 +149,7 @@ async fn a_lost_line_is_said_and_what_follows_is_heard() {
     let mut tail = console.tail(&["app.watched"]).await.unwrap();
     server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
-    eventually(PATIENCE, "it is heard again", async || {
-        let _ = schedule.cancel(&topic, ["0"]).await.unwrap();
-        arm_all(&schedule, &topic, 0..1, 0).await;
-        let told = tokio::time::timeout(Duration::from_millis(100), tail.next()).await;
-        told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
-    })
-    .await;
+    until_heard(&schedule, &topic, &mut tail).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,13 +164,7 @@ async fn a_server_that_is_started_again_is_heard_again_whether_it_has_kept_the_t
         server.shutdown().await;
         assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
         server.restart().await;
-        eventually(PATIENCE, "it is heard again", async || {
-            let _ = schedule.cancel(&topic, ["0"]).await.unwrap();
-            arm_all(&schedule, &topic, 0..1, 0).await;
-            let told = tokio::time::timeout(Duration::from_millis(100), tail.next()).await;
-            told.is_ok_and(|told| matches!(told, Some(Tailed::Event(_))))
-        })
-        .await;
+        until_heard(&schedule, &topic, &mut tail).await;
     }
 }
 

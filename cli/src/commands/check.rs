@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylapse::console::{Breach, Console, Limits, parse_span};
+use keylapse::console::{Breach, Console, Limits, Status, parse_span};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
@@ -35,11 +35,9 @@ struct Checked {
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let limits = limits(args)?;
-    let registry = console.registered(&args.topics).await?;
-    let listeners = console.listeners().await?;
-    let all = console.status_of(&registry.topics, &listeners).await;
-    let mut breaches: Vec<Breach> = all.iter().flat_map(|topic| limits.breaches(topic)).collect();
-    breaches.extend(registry.unreadable.iter().map(Breach::from));
+    let Status { topics, unreadable, .. } = console.status_named(&args.topics).await?;
+    let mut breaches: Vec<Breach> = topics.iter().flat_map(|topic| limits.breaches(topic)).collect();
+    breaches.extend(unreadable.iter().map(Breach::from));
     for breach in &breaches {
         if out.is_json() {
             out.line("breach", breach)?;
@@ -47,7 +45,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
             out.say(breach.to_string())?;
         }
     }
-    let checked = Checked { topics: all.len() + registry.unreadable.len(), breaches: breaches.len() };
+    let checked = Checked { topics: topics.len() + unreadable.len(), breaches: breaches.len() };
     if out.is_json() {
         out.line("checked", &checked)?;
     } else {

@@ -21,9 +21,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         for topic in &status.topics {
             out.line("topic_status", topic)?;
         }
-        for topic in &status.unreadable {
-            out.line("unreadable", topic)?;
-        }
+        out.unreadable(&status.unreadable)?;
         for listener in &status.listeners {
             out.line("listener", listener)?;
         }
@@ -42,7 +40,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
             out.say(format!("! {}: {alarm}", topic.topic.name()))?;
         }
     }
-    out.say_unreadable(&status.unreadable)?;
+    out.unreadable(&status.unreadable)?;
     if status.more_topics > 0 {
         let more = counted(status.more_topics, "more topic");
         out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
@@ -52,15 +50,10 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
 }
 
 async fn read(console: &Console, args: &Args) -> Result<Status, Failed> {
-    if args.topics.is_empty() {
-        return Ok(console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?);
-    }
-    let registry = console.registered(&args.topics).await?;
-    let listeners = console.listeners().await?;
-    let topics = console.status_of(&registry.topics, &listeners).await;
-    let mut status = Status::of(topics, listeners);
-    status.unreadable = registry.unreadable;
-    Ok(status)
+    Ok(match args.topics.is_empty() {
+        true => console.status(usize::try_from(args.limit).unwrap_or(usize::MAX)).await?,
+        false => console.status_named(&args.topics).await?,
+    })
 }
 
 fn table(status: &Status) -> Table {

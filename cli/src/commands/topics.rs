@@ -12,9 +12,7 @@ pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Fai
         for topic in &topics {
             out.line("topic", topic)?;
         }
-        for topic in &unreadable {
-            out.line("unreadable", topic)?;
-        }
+        out.unreadable(&unreadable)?;
     } else if !topics.is_empty() || !unreadable.is_empty() {
         let mut table = Table::new(&[Text("TOPIC"), Text("KIND"), Number("PARTITIONS"), Text("PATTERN")]);
         for topic in &topics {
@@ -26,7 +24,7 @@ pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Fai
             table.row([short(&topic.name, 60), "unreadable".to_owned(), "-".to_owned(), "-".to_owned()]);
         }
         out.table(&table)?;
-        out.say_unreadable(&unreadable)?;
+        out.unreadable(&unreadable)?;
     }
     match topics.is_empty() && unreadable.is_empty() {
         true => Err(Failed::no_topics(console.namespace())),

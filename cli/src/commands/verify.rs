@@ -29,10 +29,8 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         faults += verified.faults.values().sum::<u64>();
         say(&OfTopic { topic: topic.name(), verified: &verified }, out)?;
     }
-    if out.is_json() {
-        unreadable.iter().try_for_each(|topic| out.line("unreadable", topic))?;
-    } else {
-        out.say_unreadable(&unreadable)?;
+    out.unreadable(&unreadable)?;
+    if !out.is_json() {
         out.say(format!("topics={} looked_at={looked_at} faults={faults}", topics.len()))?;
     }
     match (topics.is_empty() && unreadable.is_empty(), faults + unreadable.len() as u64) {

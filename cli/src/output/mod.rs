@@ -87,8 +87,11 @@ impl Output {
     }
 
     /// Why these topics cannot be read.
-    pub(crate) fn say_unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), Failed> {
+    pub(crate) fn unreadable(&mut self, topics: &[UnreadableTopic]) -> Result<(), Failed> {
         topics.iter().try_for_each(|topic| {
+            if self.is_json() {
+                return self.line("unreadable", topic);
+            }
             self.say(format!(
                 "! {}: it cannot be read: {}",
                 short(&topic.name, 60),

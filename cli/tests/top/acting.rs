@@ -3,8 +3,8 @@
 use keylapse::console::{Entry, EntryState};
 use keylapse_support::{Server, eventually};
 
-use crate::shop::{bury, console, populate};
-use crate::terminal::{Terminal, WITHIN, cannot_run};
+use crate::shop::{bury, console, shop};
+use crate::terminal::{Terminal, WITHIN};
 
 /// What the server has of the orders.
 struct Orders<'a>(&'a Server);
@@ -45,11 +45,7 @@ async fn no_and_yes(
 
 #[tokio::test]
 async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_yes() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     bury(&server, "second", "00000000000000a8").await;
     let orders = Orders(&server);
     let terminal = Terminal::top(&server, "--write");
@@ -98,11 +94,7 @@ async fn each_dangerous_key_asks_and_does_nothing_after_a_no_and_acts_after_a_ye
 
 #[tokio::test]
 async fn without_write_each_dangerous_key_is_refused() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     let orders = Orders(&server);
     let terminal = Terminal::top(&server, "");
     terminal.shows(&["read-only", "order.unpaid"]).await;
@@ -127,11 +119,7 @@ async fn without_write_each_dangerous_key_is_refused() {
 /// Each has the letter on the screen, and is being asked, when the other one is quicker.
 #[tokio::test]
 async fn of_two_operators_at_one_letter_the_second_is_told() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     let orders = Orders(&server);
     let operators = [(); 2].map(|()| Terminal::top(&server, "--write"));
     for operator in &operators {

@@ -6,16 +6,12 @@ use std::time::Duration;
 use keylapse::Listener;
 use keylapse_support::{Server, eventually};
 
-use crate::shop::{orders, populate};
+use crate::shop::{orders, populate, shop};
 use crate::terminal::{KEYLAPSE, Terminal, WITHIN, cannot_run};
 
 #[tokio::test]
 async fn screens_are_gone_through_and_the_terminal_is_left_as_it_was() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     let terminal = Terminal::top(&server, "");
     terminal.shows(&["mail.reminder", "order.unpaid", "unserved", "read-only", "ago", "1 of 2"]).await;
     terminal.press(&["?"], &["run a timer now", "any other key"]).await;
@@ -34,11 +30,7 @@ async fn screens_are_gone_through_and_the_terminal_is_left_as_it_was() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_goes_freezes_no_keys_and_windows_change() {
-    if cannot_run() {
-        return;
-    }
-    let mut server = Server::start().await;
-    populate(&server).await;
+    let Some(mut server) = shop().await else { return };
     let terminal = Terminal::top(&server, "--color never");
     terminal.shows(&["order.unpaid", "DUE 1M"]).await;
     terminal.resize(40, 10);
@@ -78,11 +70,7 @@ async fn a_server_that_hangs_or_goes_freezes_no_keys_and_windows_change() {
 /// Keys and errors that would be commands to the terminal, and keys of 64 KiB.
 #[tokio::test]
 async fn whatever_others_have_written_only_the_program_moves_the_cursor() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     let schedule = keylapse::Schedule::connect(server.plain_url().as_str()).await.unwrap();
     let hostile = b"order:unpaid:\x1b[2J\x1b]0;owned\x07\r\n\xff\xfe";
     let key = keylapse::Key(hostile.to_vec());
@@ -105,11 +93,7 @@ async fn whatever_others_have_written_only_the_program_moves_the_cursor() {
 
 #[tokio::test]
 async fn colours_are_for_those_who_want_them_and_a_dumb_terminal_is_no_terminal() {
-    if cannot_run() {
-        return;
-    }
-    let server = Server::start().await;
-    populate(&server).await;
+    let Some(server) = shop().await else { return };
     let top = format!("{KEYLAPSE} -u '{}' top; echo exit=$?; exec cat", server.plain_url());
     let coloured = regex::Regex::new(r"\x1b\[([0-9;]*;)?[34][0-8][;m]").unwrap();
     for (environment, colours) in [("", true), ("NO_COLOR=1 ", false)] {

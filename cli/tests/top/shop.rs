@@ -6,11 +6,23 @@ use keylapse::console::{Console, Export};
 use keylapse::{Schedule, Topic};
 use keylapse_support::Server;
 
+use crate::terminal::cannot_run;
+
 /// What would be a command to a terminal.
 const ERROR: &str = "boom\u{1b}[2J\u{1b}]0;owned\u{7}\r\n\u{202e}and no more";
 
 pub(crate) fn orders() -> Topic<String> {
     Topic::named("order.unpaid", "order:unpaid:{id}").unwrap()
+}
+
+/// A server with all of this; none where no terminal can be had.
+pub(crate) async fn shop() -> Option<Server> {
+    if cannot_run() {
+        return None;
+    }
+    let server = Server::start().await;
+    populate(&server).await;
+    Some(server)
 }
 
 /// Timers, and a dead letter.

@@ -28,6 +28,7 @@ use self::report::Outcome;
 const AT_A_TIME: usize = 32;
 /// Entries of one page.
 const PAGE: usize = 500;
+
 /// What is done to each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
