@@ -215,6 +215,8 @@ pub struct Held {
     pub numbers: Vec<u64>,
     /// The keys of other programs that had not expired.
     pub keys: Vec<String>,
+    /// Those that were expected, of the partitions it took.
+    pub enrolled: Vec<String>,
     /// When it was first looked at.
     pub looked: Micros,
 }
@@ -224,6 +226,7 @@ impl Held {
     pub fn and(&mut self, later: Self) {
         self.numbers.extend(later.numbers);
         self.keys.extend(later.keys);
+        self.enrolled.extend(later.enrolled);
     }
 }
 

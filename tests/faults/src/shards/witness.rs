@@ -78,15 +78,17 @@ async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Held)> {
     let offset = offset(&mut connection).await?;
     let looked = now();
     let keys = redis::cmd("KEYS").arg(format!("{ORDER}*")).query_async(&mut connection).await?;
-    let mut numbers = Vec::new();
+    let (mut numbers, mut enrolled) = (Vec::new(), Vec::new());
     for partition in partitions {
+        let watch = shard(*partition).key("watch").to_owned();
+        enrolled.extend(redis::cmd("HKEYS").arg(watch).query_async::<Vec<String>>(&mut connection).await?);
         for hash in ["rec", "next"] {
             let name = shard(*partition).key(hash).to_owned();
             let keys: Vec<String> = redis::cmd("HKEYS").arg(name).query_async(&mut connection).await?;
             numbers.extend(keys.iter().filter_map(|key| number_of(key)));
         }
     }
-    Ok((offset, Held { numbers, keys, looked }))
+    Ok((offset, Held { numbers, keys, enrolled, looked }))
 }
 
 async fn offset(connection: &mut MultiplexedConnection) -> RedisResult<u64> {

@@ -64,6 +64,12 @@ impl Orders {
                 last.into_iter().for_each(|one| one.told = Some((at, *wrote, *by, *reached)));
             }
             Entry::Enrolled { key } if is_order(key) => self.of(key).enrolled.push(at),
+            // Those who took the place may have ended it before the next look.
+            Entry::Succession { held, .. } => {
+                let orders = held.enrolled.iter().filter(|key| is_order(key));
+                orders.for_each(|key| self.of(key).enrolled.push(held.looked));
+                return false;
+            }
             Entry::Fired { key, .. } | Entry::FiredEnded { key, .. } if is_order(key) => {
                 self.of(key).fires.enter(at, pid, entry);
             }
@@ -91,13 +97,14 @@ impl Orders {
 }
 
 impl Order {
-    /// Whether docs/attach.md says of this end that it cannot be known: those who enrolled have died, so that it was not; and
-    /// nobody could hear its server.
+    /// Whether docs/attach.md says of this end that it cannot be known: nobody had enrolled it, since those who do had died or
+    /// its server fell; and nobody could hear its end.
     fn is_unknowable(&self, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
         let before = (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline);
         let is_unheard = write.by.is_some_and(|node| troubles.shards.was_unheard(node, write.deadline));
-        !was_enrolled && is_unheard && troubles.listeners_in_trouble(before) >= ENROL
+        let nobody_enrols = is_unheard && troubles.listeners_in_trouble(before) >= ENROL;
+        !was_enrolled && (nobody_enrols || troubles.shards.came_and_went_unheard(write))
     }
 
     fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {

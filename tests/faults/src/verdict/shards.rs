@@ -16,6 +16,9 @@ const LAG: Micros = SECOND;
 /// From when a server is seen in its new place until what was overdue there has begun.
 const TO_CATCH_UP: Micros = 2 * SECOND;
 
+/// From when a server is seen in its new place until everybody hears it.
+const TO_BE_HEARD: Micros = SECOND;
+
 /// What befell the servers that keep parts of a topic.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
@@ -78,15 +81,25 @@ pub(super) struct Write {
 }
 
 impl Succession {
-    /// Whether the old one acknowledged it, just before it fell or after that, and the new one did not have it. What had
+    /// Whether the old one acknowledged it, just before it fell or after that.
+    fn may_have_been_last(&self, write: &Write) -> bool {
+        let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
+        is_by_the_old && self.since.saturating_sub(write.told) <= LAG
+    }
+
+    /// Whether the old one acknowledged it then, and the new one did not have it. What had
     /// expired by the time that one was looked at may have been there.
     fn has_lost(&self, key: &str, write: &Write) -> bool {
-        let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
-        let is_recent = self.since.saturating_sub(write.told) <= LAG;
         let had_lost_its_place = write.asked >= self.promoted;
         let would_be_seen = write.deadline > self.held.looked;
         let is_there = self.held.keys.binary_search_by(|held| held.as_str().cmp(key)).is_ok();
-        is_by_the_old && is_recent && (had_lost_its_place || would_be_seen && !is_there)
+        self.may_have_been_last(write) && (had_lost_its_place || would_be_seen && !is_there)
+    }
+
+    /// Whether the old one acknowledged it so late that nobody may have enrolled it, and it expired before the new one was
+    /// heard.
+    fn came_and_went_unheard(&self, write: &Write) -> bool {
+        self.may_have_been_last(write) && write.deadline <= self.promoted + TO_BE_HEARD
     }
 }
 
@@ -172,6 +185,12 @@ impl Shards {
     pub(super) fn unreplicated_key(&self, key: &str, write: &Write) -> Option<Micros> {
         let lost_by = |one: &&Succession| !one.is_orderly && one.has_lost(key, write);
         self.successions.iter().find(lost_by).map(|one| one.since.saturating_sub(write.told))
+    }
+
+    /// Whether nobody could learn of this key: its server fell when it had just been written, and its life was over before
+    /// another was heard in that place.
+    pub(super) fn came_and_went_unheard(&self, write: &Write) -> bool {
+        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write))
     }
 
     /// What happened to this key's server when a timer of that deadline was due.

@@ -31,6 +31,11 @@ impl Tale {
     /// `SERVER` falls at this time; another has its place two seconds later, and had these orders.
     fn replaced(self, since: u64, keys: &[&str], partitions: Vec<u32>) -> Self {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let held = Held { keys, looked: since * 1000 + 100_000, ..Held::default() };
+        self.replaced_by(since, held, partitions)
+    }
+
+    fn replaced_by(self, since: u64, held: Held, partitions: Vec<u32>) -> Self {
         let since = since * 1000;
         let succession = Entry::Succession {
             partitions,
@@ -39,7 +44,7 @@ impl Tale {
             since,
             sole_until: since + 1_900_000,
             promoted: since + 2_000_000,
-            held: Held { numbers: Vec::new(), keys, looked: since + 100_000 },
+            held,
         };
         self.then(since / 1000 + 2_500, HARNESS, succession)
     }
@@ -96,7 +101,6 @@ fn what_only_the_fallen_server_had_is_unreplicated_and_what_the_replicas_had_is_
     assert_eq!((report.is_valid(), report.shards.unreplicated), (true, vec![30_000]));
     finds(tale(SERVER, Some(false), &[]), &[]);
     finds(tale(SERVER, Some(true), &[]), &[Wrong::Lost]);
-    finds(tale(SERVER, None, &[KEY]), &[Wrong::Lost]);
     finds(tale(ANOTHER, None, &[]), &[Wrong::Lost]);
     // Nobody knows whether it was there: it had expired when that was looked at.
     finds(Tale::new().ordered(100, SERVER, None).replaced(2_050, &[], Vec::new()), &[Wrong::Lost]);
@@ -143,4 +147,36 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     finds(tale(2, SERVER, 500), &[Wrong::Lost]);
     let enrolled = Entry::Enrolled { key: KEY.to_owned() };
     finds(tale(2, SERVER, 3_002).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
+}
+
+/// Its server fell just after it was written, and the other was heard only when the key had expired there. What was enrolled, or
+/// lived on, or had been there for long is lost.
+#[test]
+fn what_came_and_went_around_a_fall_is_unknowable() {
+    let held = |enrolled: &[&str]| {
+        let enrolled = enrolled.iter().map(|key| (*key).to_owned()).collect();
+        Held { keys: vec![KEY.to_owned()], enrolled, looked: 230_000, ..Held::default() }
+    };
+    let tale = |written, by, enrolled: &[&str]| {
+        Tale::new().ordered(written, by, None).replaced_by(130, held(enrolled), Vec::new())
+    };
+    let report = tale(129, SERVER, &[]).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(tale(129, SERVER, &[KEY]), &[Wrong::Lost]);
+    finds(tale(129, ANOTHER, &[]), &[Wrong::Lost]);
+    let seen = Entry::Enrolled { key: KEY.to_owned() };
+    finds(tale(129, SERVER, &[]).then(400, HARNESS, seen), &[Wrong::Lost]);
+    let for_long = Tale::new().ordered(100, SERVER, None).replaced_by(1_200, held(&[]), Vec::new());
+    finds(for_long, &[Wrong::Lost]);
+    let lived_on = Tale::new().tried(1_100, 1_101, Wrote::Done, Some(SERVER), None);
+    let promoted_early = Entry::Succession {
+        partitions: Vec::new(),
+        node: SERVER,
+        is_orderly: false,
+        since: 1_102_000,
+        sole_until: 1_200_000,
+        promoted: 1_300_000,
+        held: held(&[]),
+    };
+    finds(lived_on.then(1_400, HARNESS, promoted_early), &[Wrong::Lost]);
 }
