@@ -76,12 +76,18 @@ async fn console_and_schedule(url: &str) -> (Console, Schedule) {
     (Console::connect(client.clone()).await.unwrap(), Schedule::connect(client).await.unwrap())
 }
 
+/// The topic is there, and somebody looks on.
+async fn looked_on(url: &str) -> (Console, Schedule, Tail) {
+    let (console, schedule) = console_and_schedule(url).await;
+    withdraw(&schedule, 0..1).await;
+    let tail = console.tail(&["app.watched"]).await.unwrap();
+    (console, schedule, tail)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_partitions_are_heard_and_those_that_move_are_heard_again() {
     let cluster = reach::cluster().await;
-    let (console, schedule) = console_and_schedule(&cluster.url()).await;
-    withdraw(&schedule, 0..1).await;
-    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    let (_console, schedule, mut tail) = looked_on(&cluster.url()).await;
     withdraw(&schedule, 0..60).await;
     let heard = cancelled(&mut tail, 60).await;
     assert_eq!(heard.iter().map(|(partition, _)| *partition).collect::<BTreeSet<_>>().len(), 6);
@@ -105,9 +111,7 @@ async fn all_partitions_are_heard_and_those_that_move_are_heard_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_is_gone_silences_its_own_partitions_and_its_replica_is_heard() {
     let cluster = reach::cluster().await;
-    let (console, schedule) = console_and_schedule(&cluster.url()).await;
-    withdraw(&schedule, 0..1).await;
-    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    let (_console, schedule, mut tail) = looked_on(&cluster.url()).await;
     owner_of(&cluster, "keylapse:{app.watched/0}:due").await.kill();
     assert_eq!(next(&mut tail).await, Tailed::Missed(Missed::Disconnected));
     let ids: Vec<_> = (0..60).collect();
@@ -121,9 +125,7 @@ async fn who_is_there_is_heard_while_another_is_gone_and_that_one_once_it_is_bac
     let config = ["appendonly yes", "appendfsync always", "cluster-require-full-coverage no"];
     let builder = config.iter().fold(reach::cluster_builder(), |builder, line| builder.config(line));
     let cluster = builder.replicas_each(0).start().await.unwrap();
-    let (console, schedule) = console_and_schedule(&cluster.url()).await;
-    withdraw(&schedule, 0..1).await;
-    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    let (console, schedule, mut tail) = looked_on(&cluster.url()).await;
     withdraw(&schedule, 0..60).await;
     // Not the one by whose list topics are found.
     let list = owner_of(&cluster, "keylapse:topics").await;
@@ -156,9 +158,7 @@ async fn who_is_there_is_heard_while_another_is_gone_and_that_one_once_it_is_bac
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tail_follows_the_sentinels_from_a_master_that_is_killed_and_from_one_that_hangs() {
     let group = reach::sentinel_group().await;
-    let (console, schedule) = console_and_schedule(&group.url()).await;
-    withdraw(&schedule, 0..1).await;
-    let mut tail = console.tail(&["app.watched"]).await.unwrap();
+    let (_console, schedule, mut tail) = looked_on(&group.url()).await;
     let ids: Vec<_> = (0..60).collect();
     let first = group.master().await.unwrap();
     first.kill();

@@ -80,15 +80,22 @@ async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Held)> {
     let keys = redis::cmd("KEYS").arg(format!("{ORDER}*")).query_async(&mut connection).await?;
     let (mut numbers, mut enrolled) = (Vec::new(), Vec::new());
     for partition in partitions {
-        let watch = shard(*partition).key("watch").to_owned();
-        enrolled.extend(redis::cmd("HKEYS").arg(watch).query_async::<Vec<String>>(&mut connection).await?);
+        enrolled.extend(keys_in(&mut connection, *partition, "watch").await?);
         for hash in ["rec", "next"] {
-            let name = shard(*partition).key(hash).to_owned();
-            let keys: Vec<String> = redis::cmd("HKEYS").arg(name).query_async(&mut connection).await?;
+            let keys = keys_in(&mut connection, *partition, hash).await?;
             numbers.extend(keys.iter().filter_map(|key| number_of(key)));
         }
     }
     Ok((offset, Held { numbers, keys, enrolled, looked }))
+}
+
+/// The keys that this hash of a partition is about.
+async fn keys_in(
+    connection: &mut MultiplexedConnection,
+    partition: u32,
+    hash: &str,
+) -> RedisResult<Vec<String>> {
+    redis::cmd("HKEYS").arg(shard(partition).key(hash).to_owned()).query_async(connection).await
 }
 
 async fn offset(connection: &mut MultiplexedConnection) -> RedisResult<u64> {

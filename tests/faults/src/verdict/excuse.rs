@@ -11,9 +11,9 @@ use super::shards::Shards;
 use crate::clock::{Micros, SECOND};
 use crate::ledger::Entry;
 
-/// From the end of an outage until everybody has found the server again: waits between attempts to connect
-/// are capped at about this.
-const TO_RECONNECT: Micros = SECOND;
+/// From the end of an outage, or from when a server is seen in another's place, until everybody has found it: waits between
+/// attempts to connect are capped at about this.
+pub(super) const TO_RECONNECT: Micros = SECOND;
 /// How long an ack may be on its way: it waits up to 20 ms for company.
 const TO_SETTLE: Micros = 300_000;
 

@@ -64,7 +64,7 @@ impl Orders {
                 last.into_iter().for_each(|one| one.told = Some((at, *wrote, *by, *reached)));
             }
             Entry::Enrolled { key } if is_order(key) => self.of(key).enrolled.push(at),
-            // Those who took the place may have ended it before the next look.
+            // Those who took the place may have ended it before the next look. It is about servers, too.
             Entry::Succession { held, .. } => {
                 let orders = held.enrolled.iter().filter(|key| is_order(key));
                 orders.for_each(|key| self.of(key).enrolled.push(held.looked));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::excuse::overlaps;
+use super::excuse::{TO_RECONNECT, overlaps};
 use super::oracle::{Arm, Run};
 use super::report::ms_of;
 use crate::clock::{Micros, SECOND};
@@ -15,9 +15,6 @@ use crate::ledger::{Entry, Held};
 const LAG: Micros = SECOND;
 /// From when a server is seen in its new place until what was overdue there has begun.
 const TO_CATCH_UP: Micros = 2 * SECOND;
-
-/// From when a server is seen in its new place until everybody hears it.
-const TO_BE_HEARD: Micros = SECOND;
 
 /// What befell the servers that keep parts of a topic.
 #[derive(Debug, Default)]
@@ -99,7 +96,7 @@ impl Succession {
     /// Whether the old one acknowledged it so late that nobody may have enrolled it, and it expired before the new one was
     /// heard.
     fn came_and_went_unheard(&self, write: &Write) -> bool {
-        self.may_have_been_last(write) && write.deadline <= self.promoted + TO_BE_HEARD
+        self.may_have_been_last(write) && write.deadline <= self.promoted + TO_RECONNECT
     }
 }
 

@@ -101,6 +101,9 @@ fn what_only_the_fallen_server_had_is_unreplicated_and_what_the_replicas_had_is_
     assert_eq!((report.is_valid(), report.shards.unreplicated), (true, vec![30_000]));
     finds(tale(SERVER, Some(false), &[]), &[]);
     finds(tale(SERVER, Some(true), &[]), &[Wrong::Lost]);
+    // The replica had it, and it was expected; else it may have come and gone unheard, see below.
+    let enrolled = Entry::Enrolled { key: KEY.to_owned() };
+    finds(tale(SERVER, None, &[KEY]).then(120, HARNESS, enrolled), &[Wrong::Lost]);
     finds(tale(ANOTHER, None, &[]), &[Wrong::Lost]);
     // Nobody knows whether it was there: it had expired when that was looked at.
     finds(Tale::new().ordered(100, SERVER, None).replaced(2_050, &[], Vec::new()), &[Wrong::Lost]);
