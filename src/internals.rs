@@ -10,6 +10,7 @@ pub use crate::time::{MAX_DEADLINE_MS, ServerTime, WireWhen};
 pub use crate::trace::Traceparent;
 pub use crate::wire::calls::attached;
 pub use crate::wire::calls::ended::{Ended, Ending, JournalPosition};
+pub use crate::wire::calls::forward::Forwarding;
 pub use crate::wire::calls::tail::{Deed as ToldDeed, Told, ToldOf};
 pub use crate::wire::store::DEFAULT_ANSWER_WITHIN;
 pub use crate::wire::{

@@ -155,7 +155,8 @@ pub use priority::Priority;
 pub use runtime::stream_state::EventMode;
 pub use schedule::{
     ArmRequest, AttachPlan, AttachedCounts, BulkRequest, DeadLetter, DeadLetters, DestroyRequest, Destroyed,
-    Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase, Undecoded,
+    ForwardTo, Key, KeyArgs, NewArm, RepartitionRequest, Repartitioned, Schedule, Timer, TimerPhase,
+    Undecoded,
 };
 pub use servers::Servers;
 pub use signal::shutdown_signal;
@@ -165,6 +166,7 @@ pub use time::{MAX_DELAY, When};
 pub use topic::{MIN_LEASE, Topic};
 pub use wire::calls::arm::{Arming, Durably, Reached, Receipt, TriggerKey};
 pub use wire::calls::fleet::{ListenerReport, NodeReport, TopicReport};
+pub use wire::calls::forward::Forwarded;
 pub use wire::calls::letters::Replayed;
 pub use wire::calls::produce::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};

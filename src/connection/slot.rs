@@ -12,7 +12,8 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
-fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+/// The part of a key that decides where it lies, where that is not the whole.
+pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let from = key.iter().position(|byte| *byte == b'{')? + 1;
     let length = key[from..].iter().position(|byte| *byte == b'}')?;
     (length > 0).then(|| &key[from..from + length])

@@ -1,13 +1,16 @@
 //! What became of timers that have ended, where their topics keep a journal.
 
+use std::fmt;
+use std::str::FromStr;
+
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::console::{KnownTopic, text};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::ArmingId;
 use crate::wire::calls::ended::{Ended, Ending, JournalPosition};
-use crate::wire::{JournalBounds, MAX_BATCH};
+use crate::wire::{JournalBounds, MAX_BATCH, MAX_PARTITIONS};
 
 /// Partitions that are asked at the same time.
 const ASKED: usize = 250;
@@ -33,7 +36,7 @@ pub struct JournalEntry {
     pub ended_ms: u64,
 }
 
-/// Where a page of the journal ends.
+/// Where a page of the journal ends. As text it can be handed to anybody: `<ms>@<partition>/<member>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalCursor {
     /// The last that was read, and its partition.
@@ -131,7 +134,60 @@ impl JournalCursor {
     }
 }
 
+impl fmt::Display for JournalCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}/{}", self.last.ended, self.partition, text::escape(&self.last.member))
+    }
+}
+
+impl FromStr for JournalCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        read(text).ok_or_else(|| {
+            Error::invalid(
+                "this is no place at which a page of the journal has ended: take it as it was written",
+            )
+        })
+    }
+}
+
+fn read(text: &str) -> Option<JournalCursor> {
+    let (ended, rest) = text.split_once('@')?;
+    let (partition, member) = rest.split_once('/')?;
+    let ended = ended.parse().ok().filter(|ended| *ended < crate::time::MAX_DEADLINE_MS)?;
+    let partition = partition.parse().ok().filter(|partition| *partition < MAX_PARTITIONS)?;
+    let member = text::unescape(member).ok()?.into();
+    Some(JournalCursor { last: JournalPosition { ended, member }, partition })
+}
+
 /// What cannot be read was written by a newer version, or by somebody else.
 fn entries<'a>(found: impl Iterator<Item = &'a JournalPosition>) -> Vec<JournalEntry> {
     found.filter_map(|one| one.decode().map(JournalEntry::of)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_place_reads_back(ended in 0..1_u64 << 43, partition in 0..1024_u32, member: Vec<u8>) {
+            let cursor = JournalCursor { last: JournalPosition { ended, member: member.into() }, partition };
+            prop_assert_eq!(cursor.to_string().parse::<JournalCursor>().unwrap(), cursor);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = text.parse::<JournalCursor>();
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for bad in ["", "1", "1@", "1@0", "x@0/a", "-1@0/a", "99999999999999@0/a", "1@1024/a", "1@0/\\q"] {
+            assert!(bad.parse::<JournalCursor>().is_err(), "{bad}");
+        }
+    }
 }

@@ -24,6 +24,7 @@
 //! payloads printable ASCII with escapes (see [`text`]).
 
 mod act;
+mod became;
 mod bulk;
 mod check;
 mod cursor;
@@ -34,6 +35,7 @@ mod journal;
 mod listing;
 mod of_key;
 mod overview;
+mod rates;
 mod running;
 mod span;
 mod status;
@@ -44,7 +46,9 @@ mod topics;
 mod transfer;
 mod verify;
 mod why;
+pub mod words;
 
+pub use self::became::Became;
 pub use self::bulk::{Action, Bulk, BulkEnd, BulkReport};
 pub use self::check::{Breach, Limits};
 pub use self::cursor::Cursor;
@@ -53,6 +57,7 @@ pub use self::filter::Filter;
 pub use self::journal::{JournalCursor, JournalEntry, JournalPage};
 pub use self::listing::Page;
 pub use self::overview::Overview;
+pub use self::rates::Rates;
 pub use self::span::{parse_span, show_span};
 pub use self::status::{Status, TopicStanding, TopicStatus};
 pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};

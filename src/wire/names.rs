@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::connection::slot::slot_of;
+use crate::connection::slot::{hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The prefix of every name, unless another one is chosen.
@@ -166,6 +166,24 @@ pub(crate) fn registry(namespace: &str) -> String {
 /// The hash in which listeners say how they are.
 pub(crate) fn listeners(namespace: &str) -> String {
     format!("{namespace}:listeners")
+}
+
+/// Remembers that something was put into a list or a stream that is not ours. It lies in the slot of that, as do others
+/// with the same tag: so it names the whole, and how long that is.
+pub(crate) fn forwarded(namespace: &str, into: &[u8], id: &str) -> Vec<u8> {
+    let (tag, length) = (hash_tag(into).unwrap_or(into), into.len().to_string());
+    let words: [&[u8]; 9] = [
+        namespace.as_bytes(),
+        b":{",
+        tag,
+        b"}:forwarded:",
+        length.as_bytes(),
+        b":",
+        into,
+        b":",
+        id.as_bytes(),
+    ];
+    words.concat()
 }
 
 /// What names the last canary of a primary; a canary's own name is this, a colon and what it says: its number, a colon,

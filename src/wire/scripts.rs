@@ -99,6 +99,8 @@ scripts! {
     SHED = "shed";
     /// Set trigger keys where they lie elsewhere than the index.
     TRIGGER = "trigger";
+    /// Put something into a list or stream that is not ours, once.
+    FORWARD = "forward";
     /// Delete a trigger key of an ended arming.
     UNTRIGGER = "untrigger";
     /// A listener says how it is.

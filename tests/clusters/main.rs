@@ -13,6 +13,7 @@ mod doctor;
 mod facts;
 mod failover;
 mod fencing;
+mod forwarding;
 mod hanging;
 mod hostile;
 mod idle;

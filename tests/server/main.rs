@@ -8,6 +8,7 @@ mod capture;
 mod demoted;
 mod destroying;
 mod doctor;
+mod forwarding;
 mod holding;
 mod hostile;
 mod life;

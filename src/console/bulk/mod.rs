@@ -50,6 +50,13 @@ pub enum Action {
 /// An action on many entries, about to be taken: set options, then [`count`](Self::count) or [`run`](Self::run) it.
 #[must_use = "nothing is done until it is run"]
 pub struct Bulk<'a> {
+    plan: Plan<'a>,
+    progress: Option<Progress<'a>>,
+    stop: BoxFuture<'a, ()>,
+}
+
+/// What is done to which entries. It stands by itself, as threads can share it: so the whole can run in a task.
+struct Plan<'a> {
     topic: &'a KnownTopic,
     action: Action,
     state: EntryState,
@@ -58,8 +65,6 @@ pub struct Bulk<'a> {
     limit: u64,
     rate: Option<u32>,
     dry: bool,
-    progress: Option<Progress<'a>>,
-    stop: BoxFuture<'a, ()>,
 }
 
 /// Is told how far it is.
@@ -88,34 +93,34 @@ impl KnownTopic {
     /// # Errors
     /// Of kind [`Invalid`](crate::ErrorKind::Invalid) where the action is not for entries in that state.
     pub fn bulk(&self, action: Action, state: EntryState, filter: Filter) -> Bulk<'_> {
-        let (after, limit, rate, dry, progress) = (None, u64::MAX, None, false, None);
-        let stop = std::future::pending().boxed();
-        Bulk { topic: self, action, state, filter, after, limit, rate, dry, progress, stop }
+        let (after, limit, rate, dry) = (None, u64::MAX, None, false);
+        let plan = Plan { topic: self, action, state, filter, after, limit, rate, dry };
+        Bulk { plan, progress: None, stop: std::future::pending().boxed() }
     }
 }
 
 impl<'a> Bulk<'a> {
     /// Acts upon no more than so many.
     pub fn limit(mut self, limit: u64) -> Self {
-        self.limit = limit;
+        self.plan.limit = limit;
         self
     }
 
     /// Acts upon no more than so many a second.
     pub fn rate(mut self, per_second: u32) -> Self {
-        self.rate = (per_second > 0).then_some(per_second);
+        self.plan.rate = (per_second > 0).then_some(per_second);
         self
     }
 
     /// Begins behind where another has ended.
     pub fn after(mut self, cursor: Option<Cursor>) -> Self {
-        self.after = cursor;
+        self.plan.after = cursor;
         self
     }
 
     /// Does all but the last step.
     pub fn dry_run(mut self, dry: bool) -> Self {
-        self.dry = dry;
+        self.plan.dry = dry;
         self
     }
 
@@ -145,18 +150,18 @@ impl<'a> Bulk<'a> {
     /// # Errors
     /// When the action is not for entries in that state, or the first entries cannot be read. An entry of which the server
     /// refuses the action is counted and no error.
-    pub async fn run(mut self) -> Result<BulkReport> {
-        self.check()?;
-        let mut report = BulkReport { cursor: self.after.clone(), ..BulkReport::default() };
-        let stop = std::mem::replace(&mut self.stop, std::future::pending().boxed());
-        let (mut pace, mut met) = (Pace::new(self.rate, PAGE, stop), HashSet::new());
+    pub async fn run(self) -> Result<BulkReport> {
+        let Self { plan, mut progress, stop } = self;
+        plan.check()?;
+        let mut report = BulkReport { cursor: plan.after.clone(), ..BulkReport::default() };
+        let (mut pace, mut met) = (Pace::new(plan.rate, PAGE, stop), HashSet::new());
         loop {
             if !pace.goes_on(0).await {
                 report.end = BulkEnd::Stopped;
                 return Ok(report);
             }
-            let room = usize::try_from(self.limit - report.matched).unwrap_or(usize::MAX);
-            let page = match self.page(report.cursor.as_ref(), room).await {
+            let room = usize::try_from(plan.limit - report.matched).unwrap_or(usize::MAX);
+            let page = match plan.page(report.cursor.as_ref(), room).await {
                 Err(error) if report.matched > 0 && error.is_away() => return Ok(report.lose(&error)),
                 page => page?,
             };
@@ -164,19 +169,21 @@ impl<'a> Bulk<'a> {
             let fresh =
                 page.entries.into_iter().filter(|entry| met.insert(fnv1a(entry.name.iter().copied())));
             let fresh: Vec<_> = fresh.take(room).collect();
-            if let Err(lost) = self.act(&fresh, &mut pace, &mut report).await {
+            if let Err(lost) = plan.act(&fresh, &mut pace, &mut report).await {
                 return Ok(report.lose(&lost));
             }
             if report.end == BulkEnd::Whole {
                 report.cursor = page.next;
             }
-            self.progress.iter_mut().for_each(|tell| tell(&report));
-            if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= self.limit {
+            progress.iter_mut().for_each(|tell| tell(&report));
+            if report.end != BulkEnd::Whole || report.cursor.is_none() || report.matched >= plan.limit {
                 return Ok(report);
             }
         }
     }
+}
 
+impl Plan<'_> {
     async fn page(&self, from: Option<&Cursor>, room: usize) -> Result<Page> {
         let read = |count| self.topic.filtered(self.state, &self.filter, from, count, None);
         let page = read(PAGE).await?;
@@ -202,7 +209,9 @@ impl<'a> Bulk<'a> {
             }
             let lost = OnceLock::new();
             // Those that are under way end; each of the others would only wait in vain.
-            let acts = iter(some).take_while(|_| ready(lost.get().is_none())).map(|entry| self.act_on(entry));
+            // By their places: a task can have what borrows nothing in a closure's argument.
+            let places = iter(0..some.len()).take_while(|_| ready(lost.get().is_none()));
+            let acts = places.map(|at| self.act_on(&some[at]));
             let ended = acts.buffer_unordered(AT_A_TIME).for_each(|outcome| {
                 if let Outcome::Failed(error) = &outcome
                     && error.is_away()
@@ -262,6 +271,7 @@ impl<'a> Bulk<'a> {
 
 impl std::fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bulk({}, {:?}, {})", self.topic.name(), self.action, self.filter)
+        let Plan { topic, action, filter, .. } = &self.plan;
+        write!(f, "Bulk({}, {action:?}, {filter})", topic.name())
     }
 }

@@ -103,6 +103,9 @@ codes! {
     LOOKS_REFUSED = "K206" Info, "the user may not look at settings",
         "What they say is unknown here, and was found out by trying or left out. No timer needs it.",
         "{cli} ACL SETUSER {user} {rules}";
+    FORWARDING_REFUSED = "K207" Info, "the user may not hand on what is due",
+        "Only `forward` needs it: commands that put something into a list or a stream.",
+        "{cli} ACL SETUSER {user} {rules}";
 
     EVENTS_HEARD = "K300" Info, "expired keys are announced",
         "A key of 1 ms was heard to expire: flags, rights, channel and network are well.", "";

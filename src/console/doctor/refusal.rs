@@ -11,6 +11,8 @@ pub(super) enum Need {
     WakeUps,
     /// Keys of other programs.
     Attached,
+    /// To hand on what is due, to lists and streams.
+    Forwarding,
     /// To look at settings.
     Looks,
 }

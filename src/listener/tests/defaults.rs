@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished};
-use crate::{Attached, Backoff, Client, Durably, Listener, Priority, Servers, Tls, Topic};
+use crate::{Attached, Backoff, Client, Durably, ForwardTo, Listener, Priority, Servers, Tls, Topic};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);
@@ -54,6 +54,11 @@ fn topic() -> [Row; 16] {
 fn listener() -> [Row; 2] {
     let builder = Listener::builder("redis://localhost/");
     [("concurrency", "1,000", builder.concurrency == 1000), ("grace", "10 s", builder.grace == secs(10))]
+}
+
+fn forward() -> [Row; 2] {
+    let to = ForwardTo::list("jobs");
+    [("max_length", "0, any number", to.max_length == 0), ("remember_for", "a day", to.remember == DAY)]
 }
 
 fn client() -> [Row; 4] {
@@ -143,7 +148,8 @@ fn console() -> Vec<Row> {
 
 #[test]
 fn each_documented_default_is_so() {
-    let rows: Vec<Row> = [&topic()[..], &listener(), &client(), &servers(), &attached(), &console()].concat();
+    let rows: Vec<Row> =
+        [&topic()[..], &listener(), &forward(), &client(), &servers(), &attached(), &console()].concat();
     for (setter, says, is_so) in &rows {
         assert!(is_so, "{setter}: the documentation says {says}");
     }

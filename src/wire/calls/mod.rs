@@ -10,6 +10,7 @@ pub mod ended;
 #[cfg(any(test, feature = "console", feature = "testing"))]
 mod endings;
 pub mod fleet;
+pub mod forward;
 #[cfg(feature = "console")]
 pub mod import;
 pub mod journal;

@@ -16,7 +16,7 @@ async fn user(server: &Server, rules: &[&str]) -> String {
 }
 
 /// What is taken away, the code that it shows, and what gives it back.
-const LESS: [(&[&str], &str, &str); 9] = [
+const LESS: [(&[&str], &str, &str); 10] = [
     (&["-hset", "-zscore"], "K201", "ACL SETUSER poor +zscore +hset"),
     (&["-exec"], "K201", "ACL SETUSER poor +exec"),
     (&["-multi"], "K201", "ACL SETUSER poor +multi"),
@@ -26,6 +26,7 @@ const LESS: [(&[&str], &str, &str); 9] = [
     (&["-ssubscribe"], "K204", "ACL SETUSER poor +ssubscribe +sunsubscribe '&keylapse:*'"),
     (&["-scan"], "K205", "ACL SETUSER poor +scan"),
     (&["-config|get"], "K206", "ACL SETUSER poor +config|get"),
+    (&["-lpush", "-xadd"], "K207", "ACL SETUSER poor +lpush +xadd"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -204,6 +204,13 @@ fn others() -> Vec<Row> {
             Step::Trigger("a", 1),
         ),
         Row::of("untrigger", [Step::Trigger("a", 1)], Step::Untrigger("a", 1)).repeat_says("false"),
+        Row::of("forward", [], Step::Forward("1")).repeat_says("Before"),
+        Row::of("forward what was", [Step::Forward("1")], Step::Forward("1")),
+        Row::of(
+            "forward where no room is",
+            [Step::Raw(&["LPUSH", "app:jobs", "x", "y"])],
+            Step::Forward("1"),
+        ),
         // It says when it was made.
         Row::of("report", [], report.clone()).repeat_acts_as(report.clone()),
         Row::of("leave", [report], Step::Report { leaves: true }),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{
-    AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Group, Held,
-    Holdings, ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, PageCall, PageFrom, PageOf,
+    AckReply, ArmHow, Cancel, CancelId, Cargo, Claim, Claimed, ClaimedTimer, End, Entry, Forwarding, Group,
+    Held, Holdings, ImportEntry, Index, JournalBounds, LetterBounds, NewTimer, PageCall, PageFrom, PageOf,
     RepairStep, RepartitionId, Repartitioning, Replay, ReplayId, Scan, Settle, Shape, SlotId, Store, Token,
     TopicEntry, Trigger, WireWhen, scripts,
 };
@@ -22,6 +22,9 @@ use super::step::Step;
 /// time to live outlives the tests.
 pub(super) const START: u64 = 4_000_000_000_000;
 pub(super) const LEASE: u64 = 1000;
+
+/// A list that workers read.
+const JOBS: &str = "app:jobs";
 
 const LETTERS: LetterBounds = LetterBounds { count: 10, age_ms: 86_400_000, pause_when_full: false };
 
@@ -178,6 +181,14 @@ impl Caller {
             }
             Step::Untrigger(name, number) => {
                 format!("{}", store.drop_trigger(&key(name), trigger_deadline(*number)).await?)
+            }
+            Step::Forward(id) => {
+                let memory = format!("keylapse:{{{JOBS}}}:forwarded:8:{JOBS}:{id}");
+                let (into, memory, id) = (JOBS.as_bytes(), memory.as_bytes(), id.as_bytes());
+                let (max_length, remember_ms, message) = (2, 60_000, &b"message"[..]);
+                let what =
+                    Forwarding { into, memory, is_stream: false, max_length, remember_ms, id, message };
+                format!("{:?}", store.forward(&what).await?)
             }
             Step::Report { leaves } => {
                 let report = (!leaves).then(ListenerReport::default);

@@ -17,6 +17,7 @@ const READ_ALL: &str = "
       local kind, entries = redis.call('TYPE', key).ok
       if kind == 'hash' then entries = redis.call('HGETALL', key)
       elseif kind == 'zset' then entries = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+      elseif kind == 'list' then entries = { 'members', table.concat(redis.call('LRANGE', key, 0, -1), ' ') }
       else entries = { redis.call('GET', key), string.format('%.0f', redis.call('PEXPIRETIME', key)) }
       end
       all[#all + 1] = { key, entries }
@@ -51,10 +52,10 @@ impl Dump {
 }
 
 fn pairs(key: &[u8], entries: &[Vec<u8>]) -> BTreeSet<String> {
-    // A canary lives by the real clock.
-    let is_canary = shown(key).contains("{canary/");
+    // Canaries, and what remembers that something was handed on, live by the real clock.
+    let lives_by_itself = ["{canary/", ":forwarded:"].iter().any(|part| shown(key).contains(part));
     let pair = |pair: &[Vec<u8>]| match pair {
-        [field, _] if is_canary => shown(field),
+        [field, _] if lives_by_itself => shown(field),
         [field, value] => format!("{} = {}", shown(field), shown(value)),
         _ => panic!("{} has half an entry", shown(key)),
     };

@@ -79,6 +79,8 @@ pub(super) enum Step {
     Policy(u32),
     /// For so many ms.
     Scanner(u8, u64),
+    /// Something is put into the list, which may have two members.
+    Forward(&'static str),
     Touch(&'static str),
     Returned(&'static str),
     WriteBack(&'static str),
@@ -204,6 +206,7 @@ impl Step {
             Self::Judge(..) => "judge",
             Self::Policy(_) => "policy",
             Self::Scanner(..) => "scanner",
+            Self::Forward(_) => "forward",
             Self::Touch(_) => "touch",
             Self::Returned(_) => "returned",
             Self::WriteBack(_) => "write_back",

@@ -38,7 +38,8 @@ const DRAIN: [&str; 26] = [
     "untrigger",
 ];
 /// What needs room is refused before it has written anything.
-const FILL: [&str; 7] = ["arm", "enrol", "import", "replay", "reschedule", "write_back", "trigger"];
+const FILL: [&str; 8] =
+    ["arm", "enrol", "forward", "import", "replay", "reschedule", "write_back", "trigger"];
 const READ: [&str; 7] = ["list", "look", "overview", "page", "peek", "take", "touch"];
 
 #[test]

@@ -370,6 +370,13 @@ pub(crate) fn arguments(name: &str, world: &World, random: &mut Random) -> Words
                 words([at, *random.one(&["1", "9999", "0", "20000", "x"]), *random.one(&["0", "1"])])
             })
             .collect(),
+        "forward" => words([
+            *random.one(&["list", "stream"]),
+            *random.one(&["0", "1", "2"]),
+            *random.one(&["1000", "0"]),
+            "id",
+            "message",
+        ]),
         "untrigger" => words([*random.one(&["4102444800000", "4102444800001"])]),
         "write_back" => {
             words([*random.one(&["4102444800000", "1000"]), *random.one(&["string", "dump"]), "value"])

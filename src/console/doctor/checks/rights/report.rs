@@ -19,6 +19,7 @@ pub(super) fn report(case: &mut Case, how: &str) {
         (Need::WakeUps, codes::WAKE_UPS_REFUSED),
         (Need::Attached, codes::ATTACHED_REFUSED),
         (Need::Looks, codes::LOOKS_REFUSED),
+        (Need::Forwarding, codes::FORWARDING_REFUSED),
     ] {
         say_of(case, &code, others.iter().filter(|refusal| refusal.need == need));
     }

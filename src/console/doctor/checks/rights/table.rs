@@ -78,6 +78,9 @@ pub(super) const RIGHTS: &[Right] = rights! {
         "+scard" ["SCARD" "KEY"];
         "+xlen" ["XLEN" "KEY"];
         "+rename" ["RENAME" "NONE" "NONE"];
+    Forwarding:
+        "+lpush" ["LPUSH" "KEY" "x"] creates;
+        "+xadd" ["XADD" "KEY" "*" "x" "x"] creates;
     Looks:
         "+info" ["INFO" "server"];
         "+role" ["ROLE"];

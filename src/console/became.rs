@@ -1,0 +1,122 @@
+//! What became of an action, in words.
+
+use crate::wire::{Cancelled, Replayed, Rescheduled};
+
+/// What became of an action upon a timer, a letter or a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Became {
+    /// Whether it was done.
+    pub was_done: bool,
+    /// A word for programs.
+    pub code: &'static str,
+    /// What to say of it.
+    pub says: &'static str,
+}
+
+const fn done(code: &'static str, says: &'static str) -> Became {
+    Became { was_done: true, code, says }
+}
+
+const fn left(code: &'static str, says: &'static str) -> Became {
+    Became { was_done: false, code, says }
+}
+
+const NOT_ARMED: Became = left("not_armed", "not armed: there is no timer of this key");
+const CANCELLED: Became = done("cancelled", "cancelled: it will not run");
+const TAKEN: Became = done("claimed", "cancelled: a listener had taken it ahead of its deadline and is told");
+const STOPPED: Became =
+    done("was_running", "cancelled: an attempt was running, is told to stop, and can settle nothing");
+const DUE_NOW: Became = done("due_now", "due now");
+const MOVED: Became = done("rescheduled", "rescheduled");
+const RUNNING: Became = left("running", "unchanged: an attempt is running");
+const REPLAYED: Became = done("replayed", "replayed: its attempts start over");
+const HAS_TIMER: Became = left("exists", "left alone: the key has a timer");
+const UNREADABLE: Became = left("unreadable", "left alone: its record cannot be read");
+const DROPPED: Became = done("dropped", "dropped");
+
+impl Became {
+    /// The topic is paused.
+    pub const PAUSED: Self = done("paused", "paused: attempts that run go on, and no others begin");
+    /// The topic is resumed.
+    pub const RESUMED: Self = done("resumed", "resumed: what has become due runs now");
+    /// Somebody else was quicker with a letter.
+    pub const GONE: Self = left("gone", "the letter is gone: replayed, dropped or trimmed meanwhile");
+
+    const ALL: [Self; 14] = [
+        NOT_ARMED,
+        CANCELLED,
+        TAKEN,
+        STOPPED,
+        DUE_NOW,
+        MOVED,
+        RUNNING,
+        REPLAYED,
+        HAS_TIMER,
+        UNREADABLE,
+        DROPPED,
+        Self::PAUSED,
+        Self::RESUMED,
+        Self::GONE,
+    ];
+
+    /// Of a cancellation.
+    pub fn of_cancel(cancelled: Cancelled) -> Self {
+        match cancelled {
+            Cancelled::NotArmed => NOT_ARMED,
+            Cancelled::Cancelled => CANCELLED,
+            Cancelled::Claimed => TAKEN,
+            Cancelled::InFlight => STOPPED,
+        }
+    }
+
+    /// Of a timer that was to run now.
+    pub fn of_run_now(moved: Rescheduled) -> Self {
+        match moved {
+            Rescheduled::Rescheduled(_) => DUE_NOW,
+            other => Self::of_move(other),
+        }
+    }
+
+    /// Of a timer that was to be moved.
+    pub fn of_move(moved: Rescheduled) -> Self {
+        match moved {
+            Rescheduled::Rescheduled(_) => MOVED,
+            Rescheduled::InFlight => RUNNING,
+            Rescheduled::NotArmed => NOT_ARMED,
+        }
+    }
+
+    /// Of a letter that was to be replayed.
+    pub fn of_replay(replayed: Replayed) -> Self {
+        match replayed {
+            Replayed::Replayed => REPLAYED,
+            Replayed::Exists => HAS_TIMER,
+            Replayed::Unreadable => UNREADABLE,
+            Replayed::Gone => Self::GONE,
+        }
+    }
+
+    /// Of a letter that was to be dropped, by whether it was there.
+    pub fn of_drop(was_there: bool) -> Self {
+        if was_there { DROPPED } else { Self::GONE }
+    }
+
+    /// The one with this word.
+    pub fn by_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|became| became.code == code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_word_of_its_own() {
+        for became in Became::ALL {
+            assert_eq!(Became::by_code(became.code), Some(became));
+        }
+        assert_eq!(Became::by_code("<script>"), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Figures, times and texts of others as people read them, in few characters.
+
+use std::time::Duration;
+
+use crate::console::show_span;
+
+/// What is later than this has a year of more than four digits.
+const LAST_MS: u64 = 253_402_300_799_999;
+const DAY_MS: u64 = 86_400_000;
+
+/// A number of bytes: `17 B`, `3.4 KiB`.
+#[allow(clippy::cast_precision_loss)]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        ..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A text of at most so many characters, printable whatever it was; what is left out is said by `…`.
+pub fn short(text: &str, most: usize) -> String {
+    let plain = text.chars().map(|c| if c.is_control() || is_invisible(c) { '·' } else { c });
+    let mut shown: String = plain.clone().take(most).collect();
+    if plain.count() > most {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
+
+/// Whether it turns around or hides what stands beside it.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A time in ms since 1970, in UTC, to the millisecond: `2026-11-25T09:30:00.000Z`.
+pub fn moment(ms: u64) -> String {
+    if ms > LAST_MS {
+        return format!("{ms} ms since 1970");
+    }
+    let (year, month, day) = date(ms / DAY_MS);
+    let (second, ms) = (ms % DAY_MS / 1000, ms % 1000);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// Year, month and day of so many days behind 1 January 1970. Years begin with March here, so that the day that only
+/// some of them have is their last.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+/// A length of time in ms, in whole seconds from one second on.
+pub fn brief(ms: u64) -> String {
+    let ms = if ms < 1000 { ms } else { ms - ms % 1000 };
+    show_span(Duration::from_millis(ms))
+}
+
+/// How far from now a time is, both in ms since 1970: `in 3m` or `3m ago`.
+pub fn relative(ms: u64, now_ms: u64) -> String {
+    match ms.checked_sub(now_ms) {
+        Some(ahead) if ahead < 1000 => "now".to_owned(),
+        Some(ahead) => format!("in {}", brief(ahead)),
+        None if now_ms - ms < 1000 => "now".to_owned(),
+        None => format!("{} ago", brief(now_ms - ms)),
+    }
+}
+
+/// How late something was, in µs: a length of time, and below a millisecond in tenths of one.
+pub fn lateness(us: u64) -> String {
+    match us {
+        1..1000 => format!("0.{}ms", us.div_ceil(100).min(9)),
+        _ => show_span(Duration::from_micros(us)),
+    }
+}
+
+/// A share, in percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// How often something happens in a second.
+pub fn rate(per_second: f64) -> String {
+    if per_second >= 100.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_moves_no_cursor_and_has_its_length() {
+        assert_eq!(short("a\u{1b}[31mb\u{202e}", 10), "a·[31mb·");
+        assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!(short("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (ms, text) in [(0, "0ms"), (450, "450ms"), (1999, "1s"), (130_000, "2m10s"), (3_600_000, "1h")] {
+            assert_eq!(brief(ms), text);
+        }
+        assert_eq!([relative(5, 1000), relative(0, 9000), relative(9000, 0)], ["now", "9s ago", "in 9s"]);
+    }
+
+    #[test]
+    fn lateness_is_a_span_and_less_than_a_millisecond_is_seen() {
+        for (us, text) in [
+            (0, "0ms"),
+            (100, "0.1ms"),
+            (999, "0.9ms"),
+            (5000, "5ms"),
+            (50_000_000, "50s"),
+            (600_000_000, "10m"),
+        ] {
+            assert_eq!(lateness(us), text);
+        }
+    }
+
+    #[test]
+    fn a_time_has_its_date() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_795_599_000_123, "2026-11-25T09:30:00.123Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (LAST_MS, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(moment(ms), text);
+        }
+        assert_eq!(moment(LAST_MS + 1), "253402300800000 ms since 1970");
+    }
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!([size(17), size(3500), size(3 << 20)], ["17 B", "3.4 KiB", "3.0 MiB"]);
+        assert_eq!([percent(0.123), rate(3.04), rate(1234.5)], ["12.3 %", "3.0", "1234"]);
+    }
+}
