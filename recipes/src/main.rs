@@ -10,7 +10,7 @@ use futures::StreamExt;
 use keylapse_support::Binary;
 use recipes::record::{Circumstances, Record, Recorded};
 use recipes::stage::ledger::Ledger;
-use recipes::stage::{Account, Part, Stage, Tale, World};
+use recipes::stage::{Account, Part, Stage, Tale, World, choose_tls};
 use recipes::{RECIPES, Recipe, recipe};
 
 /// Plays well-known designs of delays and queues on Redis, by hand and with keylapse, side by side.
@@ -70,6 +70,7 @@ fn failure(text: &str) -> Result<(String, usize)> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    choose_tls();
     let cli = Cli::parse();
     let went = match cli.act {
         Some(Command::Act(act)) => play_a_part(act).await.map(|()| true),

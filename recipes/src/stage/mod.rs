@@ -62,3 +62,9 @@ impl Stage {
         StdRng::seed_from_u64(hasher.finish())
     }
 }
+
+/// Built with the rest of this repository, `reqwest` knows TLS, and asks whose, though none is spoken in any story.
+pub fn choose_tls() {
+    // Whoever has chosen before has chosen the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

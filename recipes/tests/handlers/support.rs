@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use recipes::stage::World;
 use recipes::stage::ledger::{Event, Ledger};
+use recipes::stage::{World, choose_tls};
 use tempfile::TempDir;
 
 /// A ledger in a folder that goes with it.
@@ -15,6 +15,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn new() -> Self {
+        choose_tls();
         let folder = tempfile::tempdir().expect("a folder");
         Self { ledger: Ledger::new(folder.path().join("ledger")), _folder: folder }
     }

@@ -1,0 +1,193 @@
+//! Where a topic's table sends what is due.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use keylapse::ForwardTo;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use toml::Spanned;
+
+use super::AT_ONCE;
+use super::bounds::{DAY, if_within, time, within};
+use super::fault::ConfigError;
+use super::tables::{CircuitTable, ExecTable, ForwardTable, SecretTable, TopicTable, WebhookTable};
+use super::topics::At;
+use crate::delivery::Delivery;
+#[cfg(unix)]
+use crate::exec::Exec;
+use crate::forward::Forward;
+use crate::secret::{Secret, SecretPlace};
+use crate::webhook::{Allowed, Limits, Settings, Template, Webhook, tls};
+
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Of one URL, or of each host that a template leads to: fewer there, so that one that is slow leaves places to others.
+const PER_HOST: usize = 100;
+const PER_HOST_OF_MANY: usize = 20;
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(600);
+const CIRCUIT: Limits = Limits { failures: 10, wait: Duration::from_secs(30) };
+/// Headers that belong to the message and to HTTP, and not to whoever writes the file.
+const OURS: [&str; 13] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+];
+/// So many headers, ...
+const HEADERS: usize = 32;
+/// ... of so many bytes together.
+const HEADER_BYTES: usize = 8 << 10;
+#[cfg(unix)]
+const OUTPUT: usize = 16 << 10;
+#[cfg(unix)]
+const MOST_OUTPUT: usize = 1 << 20;
+const MOST_MEMBERS: u64 = 1_000_000_000;
+
+pub(super) fn delivery(
+    at: &At<'_>,
+    span: &Range<usize>,
+    table: &mut TopicTable,
+) -> Result<Delivery, ConfigError> {
+    match (table.webhook.take(), table.forward.take(), table.exec.take()) {
+        (Some(webhook), None, None) => {
+            webhook_of(at, webhook, table.concurrency).map(|webhook| Delivery::Webhook(Box::new(webhook)))
+        }
+        (None, Some(forward), None) => forward_of(at, forward).map(Delivery::Forward),
+        (None, None, Some(exec)) => exec_of(at, exec),
+        _ => {
+            let name = at.name;
+            let what = format!(
+                "say what becomes of what is due, and one thing only: [topics.{name}.webhook], .forward or .exec"
+            );
+            Err(at.refuse(span, what))
+        }
+    }
+}
+
+fn webhook_of(
+    at: &At<'_>,
+    table: Spanned<WebhookTable>,
+    at_once: Option<usize>,
+) -> Result<Webhook, ConfigError> {
+    let (span, table) = (table.span(), table.into_inner());
+    let refuse = |why: String| at.refuse(&span, why);
+    let hosts = table.hosts.as_ref().map_or(&[][..], |hosts| hosts.get_ref());
+    let template = Template::read(table.url.get_ref(), hosts);
+    let template = template.map_err(|why| at.refuse(&table.url.span(), why))?;
+    if template.is_fixed() && table.hosts.is_some() {
+        return Err(refuse("`hosts` is for a url with {…} in it".to_owned()));
+    }
+    let secrets = std::iter::once(&table.secret).chain(&table.previous_secret);
+    let secrets = secrets.map(|place| secret(at, place)).collect::<Result<_, _>>().map_err(refuse)?;
+    let settings = Settings {
+        allowed: Allowed::read(table.allow.iter().map(|one| one.get_ref().as_str())).map_err(refuse)?,
+        secrets,
+        headers: headers(&table).map_err(refuse)?,
+        timeout: time("timeout", table.timeout, SHORTEST..=LONGEST).map_err(refuse)?.unwrap_or(TIMEOUT),
+        per_host: per_host(&table, template.is_fixed(), at_once).map_err(refuse)?,
+        circuit: table.circuit.as_ref().map_or(Ok(CIRCUIT), circuit).map_err(refuse)?,
+        tls: tls::trusting(table.ca_file.map(|file| at.folder.join(file)).as_deref()).map_err(refuse)?,
+        template,
+    };
+    Webhook::new(at.name, settings).map_err(refuse)
+}
+
+/// As many as the topic may run, if that was said and there is one host.
+fn per_host(table: &WebhookTable, is_fixed: bool, at_once: Option<usize>) -> Result<usize, String> {
+    let usual = if is_fixed { at_once.unwrap_or(PER_HOST) } else { PER_HOST_OF_MANY };
+    Ok(if_within("per-host", table.per_host, 1..=AT_ONCE)?.unwrap_or(usual))
+}
+
+fn circuit(table: &CircuitTable) -> Result<Limits, String> {
+    let failures = within("circuit.failures", table.failures, 1..=1_000_000)?;
+    Ok(Limits { failures, wait: within("circuit.wait", table.wait.0, SHORTEST..=DAY)? })
+}
+
+fn secret(at: &At<'_>, table: &SecretTable) -> Result<Secret, String> {
+    let place = match (&table.file, &table.env) {
+        (Some(file), None) => SecretPlace::File(at.folder.join(file)),
+        (None, Some(name)) => SecretPlace::Env(name.clone()),
+        _ => return Err("a secret is { file = \"…\" } or { env = \"…\" }".to_owned()),
+    };
+    Secret::read(&place)
+}
+
+fn headers(table: &WebhookTable) -> Result<HeaderMap, String> {
+    let bytes: usize = table.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if table.headers.len() > HEADERS || bytes > HEADER_BYTES {
+        return Err("`headers` are at most 32, of 8 KiB together".to_owned());
+    }
+    let mut headers = HeaderMap::new();
+    for (name, value) in &table.headers {
+        let read: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
+        if OURS.contains(&read.as_str()) {
+            return Err(format!("the header {read} is keylapse's own"));
+        }
+        let mut value =
+            HeaderValue::from_str(value).map_err(|_| format!("the header {read} cannot have this value"))?;
+        // It may be a token.
+        value.set_sensitive(true);
+        headers.insert(read, value);
+    }
+    Ok(headers)
+}
+
+fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>) -> Result<Forward, ConfigError> {
+    let (span, table) = (table.span(), table.into_inner());
+    let refuse = |why: String| at.refuse(&span, why);
+    let to = match (table.list, table.stream) {
+        (Some(list), None) if !list.is_empty() => ForwardTo::list(list),
+        (None, Some(stream)) if !stream.is_empty() => ForwardTo::stream(stream),
+        _ => return Err(refuse("say either `list` or `stream`, the key to put it into".to_owned())),
+    };
+    let room = if_within("max-length", table.max_length, 1..=MOST_MEMBERS).map_err(refuse)?;
+    let remember = time("remember", table.remember, Duration::from_secs(60)..=DAY * 366).map_err(refuse)?;
+    let to = to.max_length(room.unwrap_or_default());
+    Ok(Forward(match remember {
+        Some(time) => to.remember_for(time),
+        None => to,
+    }))
+}
+
+#[cfg(not(unix))]
+fn exec_of(at: &At<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
+    Err(at.refuse(&table.span(), "programs are run on Unix alone"))
+}
+
+#[cfg(unix)]
+fn exec_of(at: &At<'_>, table: Spanned<ExecTable>) -> Result<Delivery, ConfigError> {
+    let (span, table) = (table.span(), table.into_inner());
+    let refuse = |why: String| at.refuse(&span, why);
+    let argv = table.argv.get_ref();
+    let is_whole = |word: &String| !word.contains('\0');
+    if argv.first().is_none_or(String::is_empty) || !argv.iter().all(is_whole) {
+        return Err(at.refuse(
+            &table.argv.span(),
+            "`argv` is a program and its arguments, as in [\"/usr/bin/php\", \"close.php\"]",
+        ));
+    }
+    let is_variable = |(name, value): (&String, &String)| {
+        !name.is_empty() && !name.contains(['=', '\0']) && is_whole(value)
+    };
+    if let Some((name, _)) = table.env.iter().find(|(name, value)| !is_variable((name, value))) {
+        return Err(refuse(format!("{name:?} is no variable of an environment, or its value is none")));
+    }
+    let timeout = time("timeout", table.timeout, SHORTEST..=DAY).map_err(refuse)?;
+    let max_output = table.max_output.map_or(OUTPUT, |size| size.0);
+    Ok(Delivery::Exec(Exec {
+        argv: argv.clone(),
+        directory: table.directory.map(|folder| at.folder.join(folder)),
+        env: table.env,
+        timeout: timeout.unwrap_or(Duration::from_secs(60)),
+        max_output: within("max-output", max_output, 0..=MOST_OUTPUT).map_err(refuse)?,
+    }))
+}

@@ -1,0 +1,88 @@
+//! What `keylapse.toml` says: read, checked, and made into topics and deliveries.
+
+mod bounds;
+mod deliveries;
+mod fault;
+mod tables;
+mod topics;
+mod values;
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::{Attached, Topic};
+
+use self::bounds::{if_within, time};
+pub use self::fault::ConfigError;
+use self::tables::File;
+use crate::delivery::Delivery;
+
+/// So many attempts at a time, of all topics.
+const AT_ONCE: usize = 100_000;
+const GRACE: Duration = Duration::from_secs(3600);
+
+/// Everything that a file says.
+#[derive(Debug)]
+pub struct Config {
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) grace: Option<Duration>,
+    pub(crate) manage_notifications: bool,
+    pub(crate) topics: Vec<Relayed>,
+}
+
+/// A topic, and what becomes of what is due.
+#[derive(Debug)]
+pub(crate) struct Relayed {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) delivery: Delivery,
+}
+
+/// Who writes its keys.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Whoever arms timers.
+    Managed(Topic<Bytes>),
+    /// Another program.
+    Attached(Attached<Bytes>),
+}
+
+impl Config {
+    /// Reads a file, and the secrets that it names.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something that can never work: the message names the line and what to write.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| ConfigError::whole(format!("it cannot be read: {error}")))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Reads a text; files that it names are looked for from this folder.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
+        if file.topics.is_empty() {
+            return Err(ConfigError::whole("there is no topic: write [topics.NAME]"));
+        }
+        let concurrency =
+            if_within("concurrency", file.concurrency, 1..=AT_ONCE).map_err(ConfigError::whole)?;
+        let grace = time("grace", file.grace, Duration::ZERO..=GRACE).map_err(ConfigError::whole)?;
+        let topics = file.topics.into_iter().map(|(name, table)| topics::relayed(&name, table, text, folder));
+        Ok(Self {
+            concurrency,
+            grace,
+            manage_notifications: file.manage_notifications,
+            topics: topics.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod documented;
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

@@ -1,0 +1,143 @@
+//! The file as it is written: tables and their settings, before anything is made of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::values::{Size, Span};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    pub(super) concurrency: Option<usize>,
+    pub(super) grace: Option<Span>,
+    #[serde(default)]
+    pub(super) manage_notifications: bool,
+    pub(super) topics: BTreeMap<String, Spanned<TopicTable>>,
+}
+
+/// `[topics.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct TopicTable {
+    /// Of keys that other programs write.
+    pub(super) attach: Option<Spanned<String>>,
+    /// Of timers that are armed through keylapse.
+    pub(super) pattern: Option<Spanned<String>>,
+    pub(super) webhook: Option<Spanned<WebhookTable>>,
+    pub(super) forward: Option<Spanned<ForwardTable>>,
+    pub(super) exec: Option<Spanned<ExecTable>>,
+
+    pub(super) retry: Option<RetryTable>,
+    pub(super) max_attempts: Option<u32>,
+    pub(super) max_age: Option<Span>,
+    pub(super) max_snoozes: Option<u16>,
+    pub(super) lease: Option<Span>,
+    pub(super) concurrency: Option<usize>,
+    pub(super) partitions: Option<u32>,
+    pub(super) dead_letters: Option<KeepTable>,
+    pub(super) journal: Option<KeepTable>,
+
+    pub(super) triggers: Option<bool>,
+    pub(super) payload_limit: Option<Size>,
+
+    pub(super) keep_values: Option<Size>,
+    pub(super) keep_fields: Option<Vec<String>>,
+    pub(super) unenrolled: Option<FireOrIgnore>,
+    pub(super) vanished: Option<FireOrIgnore>,
+    pub(super) recovered: Option<FireOrIgnore>,
+    pub(super) cap: Option<usize>,
+    pub(super) scan_rate: Option<u32>,
+    pub(super) scan_every: Option<Span>,
+}
+
+/// When a failed attempt is made again.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RetryTable {
+    /// Always after this long.
+    pub(super) every: Option<Span>,
+    /// One after the other; then it is a dead letter.
+    pub(super) after: Option<Vec<Span>>,
+    /// Twice as long each time, from here ...
+    pub(super) from: Option<Span>,
+    /// ... to here.
+    pub(super) to: Option<Span>,
+}
+
+/// How much is kept.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct KeepTable {
+    pub(super) count: u64,
+    pub(super) age: Span,
+    #[serde(default)]
+    pub(super) pause_when_full: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FireOrIgnore {
+    Fire,
+    Ignore,
+}
+
+/// `[topics.NAME.webhook]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct WebhookTable {
+    pub(super) url: Spanned<String>,
+    pub(super) hosts: Option<Spanned<Vec<String>>>,
+    pub(super) secret: SecretTable,
+    pub(super) previous_secret: Option<SecretTable>,
+    pub(super) timeout: Option<Span>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) per_host: Option<usize>,
+    pub(super) circuit: Option<CircuitTable>,
+}
+
+/// Where a secret lies: never in this file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SecretTable {
+    pub(super) file: Option<PathBuf>,
+    pub(super) env: Option<String>,
+}
+
+/// When a host is left alone for a while.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CircuitTable {
+    pub(super) failures: u32,
+    pub(super) wait: Span,
+}
+
+/// `[topics.NAME.forward]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ForwardTable {
+    pub(super) list: Option<String>,
+    pub(super) stream: Option<String>,
+    pub(super) max_length: Option<u64>,
+    pub(super) remember: Option<Span>,
+}
+
+/// `[topics.NAME.exec]`.
+#[cfg_attr(not(unix), allow(dead_code))] // it is refused there
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ExecTable {
+    pub(super) argv: Spanned<Vec<String>>,
+    pub(super) directory: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) timeout: Option<Span>,
+    pub(super) max_output: Option<Size>,
+}

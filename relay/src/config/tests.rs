@@ -1,0 +1,250 @@
+//! What a file may say, and what is said of one that may not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+/// A folder with a secret in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    secret(&folder, 0o600);
+    folder
+}
+
+fn secret(folder: &tempfile::TempDir, mode: u32) {
+    let path = folder.path().join("secret");
+    fs::write(&path, SECRET).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn webhook(topic: &str, more: &str) -> String {
+    format!(
+        "[topics.a]\n{topic}\n[topics.a.webhook]\nurl = \"https://shop.example/a\"\nsecret = {{ file = \"secret\" }}\n{more}\n"
+    )
+}
+
+fn refused(text: &str) -> String {
+    Config::parse(text, folder().path()).expect_err(text).to_string()
+}
+
+#[test]
+fn ten_lines_are_enough() {
+    let text = webhook("attach = \"order:unpaid:{id}\"", "");
+    assert!(text.lines().count() <= 10);
+    let config = Config::parse(&text, folder().path()).unwrap();
+    assert_eq!(config.topics.len(), 1);
+    assert!(matches!(config.topics[0].source, Source::Attached(_)));
+}
+
+#[test]
+fn unknown_settings_are_refused_with_line_and_suggestion() {
+    let attach = "attach = \"a:{id}\"";
+    for (text, said) in [
+        (
+            webhook("attach = \"a:{id}\"\nkeep-value = 5", ""),
+            "line 3: unknown setting keep-value; do you mean keep-values?",
+        ),
+        (
+            webhook("attach = \"a:{id}\"\nkeep_values = 5", ""),
+            "line 3: unknown setting keep_values; do you mean keep-values?",
+        ),
+        (webhook(attach, "time-out = \"5s\""), "line 6: unknown setting time-out; do you mean timeout?"),
+        (
+            format!("grcae = \"5s\"\n{}", webhook(attach, "")),
+            "line 1: unknown setting grcae; do you mean grace?",
+        ),
+    ] {
+        assert_eq!(refused(&text), said, "{text}");
+    }
+}
+
+#[test]
+fn values_of_another_kind_are_refused_with_their_line() {
+    let attach = "attach = \"a:{id}\"";
+    for (text, line, said) in [
+        (webhook(attach, "timeout = 5"), 6, "a length of time in quotes"),
+        (webhook(attach, "timeout = \"5 parsecs\""), 6, "no length of time"),
+        (webhook("attach = \"a:{id}\"\nkeep-values = \"4 furlongs\"", ""), 3, "no size"),
+        (webhook("attach = \"a:{id}\"\nkeep-values = -1", ""), 3, "negative"),
+        (webhook("attach = \"a:{id\"", ""), 2, "a:{id"),
+        (webhook("attach = 5", ""), 2, "string"),
+        ("[topics.a\n".to_owned(), 1, ""),
+    ] {
+        let error = Config::parse(&text, folder().path()).expect_err(&text);
+        assert_eq!(error.line(), Some(line), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn what_can_never_work_is_refused() {
+    let attach = "attach = \"a:{id}\"";
+    let url = |url: &str| webhook(attach, "").replace("https://shop.example/a", url);
+    for (text, said) in [
+        (String::new(), "topics"),
+        ("[topics]\n".to_owned(), "no topic"),
+        ("[topics.a]\nattach = \"a:{id}\"\n".to_owned(), "[topics.a.webhook], .forward or .exec"),
+        (webhook("", ""), "either `attach`"),
+        (webhook("attach = \"a:{id}\"\npattern = \"a:{id}\"", ""), "either `attach`"),
+        (
+            webhook("pattern = \"a:{id}\"\nkeep-values = 5", ""),
+            "keep-values is a setting of topics with `attach`",
+        ),
+        (
+            webhook("attach = \"a:{id}\"\ntriggers = true", ""),
+            "triggers is a setting of topics with `pattern`",
+        ),
+        (webhook("attach = \"a:{id}\"\nretry = { every = \"1s\", to = \"2s\" }", ""), "retry is"),
+        (url("https:///a"), "url"),
+        (url("shop.example/a"), "url"),
+        (url("ftp://shop.example/a"), "only http: and https:"),
+        (url("https://user:hunter2@shop.example/"), "name or password"),
+        (url("https://shop.example/{id}"), "needs `hosts`"),
+        (url("https://shop.example/{id"), "not closed"),
+        (url("https://shop.example/{nr}\"\nhosts = [\"shop.example\"]\n#"), "the pattern's captures are: id"),
+        (url("https://evil.example/{id}\"\nhosts = [\"shop.example\"]\n#"), "not among `hosts`"),
+        (url("https://shop.example/{id}\"\nhosts = [\"*.example\"]\n#"), "is no host"),
+        (url("http://127.0.0.1/"), "private to this machine"),
+        (url("http://[::ffff:169.254.169.254]/"), "private to this machine"),
+        (webhook(attach, "hosts = [\"shop.example\"]"), "with {…} in it"),
+        (webhook(attach, "allow = [\"localhost\"]"), "no address"),
+        (webhook(attach, "headers = { host = \"a\" }"), "keylapse's own"),
+        (webhook(attach, "headers = { Transfer-Encoding = \"chunked\" }"), "keylapse's own"),
+        (webhook(attach, "headers = { \"a b\" = \"a\" }"), "no name of a header"),
+        (webhook(attach, "headers = { a = \"a\\nb\" }"), "cannot have this value"),
+        (webhook(attach, "previous-secret = { }"), "{ file"),
+        (webhook(attach, "previous-secret = { file = \"nowhere\" }"), "nowhere"),
+        (webhook(attach, "previous-secret = { env = \"KEYLAPSE_NO_SUCH\" }"), "KEYLAPSE_NO_SUCH"),
+        (webhook(attach, "ca-file = \"secret\""), "no certificate"),
+    ] {
+        let error = refused(&text);
+        assert!(error.contains(said), "{said}: {error}");
+        assert!(!error.contains("hunter2") && !error.contains(SECRET), "{error}");
+    }
+}
+
+#[test]
+fn a_secret_that_everybody_reads_is_refused() {
+    let folder = folder();
+    secret(&folder, 0o644);
+    let error = Config::parse(&webhook("attach = \"a:{id}\"", ""), folder.path()).unwrap_err();
+    assert!(error.to_string().contains("chmod o="), "{error}");
+}
+
+#[test]
+fn what_is_out_of_proportion_is_refused() {
+    let attach = "attach = \"a:{id}\"";
+    let topic = |setting: &str| webhook(&format!("{attach}\n{setting}"), "");
+    let other = |table: &str| format!("[topics.a]\n{attach}\n{table}");
+    for (text, said) in [
+        (format!("concurrency = 0\n{}", webhook(attach, "")), "concurrency = 0: write 1 to 100000"),
+        (format!("grace = \"2h\"\n{}", webhook(attach, "")), "grace = 7200s: write 0ns to 3600s"),
+        (topic("concurrency = 0"), "concurrency = 0"),
+        (topic("partitions = 0"), "partitions = 0"),
+        (topic("partitions = 5000"), "partitions = 5000"),
+        (topic("max-attempts = 0"), "max-attempts = 0"),
+        (topic("max-age = \"0s\""), "max-age = 0ns"),
+        (topic("lease = \"0s\""), "lease = 0ns"),
+        (topic("retry = { every = \"0s\" }"), "retry = 0ns: write 10ms"),
+        (topic("retry = { after = [\"1s\", \"0s\"] }"), "retry = 0ns"),
+        (topic("retry = { from = \"2s\", to = \"1s\" }"), "retry is"),
+        (topic("retry = { every = \"9000d\" }"), "retry = "),
+        (topic("dead-letters = { count = 1, age = \"0s\" }"), "dead-letters.age = 0ns"),
+        (
+            topic("journal = { count = 1, age = \"1h\", pause-when-full = true }"),
+            "pause-when-full is a setting of dead-letters",
+        ),
+        (webhook(attach, "timeout = \"0s\""), "timeout = 0ns: write 10ms to 600s"),
+        (webhook(attach, "timeout = \"1h\""), "timeout = 3600s"),
+        (webhook(attach, "per-host = 0"), "per-host = 0"),
+        (webhook(attach, "circuit = { failures = 0, wait = \"1s\" }"), "circuit.failures = 0"),
+        (webhook(attach, "circuit = { failures = 1, wait = \"0s\" }"), "circuit.wait = 0ns"),
+        (other("forward = { list = \"\" }"), "either `list` or `stream`"),
+        (other("forward = { list = \"a\", stream = \"b\" }"), "either `list` or `stream`"),
+        (other("forward = { list = \"a\", max-length = 0 }"), "max-length = 0: write 1"),
+        (other("forward = { list = \"a\", remember = \"1s\" }"), "remember = 1s: write 60s"),
+        (other("exec = { argv = [] }"), "a program and its arguments"),
+        (other("exec = { argv = [\"\"] }"), "a program and its arguments"),
+        (other("exec = { argv = [\"a\\u0000\"] }"), "a program and its arguments"),
+        (other("exec = { argv = [\"a\"], env = { \"a=b\" = \"c\" } }"), "no variable"),
+        (other("exec = { argv = [\"a\"], timeout = \"0s\" }"), "timeout = 0ns"),
+        (other("exec = { argv = [\"a\"], max-output = \"1GiB\" }"), "no size"),
+        (other("exec = { argv = [\"a\"], max-output = \"2MiB\" }"), "max-output = 2097152"),
+        (other("exec = { argv = [\"a\"], shell = true }"), "unknown setting `shell`"),
+    ] {
+        let error = refused(&text);
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+/// More than a URL's host has places for would only wait.
+#[test]
+fn of_one_url_no_more_run_than_its_host_has_places() {
+    let most = |settings: &str, webhook_settings: &str| {
+        let text = webhook(&format!("attach = \"a:{{id}}\"\n{settings}"), webhook_settings);
+        let config = Config::parse(&text, folder().path()).unwrap();
+        config.topics[0].delivery.most_at_once()
+    };
+    assert_eq!(most("", ""), Some(100));
+    assert_eq!(most("concurrency = 300", ""), Some(300));
+    assert_eq!(most("concurrency = 300", "per-host = 7"), Some(7));
+}
+
+/// They are told by the listener that would be built, which knows what keys both have.
+#[test]
+fn two_topics_with_one_pattern_are_refused() {
+    let text = "[topics.a]\nattach = \"a:{id}\"\nexec = { argv = [\"a\"] }\n[topics.b]\npattern = \"a:{nr}\"\nexec = { argv = [\"a\"] }\n";
+    let config = Config::parse(text, folder().path()).unwrap();
+    let error = crate::Relay::new(keylapse::Client::new("redis://127.0.0.1/").unwrap())
+        .check(config)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("a:{id}") && error.contains("a:{nr}"), "{error}");
+}
+
+const WHOLE: &str = r#"
+concurrency = 500
+grace = "20s"
+manage-notifications = true
+[topics.orders]
+attach = "order:{id}"
+keep-values = "4KiB"
+retry = { from = "1s", to = "10m" }
+max-attempts = 9
+dead-letters = { count = 10, age = "7d", pause-when-full = true }
+[topics.orders.webhook]
+url = "https://shop.example/{id}?a={payload.a}"
+hosts = ["shop.example"]
+secret = { file = "secret" }
+headers = { authorization = "Bearer x" }
+allow = ["10.0.0.0/8"]
+circuit = { failures = 3, wait = "1m" }
+[topics.jobs]
+pattern = "job:{id}"
+triggers = false
+forward = { list = "jobs", max-length = 10, remember = "1h" }
+[topics.ends]
+pattern = "end:{id}"
+exec = { argv = ["/bin/true", "x"], env = { A = "b" }, timeout = "5s", max-output = 512 }
+"#;
+
+proptest::proptest! {
+    /// Whatever has become of the file, and whoever has written it.
+    #[test]
+    fn no_file_makes_it_panic(at in 0..WHOLE.len(), length in 0..40usize, text in r#"\PC{0,12}|[\[\]{}="'\n0-9a-z.:-]{0,12}"#) {
+        let end = (at + length).min(WHOLE.len());
+        let text = format!("{}{text}{}", &WHOLE[..at], &WHOLE[end..]);
+        let folder = std::env::temp_dir();
+        let _ = Config::parse(&text, &folder).map_err(|error| error.to_string());
+    }
+}
+
+#[test]
+fn all_settings_together_are_taken() {
+    let config = Config::parse(WHOLE, folder().path()).unwrap();
+    assert_eq!(config.topics.len(), 3);
+    crate::Relay::new(keylapse::Client::new("redis://127.0.0.1/").unwrap()).check(config).unwrap();
+}

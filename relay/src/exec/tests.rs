@@ -1,0 +1,177 @@
+//! Real programs, and what they leave.
+
+use std::path::Path;
+
+use rustix::process::{Pid, test_kill_process};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A program that does this.
+fn program(folder: &TempDir, script: &str) -> Exec {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.path().join("program");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    Exec {
+        argv: vec![path.display().to_string(), "an argument".to_owned()],
+        directory: Some(folder.path().to_owned()),
+        env: [("OWN".to_owned(), "its own".to_owned())].into(),
+        timeout: Duration::from_secs(20),
+        max_output: 1000,
+    }
+}
+
+fn order(value: &'static [u8]) -> Occurrence {
+    Occurrence { value: Some(value.into()), ..Occurrence::for_tests() }
+}
+
+/// What it has written into this file.
+fn left(folder: &TempDir, name: &str) -> String {
+    std::fs::read_to_string(folder.path().join(name)).unwrap()
+}
+
+/// Once the file is there, whose last line ends.
+async fn until_left(folder: &Path, name: &str) -> String {
+    loop {
+        match std::fs::read_to_string(folder.join(name)) {
+            Ok(text) if text.ends_with('\n') => return text,
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Once no such process is left. Whoever was its parent may have to be told first.
+async fn until_gone(pid: &str) {
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    let gone = async {
+        while test_kill_process(pid).is_ok() && !is_dead(pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(10), gone).await.expect("it is gone");
+}
+
+/// Killed, and not yet looked after by its parent.
+fn is_dead(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
+}
+
+async fn ended(folder: &TempDir, script: &str) -> Result<Outcome, String> {
+    let ended = program(folder, script).deliver("orders", &order(b"1")).await;
+    ended.map_err(|failure| failure.message().to_owned())
+}
+
+#[tokio::test]
+async fn how_it_ends_is_how_the_attempt_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(ended(&folder, "exit 0").await, Ok(Outcome::Done)));
+    assert!(matches!(ended(&folder, "exit 75").await, Ok(Outcome::Snooze(PUT_OFF))));
+    assert_eq!(ended(&folder, "exit 3").await.unwrap_err(), "exit status: 3");
+    assert_eq!(ended(&folder, "echo so; echo why; exit 1").await.unwrap_err(), "exit status: 1: why");
+    assert_eq!(ended(&folder, "echo why >&2; exit 1").await.unwrap_err(), "exit status: 1: why");
+    assert!(ended(&folder, "kill -9 $$").await.unwrap_err().contains("signal: 9"));
+}
+
+#[tokio::test]
+async fn it_is_told_by_its_environment_and_input_and_by_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = program(&folder, "echo \"$#:$1\" > argv; env > env; cat > stdin");
+    let of = Occurrence { key: "order:1 \u{e9}; rm -rf".into(), ..order(b"pay\0load") };
+    exec.deliver("orders", &of).await.unwrap();
+    assert_eq!(left(&folder, "argv"), "1:an argument\n");
+    assert_eq!(left(&folder, "stdin"), "pay\0load");
+    let env = left(&folder, "env");
+    for line in [
+        "KEYLAPSE_KEY=order:1 \u{e9}; rm -rf",
+        "KEYLAPSE_TOPIC=orders",
+        "KEYLAPSE_ID=0123456789abcdef",
+        "KEYLAPSE_ATTEMPT=1",
+        "KEYLAPSE_DEADLINE_MS=1790000000000",
+        "OWN=its own",
+    ] {
+        assert!(env.lines().any(|found| found == line), "{line}: {env}");
+    }
+    let known = ["KEYLAPSE_", "OWN=", "PWD=", "SHLVL=", "_="];
+    let passed = |line: &str| PASSED.iter().any(|name| line.starts_with(&format!("{name}=")));
+    assert!(env.lines().all(|line| passed(line) || known.iter().any(|name| line.starts_with(name))), "{env}");
+    assert!(std::env::vars().any(|(name, _)| !PASSED.contains(&&*name)), "there is something to keep back");
+}
+
+const PASSED: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
+
+#[tokio::test]
+async fn a_key_with_a_nul_is_told_in_base64() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = program(&folder, "env | grep ^KEYLAPSE_KEY > env");
+    exec.deliver("orders", &Occurrence { key: b"a\0b"[..].into(), ..order(b"") }).await.unwrap();
+    assert_eq!(left(&folder, "env"), "KEYLAPSE_KEY_BASE64=YQBi\n");
+}
+
+#[tokio::test]
+async fn fields_that_were_kept_are_its_input_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let fields = [("a".to_owned(), "1".to_owned())].into();
+    let of = Occurrence { value: None, fields, ..Occurrence::for_tests() };
+    program(&folder, "cat > stdin").deliver("orders", &of).await.unwrap();
+    assert_eq!(left(&folder, "stdin"), r#"{"a":"1"}"#);
+}
+
+/// More than a pipe holds, both ways, and nobody waits for the other.
+#[tokio::test]
+async fn what_it_does_not_read_or_nobody_keeps_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = Occurrence { value: Some(vec![b'x'; 1 << 20].into()), ..Occurrence::for_tests() };
+    let writes = program(&folder, "head -c 1000000 /dev/zero | tr '\\0' y; echo; echo last; exit 9");
+    let failure = writes.deliver("orders", &large).await.unwrap_err();
+    assert!(failure.message().starts_with("exit status: 9: yyyy"), "{}", failure.message());
+    assert!(failure.message().len() < 1100, "{}", failure.message().len());
+    let reads = program(&folder, "wc -c > count");
+    reads.deliver("orders", &large).await.unwrap();
+    assert_eq!(left(&folder, "count").trim(), "1048576");
+}
+
+#[tokio::test]
+async fn one_that_is_missing_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = Exec { argv: vec!["/nowhere/at-all".to_owned()], ..program(&folder, "") };
+    let failure = exec.deliver("orders", &order(b"1")).await.unwrap_err();
+    assert!(failure.message().starts_with("/nowhere/at-all cannot be started: "), "{}", failure.message());
+}
+
+const FAMILY: &str = "sleep 1000 & echo $! > child; echo $$ > self";
+
+#[tokio::test]
+async fn one_that_takes_too_long_is_killed_with_all_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = Exec { timeout: Duration::from_millis(500), ..program(&folder, &format!("{FAMILY}; wait")) };
+    let failure = exec.deliver("orders", &order(b"1")).await.unwrap_err();
+    assert!(failure.message().contains("had not ended after 500ms"), "{}", failure.message());
+    until_gone(&left(&folder, "self")).await;
+    until_gone(&left(&folder, "child")).await;
+}
+
+/// Else its output would be waited for, or it would run beside the next attempt.
+#[tokio::test]
+async fn what_it_left_in_the_background_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    program(&folder, FAMILY).deliver("orders", &order(b"1")).await.unwrap();
+    until_gone(&left(&folder, "child")).await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_dropped_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let exec = program(&folder, &format!("{FAMILY}; wait"));
+    let of = order(b"1");
+    let child = tokio::select! {
+        _ = exec.deliver("orders", &of) => panic!("it does not end"),
+        child = async {
+            until_left(folder.path(), "self").await;
+            left(&folder, "child")
+        } => child,
+    };
+    until_gone(&child).await;
+    until_gone(&left(&folder, "self")).await;
+}

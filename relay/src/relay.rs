@@ -1,0 +1,204 @@
+//! Runs what a file says, until it is told to stop or to do what the file says now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylapse::{Client, Expired, Failure, Health, Lapse, Listener, Outcome, Result, Schedule, Topic};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{error, warn};
+
+use crate::config::{Config, Relayed, Source};
+use crate::delivery::Delivery;
+use crate::occurrence::Occurrence;
+use crate::webhook::Delivered;
+
+/// How often a listener that starts is asked whether it works.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Everything that is relayed.
+#[derive(Debug)]
+pub struct Relay {
+    client: Client,
+    /// Tells the present one to stop.
+    stop: Option<oneshot::Sender<()>>,
+    /// The present one, and those before it that have not ended yet.
+    running: JoinSet<Result<()>>,
+    present: watch::Sender<Present>,
+}
+
+/// The present listener, for probes.
+#[derive(Clone, Debug, Default)]
+struct Present {
+    health: Option<Health>,
+    /// Whether it waits for keys of other programs.
+    is_attached: bool,
+}
+
+/// A view of how a [`Relay`] is. It follows it through reloads, and asks nothing of the server.
+#[derive(Clone, Debug)]
+pub struct RelayHealth(watch::Receiver<Present>);
+
+/// One topic's way out.
+struct Outlet {
+    name: String,
+    topic: Topic<Bytes>,
+    delivery: Delivery,
+    schedule: Schedule,
+}
+
+impl Relay {
+    /// Nothing is relayed yet.
+    pub fn new(client: Client) -> Self {
+        Self { client, stop: None, running: JoinSet::new(), present: watch::Sender::default() }
+    }
+
+    /// A view of how it is.
+    pub fn health(&self) -> RelayHealth {
+        RelayHealth(self.present.subscribe())
+    }
+
+    /// Whether a listener can be made of what a file says: patterns that conflict, and settings that can never work.
+    ///
+    /// # Errors
+    /// As for [`ListenerBuilder::build`](keylapse::ListenerBuilder::build).
+    pub fn check(&self, config: Config) -> Result<()> {
+        self.listener(config).map(drop)
+    }
+
+    /// Does what this file says from now on, once its listener works: the one before finishes what it runs, by what its file
+    /// said, and ends. In between both listen, and no timer is run by both.
+    ///
+    /// It waits for a server that is away. If it is dropped meanwhile, all goes on as before.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check) and [`Listener::run_until`]; then all goes on as before. Of the first file errors of the
+    /// latter kind are those of [`ended`](Self::ended).
+    pub async fn follow(&mut self, config: Config) -> Result<()> {
+        let is_attached = config.topics.iter().any(|topic| matches!(topic.source, Source::Attached(_)));
+        let listener = self.listener(config)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let health = listener.health();
+        let mut listening = Box::pin(listener.run_until(stopped));
+        if self.stop.is_some() {
+            tokio::select! {
+                ended = &mut listening => return ended,
+                () = until_ready(&health) => {}
+            }
+        }
+        self.running.spawn(listening);
+        self.present.send_replace(Present { health: Some(health), is_attached });
+        if let Some(before) = self.stop.replace(stop) {
+            let _ = before.send(());
+        }
+        Ok(())
+    }
+
+    /// Until one ends: the error is why, if it was not told to.
+    ///
+    /// # Errors
+    /// As for [`Listener::run_until`].
+    pub async fn ended(&mut self) -> Result<()> {
+        match self.running.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Finishes or hands back what is running.
+    ///
+    /// # Errors
+    /// As for [`Listener::run_until`].
+    pub async fn stop(mut self) -> Result<()> {
+        drop(self.stop.take());
+        let mut last = Ok(());
+        while let Some(ended) = self.running.join_next().await {
+            last = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        }
+        last
+    }
+
+    fn listener(&self, config: Config) -> Result<Listener> {
+        let schedule = Schedule::new(self.client.clone());
+        let mut builder = Listener::builder(self.client.clone());
+        if let Some(attempts) = config.concurrency {
+            builder = builder.concurrency(attempts);
+        }
+        if let Some(grace) = config.grace {
+            builder = builder.grace(grace);
+        }
+        if config.manage_notifications {
+            builder = builder.manage_notifications();
+        }
+        for Relayed { name, source, delivery } in config.topics {
+            let outlet = |topic| Arc::new(Outlet { name, topic, delivery, schedule: schedule.clone() });
+            builder = match source {
+                Source::Managed(topic) => {
+                    let outlet = outlet(topic.clone());
+                    builder.on(topic, move |lapse: Lapse<Bytes>| {
+                        let outlet = Arc::clone(&outlet);
+                        async move { outlet.deliver(Occurrence::of_timer(lapse)).await }
+                    })
+                }
+                Source::Attached(attached) => {
+                    let outlet = outlet(attached.topic().clone());
+                    builder.attach(attached, move |lapse: Lapse<Expired<Bytes>>| {
+                        let outlet = Arc::clone(&outlet);
+                        async move { outlet.deliver(Occurrence::of_key(&lapse)).await }
+                    })
+                }
+            };
+        }
+        builder.build()
+    }
+}
+
+async fn until_ready(health: &Health) {
+    while !health.is_ready() {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+impl RelayHealth {
+    /// Why it cannot do its work; nothing where it can: the server answers and, where keys of other programs are
+    /// waited for, a canary has shown that their expiry is announced.
+    pub fn faults(&self) -> Vec<String> {
+        let present = self.0.borrow();
+        let Some(health) = &present.health else { return vec!["nothing is relayed yet".to_owned()] };
+        let mut faults = Vec::new();
+        if !health.connected() {
+            faults.push("the server does not answer".to_owned());
+        } else if !health.is_ready() {
+            faults.push("it is starting, or stopping".to_owned());
+        }
+        if present.is_attached && !health.canary_heard() {
+            faults.push("expired keys are not announced: `keylapse doctor` says why".to_owned());
+        }
+        faults
+    }
+}
+
+impl Outlet {
+    async fn deliver(&self, of: Occurrence) -> Result<Outcome, Failure> {
+        match &self.delivery {
+            Delivery::Webhook(webhook) => match webhook.deliver(&of).await {
+                Delivered::Ended(ended) => ended,
+                Delivered::Gone(why) => self.close(&why).await,
+            },
+            Delivery::Forward(forward) => forward.deliver(&self.name, &of, &self.schedule).await,
+            #[cfg(unix)]
+            Delivery::Exec(exec) => exec.deliver(&self.name, &of).await,
+        }
+    }
+
+    /// Nobody is there any more: the others wait until somebody has looked.
+    async fn close(&self, why: &str) -> Result<Outcome, Failure> {
+        match self.schedule.pause(&self.topic, why).await {
+            Ok(()) => warn!(topic = self.name, why, "paused; `keylapse resume` lets it go on"),
+            Err(error) => error!(topic = self.name, %error, "it cannot be paused"),
+        }
+        Err(Failure::dead(why))
+    }
+}

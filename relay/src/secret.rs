@@ -1,0 +1,110 @@
+//! Secrets: read from files or the environment, and never shown.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Where a secret lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SecretPlace {
+    File(PathBuf),
+    Env(String),
+}
+
+/// A key of Standard Webhooks: 24 to 64 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(Vec<u8>);
+
+impl Secret {
+    /// `whsec_` and base64, or base64 alone.
+    pub(crate) fn read(place: &SecretPlace) -> Result<Self, String> {
+        let text = match place {
+            SecretPlace::File(path) => read_secret_file(path)?,
+            SecretPlace::Env(name) => {
+                std::env::var(name).map_err(|_| format!("the environment has no {name}"))?
+            }
+        };
+        Self::parse(text.trim()).map_err(|why| format!("{place}: {why}"))
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let key = text.strip_prefix("whsec_").unwrap_or(text);
+        let advice = "a secret is `whsec_` and 24 to 64 random bytes in base64, as `openssl rand -base64 32` makes them";
+        let key = STANDARD.decode(key).map_err(|_| advice.to_owned())?;
+        match key.len() {
+            24..=64 => Ok(Self(key)),
+            other => Err(format!("it has {other} bytes: {advice}")),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl fmt::Display for SecretPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Env(name) => write!(f, "${name}"),
+        }
+    }
+}
+
+/// Reads a file with a secret, such as a token.
+///
+/// # Errors
+/// When it cannot be read, or everybody on this machine can: the message names it and says what to do.
+pub fn read_secret_file(path: &Path) -> Result<String, String> {
+    check_mode(path)?;
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A secret that everybody can read is none.
+#[cfg(unix)]
+fn check_mode(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let at = |error| format!("{}: {error}", path.display());
+    let mode = fs::metadata(path).map_err(at)?.permissions().mode();
+    if mode & 0o007 != 0 {
+        let shown = path.display();
+        return Err(format!("{shown}: everybody on this machine can read it: chmod o= {shown}"));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn check_mode(_: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_base64_of_enough_bytes() {
+        assert!(Secret::parse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").is_ok());
+        assert!(Secret::parse("C2FVsBQIhrscChlQIMV+b5sSYspob7oD").is_ok());
+        for bad in ["", "whsec_", "hunter2", "whsec_aHVudGVyMg==", "whsec_C2FV sBQIhrscChlQIMV+b5sSYspob7oD"]
+        {
+            let error = Secret::parse(bad).unwrap_err();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn it_is_not_shown() {
+        let secret = Secret::parse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap();
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+    }
+}

@@ -1,0 +1,147 @@
+//! Which addresses a webhook may go to.
+//!
+//! Whoever may name a host could else reach what only this machine can: its own services, the network behind it, and the
+//! service from which a machine in a cloud gets its credentials. What is special-purpose is taken from the registries of
+//! IANA (RFC 6890).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Addresses that are refused unless they are listed.
+const REFUSED_V4: [(Ipv4Addr, u8); 14] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 4),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),
+];
+
+/// Of version 6 only what is routed in the world is taken, ...
+const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+/// ... and of that not these: Teredo and other protocols, documentation, 6to4.
+const REFUSED_V6: [(Ipv6Addr, u8); 4] = [
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+/// The addresses that a topic may reach besides those of the world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Allowed(Vec<IpNet>);
+
+impl Allowed {
+    /// Of addresses and networks, as in `127.0.0.1` and `10.1.0.0/16`.
+    pub(crate) fn read<'a>(all: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let read = |text: &str| {
+            let alone = || text.parse::<IpAddr>().map(IpNet::from);
+            let refuse = |_| format!("{text:?} is no address: write 127.0.0.1, 10.1.0.0/16, ::1 or fd00::/8");
+            text.parse::<IpNet>().or_else(|_| alone()).map_err(refuse)
+        };
+        all.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether this address may be connected to.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|net| net.contains(&address)) || is_of_the_world(address)
+    }
+}
+
+fn is_of_the_world(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !REFUSED_V4.iter().any(|(net, length)| in_v4(*net, *length, address)),
+        IpAddr::V6(address) => {
+            in_v6(GLOBAL_V6, address) && !REFUSED_V6.iter().any(|net| in_v6(*net, address))
+        }
+    }
+}
+
+fn in_v4(net: Ipv4Addr, length: u8, address: Ipv4Addr) -> bool {
+    Ipv4Net::new_assert(net, length).contains(&address)
+}
+
+fn in_v6((net, length): (Ipv6Addr, u8), address: Ipv6Addr) -> bool {
+    Ipv6Net::new_assert(net, length).contains(&address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(allowed: &[&str], address: &str) -> bool {
+        let allowed = Allowed::read(allowed.iter().copied()).unwrap();
+        allowed.has(address.parse().unwrap())
+    }
+
+    #[test]
+    fn what_only_this_machine_reaches_is_refused() {
+        for address in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "0.0.0.0",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "198.18.0.1",
+            "192.0.0.192",
+            "::",
+            "::1",
+            "fe80::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:7f00:1::",
+            "2001:0:1::",
+            "2001:db8::1",
+            "100::1",
+        ] {
+            assert!(!has(&[], address), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_the_world_reaches_is_taken() {
+        for address in ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1"]
+        {
+            assert!(has(&[], address), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_taken_and_nothing_beside_it() {
+        assert!(has(&["127.0.0.1"], "127.0.0.1"));
+        assert!(has(&["127.0.0.1"], "::ffff:127.0.0.1"));
+        assert!(!has(&["127.0.0.1"], "127.0.0.2"));
+        assert!(has(&["10.1.0.0/16", "fd00::/8"], "10.1.2.3"));
+        assert!(has(&["10.1.0.0/16", "fd00::/8"], "fd00::1"));
+        assert!(!has(&["10.1.0.0/16"], "10.2.0.1"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for bad in ["localhost", "10.0.0.0/33", "", "10.0.0", "*"] {
+            assert!(Allowed::read([bad]).is_err(), "{bad}");
+        }
+    }
+}

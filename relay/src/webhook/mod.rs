@@ -1,0 +1,211 @@
+//! Calls a URL for each occurrence, as Standard Webhooks 1.0 has it.
+
+mod address;
+mod answer;
+mod circuit;
+mod class;
+mod hosts;
+mod resolve;
+mod sign;
+mod targets;
+mod template;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tls;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use keylapse::{Failure, Outcome};
+use reqwest::dns::Resolve;
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use rustls::ClientConfig;
+use url::Url;
+
+pub(crate) use self::address::Allowed;
+pub(crate) use self::circuit::Limits;
+pub(crate) use self::template::Template;
+
+use self::answer::{Verdict, verdict};
+use self::class::Class;
+use self::hosts::{Hosts, Refused};
+use crate::message;
+use crate::metrics;
+use crate::occurrence::Occurrence;
+use crate::secret::Secret;
+
+/// How long a timer waits whose host has no place free.
+const NO_PLACE: Duration = Duration::from_secs(1);
+/// So much of an answer's body is read, so that the connection can be used again; of a longer one it is closed.
+const BODY: usize = 64 << 10;
+/// How long a connection is kept that nobody uses: receivers close theirs after a minute or so.
+const IDLE: Duration = Duration::from_secs(30);
+const AGENT: &str = concat!("keylapse/", env!("CARGO_PKG_VERSION"));
+
+/// What the file says of it, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) template: Template,
+    pub(crate) allowed: Allowed,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) timeout: Duration,
+    pub(crate) per_host: usize,
+    pub(crate) circuit: Limits,
+    pub(crate) tls: ClientConfig,
+}
+
+/// A topic's webhook.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    topic: String,
+    client: Client,
+    settings: Settings,
+    hosts: Hosts,
+}
+
+/// What a delivery came to.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    /// An attempt has ended.
+    Ended(Result<Outcome, Failure>),
+    /// Nobody is to call this URL again, whatever comes due.
+    Gone(String),
+}
+
+impl Webhook {
+    pub(crate) fn new(topic: &str, settings: Settings) -> Result<Self, String> {
+        Self::resolving(topic, settings, Arc::new(resolve::System))
+    }
+
+    /// With a resolver of its own.
+    fn resolving(topic: &str, settings: Settings, resolver: Arc<dyn Resolve>) -> Result<Self, String> {
+        if let Template::Fixed(url) = &settings.template {
+            resolve::check_literal(url, &settings.allowed)?;
+        }
+        let client = Client::builder()
+            .tls_backend_preconfigured(settings.tls.clone())
+            .redirect(Policy::none())
+            .no_proxy()
+            .user_agent(AGENT)
+            .connect_timeout(settings.timeout)
+            .timeout(settings.timeout)
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(settings.per_host)
+            .dns_resolver(Arc::new(resolve::Checked { resolver, allowed: settings.allowed.clone() }))
+            .build()
+            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+        let hosts = Hosts::new(settings.per_host, settings.circuit, metrics::circuits(topic));
+        Ok(Self { topic: topic.to_owned(), client, settings, hosts })
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// The names in the URL's braces that are captures.
+    pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
+        self.settings.template.captures()
+    }
+
+    /// Of one URL no more can be under way than its host has places; then more need not be claimed.
+    pub(crate) fn most_at_once(&self) -> Option<usize> {
+        self.settings.template.is_fixed().then_some(self.settings.per_host)
+    }
+
+    pub(crate) async fn deliver(&self, of: &Occurrence) -> Delivered {
+        let (class, delivered) = self.attempt(of).await;
+        metrics::webhook(&self.topic, class.as_str());
+        delivered
+    }
+
+    async fn attempt(&self, of: &Occurrence) -> (Class, Delivered) {
+        let url = self.settings.template.url(of);
+        let url = url.and_then(|url| resolve::check_literal(&url, &self.settings.allowed).map(|()| url));
+        let url = match url {
+            Ok(url) => url,
+            // It would be the same again.
+            Err(why) => return (Class::Misdirected, Delivered::Ended(Err(Failure::dead(why)))),
+        };
+        let place = match self.hosts.enter(&host_of(&url)) {
+            Ok(place) => place,
+            Err(Refused::Full) => return (Class::HostFull, put_off(NO_PLACE)),
+            Err(Refused::Open(wait)) => return (Class::HostOpen, put_off(wait)),
+        };
+        let began = Instant::now();
+        let (class, delivered) = match self.ask(url, of).await {
+            Ok(response) => {
+                let verdict = verdict(response.status(), response.headers(), SystemTime::now());
+                let class = Class::of(response.status());
+                drain(response).await;
+                (class, self.end(verdict))
+            }
+            Err(error) => (Class::of_error(&error), Delivered::Ended(Err(Failure::retry(told(&error))))),
+        };
+        metrics::webhook_took(&self.topic, began.elapsed());
+        if class.is_fault_of_host() {
+            place.fail();
+        } else {
+            place.succeed();
+        }
+        (class, delivered)
+    }
+
+    async fn ask(&self, url: Url, of: &Occurrence) -> reqwest::Result<Response> {
+        let body = message::json(&self.topic, of);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let signatures = sign::signatures(&self.settings.secrets, &of.id, at, &body);
+        let request = self.client.post(url).headers(self.settings.headers.clone());
+        let request = request.header("content-type", HeaderValue::from_static("application/json"));
+        let request = request.header("webhook-id", &of.id).header("webhook-timestamp", at);
+        request.header("webhook-signature", signatures).body(body).send().await
+    }
+
+    fn end(&self, verdict: Verdict) -> Delivered {
+        match verdict {
+            Verdict::Ended(ended) => Delivered::Ended(ended),
+            Verdict::Gone if self.settings.template.is_fixed() => {
+                Delivered::Gone("the receiver answered 410 Gone".to_owned())
+            }
+            Verdict::Gone => Delivered::Ended(Err(Failure::dead("the receiver answered 410 Gone"))),
+        }
+    }
+}
+
+fn put_off(wait: Duration) -> Delivered {
+    Delivered::Ended(Ok(Outcome::Snooze(wait)))
+}
+
+/// With its port: another is another receiver.
+fn host_of(url: &Url) -> String {
+    format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default())
+}
+
+/// Reads on until its end, within bounds: the answer's head has said all.
+async fn drain(mut response: Response) {
+    let mut left = BODY;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        match left.checked_sub(chunk.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+/// What has happened, down to its cause, without the URL: that may hold what nobody else is to know.
+fn told(error: &reqwest::Error) -> String {
+    use std::error::Error;
+    let what = match Class::of_error(error) {
+        Class::TimedOut => "the receiver did not answer in time",
+        Class::Unreachable => "the receiver cannot be reached",
+        _ => "the call failed",
+    };
+    let mut cause = error.source();
+    while let Some(next) = cause.and_then(Error::source) {
+        cause = Some(next);
+    }
+    cause.map_or_else(|| what.to_owned(), |cause| format!("{what}: {cause}"))
+}

@@ -1,0 +1,299 @@
+//! The URL of a webhook: fixed, or put together from captures and fields of the payload.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use url::Url;
+
+use super::targets::Targets;
+use crate::occurrence::Occurrence;
+
+/// What stands in a path or a query as it is (RFC 3986, 2.3).
+const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// `https://shop.example/hooks/{id}`, or `{payload.url}`.
+#[derive(Clone, Debug)]
+pub(crate) enum Template {
+    Fixed(Url),
+    Built(Built),
+}
+
+/// A URL with names in braces.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    parts: Vec<Part>,
+    /// Those that it may lead to.
+    targets: Targets,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Capture(String),
+    Field(String),
+}
+
+impl Template {
+    /// `hosts` are those that a URL that is put together may have.
+    pub(crate) fn read(text: &str, hosts: &[String]) -> Result<Self, String> {
+        let parts = parts_of(text)?;
+        if let [Part::Text(fixed)] = &parts[..] {
+            return check(fixed).map(Self::Fixed);
+        }
+        if hosts.is_empty() {
+            return Err("a url with {…} in it needs `hosts`, the hosts that it may lead to".to_owned());
+        }
+        let built = Built { parts, targets: Targets::read(hosts)? };
+        built.check().map(|()| Self::Built(built))
+    }
+
+    /// The names in braces that are captures.
+    pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
+        let parts = match self {
+            Self::Fixed(_) => &[][..],
+            Self::Built(built) => &built.parts,
+        };
+        parts.iter().filter_map(|part| match part {
+            Part::Capture(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+
+    /// Where this one goes.
+    pub(crate) fn url(&self, of: &Occurrence) -> Result<Url, String> {
+        match self {
+            Self::Fixed(url) => Ok(url.clone()),
+            Self::Built(built) => built.url(of),
+        }
+    }
+}
+
+impl Built {
+    /// What can be said before anything is due.
+    fn check(&self) -> Result<(), String> {
+        if let Some(Part::Capture(_)) = self.parts.first() {
+            return Err(
+                "a url begins with https:// or with a field of the payload, as in {payload.url}".to_owned()
+            );
+        }
+        let with = |other| {
+            let sample = |at: usize| if at == 0 { "https://shop.example/" } else { other };
+            check(&self.filled(|at, _| Ok(sample(at).into()))?)
+        };
+        let (one, another) = (with("1")?, with("2")?);
+        let leads_to = |url: &Url| (url.host().map(|host| host.to_owned()), url.port());
+        let is_chosen =
+            matches!(self.parts.first(), Some(Part::Field(_))) || leads_to(&one) != leads_to(&another);
+        if is_chosen { Ok(()) } else { self.targets.check(&one) }
+    }
+
+    fn url(&self, of: &Occurrence) -> Result<Url, String> {
+        let payload = of.object();
+        let value = |part| value(part, of, &payload);
+        // At the beginning a field is the whole of scheme and host, which is looked at below.
+        let url =
+            self.filled(|at, part| Ok(if at == 0 { value(part)?.into() } else { escaped(value(part)?) }))?;
+        let plain =
+            self.filled(|at, part| if at == 0 { value(part).map(Cow::from) } else { Ok("1".into()) })?;
+        let (url, plain) = (check(&url)?, check(&plain)?);
+        // No field leads to another path than the one that was written down: `..` would, however it is encoded.
+        if shape(&url) != shape(&plain) {
+            return Err("a value in the url is `.` or `..`, which would make another path of it".to_owned());
+        }
+        self.targets.check(&url).map(|()| url)
+    }
+
+    /// The parts one after the other, with this for those in braces.
+    fn filled<'a>(
+        &'a self,
+        fill: impl Fn(usize, &'a Part) -> Result<Cow<'a, str>, String>,
+    ) -> Result<String, String> {
+        let text = |(at, part): (usize, &'a Part)| match part {
+            Part::Text(fixed) => Ok(fixed.into()),
+            named => fill(at, named),
+        };
+        self.parts.iter().enumerate().map(text).collect()
+    }
+}
+
+fn value<'a>(
+    part: &'a Part,
+    of: &'a Occurrence,
+    payload: &'a BTreeMap<String, String>,
+) -> Result<&'a str, String> {
+    let (found, name) = match part {
+        Part::Text(fixed) => return Ok(fixed),
+        Part::Capture(name) => (of.captures.get(name), Cow::from(name)),
+        Part::Field(name) => (payload.get(name), format!("payload.{name}").into()),
+    };
+    found.map(String::as_str).ok_or_else(|| format!("there is no {name} for the url"))
+}
+
+fn escaped(value: &str) -> Cow<'static, str> {
+    utf8_percent_encode(value, &KEPT).to_string().into()
+}
+
+/// What of a URL a value must not change.
+fn shape(url: &Url) -> (&str, Option<usize>, bool, bool) {
+    let segments = url.path_segments().map(Iterator::count);
+    (url.scheme(), segments, url.query().is_some(), url.fragment().is_some())
+}
+
+fn check(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("it is no url: {error}"))?;
+    let names_host = text.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '\\', '?', '#']));
+    match url.scheme() {
+        // What a browser would make of one without is another host than whoever wrote it had in mind.
+        "http" | "https" if !names_host => Err("the url has no host".to_owned()),
+        "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
+            Err("a url with a name or password in it is refused: use `headers`".to_owned())
+        }
+        "http" | "https" => Ok(url),
+        other => Err(format!("the url begins with {other}:, and only http: and https: are known")),
+    }
+}
+
+fn parts_of(text: &str) -> Result<Vec<Part>, String> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((name, behind)) = after.split_once('}') else {
+            return Err("a { in the url is not closed".to_owned());
+        };
+        if !before.is_empty() {
+            parts.push(Part::Text(before.to_owned()));
+        }
+        parts.push(match name.strip_prefix("payload.") {
+            _ if name.is_empty() => return Err("{} in the url names nothing".to_owned()),
+            Some(field) => Part::Field(field.to_owned()),
+            None => Part::Capture(name.to_owned()),
+        });
+        rest = behind;
+    }
+    if !rest.is_empty() || parts.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+impl Occurrence {
+    /// The texts and numbers of its payload, where that is a JSON object; or the fields of a hash.
+    fn object(&self) -> BTreeMap<String, String> {
+        let value = self.value.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let Some(serde_json::Value::Object(object)) = value else { return self.fields.clone() };
+        let plain = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => Some(text),
+            serde_json::Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        object.into_iter().filter_map(|(name, value)| Some((name, plain(value)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hosts() -> Vec<String> {
+        ["shop.example", "127.0.0.1:8080"].map(str::to_owned).into()
+    }
+
+    fn template(text: &str) -> Template {
+        Template::read(text, &hosts()).expect(text)
+    }
+
+    fn of(value: &str) -> Occurrence {
+        let payload = serde_json::json!({ "a": value }).to_string();
+        let captures = [("a".to_owned(), value.to_owned())].into();
+        Occurrence { value: Some(payload.into()), captures, ..Occurrence::for_tests() }
+    }
+
+    #[test]
+    fn values_are_told_as_they_are() {
+        for (text, value, leads_to) in [
+            ("https://shop.example/hooks/{a}", "42", "https://shop.example/hooks/42"),
+            (
+                "https://shop.example/hooks/{a}/call?of={payload.a}",
+                "a b&c=d",
+                "https://shop.example/hooks/a%20b%26c%3Dd/call?of=a%20b%26c%3Dd",
+            ),
+            ("https://shop.example/{a}", "../x?y#z", "https://shop.example/..%2Fx%3Fy%23z"),
+            ("https://shop.example/{a}", "@:\\%2e", "https://shop.example/%40%3A%5C%252e"),
+            ("https://{a}/", "SHOP.example", "https://shop.example/"),
+            ("{payload.a}", "http://127.0.0.1:8080/x?y", "http://127.0.0.1:8080/x?y"),
+            ("{payload.a}/{a}", "http://shop.example", "http://shop.example/http%3A%2F%2Fshop.example"),
+        ] {
+            assert_eq!(
+                template(text).url(&of(value)).map(String::from).as_deref(),
+                Ok(leads_to),
+                "{text} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_that_lead_elsewhere_are_refused() {
+        for (text, value, said) in [
+            ("https://shop.example/hooks/{a}/call", "..", "another path"),
+            ("https://shop.example/hooks/.{a}", ".", "another path"),
+            ("https://{a}/", "evil.example", "not among `hosts`"),
+            ("https://{a}shop.example/", "x@", "no url"),
+            ("https://shop.example{a}/", ".evil.example", "not among `hosts`"),
+            ("https://shop.example{a}/", ":22", "no url"),
+            ("https://shop.example:{a}/", "22", "not among `hosts`"),
+            ("{payload.a}", "http://shop.example:22/", "not among `hosts`"),
+            ("{payload.a}", "http://shop.example@evil.example/", "name or password"),
+            ("{payload.a}", "http:///shop.example/", "no host"),
+            ("{payload.a}", "http://127.0.0.1:8080:80/", "no url"),
+            ("{payload.b}", "http://shop.example/", "no payload.b"),
+        ] {
+            let said_of = template(text).url(&of(value)).expect_err(value);
+            assert!(said_of.contains(said), "{text} {value}: {said_of}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_lead_anywhere_is_refused_at_once() {
+        for (text, said) in [
+            ("{a}", "begins with"),
+            ("ftp://shop.example/{a}", "only http: and https:"),
+            ("https://evil.example/{a}", "not among `hosts`"),
+            ("https://shop.example/{}", "names nothing"),
+            ("https://shop.example/{a", "not closed"),
+            ("https://shop.example:{a", "not closed"),
+            ("https://[{a}]/", "no url"),
+        ] {
+            let error = Template::read(text, &hosts()).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is captured or armed.
+        #[test]
+        fn no_value_leads_to_a_host_that_is_not_listed(
+            place in 0..6usize,
+            value in r#"([a-z0-9]{0,3}[./:@?#%\\{}\[\] \t\r\n-]{0,2}){0,4}|https?:[/\\]{0,3}[a-z.@:0-9#?\\\t]{0,20}|\PC{0,20}"#,
+        ) {
+            let text = [
+                "https://shop.example/{a}/x", "https://shop.example/x?y={payload.a}", "https://{a}/x", "https://{a}.example/x",
+                "{payload.a}", "{payload.a}/{a}",
+            ][place];
+            let Ok(url) = template(text).url(&of(&value)) else { return Ok(()) };
+            let host = (url.host_str().unwrap_or_default(), url.port());
+            prop_assert!([("shop.example", None), ("127.0.0.1", Some(8080))].contains(&host), "{url}");
+            prop_assert!(url.username().is_empty() && url.password().is_none(), "{url}");
+            if place < 2 {
+                let path: Vec<_> = url.path_segments().into_iter().flatten().collect();
+                prop_assert_eq!((path.len(), path.last()), if place == 0 { (2, Some(&"x")) } else { (1, Some(&"x")) });
+                prop_assert_eq!((url.query().is_some(), url.fragment()), (place == 1, None));
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What receivers are told, and when.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use keylapse::console::EntryState;
+use keylapse_support::eventually;
+use standardwebhooks::Webhook;
+
+use crate::rig::SECRET;
+use crate::{Heard, Receiver, Rig, Then};
+
+const FAST: &str = "retry = { every = \"50ms\" }";
+const ALLOW: &str = "allow = [\"127.0.0.1\"]";
+
+fn verify(call: &Heard, secret: &str) {
+    let mut headers = HeaderMap::new();
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        headers.insert(name, call.header(name).parse().unwrap());
+    }
+    Webhook::new(secret).unwrap().verify(&call.body, &headers).expect("the signature is right");
+}
+
+#[tokio::test]
+async fn an_expired_key_is_told_with_its_value_and_signed() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let rig = Rig::of_keys(&receiver.url(), "keep-values = \"1KiB\"", ALLOW).await;
+    rig.enrolling().await;
+    rig.server.cmd(&["SET", "order:42", "{\"amount\":5}", "PX", "300"]).await;
+    let call = receiver.calls(1).await.remove(0);
+    verify(&call, SECRET);
+    assert_eq!(call.line, "POST /hook HTTP/1.1");
+    let json = call.json();
+    let data = &json["data"];
+    assert_eq!((json["type"].as_str(), data["topic"].as_str()), (Some("timer.lapsed"), Some("orders")));
+    assert_eq!((data["key"].as_str(), data["captures"]["id"].as_str()), (Some("order:42"), Some("42")));
+    assert_eq!((data["attempt"].as_u64(), data["value"]["amount"].as_u64()), (Some(1), Some(5)));
+    assert_eq!(data["id"], call.id());
+}
+
+#[tokio::test]
+async fn all_attempts_and_replays_have_one_id() {
+    let receiver = Receiver::start(|call, _| Then::status(if call < 4 { 500 } else { 200 })).await;
+    let rig = Rig::of_timers(&receiver.url(), &format!("{FAST}\nmax-attempts = 3"), ALLOW).await;
+    rig.arm("1", "text").await;
+    let letter = rig.letters(1).await.remove(0);
+    assert!(format!("{letter:?}").contains("500"), "{letter:?}");
+    let topic = rig.console().await.topic("orders").await.unwrap();
+    let _ = topic.replay(&letter, false).await.unwrap();
+    let calls = receiver.calls(4).await;
+    let ids: Vec<_> = calls.iter().map(Heard::id).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    calls.iter().for_each(|call| verify(call, SECRET));
+    let attempts: Vec<_> = calls.iter().filter_map(|call| call.json()["data"]["attempt"].as_u64()).collect();
+    assert_eq!(attempts, [1, 2, 3, 1]);
+}
+
+#[tokio::test]
+async fn while_a_secret_is_replaced_receivers_know_either() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let other = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let more = format!("{ALLOW}\nprevious-secret = {{ file = \"previous\" }}");
+    let rig = Rig::with_secret(&receiver.url(), "", &more, ("previous", other)).await;
+    rig.arm("1", "1").await;
+    let call = receiver.calls(1).await.remove(0);
+    verify(&call, SECRET);
+    verify(&call, other);
+    assert_eq!(call.header("webhook-signature").split(' ').count(), 2);
+}
+
+#[tokio::test]
+async fn one_that_is_gone_buries_the_timer_and_pauses_the_topic() {
+    let receiver = Receiver::start(|_, _| Then::status(410)).await;
+    let rig = Rig::of_timers(&receiver.url(), FAST, ALLOW).await;
+    rig.arm("1", "1").await;
+    rig.letters(1).await;
+    let console = rig.console().await;
+    eventually(Duration::from_secs(10), "the topic to be paused", async || {
+        let topic = console.topic("orders").await.unwrap();
+        format!("{:?}", topic.overview().await.unwrap()).contains("410")
+    })
+    .await;
+    rig.arm("2", "2").await;
+    let topic = console.topic("orders").await.unwrap();
+    let waiting = topic.page(EntryState::Waiting, None, 10).await.unwrap();
+    assert_eq!((waiting.entries.len(), receiver.count()), (1, 1));
+}
+
+#[tokio::test]
+async fn of_many_receivers_one_that_is_gone_pauses_nothing() {
+    let receiver =
+        Receiver::start(|_, call| Then::status(if call.line.contains("/gone") { 410 } else { 200 })).await;
+    let url = receiver.url().replace("/hook", "/{payload.path}");
+    let host = receiver.host();
+    let rig = Rig::of_timers(&url, FAST, &format!("{ALLOW}\nhosts = [\"{host}\"]")).await;
+    rig.arm("1", r#"{"path":"gone"}"#).await;
+    rig.letters(1).await;
+    rig.arm("2", r#"{"path":"here"}"#).await;
+    let calls = receiver.calls(2).await;
+    assert_eq!(calls[1].line, "POST /here HTTP/1.1");
+}
+
+#[tokio::test]
+async fn too_many_requests_use_up_no_attempt() {
+    let receiver = Receiver::start(|call, _| match call {
+        1..3 => Then::Answer(429, vec![("retry-after", "0".to_owned())]),
+        _ => Then::status(200),
+    })
+    .await;
+    let rig = Rig::of_timers(&receiver.url(), "max-attempts = 1", ALLOW).await;
+    rig.arm("1", "1").await;
+    let calls = receiver.calls(3).await;
+    assert!(calls.iter().all(|call| call.json()["data"]["attempt"] == 1));
+}

@@ -1,0 +1,46 @@
+//! Addresses and hosts that are not to be called.
+
+use crate::{Receiver, Rig, Then};
+
+const ONCE: &str = "max-attempts = 1";
+const ALLOW: &str = "allow = [\"127.0.0.1\"]";
+
+/// Written as addresses they are refused when the file is read.
+#[tokio::test]
+async fn names_and_fields_that_lead_to_this_machine_are_refused() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let port = receiver.port();
+    let rig = Rig::of_timers(&format!("http://localhost:{port}"), ONCE, "").await;
+    rig.arm("1", "1").await;
+    let said = format!("{:?}", rig.letters(1).await);
+    assert!(said.contains("private to this machine"), "{said}");
+
+    let hosts = ["127.0.0.1", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]"];
+    let listed: Vec<_> = hosts.iter().map(|host| format!("\"{host}:{port}\"")).collect();
+    let rig = Rig::of_timers("{payload.url}", ONCE, &format!("hosts = [{}]", listed.join(", "))).await;
+    let written = [hosts.as_slice(), &["0x7f.1", "2130706433", "127.1"]].concat();
+    for (number, host) in written.iter().enumerate() {
+        let payload = format!("{{\"url\":\"http://{host}:{port}/\"}}");
+        rig.arm(&number.to_string(), payload).await;
+    }
+    for letter in rig.letters(written.len()).await {
+        let said = format!("{letter:?}");
+        assert!(said.contains("private to this machine"), "{said}");
+    }
+    assert_eq!(receiver.count(), 0);
+}
+
+#[tokio::test]
+async fn a_url_that_leads_elsewhere_is_refused() {
+    let receiver = Receiver::start(|_, _| Then::status(200)).await;
+    let rig = Rig::of_timers("{payload.url}", ONCE, &format!("{ALLOW}\nhosts = [\"shop.example\"]")).await;
+    rig.arm("1", r#"{"url":"http://127.0.0.1/"}"#).await;
+    rig.arm("2", r#"{"url":"http://shop.example@127.0.0.1/"}"#).await;
+    rig.arm("3", r#"{"url":"file:///etc/passwd"}"#).await;
+    rig.arm("4", r#"{"uri":"http://shop.example/"}"#).await;
+    let said = format!("{:?}", rig.letters(4).await);
+    for why in ["not among `hosts`", "name or password", "only http: and https:", "no payload.url"] {
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    assert_eq!(receiver.count(), 0);
+}
