@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate operate-scale test-alerts recipes recipes-record mutants package bench bench-quick bench-attach bench-scale bench-scale-record book lint clean-server
+.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills kills-webhooks soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate demo-webhooks operate-scale web-scale test-alerts test-packaging recipes recipes-record mutants package bench bench-quick bench-attach bench-webhooks bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ kills: ## Kill 1,000 listeners, and 200 servers that sync each write, and lose n
 	$(with_faults) kill-listeners --times 1000
 	$(with_faults) kill-servers --times 200
 
+kills-webhooks: ## Kill `keylapse run` a hundred times while receivers are told, and lose nothing
+	$(with_server) && cargo test -q --workspace --test run -- --ignored --nocapture killed
+
 soak: ## Break everything for MINUTES=30; memory and descriptors must not grow
 	$(with_faults) soak --minutes $(MINUTES)
 
@@ -133,6 +136,9 @@ program_dev = cargo build --quiet --workspace --bin keylapse
 demo-operate: ## Be on call for half a minute: a doctor, dead letters, a killed listener, and a replay, by the program `keylapse`
 	$(show) $(program_$(PROFILE)) && $(call run,keylapse-cli,example,demo_operate)
 
+demo-webhooks: ## Let a shop be told of orders whose keys expire, by `keylapse run`, and look at it in a browser by `keylapse serve`
+	$(show) $(program_$(PROFILE)) && $(call run,keylapse-cli,example,demo_webhooks)
+
 # Chance in the stories is the same for the same seed. RECIPES says what else to tell the program.
 SEED = 1
 recipes: ## Play eleven designs of queues and delays by hand and with keylapse, under the same faults
@@ -156,6 +162,9 @@ bench-quick: ## The most important of it in under three minutes; the last line i
 bench-attach: ## Attached topics: sessions that are extended, hot keys, and a flood; a line for each; half an hour
 	$(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-attach -- $(BENCH)
 
+bench-webhooks: ## Webhooks per second through `keylapse run`, and by the same HTTP client alone; a minute
+	$(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-webhooks -- $(BENCH)
+
 # SCALE says how much, or for which goal (SCALE=--help lists it): SCALE="--timers-per-s 50000 --armed 1e7".
 with_scale = $(with_server) && cargo run --release -q -p keylapse-bench --bin keylapse-bench-scale -- --rounds $(ROUNDS)
 
@@ -170,10 +179,18 @@ bench-scale-record: ## The same, and its figures go into docs/scale.md
 mutants: ## Change the code in one place at a time, and find what no test notices: hours for all
 	$(with_server) && scripts/mutants.py $(MUTANTS)
 
-operate-scale: ## Run each command of the program beside a million timers and letters: minutes, and two gigabytes
+operate-scale: ## Run each command of the program, and each request, beside a million timers and letters: minutes, and two gigabytes
 	$(with_server) && cargo test --release -p keylapse-cli --test commands scale -- --ignored --nocapture
+	$(with_server) && cargo test --release -p keylapse-web --test http scale -- --ignored --nocapture
+
+web-scale: ## Look at each page of the dashboard beside a million timers and 100,000 letters, in a browser: minutes, and a gigabyte
+	$(with_server) && cargo test --release -p keylapse-web --test browser scale -- --ignored --nocapture
 
 # With promtool, from the PATH or, on Debian, out of the package `prometheus`, which is not installed for that.
+# It says what it could not try: without a container engine nothing.
+test-packaging: ## Build the image of packaging/ and run it without rights, where there is something that can
+	scripts/test-image.sh
+
 test-alerts: ## Try the alert rules of docs/alerts.yml on the series of docs/alerts.test.yml, if promtool can be had
 	scripts/test-alerts.sh
 

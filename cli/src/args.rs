@@ -140,14 +140,3 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         span => span.map_err(|error| error.to_string()),
     }
 }
-
-/// When: after a span, or at a time.
-pub(crate) fn parse_when(text: &str) -> Result<keylapse::When, String> {
-    if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        return Ok(keylapse::When::At(at.into()));
-    }
-    let span = parse_span(text.strip_prefix('+').unwrap_or(text));
-    span.map(keylapse::When::In).map_err(|_| {
-        "write a span, such as 15m or 1h30m, or a time with its zone, such as 2026-11-25T09:30:00Z".to_owned()
-    })
-}

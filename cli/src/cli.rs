@@ -75,6 +75,12 @@ pub(crate) enum Command {
     Export(commands::transfer::ExportArgs),
     /// Read such lines from the standard input, and install what is not there.
     Import,
+    /// Call URLs, feed lists and streams, or run programs, whenever a key expires or a timer is due, as a file says.
+    Run(commands::run::Args),
+    /// Show all of it in a browser, and answer over HTTP: dashboard, API and metrics.
+    Serve(commands::serve::Args),
+    /// Ask a `run` or `serve` whether it can do its work: for images without a shell.
+    Health(commands::health::Args),
     /// Write completions for a shell.
     Completions(commands::completions::Args),
     /// Write the manual as man pages into a folder.
@@ -112,6 +118,9 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Attach(args) => commands::attach::run(&console().await?, &args, out).await,
         Command::Export(args) => commands::transfer::export(&console().await?, &args, out).await,
         Command::Import => commands::transfer::import(&console().await?, out).await,
+        Command::Run(args) => commands::run::run(&connect, &args, out).await,
+        Command::Serve(args) => commands::serve::run(&connect, &args).await,
+        Command::Health(args) => commands::health::run(&args, out).await,
         Command::Completions(args) => commands::completions::write(Cli::command(), &args, out),
         Command::Man(args) => commands::completions::write_man(Cli::command(), &args, out),
     };

@@ -8,7 +8,10 @@ mod cli;
 mod commands;
 mod connect;
 mod exit;
+mod listen;
+mod log;
 mod output;
+mod recorder;
 mod signals;
 
 use clap::Parser;

@@ -31,3 +31,30 @@ pub(crate) fn to_end_at_once() -> impl Future<Output = ()> {
         to_end().await;
     }
 }
+
+/// Whoever runs this program asks it to read its file again: by HUP.
+#[derive(Debug)]
+pub(crate) struct Reload(#[cfg(unix)] Option<tokio::signal::unix::Signal>);
+
+/// Heard from now on.
+pub(crate) fn to_reload() -> Reload {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        Reload(signal(SignalKind::hangup()).ok())
+    }
+    #[cfg(not(unix))]
+    Reload()
+}
+
+impl Reload {
+    /// Completes when it was asked, and can be waited for again.
+    pub(crate) async fn asked(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.0 {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}

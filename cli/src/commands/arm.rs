@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use keylapse::console::Console;
 use keylapse::{Arming, When};
+use keylapse_web::parse_when;
 use serde::Serialize;
 
-use crate::args::parse_when;
 use crate::commands::target::{key, topic_of};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, moment, ms_of};

@@ -1,9 +1,8 @@
 //! `keylapse cancel`: withdraw a timer, or many.
 
-use keylapse::console::{Action, Console};
+use keylapse::console::{Action, Became, Console};
 
 use crate::args::Targets;
-use crate::commands::outcome;
 use crate::commands::target::Target;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
@@ -18,7 +17,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     match args.targets.read(console, Action::Cancel, "cancelled").await? {
         Target::Many(work) => work.run(&args.targets.bulk, out).await,
         Target::One(one) => {
-            let (was_done, says) = outcome::cancelled(one.topic.cancel(&one.key).await?);
+            let Became { was_done, says, .. } = Became::of_cancel(one.topic.cancel(&one.key).await?);
             one.say("cancelled", was_done, says, out)
         }
     }

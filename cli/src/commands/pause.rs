@@ -1,9 +1,8 @@
 //! `keylapse pause` and `keylapse resume`.
 
-use keylapse::console::Console;
+use keylapse::console::{Became, Console};
 
 use crate::commands::did::say_of_topic;
-use crate::commands::outcome;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -25,11 +24,11 @@ pub(crate) struct ResumeArgs {
 pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.pause(&args.reason).await?;
-    say_of_topic(&topic, "paused", outcome::PAUSED, out)
+    say_of_topic(&topic, "paused", Became::PAUSED.says, out)
 }
 
 pub(crate) async fn resume(console: &Console, args: &ResumeArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.resume().await?;
-    say_of_topic(&topic, "resumed", outcome::RESUMED, out)
+    say_of_topic(&topic, "resumed", Became::RESUMED.says, out)
 }

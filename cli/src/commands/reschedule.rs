@@ -1,10 +1,10 @@
 //! `keylapse reschedule`: move a waiting timer, or many.
 
-use keylapse::When;
-use keylapse::console::{Action, Console};
+use keylapse::console::{Action, Became, Console};
+use keylapse::{Rescheduled, When};
+use keylapse_web::parse_when;
 
-use crate::args::{Targets, parse_when};
-use crate::commands::outcome;
+use crate::args::Targets;
 use crate::commands::target::Target;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, moment, ms_of};
@@ -32,9 +32,11 @@ pub(super) async fn to(
 ) -> Result<Exit, Failed> {
     match targets.read(console, Action::Reschedule(when), will_be).await? {
         Target::Many(work) => work.run(&targets.bulk, out).await,
-        Target::One(one) => match outcome::moved(one.topic.reschedule(&one.key, when).await?) {
-            Ok(at) => one.say("rescheduled", true, &format!("due at {}", moment(ms_of(at))), out),
-            Err(says) => one.say("rescheduled", false, says, out),
+        Target::One(one) => match one.topic.reschedule(&one.key, when).await? {
+            Rescheduled::Rescheduled(at) => {
+                one.say("rescheduled", true, &format!("due at {}", moment(ms_of(at))), out)
+            }
+            moved => one.say("rescheduled", false, Became::of_move(moved).says, out),
         },
     }
 }

@@ -1,6 +1,5 @@
 //! What is written, and where: results on the standard output, all else on the other.
 
-mod bytes;
 mod table;
 mod time;
 
@@ -10,11 +9,11 @@ use anstream::{AutoStream, ColorChoice};
 use keylapse::console::{Cursor, UnreadableTopic, text};
 use serde::Serialize;
 
+pub(crate) use keylapse::console::words::{lateness, moment, short, size};
 pub(crate) use keylapse::console::{counted, show_count as count};
 
-pub(crate) use self::bytes::{short, size};
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, lateness, moment, ms_of, span, time_of_day};
+pub(crate) use self::time::{ago, ms_of, span, time_of_day};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 

@@ -18,6 +18,7 @@ fn words_with<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 #[test]
 fn each_metric_that_the_guide_names_is_recorded() {
     let recorded = read("src/stats/meter/recorded.rs") + &read("src/stats/meter.rs");
+    let recorded = recorded + &read("web/src/metrics/fleet.rs");
     let counted = read("src/stats.rs") + &read("src/listener/samples.rs");
     let pages =
         ["docs/operations.md", "docs/running.md", "docs/retries.md", "docs/messages.md", "docs/alerts.yml"];

@@ -1,11 +1,10 @@
 //! What somebody has agreed to, done; and in words what became of it.
 
-use keylapse::console::{Entry, KnownTopic, text};
-use keylapse::{Replayed, Rescheduled, Result};
+use keylapse::Result;
+use keylapse::console::{Became, Entry, KnownTopic, text};
 
 use super::desk::Desk;
 use super::model::{Act, Deed};
-use crate::commands::outcome;
 use crate::output::short;
 
 /// What became of a deed: whether it was done, and what to say of it.
@@ -23,46 +22,34 @@ impl Desk {
             _ => None,
         };
         let topic = self.console.topic(&act.topic).await?;
-        let (was_done, of, says) = match &act.deed {
-            Deed::RunNow(key) => of_key(key, moved(topic.run_now(key).await?)),
-            Deed::Cancel(key) => of_key(key, outcome::cancelled(topic.cancel(key).await?)),
-            Deed::Replay(letter) => of_key(&letter.key, replay(&topic, entry).await?),
-            Deed::Drop(letter) => of_key(&letter.key, drop_letter(&topic, entry).await?),
+        let (of, became) = match &act.deed {
+            Deed::RunNow(key) => (shown(key), Became::of_run_now(topic.run_now(key).await?)),
+            Deed::Cancel(key) => (shown(key), Became::of_cancel(topic.cancel(key).await?)),
+            Deed::Replay(letter) => (shown(&letter.key), replay(&topic, entry).await?),
+            Deed::Drop(letter) => (shown(&letter.key), drop_letter(&topic, entry).await?),
             Deed::Pause(reason) => {
                 topic.pause(reason).await?;
-                (true, act.topic.clone(), outcome::PAUSED)
+                (act.topic.clone(), Became::PAUSED)
             }
             Deed::Resume => {
                 topic.resume().await?;
-                (true, act.topic.clone(), outcome::RESUMED)
+                (act.topic.clone(), Became::RESUMED)
             }
         };
-        Ok(Done { was_done, says: format!("{of}: {says}") })
+        Ok(Done { was_done: became.was_done, says: format!("{of}: {}", became.says) })
     }
 }
 
-async fn replay(topic: &KnownTopic, letter: Option<Entry>) -> Result<(bool, &'static str)> {
-    let Some(letter) = letter else { return Ok(GONE) };
-    Ok(match topic.replay(&letter, false).await? {
-        Replayed::Replayed => (true, "replayed: its attempts start over"),
-        Replayed::Exists => (false, "left alone: the key has a timer"),
-        Replayed::Unreadable => (false, "left alone: its record cannot be read"),
-        _ => GONE,
-    })
+async fn replay(topic: &KnownTopic, letter: Option<Entry>) -> Result<Became> {
+    let Some(letter) = letter else { return Ok(Became::GONE) };
+    topic.replay(&letter, false).await.map(Became::of_replay)
 }
 
-async fn drop_letter(topic: &KnownTopic, letter: Option<Entry>) -> Result<(bool, &'static str)> {
-    let Some(letter) = letter else { return Ok(GONE) };
-    Ok(if topic.drop_letter(&letter).await? { (true, "dropped") } else { GONE })
+async fn drop_letter(topic: &KnownTopic, letter: Option<Entry>) -> Result<Became> {
+    let Some(letter) = letter else { return Ok(Became::GONE) };
+    topic.drop_letter(&letter).await.map(Became::of_drop)
 }
 
-/// Somebody else was quicker.
-const GONE: (bool, &str) = (false, "the letter is gone: replayed, dropped or trimmed meanwhile");
-
-fn of_key(key: &[u8], (was_done, says): (bool, &'static str)) -> (bool, String, &'static str) {
-    (was_done, short(&text::escape(key), 60), says)
-}
-
-fn moved(moved: Rescheduled) -> (bool, &'static str) {
-    outcome::moved(moved).map_or_else(|says| (false, says), |_| (true, "due now"))
+fn shown(key: &[u8]) -> String {
+    short(&text::escape(key), 60)
 }

@@ -4,13 +4,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use keylapse::console::{
-    Console, Entry, EntryState, Filter, KnownTopic, Registry, TopicStanding, TopicStatus, UnreadableTopic,
-    Why,
+    Console, Entry, EntryState, Filter, KnownTopic, Rates, Registry, TopicStanding, TopicStatus,
+    UnreadableTopic, Why,
 };
 use keylapse::{ListenerReport, Result};
 
 use super::model::{Data, EntryPage, EntryRow, Letter, ListenerRow, Look, Timer, TopicPage, TopicRow};
-use super::rates::Rates;
 use crate::output::ms_of;
 
 /// Entries of a page.

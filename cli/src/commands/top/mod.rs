@@ -8,7 +8,6 @@ mod deeds;
 mod desk;
 mod draw;
 mod model;
-mod rates;
 mod screen;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The topics, and one topic in two lines.
 
 use keylapse::console::TopicStanding;
+use keylapse::console::words::rate;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -61,10 +62,6 @@ fn of(standing: TopicStanding, theme: Theme) -> Style {
         TopicStanding::Paused => theme.wish(),
         _ => theme.alarm(),
     }
-}
-
-fn rate(rate: f64) -> String {
-    if rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
 }
 
 /// What somebody has to know of a topic before all else.

@@ -2,7 +2,9 @@
 
 use ratatui::text::Span;
 
-use crate::output::{short, span};
+pub(super) use keylapse::console::words::{brief, percent, relative};
+
+use crate::output::short;
 
 /// Characters of a text that are ever looked at: keys of 64 KiB exist.
 pub(super) const LONGEST: usize = 1000;
@@ -66,26 +68,6 @@ fn fitting(text: &str, columns: usize) -> usize {
     text.len()
 }
 
-/// A length of time, in whole seconds from one second on.
-pub(super) fn brief(ms: u64) -> String {
-    span(if ms < 1000 { ms } else { ms - ms % 1000 })
-}
-
-/// How far from now: `in 3m` or `3m ago`.
-pub(super) fn relative(ms: u64, now_ms: u64) -> String {
-    match ms.checked_sub(now_ms) {
-        Some(ahead) if ahead < 1000 => "now".to_owned(),
-        Some(ahead) => format!("in {}", brief(ahead)),
-        None if now_ms - ms < 1000 => "now".to_owned(),
-        None => format!("{} ago", brief(now_ms - ms)),
-    }
-}
-
-/// A share, in percent.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,13 +93,5 @@ mod tests {
         assert_eq!(wrap("one two three four", 5, 2), ["one", "two …"]);
         assert_eq!(wrap("", 5, 2), [""]);
         assert!(wrap(&"日本".repeat(9), 5, 20).iter().all(|line| width(line) <= 5));
-    }
-
-    #[test]
-    fn times_are_short() {
-        for (ms, text) in [(0, "0ms"), (450, "450ms"), (1999, "1s"), (130_000, "2m10s"), (3_600_000, "1h")] {
-            assert_eq!(brief(ms), text);
-        }
-        assert_eq!([relative(5, 1000), relative(0, 9000), relative(9000, 0)], ["now", "9s ago", "in 9s"]);
     }
 }

@@ -1,12 +1,7 @@
-//! Each command line of docs/operate.md, run in order on one server, and what it writes.
-//!
-//! In blocks of kind `console` a line that begins with `$ ` is a command; what stands below it, its output: with times,
-//! ids and the like replaced by words, and `…` for any lines between. Between blocks `<!-- scene: … -->` says what else
-//! happens. `KEYLAPSE_BLESS=1` writes the outputs that differ into the page.
+//! docs/operate.md, in a shop.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -17,14 +12,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::scene::{PATIENCE, plain};
+use super::alike::{ADDRESS, HOST, PID};
+use super::{Stage, path, play};
+use crate::scene::PATIENCE;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// In place of this machine's and this run's, of the same length where a table is not to change.
-const HOST: &str = "shop-worker";
-const PID: &str = "4711";
-const ADDRESS: &str = "redis.shop:6379";
-
 #[derive(Serialize, Deserialize)]
 struct Order {
     cents: u64,
@@ -134,7 +126,9 @@ impl Shop {
         let reports = self.schedule.serving(&self.orders).await.expect("reports");
         reports.iter().map(ListenerReport::at).collect()
     }
+}
 
+impl Stage for Shop {
     async fn play(&mut self, scene: &str) {
         match scene {
             "the listener ends" => self.stop_listening().await,
@@ -158,24 +152,16 @@ impl Shop {
         }
     }
 
-    /// What a shell says to it, and the code.
-    fn sh(&self, line: &str) -> (String, i32) {
-        let program = Path::new(env!("CARGO_BIN_EXE_keylapse"));
-        let path = std::env::var("PATH").expect("a PATH");
-        let path = format!("{}:{path}", program.parent().expect("its folder").display());
-        let looker = format!("redis://looker:secret@127.0.0.1:{}/", self.server.port());
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("exec 2>&1\n{line}")]).current_dir(self.folder.path());
-        shell
-            .env("PATH", path)
-            .env("KEYLAPSE_URL", url(&self.server))
-            .env("LOOKER_URL", looker)
-            .stdin(Stdio::null());
-        let ended = shell.output().expect("a shell");
-        (String::from_utf8(ended.stdout).expect("UTF-8"), ended.status.code().unwrap_or(-1))
+    fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
-    /// With what is only so on this machine and in this run replaced, and in the same places where that can be.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let looker = format!("redis://looker:secret@127.0.0.1:{}/", self.server.port());
+        vec![("KEYLAPSE_URL", url(&self.server)), ("LOOKER_URL", looker)]
+    }
+
+    /// In the same places where that can be.
     fn as_shown(&self, text: &str) -> String {
         let mut text = text.to_owned();
         let name = nodename();
@@ -209,123 +195,18 @@ async fn close(lapse: &Lapse<Order>, bank_answers: bool) -> Result<Outcome, Fail
     }
 }
 
-/// A command of the page, with what stands below it.
-#[derive(Debug)]
-struct Shown {
-    command: String,
-    /// The lines of the page that are its output.
-    lines: std::ops::Range<usize>,
-}
-
-enum Part {
-    Command(Shown),
-    Scene(String),
-}
-
-fn parts(page: &[&str]) -> Vec<Part> {
-    let (mut parts, mut within) = (Vec::new(), false);
-    for (at, line) in page.iter().enumerate() {
-        if within {
-            within = *line != "```";
-            if let Some(command) = line.strip_prefix("$ ") {
-                parts.push(Part::Command(Shown { command: command.to_owned(), lines: at + 1..at + 1 }));
-            } else if let (true, Some(Part::Command(last))) = (within, parts.last_mut()) {
-                last.lines.end = at + 1;
-            }
-        } else if let Some(scene) = line.strip_prefix("<!-- scene: ") {
-            parts.push(Part::Scene(scene.trim_end_matches(" -->").to_owned()));
-        } else {
-            within = *line == "```console";
-        }
-    }
-    parts
-}
-
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate.md")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_command_of_the_page_says_what_the_page_shows() {
-    let text = std::fs::read_to_string(path()).expect("the page");
-    let page: Vec<_> = text.lines().collect();
     let mut shop = Shop::open().await;
     shop.fill().await;
-    let (mut news, mut commands) = (Vec::new(), 0);
-    for part in parts(&page) {
-        let shown = match part {
-            Part::Scene(scene) => {
-                shop.play(&scene).await;
-                continue;
-            }
-            Part::Command(shown) => shown,
-        };
-        commands += 1;
-        let (said, code) = shop.sh(&shown.command);
-        assert_eq!(code, 0, "{}: {said}; say `; echo $?` behind a command that is to fail", shown.command);
-        let said = shop.as_shown(&said);
-        let expected = page[shown.lines.clone()].join("\n");
-        if !is_alike(&expected, &said) {
-            let differs = format!("$ {}\n{said}\n--- the page has\n{expected}", shown.command);
-            news.push((shown, said, differs));
-        }
-    }
-    if std::env::var_os("KEYLAPSE_BLESS").is_some() {
-        let mut page = page.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        for (shown, said, _) in news.into_iter().rev() {
-            page.splice(
-                shown.lines,
-                said.trim_end_matches('\n').split('\n').map(str::to_owned).filter(|line| !line.is_empty()),
-            );
-        }
-        std::fs::write(path(), page.join("\n") + "\n").expect("the page");
-        return;
-    }
-    let differ: Vec<_> = news.into_iter().map(|(.., differs)| differs).collect();
-    assert!(differ.is_empty(), "{}\n\nKEYLAPSE_BLESS=1 writes it into the page", differ.join("\n\n"));
+    let commands = play("operate.md", &mut shop).await;
     assert!(commands > 40, "{commands} commands");
-}
-
-/// Whether both say the same: times, ids and widths are not looked at, and `…` is any number of lines.
-fn is_alike(shown: &str, said: &str) -> bool {
-    let pattern: Vec<_> = normal(shown).lines().map(regex::escape).collect();
-    let pattern =
-        format!("^{}$", pattern.join("\n").replace("…\n", "(?s:.*\n)?").replace("\n…", "(?s:\n.*)?"));
-    regex::Regex::new(&pattern).expect("a pattern").is_match(normal(said).trim_end())
-}
-
-fn normal(text: &str) -> String {
-    let text = text.replace(HOST, "HOST").replace(ADDRESS, "ADDRESS").replace(PID, "PID");
-    let words = [
-        (r"--after '([^']|'\\'')*'", "--after PLACE"),
-        (r#"("[a-z_]*(ms|us|at|since)"): ?\d+"#, "$1:N"),
-        (r"\b\d+\.\d+\.\d+\b", "VERSION"),
-        (r"\b\d+\.\d+\b", "N"),
-        (r"Redis|Valkey", "SERVER"),
-        (r"\b\d+ (keys with a time to live|B, as the server reckons)", "N $1"),
-    ];
-    let text = words.iter().fold(plain(&text), |text, (pattern, word)| {
-        regex::Regex::new(pattern).expect("a pattern").replace_all(&text, *word).into_owned()
-    });
-    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
-#[test]
-fn what_is_alike_differs_in_times_and_widths_only() {
-    assert!(is_alike(
-        "a  2026-11-25T09:00:00.000Z  in 3m\n…\nb 1",
-        "a 2026-01-01T01:02:03.004Z in 15m\nx\ny\nb  1\n"
-    ));
-    assert!(is_alike("a\n…", "a\nb\nc\n") && is_alike("a\n…", "a\n"));
-    assert!(is_alike("x --after 'a'", r"x --after 'a'\''b'\'''"), "a place may hold quotes");
-    assert!(!is_alike("a 1", "a 2") && !is_alike("a", "a\nb") && !is_alike("a\nb", "a"));
 }
 
 /// The line for those who only look is the one that is tried in `trouble`.
 #[test]
 fn the_page_gives_the_rights_that_are_tested() {
-    let page = std::fs::read_to_string(path()).expect("the page");
+    let page = std::fs::read_to_string(path("operate.md")).expect("the page");
     assert!(
         page.contains(&format!("ACL SETUSER looker {}", crate::trouble::LOOKER)),
         "{}",
@@ -336,7 +217,7 @@ fn the_page_gives_the_rights_that_are_tested() {
 /// `make test-alerts` tries the file.
 #[test]
 fn the_page_of_alerts_shows_the_rules_as_they_are() {
-    let docs = path().with_file_name("alerts");
+    let docs = path("alerts");
     let read = |extension| std::fs::read_to_string(docs.with_extension(extension)).expect("a file of docs/");
     assert!(
         read("md").contains(&format!("```yaml\n{}```", read("yml"))),

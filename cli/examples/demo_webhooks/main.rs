@@ -1,0 +1,231 @@
+//! Orders whose keys expire are told to a shop, by a program that nobody has written a line of Rust for: `make
+//! demo-webhooks`.
+//!
+//! Another program writes keys with `SET … EX`, and arms notices over HTTP. `keylapse run` calls the shop, which fails
+//! now and then; it is killed in the middle of that, started again, and told to read its file again. What the shop never
+//! took is a dead letter, and replayed from the dashboard in a browser, where a key that is a script does nothing. In the
+//! end the shop has taken each of them, under one id, or this fails.
+
+mod dashboard;
+mod programs;
+mod receiver;
+
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use keylapse::console::Console;
+use redis::aio::MultiplexedConnection;
+
+use self::dashboard::Visit;
+use self::programs::{Process, keylapse, redis};
+use self::receiver::Receiver;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the orders are like: how many, and what the shop answers.
+const ORDERS: [(u64, &str); 4] = [(300, "none"), (40, "once"), (20, "busy"), (20, "always")];
+const NOTICES: u64 = 60;
+/// A key that would be a script, if a page took it for one.
+const SCRIPT: &str = "order:unpaid:<img src=x onerror=window.xss=1>";
+
+fn config(receiver: &Receiver) -> String {
+    let address = receiver.address;
+    format!(
+        r#"[topics.unpaid]
+attach = "order:unpaid:{{id}}"
+keep-values = "1KiB"
+retry = {{ after = ["300ms", "300ms"] }}
+lease = "2s"
+
+[topics.unpaid.webhook]
+url = "http://{address}/unpaid"
+secret = {{ file = "secret" }}
+allow = ["127.0.0.1"]
+circuit = {{ failures = 10, wait = "500ms" }}
+
+[topics.notices]
+pattern = "app:trans:notice:{{id}}"
+lease = "2s"
+
+[topics.notices.webhook]
+url = "http://{address}/notices"
+secret = {{ file = "secret" }}
+allow = ["127.0.0.1"]
+"#
+    )
+}
+
+/// The shop, what calls it, and what shows how that goes.
+struct Stage {
+    url: String,
+    folder: tempfile::TempDir,
+    receiver: Receiver,
+    console: Console,
+    writer: MultiplexedConnection,
+}
+
+impl Stage {
+    fn relay(&self) -> Result<(Process, String)> {
+        let mut relay = Command::new(keylapse()?);
+        relay.args(["run", "--listen", "127.0.0.1:0", "-u", &self.url]).current_dir(self.folder.path());
+        Process::listening(&mut relay)
+    }
+
+    fn dashboard(&self) -> Result<(Process, String)> {
+        let mut serve = Command::new(keylapse()?);
+        serve.args(["serve", "--listen", "127.0.0.1:0", "-u", &self.url]).current_dir(self.folder.path());
+        Process::listening(&mut serve)
+    }
+
+    /// As any program of the shop writes its orders. Answers how many.
+    async fn write_orders(&mut self) -> Result<u64> {
+        let mut count = 0;
+        for (orders, trouble) in ORDERS {
+            for _ in 0..orders {
+                count += 1;
+                // From half a second to four.
+                self.write(&format!("order:unpaid:{count}"), trouble, 500 + count * 9).await?;
+            }
+        }
+        self.write(SCRIPT, "always", 700).await?;
+        Ok(count + 1)
+    }
+
+    async fn write(&mut self, key: &str, trouble: &str, ms: u64) -> Result<()> {
+        let value = format!(r#"{{"cents":1999,"trouble":"{trouble}"}}"#);
+        let mut command = ::redis::cmd("SET");
+        command.arg(key).arg(value).arg("PX").arg(ms);
+        Ok(command.query_async(&mut self.writer).await?)
+    }
+
+    /// Waits until the shop has taken so many, and so many dead letters lie there.
+    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+        let began = Instant::now();
+        while !holds().await? {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("waited in vain for {what}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn taken(&self) -> u64 {
+        self.receiver.booked().values().filter(|booked| booked.taken > 0).count() as u64
+    }
+
+    async fn dead(&self) -> Result<u64> {
+        Ok(self.console.topic("unpaid").await?.overview().await?.dead)
+    }
+}
+
+/// Arms notices over HTTP, as a program without a client of Redis does.
+async fn arm_notices(http: &str) -> Result<u64> {
+    let client = reqwest::Client::new();
+    for id in 0..NOTICES {
+        let url = format!("{http}/api/v1/topics/notices/timers/app:trans:notice:{id}");
+        let body = format!(r#"{{"in":"{}ms","payload":{{"paid":true}}}}"#, 300 + id * 30);
+        let request = client.put(url).header("content-type", "application/json").body(body);
+        request.send().await?.error_for_status()?;
+    }
+    Ok(NOTICES)
+}
+
+async fn set_up() -> Result<(Stage, Process)> {
+    let folder = tempfile::tempdir()?;
+    let (server, url) = redis(folder.path())?;
+    let receiver = Receiver::start(SECRET).await?;
+    write(folder.path(), "secret", SECRET)?;
+    write(folder.path(), "keylapse.toml", &config(&receiver))?;
+    let began = Instant::now();
+    let console = loop {
+        match Console::connect(url.as_str()).await {
+            Ok(console) => break console,
+            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let writer = ::redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+    Ok((Stage { url, folder, receiver, console, writer }, server))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, text)?;
+    Ok(fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?)
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // What `reqwest` needs, though nothing here goes over TLS.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let (mut stage, _server) = set_up().await?;
+    println!(
+        "# A shop at http://{}, and `keylapse run` with the file:\n\n{}",
+        stage.receiver.address,
+        config(&stage.receiver)
+    );
+    let (relay, http) = stage.relay()?;
+    ready(&stage, &http).await?;
+    let (_serving, dashboard) = stage.dashboard()?;
+    println!("# Another program writes orders as keys that expire, and arms notices over HTTP.");
+    let webhooks = stage.write_orders().await? + arm_notices(&http).await?;
+    stage.until("the first orders", async || Ok(stage.taken() > 60)).await?;
+    println!(
+        "# `keylapse run` is killed in the middle of its work, started again, and told to read its file again."
+    );
+    relay.kill()?;
+    let (relay, _) = stage.relay()?;
+    stage.until("more orders", async || Ok(stage.taken() > 160)).await?;
+    Command::new("kill").args(["-HUP", &relay.id().to_string()]).status()?;
+    let stubborn =
+        ORDERS.iter().filter(|(_, trouble)| *trouble == "always").map(|(count, _)| count).sum::<u64>() + 1;
+    stage.until("dead letters", async || Ok(stage.dead().await? == stubborn)).await?;
+    println!(
+        "# What the shop never took is a dead letter. Somebody looks at the dashboard, {dashboard}, and replays them."
+    );
+    stage.receiver.mend();
+    let visit = Visit::pay(&dashboard, SCRIPT).await?;
+    stage.until("all of them", async || Ok(stage.taken() == webhooks)).await?;
+    stage.until("the last notice", async || stage.nothing_left().await).await?;
+    judge(&stage, webhooks, stubborn, &visit)
+}
+
+/// Waits until the relay hears of expired keys.
+async fn ready(stage: &Stage, http: &str) -> Result<()> {
+    let client = reqwest::Client::new();
+    let url = format!("{http}/readyz");
+    stage
+        .until("the relay to be ready", async || Ok(client.get(&url).send().await?.status().is_success()))
+        .await
+}
+
+impl Stage {
+    async fn nothing_left(&self) -> Result<bool> {
+        let status = self.console.status(10).await?;
+        Ok(status.topics.iter().all(|topic| topic.overview.timers + topic.overview.dead == 0))
+    }
+}
+
+/// Says what came of it all, and whether it is as it should be.
+fn judge(stage: &Stage, webhooks: u64, dead: u64, visit: &Visit) -> Result<()> {
+    let booked = stage.receiver.booked();
+    let delivered = stage.taken();
+    let retried: u64 = booked.values().map(|booked| booked.calls - 1).sum();
+    let doubled = booked.values().filter(|booked| booked.ids.len() != 1).count();
+    let (lost, forged) = (webhooks - delivered, stage.receiver.forged());
+    let Visit { pages, actions, replayed, scripts } = visit;
+    println!(
+        "\nwebhooks={webhooks} delivered={delivered} retried={retried} dead={dead} replayed={replayed} lost={lost} \
+         doubled_ids={doubled} pages={pages} actions={actions} xss={scripts}"
+    );
+    let is_right = lost == 0 && doubled == 0 && forged == 0 && *scripts == 0 && *replayed == dead;
+    if is_right { Ok(()) } else { Err("this is not as it should be".into()) }
+}

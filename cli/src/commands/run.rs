@@ -1,0 +1,131 @@
+//! `keylapse run`: relays what is due, as a file says, and arms timers for those who ask over HTTP.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use keylapse::console::Console;
+use keylapse_relay::{Config, Relay, RelayHealth, describe_metrics};
+use keylapse_web::{Readiness, Web};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tracing::{error, info};
+
+use crate::args::Connect;
+use crate::exit::{Exit, Failed};
+use crate::listen::Listen;
+use crate::output::Output;
+use crate::{log, recorder, signals};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The file that says what is relayed where.
+    #[arg(short, long, value_name = "FILE", default_value = "keylapse.toml")]
+    config: PathBuf,
+    /// Read the file, say what is wrong with it, and end. Nothing is connected to.
+    #[arg(long)]
+    check: bool,
+    /// Arm and cancel timers for those who ask over HTTP at this address, answer probes and show metrics. Without it nothing
+    /// is listened at.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    http: Listen,
+    #[command(flatten)]
+    log: log::Log,
+}
+
+pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+    let mut relay = Relay::new(connect.client()?);
+    if args.check {
+        relay.check(read(args)?).map_err(|error| Failed::Usage(in_file(args, error)))?;
+        out.say(in_file(args, "fine"))?;
+        return Ok(Exit::Fine);
+    }
+    log::start(&args.log);
+    let (reload, stop) = (signals::to_reload(), keylapse::shutdown_signal());
+    // Before anything is claimed: what is wrong with the command line ends it.
+    let config = read(args)?;
+    let door = match args.listen {
+        Some(address) => Some(Door::open(connect, &args.http, address, relay.health()).await?),
+        None => None,
+    };
+    relay.follow(config).await.map_err(|error| Failed::Usage(in_file(args, error)))?;
+    until(&mut relay, args, reload, stop).await?;
+    info!("stopping: what runs is finished or handed back");
+    relay.stop().await?;
+    if let Some(door) = door {
+        door.close().await;
+    }
+    Ok(Exit::Fine)
+}
+
+/// Follows the file, as often as somebody asks for it, until it is to stop.
+async fn until(
+    relay: &mut Relay,
+    args: &Args,
+    mut reload: signals::Reload,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failed> {
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => return Ok(()),
+            ended = relay.ended() => ended?,
+            () = reload.asked() => tokio::select! {
+                () = &mut stop => return Ok(()),
+                () = follow(relay, args) => {}
+            },
+        }
+    }
+}
+
+/// What the file says now, if it can be done.
+async fn follow(relay: &mut Relay, args: &Args) {
+    let followed = async { Ok::<_, Failed>(relay.follow(read(args)?).await?) };
+    match followed.await {
+        Ok(()) => info!(file = %args.config.display(), "the file was read again, and holds from now on"),
+        Err(error) => error!(%error, "the file was read again, and is refused: all goes on as before"),
+    }
+}
+
+/// Where others ask.
+struct Door {
+    close: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+}
+
+impl Door {
+    async fn open(
+        connect: &Connect,
+        http: &Listen,
+        address: SocketAddr,
+        health: RelayHealth,
+    ) -> Result<Self, Failed> {
+        let access = http.access()?;
+        let server = http.bind(address, &access).await?;
+        let web = Web::new(Console::new(connect.client()?), access).arming_only();
+        let web = web.recorded(recorder::install()?);
+        describe_metrics();
+        let web = web.ready(move || {
+            let notes = health.faults();
+            Readiness { ready: notes.is_empty(), notes }
+        });
+        let (close, closed) = oneshot::channel::<()>();
+        // It closes when it is told to, or this is dropped.
+        let served = tokio::spawn(server.run(web.router(), async { drop(closed.await) }));
+        Ok(Self { close, served })
+    }
+
+    async fn close(self) {
+        drop(self.close);
+        _ = self.served.await;
+    }
+}
+
+fn read(args: &Args) -> Result<Config, Failed> {
+    Config::read(&args.config).map_err(|error| Failed::Usage(in_file(args, error)))
+}
+
+fn in_file(args: &Args, what: impl std::fmt::Display) -> String {
+    format!("{}: {what}", args.config.display())
+}

@@ -1,0 +1,41 @@
+//! `keylapse serve`: a dashboard, an API and metrics over HTTP.
+
+use std::net::SocketAddr;
+
+use keylapse::console::Console;
+use keylapse_web::Web;
+
+use crate::args::Connect;
+use crate::exit::{Exit, Failed};
+use crate::listen::Listen;
+use crate::{log, recorder};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The address to listen at. Beyond this machine's own only with --token-file or --read-token-file.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    http: Listen,
+    /// Whatever acts is not there, for anybody.
+    #[arg(long)]
+    read_only: bool,
+    /// Show payloads.
+    #[arg(long)]
+    show_payloads: bool,
+    #[command(flatten)]
+    log: log::Log,
+}
+
+pub(crate) async fn run(connect: &Connect, args: &Args) -> Result<Exit, Failed> {
+    // A server that is away is something to show.
+    let console = Console::new(connect.client()?);
+    log::start(&args.log);
+    let stop = keylapse::shutdown_signal();
+    let access = args.http.access()?;
+    let server = args.http.bind(args.listen, &access).await?;
+    let web = Web::new(console, access).read_only(args.read_only).show_payloads(args.show_payloads);
+    let web = web.recorded(recorder::install()?);
+    server.run(web.router(), stop).await;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,126 @@
+//! `keylapse serve`, and `keylapse health` beside it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use keylapse_support::{Server, eventually};
+
+use crate::scene::{PATIENCE, Scene, run_at};
+
+/// A program that serves until it is dropped.
+struct Serving {
+    child: Child,
+    /// Where it listens: host and port.
+    at: String,
+}
+
+impl Serving {
+    fn start(url: &str, args: &[&str]) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program
+            .env("KEYLAPSE_URL", url)
+            .args(["--timeout", "500ms", "serve", "--listen", "127.0.0.1:0"])
+            .args(args);
+        let mut child = program.stderr(Stdio::piped()).spawn().expect("the program");
+        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
+        let line = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains("listening at")));
+        let line = line.expect("a line that says where").expect("a line");
+        let (_, at) = line.split_once("http://").expect("an address");
+        let at = at.trim_end().trim_end_matches('/').to_owned();
+        // What it logs is read on, so that it never waits for that.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, at }
+    }
+
+    fn health(&self, args: &[&str]) -> crate::scene::Ran {
+        run_at(
+            "redis://127.0.0.1:1/",
+            &[&["health", "--at", &format!("http://{}", self.at)], args].concat(),
+            b"",
+        )
+    }
+
+    fn get(&self, path: &str, head: &str) -> String {
+        let mut stream = TcpStream::connect(&self.at).expect("a connection");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}\r\n", self.at);
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_what_the_program_says_of_itself() {
+    let mut server = Server::start().await;
+    let serving = Serving::start(&server.plain_url(), &[]);
+    assert_eq!((serving.health(&[]).code, serving.health(&["--live"]).code), (0, 0));
+    server.kill().await;
+    eventually(PATIENCE, "that it is not ready", async || serving.health(&[]).code == 1).await;
+    let ran = serving.health(&["--live"]);
+    assert_eq!((ran.code, &*ran.out), (0, "200 ok\n"));
+    let lines =
+        run_at("redis://127.0.0.1:1/", &["--json", "health", "--at", &format!("http://{}", serving.at)], b"");
+    let line: serde_json::Value = serde_json::from_str(&lines.out).expect("a line of JSON");
+    assert_eq!(
+        (&line["type"], &line["healthy"], &line["status"]),
+        (&"health".into(), &false.into(), &503.into())
+    );
+    // Nobody is there, and what is there is something else.
+    let at = format!("http://{}", serving.at);
+    drop(serving);
+    let gone = run_at("redis://127.0.0.1:1/", &["health", "--at", &at], b"");
+    assert!(gone.code == 1 && !gone.err.is_empty(), "{gone:?}");
+    let redis = Server::start().await;
+    let other =
+        run_at("", &["health", "--within", "2s", "--at", &format!("http://127.0.0.1:{}", redis.port())], b"");
+    assert!(other.code == 1, "{other:?}");
+    assert_eq!(run_at("", &["health", "--at", "https://127.0.0.1:1"], b"").code, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_for_those_who_have_a_token() {
+    let scene = Scene::new().await;
+    scene.arm(b"1", PATIENCE, crate::scene::Do::Succeed).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = "0123456789abcdef0123456789abcdef";
+    let file = keylapse_support::write(folder.path(), "token", token);
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, permissions).expect("a secret");
+    let serving =
+        Serving::start(&scene.server.plain_url(), &["--read-token-file", file.to_str().expect("UTF-8")]);
+    assert!(serving.get("/metrics", "").starts_with("HTTP/1.1 401 "));
+    let metrics = serving.get("/metrics", &format!("Authorization: Bearer {token}\r\n"));
+    for line in ["keylapse_up 1\n", "keylapse_topic_timers{topic=\"order.unpaid\",state=\"pending\"} 1\n"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[test]
+fn what_would_be_open_to_everybody_does_not_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let short = keylapse_support::write(folder.path(), "short", "secret");
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&short, permissions).expect("a secret");
+    let short = short.to_str().expect("UTF-8");
+    for (args, words) in [
+        (&["--listen", "0.0.0.0:0"][..], "--token-file"),
+        (&["--listen", "127.0.0.1:0", "--token-file", short], "32"),
+        (&["--listen", "127.0.0.1:0", "--token-file", "/no/such/file"], "/no/such/file"),
+        (&["--listen", "127.0.0.1:0", "--host", "http://a"], "--host"),
+        (&["--listen", "127.0.0.1:0", "--listen-cert", short, "--listen-key", short], "certificate"),
+        (&["--listen", "127.0.0.1:0", "--listen-cert", short], "--listen-key"),
+        (&["--listen", "7117"], "--listen"),
+    ] {
+        let ran = run_at("redis://127.0.0.1:1/", &[&["serve"], args].concat(), b"");
+        assert!(ran.code == 2 && ran.err.contains(words), "{words}: {ran:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! A server, a file, and the program that does what the file says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylapse::{Schedule, Topic};
+use keylapse_support::{Server, eventually};
+use tempfile::TempDir;
+
+use crate::Heard;
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    pub(crate) schedule: Schedule,
+    folder: TempDir,
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        let server = Server::builder().config("notify-keyspace-events", "KExg$").start().await;
+        let schedule = Schedule::connect(&*server.plain_url()).await.expect("the server is there");
+        let scene = Self { server, schedule, folder: tempfile::tempdir().expect("a folder") };
+        scene.write("secret", SECRET);
+        scene
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let file = self.folder.path().join(name);
+        fs::write(&file, text).expect("it is ours");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.folder.path().join(name)).expect("it is there");
+    }
+
+    /// Due at once, all of these numbers.
+    pub(crate) async fn arm(&self, numbers: impl Iterator<Item = usize>) {
+        let topic = Topic::raw_named("orders", "order:{id}").expect("a topic");
+        let payload = bytes::Bytes::from_static(b"1");
+        let arm = |number: usize| {
+            let (topic, payload) = (&topic, &payload);
+            async move { self.schedule.arm(topic, [number.to_string()], Duration::ZERO, payload).await }
+        };
+        for armed in join_all(numbers.map(arm)).await {
+            assert!(armed.expect("the server is there").is_armed());
+        }
+    }
+
+    pub(crate) async fn none_left(&self) {
+        eventually(PATIENCE, "nothing to be left", async || {
+            self.server.cmd(&["HLEN", "keylapse:{orders/0}:rec"]).await == redis::Value::Int(0)
+        })
+        .await;
+    }
+
+    pub(crate) async fn dead(&self) -> usize {
+        let dead = self.server.cmd(&["HLEN", "keylapse:{orders/0}:dead"]).await;
+        redis::from_redis_value(dead).expect("a number")
+    }
+
+    pub(crate) fn run(&self) -> Program {
+        Program::start(
+            &self.server.plain_url(),
+            &self.folder.path().join("keylapse.toml").display().to_string(),
+        )
+    }
+}
+
+/// `keylapse run`.
+pub(crate) struct Program {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Program {
+    fn start(url: &str, file: &str) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        program.env("KEYLAPSE_URL", url).args(["run", "--config", file]).stderr(Stdio::piped());
+        let mut child = program.spawn().expect("the program");
+        let (log, said) = (Arc::<Mutex<String>>::default(), child.stderr.take().expect("its log"));
+        let kept = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                let mut kept = kept.lock().expect("nobody has panicked");
+                kept.push_str(&line);
+                kept.push('\n');
+            }
+        });
+        Self { child, log }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("nobody has panicked").clone()
+    }
+
+    /// Once its log has this so often.
+    pub(crate) async fn said(&self, text: &str, times: usize) {
+        eventually(PATIENCE, text, async || self.log().matches(text).count() >= times).await;
+    }
+
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut ended = None;
+        eventually(PATIENCE, "the program to end", async || {
+            ended = self.child.try_wait().expect("it is ours");
+            ended.is_some()
+        })
+        .await;
+        ended.expect("it has ended")
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ids under which each key was delivered, one for each call.
+pub(crate) fn ids_by_key(calls: &[Heard]) -> BTreeMap<String, Vec<String>> {
+    let mut ids = BTreeMap::<_, Vec<_>>::new();
+    for call in calls {
+        let key = call.json()["data"]["key"].as_str().expect("a key").to_owned();
+        ids.entry(key).or_default().push(call.id().to_owned());
+    }
+    ids
+}

@@ -1,0 +1,68 @@
+//! Tokens: what a person or a program shows to come in.
+
+use std::fmt;
+
+use subtle::ConstantTimeEq;
+
+use crate::access::AccessError;
+
+/// The fewest bytes of a token: fewer can be guessed.
+const LEAST: usize = 32;
+/// The most: a header has no room for more.
+const MOST: usize = 1024;
+
+/// A token of 32 to 1,024 bytes. Never shown.
+#[derive(Clone)]
+pub struct Token(Box<[u8]>);
+
+impl Token {
+    /// Of a text, without the white space around it.
+    ///
+    /// # Errors
+    /// When it has fewer than 32 bytes or more than 1,024, or others than a header can carry.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, AccessError> {
+        let bytes = text.as_ref().trim().as_bytes();
+        let advice = "a token is 32 to 1,024 characters of ASCII, as `openssl rand -hex 32` makes them";
+        if !(LEAST..=MOST).contains(&bytes.len()) {
+            return Err(AccessError(format!("it has {} bytes: {advice}", bytes.len())));
+        }
+        if !bytes.iter().all(u8::is_ascii_graphic) {
+            return Err(AccessError(format!("it has spaces or characters beyond ASCII: {advice}")));
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// In a time that says nothing of where they differ.
+    pub(super) fn is(&self, said: &[u8]) -> bool {
+        self.0.ct_eq(said).into()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_enough_bytes_and_is_not_shown() {
+        let token = Token::new("0123456789abcdef0123456789abcdef\n").unwrap();
+        assert!(token.is(b"0123456789abcdef0123456789abcdef"));
+        for wrong in [&b""[..], b"0123456789abcdef0123456789abcdee", b"0123456789abcdef0123456789abcdef0"] {
+            assert!(!token.is(wrong));
+        }
+        assert_eq!(format!("{token:?}"), "Token(…)");
+        for bad in ["", "short", &"a".repeat(1025), "0123456789abcdef 0123456789abcdef", &"é".repeat(20)] {
+            let error = Token::new(bad).unwrap_err().to_string();
+            assert!(error.contains("openssl rand"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Words that the API and the pages are asked in.
+
+use keylapse::When;
+use keylapse::console::parse_span;
+
+/// When: after a span, such as `15m`, or at a time with its zone, such as `2026-11-25T09:30:00Z`.
+///
+/// # Errors
+/// What to write instead.
+pub fn parse_when(text: &str) -> Result<When, String> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(When::At(at.into()));
+    }
+    let span = parse_span(text.strip_prefix('+').unwrap_or(text));
+    span.map(When::In).map_err(|_| {
+        "write a span, such as 15m or 1h30m, or a time with its zone, such as 2026-11-25T09:30:00Z".to_owned()
+    })
+}
+
+/// A filter's conditions have so many characters in all.
+const LONGEST_FILTER: usize = 1000;
+
+/// The conditions of a filter as a person writes them: with spaces between, and in double quotes where one has spaces
+/// itself. A double quote within these is written twice.
+pub(crate) fn conditions(said: &str) -> Result<Vec<String>, String> {
+    if said.chars().count() > LONGEST_FILTER {
+        return Err(format!("a filter has at most {LONGEST_FILTER} characters"));
+    }
+    let (mut all, mut one, mut is_quoted) = (Vec::new(), None::<String>, false);
+    let mut letters = said.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.next_if_eq(&'"').is_some() => one.get_or_insert_default().push('"'),
+            '"' => {
+                is_quoted = !is_quoted;
+                one.get_or_insert_default();
+            }
+            space if space.is_whitespace() && !is_quoted => all.extend(one.take()),
+            letter => one.get_or_insert_default().push(letter),
+        }
+    }
+    if is_quoted {
+        return Err("a double quote is open: a condition with spaces stands between two".to_owned());
+    }
+    all.extend(one);
+    Ok(all)
+}
+
+/// A condition as [`conditions`] reads it.
+pub(crate) fn condition(text: &str) -> String {
+    match text.contains(|letter: char| letter.is_whitespace() || letter == '"') {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_have_spaces_between_and_within_quotes() {
+        for (said, read) in [
+            ("", &[][..]),
+            ("  reason:exhausted   attempt:>3 ", &["reason:exhausted", "attempt:>3"]),
+            (r#""error:~timed out" key:a*"#, &["error:~timed out", "key:a*"]),
+            (r#"error:~"timed out""#, &["error:~timed out"]),
+            (r#""error:~says ""no""""#, &[r#"error:~says "no""#]),
+            (r"key:a\n", &[r"key:a\n"]),
+        ] {
+            assert_eq!(conditions(said).unwrap(), read, "{said}");
+        }
+        assert!(conditions("\"error:~a").is_err());
+        assert!(conditions(&"a".repeat(1001)).is_err());
+    }
+
+    #[test]
+    fn a_condition_reads_back() {
+        for text in ["error:~a", "error:~a b", "error:~\"a\"", "error:~ \" "] {
+            assert_eq!(conditions(&condition(text)).unwrap(), [text]);
+        }
+    }
+}

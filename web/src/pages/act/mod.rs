@@ -1,0 +1,21 @@
+//! What is done: each is a form that is posted, is written into the log, and leads back to where it came from.
+
+mod bulk;
+mod timer;
+mod topic;
+
+pub(super) use self::bulk::{ask, bulk};
+pub(super) use self::timer::timer;
+pub(super) use self::topic::topic;
+
+use axum::response::{IntoResponse, Redirect, Response};
+use keylapse::console::Became;
+
+use super::frame::{Visit, link};
+
+/// To a page that says what became of it.
+async fn back(visit: &Visit, topic: &str, path: &str, fields: &[(&str, &str)], became: Became) -> Response {
+    visit.shared.samples.changed(topic).await;
+    let fields = [fields, &[("did", became.code)]].concat();
+    Redirect::to(&link(&visit.shared, path, &fields)).into_response()
+}

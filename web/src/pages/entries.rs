@@ -1,0 +1,171 @@
+//! Timers, letters and enrolled keys in lines, and what can be done to them.
+
+use keylapse::console::words::{short, size};
+use keylapse::console::{Action, Entry, EntryState, text};
+use keylapse::{FailedAttempt, When};
+
+use super::frame::{Frame, Time, ms_of};
+
+/// Bytes of a key that are shown in a line.
+const KEY: usize = 160;
+/// Characters of an error that are shown in a line.
+const ERROR: usize = 240;
+
+/// An entry, in a line.
+pub(super) struct Line {
+    pub(super) key: String,
+    /// None where the key is too long for an address.
+    pub(super) link: Option<String>,
+    pub(super) when: Time,
+    pub(super) attempt: u32,
+    pub(super) lost: u8,
+    pub(super) payload: String,
+    pub(super) reason: &'static str,
+    pub(super) error: String,
+}
+
+impl Line {
+    pub(super) fn of(entry: &Entry, now_ms: u64, frame: &Frame) -> Self {
+        let at_ms = match entry.state {
+            // It is looked at earlier than it expires.
+            EntryState::Enrolled => entry.deadline_ms.unwrap_or(entry.at_ms),
+            _ => entry.at_ms,
+        };
+        Self {
+            key: key(&entry.key),
+            link: frame.timer(&entry.topic, &text::escape(&entry.key)),
+            when: Time::new(at_ms, now_ms),
+            attempt: entry.attempt,
+            lost: entry.lost_leases,
+            payload: size(entry.payload_bytes),
+            reason: entry.reason.map_or("", |reason| reason.as_str()),
+            error: short(entry.last_error().unwrap_or_default(), ERROR),
+        }
+    }
+}
+
+/// A key as it is shown in a line.
+pub(super) fn key(key: &[u8]) -> String {
+    cut(key, KEY)
+}
+
+/// At most so many bytes of a key.
+pub(super) fn cut(key: &[u8], most: usize) -> String {
+    let head = &key[..key.len().min(most)];
+    let cut = if head.len() < key.len() { "…" } else { "" };
+    format!("{}{cut}", text::escape(head))
+}
+
+/// What the times of entries in a state are.
+pub(super) fn when(state: EntryState) -> &'static str {
+    match state {
+        EntryState::Running => "Lease ends",
+        EntryState::Dead => "Died",
+        EntryState::Enrolled => "Expires",
+        _ => "Due",
+    }
+}
+
+/// A failed attempt.
+pub(super) struct Failure {
+    pub(super) attempt: u32,
+    pub(super) when: Time,
+    pub(super) kind: String,
+    pub(super) error: String,
+}
+
+impl Failure {
+    /// The newest first: it is mostly the one that is looked for.
+    pub(super) fn all(failures: &[FailedAttempt], now_ms: u64) -> Vec<Self> {
+        let one = |failed: &FailedAttempt| Self {
+            attempt: failed.attempt,
+            when: Time::new(ms_of(failed.at), now_ms),
+            kind: short(&failed.kind, 20),
+            error: short(&failed.error, 600),
+        };
+        failures.iter().rev().map(one).collect()
+    }
+}
+
+/// What can be done to entries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    RunNow,
+    Reschedule,
+    Cancel,
+    Replay,
+    ReplayAsNew,
+    Drop,
+}
+
+impl Verb {
+    const ALL: [Self; 6] =
+        [Self::RunNow, Self::Reschedule, Self::Replay, Self::ReplayAsNew, Self::Cancel, Self::Drop];
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::RunNow => "run-now",
+            Self::Reschedule => "reschedule",
+            Self::Cancel => "cancel",
+            Self::Replay => "replay",
+            Self::ReplayAsNew => "replay-as-new",
+            Self::Drop => "drop",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::RunNow => "Run now",
+            Self::Reschedule => "Reschedule",
+            Self::Cancel => "Cancel",
+            Self::Replay => "Replay",
+            Self::ReplayAsNew => "Replay as new",
+            Self::Drop => "Drop",
+        }
+    }
+
+    /// In a sentence: what they will be.
+    pub(super) fn will_be(self) -> &'static str {
+        match self {
+            Self::RunNow => "due now",
+            Self::Reschedule => "moved",
+            Self::Cancel => "cancelled",
+            Self::Replay => "replayed",
+            Self::ReplayAsNew => "replayed as new armings",
+            Self::Drop => "dropped",
+        }
+    }
+
+    /// Whether nothing brings back what it takes away.
+    pub(super) fn is_final(self) -> bool {
+        matches!(self, Self::Cancel | Self::Drop)
+    }
+
+    pub(super) fn by_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verb| verb.word() == word)
+    }
+
+    /// Those that can work upon entries in a state.
+    pub(super) fn of(state: EntryState) -> Vec<Self> {
+        match state {
+            EntryState::Waiting | EntryState::Quarantined => {
+                vec![Self::RunNow, Self::Reschedule, Self::Cancel]
+            }
+            EntryState::Running => vec![Self::Cancel],
+            EntryState::Dead => vec![Self::Replay, Self::ReplayAsNew, Self::Drop],
+            _ => Vec::new(),
+        }
+    }
+
+    /// As the console takes it; a reschedule with its time.
+    pub(super) fn action(self, to: When) -> Action {
+        match self {
+            Self::RunNow => Action::RunNow,
+            Self::Reschedule => Action::Reschedule(to),
+            Self::Cancel => Action::Cancel,
+            Self::Replay => Action::Replay,
+            Self::ReplayAsNew => Action::ReplayAsNew,
+            Self::Drop => Action::Drop,
+        }
+    }
+}

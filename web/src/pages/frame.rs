@@ -1,0 +1,192 @@
+//! What all pages have: where they link to, who looks, and how a page becomes an answer.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use askama::Template;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::response::{Html, IntoResponse, Response};
+use axum::{Extension, RequestPartsExt};
+use keylapse::console::words::{moment, relative};
+use keylapse::{Error, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::timeout;
+
+use super::assets::{ICON, SCRIPT, STYLE};
+use super::notice::Notice;
+use super::trouble::Trouble;
+use crate::access::Role;
+use crate::act::{Act, Did};
+use crate::guard::Who;
+use crate::web::Shared;
+
+/// A page that takes longer says that the server does not answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a page is looked at anew.
+const REFRESH_MS: u32 = 5000;
+/// A link is no longer than this: what is longer cannot be asked for.
+const LONGEST_LINK: usize = 16 << 10;
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':').remove(b'~');
+
+/// Somebody who looks at a page.
+#[derive(Clone)]
+pub(super) struct Visit {
+    pub(super) shared: Shared,
+    pub(super) who: Who,
+}
+
+/// What stands around a page.
+pub(super) struct Frame {
+    shared: Shared,
+    /// The part of the dashboard that it belongs to.
+    pub(super) part: &'static str,
+    pub(super) refresh_ms: u32,
+    /// Whether there is somebody who can leave.
+    pub(super) can_leave: bool,
+    /// Whether buttons would work.
+    pub(super) may_act: bool,
+    pub(super) notice: Option<Notice>,
+}
+
+impl FromRequestParts<Shared> for Visit {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Trouble> {
+        match parts.extract::<Extension<Who>>().await {
+            Ok(Extension(who)) => Ok(Self { shared: shared.clone(), who }),
+            Err(_) => Err(Trouble::not_let_in(shared)),
+        }
+    }
+}
+
+impl Visit {
+    /// The frame of a page.
+    pub(super) fn frame(&self, part: &'static str) -> Frame {
+        let may_act = self.who.role == Role::Act && self.shared.has_actions();
+        let can_leave = self.who.by == "cookie";
+        Frame { may_act, can_leave, ..Frame::around(&self.shared, part) }
+    }
+
+    /// What the server answers; or a page that says why it does not.
+    pub(super) async fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Trouble> {
+        match timeout(PATIENCE, answer).await {
+            Ok(answer) => answer.map_err(|error| self.trouble(&error)),
+            Err(_) => Err(Trouble::silent(self.frame(""), PATIENCE)),
+        }
+    }
+
+    /// What became of an action. It is not given up before the console gives up, which says whether it may have been done.
+    pub(super) async fn act<T: Send + 'static>(
+        &self,
+        act: Act,
+        deed: impl Future<Output = Result<Did<T>>> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        act.take(&self.shared, self.who, deed).await.map_err(|error| self.trouble(&error))
+    }
+
+    pub(super) fn trouble(&self, error: &Error) -> Trouble {
+        Trouble::of(self.frame(""), error)
+    }
+
+    pub(super) fn refuse(&self, why: impl Into<String>) -> Trouble {
+        Trouble::refused(self.frame(""), why.into())
+    }
+}
+
+impl Frame {
+    /// Of a page that everybody may see.
+    pub(super) fn around(shared: &Shared, part: &'static str) -> Self {
+        let shared = shared.clone();
+        Self { shared, part, refresh_ms: REFRESH_MS, can_leave: false, may_act: false, notice: None }
+    }
+
+    /// Looked at anew as often as this.
+    pub(super) fn every(self, refresh_ms: u32) -> Self {
+        Self { refresh_ms, ..self }
+    }
+
+    /// Never looked at anew by itself.
+    pub(super) fn still(self) -> Self {
+        self.every(0)
+    }
+
+    /// With what has become of an action.
+    pub(super) fn saying(self, notice: Option<Notice>) -> Self {
+        Self { notice, ..self }
+    }
+
+    pub(super) fn path(&self, path: &str) -> String {
+        self.shared.path(path)
+    }
+
+    pub(super) fn style(&self) -> String {
+        self.path(&STYLE.path())
+    }
+
+    pub(super) fn script(&self) -> String {
+        self.path(&SCRIPT.path())
+    }
+
+    pub(super) fn icon(&self) -> String {
+        self.path(&ICON.path())
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.shared.console.namespace()
+    }
+
+    pub(super) fn topic(&self, name: &str) -> String {
+        self.link("/topic", &[("name", name)])
+    }
+
+    /// None where it would be too long.
+    pub(super) fn timer(&self, topic: &str, key: &str) -> Option<String> {
+        let link = self.link("/timer", &[("topic", topic), ("key", key)]);
+        (link.len() <= LONGEST_LINK).then_some(link)
+    }
+
+    /// A path with these fields, as far as they say something.
+    pub(super) fn link(&self, path: &str, fields: &[(&str, &str)]) -> String {
+        link(&self.shared, path, fields)
+    }
+}
+
+/// A path with these fields, as far as they say something.
+pub(super) fn link(shared: &Shared, path: &str, fields: &[(&str, &str)]) -> String {
+    let mut link = shared.path(path);
+    let said = fields.iter().filter(|(_, value)| !value.is_empty());
+    for (at, (name, value)) in said.enumerate() {
+        link.push(if at == 0 { '?' } else { '&' });
+        link.push_str(name);
+        link.push('=');
+        link.extend(utf8_percent_encode(value, PLAIN));
+    }
+    link
+}
+
+/// A time, as far from now as it is.
+pub(super) struct Time {
+    pub(super) at: String,
+    pub(super) from_now: String,
+}
+
+impl Time {
+    pub(super) fn new(at_ms: u64, now_ms: u64) -> Self {
+        Self { at: moment(at_ms), from_now: relative(at_ms, now_ms) }
+    }
+}
+
+/// A time in ms since 1970.
+pub(super) fn ms_of(at: SystemTime) -> u64 {
+    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A page as an answer.
+pub(super) fn answer(page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => Html(text).into_response(),
+        // Templates write into memory, and what they write of cannot fail.
+        Err(_) => axum::http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,204 @@
+//! How topics are and were. It is asked for when somebody looks, and no more than once a second for all who do.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keylapse::console::{Console, KnownTopic, Rates, Registry, TopicStatus, UnreadableTopic};
+use keylapse::{Error, ListenerReport, Result};
+use tokio::sync::Mutex;
+
+/// What is as new as this is not asked for again.
+const FRESH: Duration = Duration::from_millis(1000);
+/// Where there are more topics than this, their names are read anew only now and then.
+const MANY: usize = 1000;
+const NOW_AND_THEN: Duration = Duration::from_secs(30);
+/// Between two points of a line.
+const STEP: Duration = Duration::from_secs(4);
+/// Points of a line: about ten minutes, where somebody looks all the time.
+const POINTS: usize = 120;
+/// Of a topic that nobody has looked at for so long nothing is kept.
+const FORGOTTEN: Duration = Duration::from_secs(300);
+
+/// What was found out last, and before.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    registry: Answer<Registry>,
+    listeners: Answer<Vec<ListenerReport>>,
+    topics: HashMap<String, Sampled>,
+    rates: Rates,
+}
+
+/// What was answered last, and when.
+#[derive(Debug)]
+struct Answer<T>(Option<(Instant, Result<Arc<T>>)>);
+
+#[derive(Debug)]
+struct Sampled {
+    read: Instant,
+    is_stale: bool,
+    standing: Standing,
+    stepped: Instant,
+    points: VecDeque<f64>,
+}
+
+/// How a topic is and was.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) status: Arc<TopicStatus>,
+    /// Attempts that ended a second, once two reports of the listeners have been seen.
+    pub(crate) rate: Option<f64>,
+    /// The same as it was, the oldest first.
+    pub(crate) rates: Vec<f64>,
+}
+
+/// Some of the topics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TopicPage {
+    pub(crate) standings: Vec<Standing>,
+    /// Those that cannot be read.
+    pub(crate) unreadable: Vec<UnreadableTopic>,
+    /// How many there are that contain what was asked for, and in all.
+    pub(crate) matching: usize,
+    pub(crate) all: usize,
+    pub(crate) listeners: usize,
+}
+
+impl Samples {
+    /// The topics whose names contain this, as many as these behind so many.
+    pub(crate) async fn topics(
+        &self,
+        console: &Console,
+        containing: &str,
+        skip: usize,
+        most: usize,
+    ) -> Result<TopicPage> {
+        let mut kept = self.0.lock().await;
+        let registry = kept.registry(console).await?;
+        let topics: Vec<_> =
+            registry.topics.iter().filter(|topic| topic.name().contains(containing)).collect();
+        let broken: Vec<_> =
+            registry.unreadable.iter().filter(|topic| topic.name.contains(containing)).collect();
+        let page: Vec<_> = topics.iter().skip(skip).take(most).map(|topic| (*topic).clone()).collect();
+        let behind = broken.iter().skip(skip.saturating_sub(topics.len())).take(most - page.len());
+        let unreadable = behind.map(|topic| (*topic).clone()).collect();
+        let (matching, all) =
+            (topics.len() + broken.len(), registry.topics.len() + registry.unreadable.len());
+        let listeners = kept.listeners(console).await?;
+        let standings = kept.standings(console, &page, &listeners).await;
+        Ok(TopicPage { standings, unreadable, matching, all, listeners: listeners.len() })
+    }
+
+    /// One topic.
+    pub(crate) async fn topic(&self, console: &Console, topic: &KnownTopic) -> Result<Standing> {
+        let mut kept = self.0.lock().await;
+        let listeners = kept.listeners(console).await?;
+        Ok(kept.standings(console, std::slice::from_ref(topic), &listeners).await.remove(0))
+    }
+
+    /// A topic that somebody has acted upon is looked at anew.
+    pub(crate) async fn changed(&self, topic: &str) {
+        if let Some(sampled) = self.0.lock().await.topics.get_mut(topic) {
+            sampled.is_stale = true;
+        }
+    }
+
+    /// All names, for what has to look at each.
+    pub(crate) async fn registry(&self, console: &Console) -> Result<Arc<Registry>> {
+        self.0.lock().await.registry(console).await
+    }
+
+    pub(crate) async fn listeners(&self, console: &Console) -> Result<Arc<Vec<ListenerReport>>> {
+        self.0.lock().await.listeners(console).await
+    }
+}
+
+impl Kept {
+    async fn registry(&mut self, console: &Console) -> Result<Arc<Registry>> {
+        let life = match self.registry.last() {
+            Some(registry) if registry.topics.len() > MANY => NOW_AND_THEN,
+            _ => FRESH,
+        };
+        self.registry.within(life, console.registry()).await
+    }
+
+    async fn listeners(&mut self, console: &Console) -> Result<Arc<Vec<ListenerReport>>> {
+        self.listeners.within(FRESH, console.listeners()).await
+    }
+
+    async fn standings(
+        &mut self,
+        console: &Console,
+        topics: &[KnownTopic],
+        listeners: &[ListenerReport],
+    ) -> Vec<Standing> {
+        let is_fresh = |topic: &KnownTopic| {
+            self.topics
+                .get(topic.name())
+                .is_some_and(|sampled| !sampled.is_stale && sampled.read.elapsed() < FRESH)
+        };
+        let stale: Vec<_> = topics.iter().filter(|topic| !is_fresh(topic)).cloned().collect();
+        for status in console.status_of(&stale, listeners).await {
+            self.sample(status);
+        }
+        self.forget();
+        topics.iter().filter_map(|topic| Some(self.topics.get(topic.name())?.standing.clone())).collect()
+    }
+
+    fn sample(&mut self, status: TopicStatus) {
+        let (name, now) = (status.topic.name().to_owned(), Instant::now());
+        // Of a topic that nobody serves there are no reports.
+        let is_told = status.problem.is_none() && status.listeners > 0;
+        let ended = status.handled + status.failed;
+        let rate = is_told.then(|| self.rates.of(&name, status.overview.now_ms, ended)).flatten();
+        let (mut points, stepped) = match self.topics.remove(&name) {
+            Some(sampled) => (sampled.points, sampled.stepped),
+            None => (VecDeque::new(), now),
+        };
+        let is_due = points.is_empty() || stepped.elapsed() >= STEP;
+        if let Some(rate) = rate.filter(|_| is_due) {
+            points.push_back(rate);
+            points.drain(..points.len().saturating_sub(POINTS));
+        }
+        let standing = Standing { status: Arc::new(status), rate, rates: points.iter().copied().collect() };
+        let stepped = if is_due { now } else { stepped };
+        self.topics.insert(name, Sampled { read: now, is_stale: false, standing, stepped, points });
+    }
+
+    fn forget(&mut self) {
+        self.topics.retain(|_, sampled| sampled.read.elapsed() < FORGOTTEN);
+        self.rates.keep(|topic| self.topics.contains_key(topic));
+    }
+}
+
+impl<T> Answer<T> {
+    fn last(&self) -> Option<&Arc<T>> {
+        self.0.as_ref().and_then(|(_, answer)| answer.as_ref().ok())
+    }
+
+    /// What was answered within this time; else what is answered now. A refusal is an answer, too: where the server is
+    /// away, not everybody who looks has to wait for that.
+    async fn within(
+        &mut self,
+        life: Duration,
+        answer: impl Future<Output = Result<T>>,
+    ) -> Result<Arc<T>, Error> {
+        if let Some((at, kept)) = &self.0
+            && at.elapsed() < life
+        {
+            return kept.clone();
+        }
+        let answer = answer.await.map(Arc::new);
+        self.0 = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+impl<T> Default for Answer<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}

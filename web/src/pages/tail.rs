@@ -1,0 +1,79 @@
+//! Starts and ends of attempts, as they happen. Without a script, what a topic's journal has of them.
+
+use askama::Template;
+use axum::extract::Query;
+use axum::response::Response;
+use keylapse::console::{JournalEntry, text};
+use serde::Deserialize;
+
+use super::entries;
+use super::frame::{Frame, Time, Visit, answer};
+use super::trouble::Trouble;
+
+/// Topics to choose from.
+const TOPICS: usize = 500;
+/// Entries of the journal.
+const ENTRIES: usize = 50;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// None: all of them.
+    topic: String,
+}
+
+#[derive(Template)]
+#[template(path = "tail.html")]
+struct Page {
+    frame: Frame,
+    topic: String,
+    topics: Vec<String>,
+    source: String,
+    command: String,
+    keeps_journal: bool,
+    ended: Vec<Ended>,
+}
+
+struct Ended {
+    when: Time,
+    outcome: &'static str,
+    key: String,
+    link: Option<String>,
+    attempt: u32,
+}
+
+pub(super) async fn show(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
+    let shared = &visit.shared;
+    let look = async {
+        let registry = shared.samples.registry(&shared.console).await?;
+        let mut journal = None;
+        if !asked.topic.is_empty() {
+            let topic = shared.console.topic(&asked.topic).await?;
+            if topic.journal_bounds().await?.is_some() {
+                journal = Some((topic.journal(None, ENTRIES).await?.entries, topic.overview().await?.now_ms));
+            }
+        }
+        Ok((registry, journal))
+    };
+    let (registry, journal) = visit.ask(look).await?;
+    let frame = visit.frame("tail").still();
+    let topics = registry.topics.iter().take(TOPICS).map(|topic| topic.name().to_owned()).collect();
+    let source = frame.link("/api/v1/tail", &[("topic", &asked.topic)]);
+    let named =
+        if asked.topic.is_empty() { String::new() } else { format!(" {}", text::quoted(&asked.topic)) };
+    let keeps_journal = journal.is_some();
+    let (entries, now_ms) = journal.unwrap_or_default();
+    let ended = entries.iter().map(|entry| ended(entry, &asked.topic, now_ms, &frame)).collect();
+    let command = format!("keylapse tail{named}");
+    Ok(answer(&Page { frame, topic: asked.topic, topics, source, command, keeps_journal, ended }))
+}
+
+fn ended(entry: &JournalEntry, topic: &str, now_ms: u64, frame: &Frame) -> Ended {
+    Ended {
+        when: Time::new(entry.ended_ms, now_ms),
+        outcome: entry.outcome.as_str(),
+        key: entries::key(&entry.key),
+        link: frame.timer(topic, &text::escape(&entry.key)),
+        attempt: entry.attempt,
+    }
+}

@@ -1,0 +1,169 @@
+//! A topic: how it is, and what it has in one state.
+
+use askama::Template;
+use axum::extract::Query;
+use axum::response::Response;
+use keylapse::console::{
+    Cursor, EntryState, Filter, KnownTopic, Page as Found, TopicStanding, counted, show_count,
+};
+use serde::Deserialize;
+
+use super::entries::{self, Line, Verb};
+use super::frame::{Frame, Visit, answer, ms_of};
+use super::notice::{Notice, Said};
+use super::topics::Row;
+use super::trouble::Trouble;
+use crate::asking;
+
+/// Entries of a page.
+const PAGE: usize = 50;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    name: String,
+    state: String,
+    filter: String,
+    after: String,
+}
+
+#[derive(Template)]
+#[template(path = "topic.html")]
+struct Page {
+    frame: Frame,
+    row: Row,
+    state: EntryState,
+    tabs: Vec<Tab>,
+    filter: String,
+    when: &'static str,
+    lines: Vec<Line>,
+    verbs: Vec<Verb>,
+    can_pause: bool,
+    is_paused: bool,
+    /// Where there are none: why, and what to do.
+    none: String,
+    place: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+struct Tab {
+    state: EntryState,
+    link: String,
+    /// Where that is known at no cost.
+    count: Option<String>,
+}
+
+pub(super) async fn show(
+    visit: Visit,
+    Query(asked): Query<Asked>,
+    Query(said): Query<Said>,
+) -> Result<Response, Trouble> {
+    let (state, filter) = (state_of(&visit, &asked.state)?, filter_of(&visit, &asked.filter)?);
+    let after = cursor_of(&visit, &asked.after)?;
+    let shared = &visit.shared;
+    let look = async {
+        let topic = shared.console.topic(&asked.name).await?;
+        let standing = shared.samples.topic(&shared.console, &topic).await?;
+        let found = topic.filtered(state, &filter, after.as_ref(), PAGE, None).await?;
+        Ok((topic, standing, found))
+    };
+    let (topic, standing, found) = visit.ask(look).await?;
+    let frame = visit.frame("topics").saying(Notice::of(&said));
+    let row = Row::of(&standing, &frame);
+    let held = &standing.status.overview;
+    let count = |state| match state {
+        EntryState::Quarantined => Some(held.quarantined),
+        EntryState::Dead => Some(held.dead),
+        EntryState::Enrolled => Some(held.enrolled),
+        _ => None,
+    };
+    let tab = |state| Tab {
+        state,
+        link: at(&frame, &topic, state, &asked.filter, ""),
+        count: count(state).map(show_count),
+    };
+    let is_there = |state: &EntryState| topic.is_attached() || *state != EntryState::Enrolled;
+    let tabs = EntryState::ALL.into_iter().filter(is_there).map(tab).collect();
+    let now_ms = ms_of(found.now);
+    let lines: Vec<_> = found.entries.iter().map(|entry| Line::of(entry, now_ms, &frame)).collect();
+    let next = found.next.as_ref().map(|next| at(&frame, &topic, state, &asked.filter, &next.to_string()));
+    let first = after.map(|_| at(&frame, &topic, state, &asked.filter, ""));
+    let is_paused = standing.status.standing() == TopicStanding::Paused;
+    let can_pause =
+        is_paused || matches!(standing.status.standing(), TopicStanding::Fine | TopicStanding::Unserved);
+    let (verbs, when) = (Verb::of(state), entries::when(state));
+    let (none, place) = (none(state, &found, &filter), place(&found, &filter));
+    let filter = asked.filter;
+    let page = Page {
+        frame,
+        row,
+        state,
+        tabs,
+        filter,
+        when,
+        lines,
+        verbs,
+        can_pause,
+        is_paused,
+        none,
+        place,
+        first,
+        next,
+    };
+    Ok(answer(&page))
+}
+
+pub(super) fn state_of(visit: &Visit, said: &str) -> Result<EntryState, Trouble> {
+    if said.is_empty() {
+        return Ok(EntryState::Waiting);
+    }
+    said.parse().map_err(|error| visit.trouble(&error))
+}
+
+pub(super) fn filter_of(visit: &Visit, said: &str) -> Result<Filter, Trouble> {
+    let conditions = asking::conditions(said).map_err(|why| visit.refuse(why))?;
+    Filter::parse(conditions).map_err(|error| visit.trouble(&error))
+}
+
+fn cursor_of(visit: &Visit, said: &str) -> Result<Option<Cursor>, Trouble> {
+    if said.is_empty() {
+        return Ok(None);
+    }
+    said.parse().map(Some).map_err(|error| visit.trouble(&error))
+}
+
+fn at(frame: &Frame, topic: &KnownTopic, state: EntryState, filter: &str, after: &str) -> String {
+    let fields = [("name", topic.name()), ("state", state.as_str()), ("filter", filter), ("after", after)];
+    frame.link("/topic", &fields)
+}
+
+/// What entries in a state are called.
+pub(super) fn called(state: EntryState) -> String {
+    match state {
+        EntryState::Dead => "dead letter".to_owned(),
+        EntryState::Enrolled => "enrolled key".to_owned(),
+        state => format!("{} timer", state.as_str()),
+    }
+}
+
+fn none(state: EntryState, found: &Found, filter: &Filter) -> String {
+    let what = called(state);
+    match (filter.is_empty(), &found.next) {
+        (true, _) => format!("No {what}s."),
+        (false, None) => format!("No {what}s that match."),
+        (false, Some(_)) => {
+            let looked_at = counted(found.looked_at as u64, &what);
+            format!("{looked_at} looked at, and none matches. There are more behind these.")
+        }
+    }
+}
+
+fn place(found: &Found, filter: &Filter) -> String {
+    let here = show_count(found.entries.len() as u64);
+    let more = if found.next.is_some() { ", and there may be more" } else { "" };
+    match filter.is_empty() {
+        true => format!("{here} here{more}"),
+        false => format!("{here} match of {} looked at{more}", show_count(found.looked_at as u64)),
+    }
+}

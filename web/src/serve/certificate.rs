@@ -1,0 +1,43 @@
+//! What a server of TLS shows of itself.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::serve::ServeError;
+
+/// A certificate with its key.
+#[derive(Clone)]
+pub struct Certificate(pub(super) Arc<ServerConfig>);
+
+impl Certificate {
+    /// Of two files in PEM.
+    ///
+    /// # Errors
+    /// When one cannot be read, or they do not fit.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, ServeError> {
+        let at = |path: &Path, why: String| ServeError::Certificate(format!("{}: {why}", path.display()));
+        let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+        let chain: Vec<_> = chain.map_err(|error| at(certificate, error.to_string()))?;
+        if chain.is_empty() {
+            return Err(at(certificate, "there is no certificate".to_owned()));
+        }
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, error.to_string()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.and_then(|config| config.with_no_client_auth().with_single_cert(chain, secret));
+        let mut config = config.map_err(|error| at(certificate, error.to_string()))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificate(…)")
+    }
+}

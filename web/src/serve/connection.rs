@@ -1,0 +1,104 @@
+//! One client's connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::{Extension, Router};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tower::{Layer, ServiceExt};
+use tracing::debug;
+
+use crate::patience::Patience;
+use crate::serve::seats::Seat;
+
+/// The largest head of a request.
+const HEAD_BYTES: usize = 64 << 10;
+
+pub(super) struct Connection {
+    pub(super) routes: Router,
+    pub(super) from: SocketAddr,
+    pub(super) seat: Seat,
+    pub(super) closed: Closing,
+    pub(super) patience: Patience,
+}
+
+/// Whether the server is about to end: for answers that would go on for ever.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing(watch::Receiver<()>);
+
+impl Closing {
+    pub(super) fn new(closed: watch::Receiver<()>) -> Self {
+        Self(closed)
+    }
+
+    /// Completes when it is.
+    pub(crate) async fn begins(mut self) {
+        // The sender says nothing: it goes.
+        _ = self.0.changed().await;
+    }
+}
+
+impl Connection {
+    pub(super) async fn begin(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+        _ = stream.set_nodelay(true);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.patience.write));
+        let stream = Box::pin(stream);
+        let Some(acceptor) = acceptor else { return self.serve(stream).await };
+        let accepted = tokio::select! {
+            accepted = timeout(self.patience.head, acceptor.accept(stream)) => accepted,
+            () = self.seat.is_wanted() => return,
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Err(error)) => debug!(%error, from = %self.from, "no TLS"),
+            Err(_) => debug!(from = %self.from, "no TLS in time"),
+        }
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+        let Self { routes, from, seat, closed, patience } = self;
+        let routes = Extension(closed.clone()).layer(Extension(ConnectInfo(from)).layer(routes));
+        let busy = seat.busy();
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let (routes, busy) = (routes.clone(), busy());
+            async move {
+                let response = routes.oneshot(request.map(Body::new)).await?;
+                // Its body has it, until it is written or given up.
+                Ok::<_, Infallible>(response.map(|body| {
+                    body.map_frame(move |frame| {
+                        let _ = &busy;
+                        frame
+                    })
+                }))
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(patience.head).max_buf_size(HEAD_BYTES);
+        let connection = http.serve_connection(TokioIo::new(stream), answer);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = seat.is_wanted() => return debug!(%from, "an idle connection gives way to another"),
+            () = closed.begins() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%error, %from, "a connection has ended early");
+        }
+    }
+}

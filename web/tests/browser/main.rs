@@ -1,0 +1,13 @@
+//! The dashboard in a real browser, before a real server.
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod acting;
+mod hostile;
+mod looking;
+mod refreshing;
+mod scale;
+mod scene;
+mod shots;
+mod tailing;
+mod trouble;

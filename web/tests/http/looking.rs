@@ -1,0 +1,152 @@
+//! What is read.
+
+use crate::shop::{PAYLOAD, Shop};
+use crate::site::Site;
+use keylapse_web::{Access, Web};
+
+#[tokio::test]
+async fn topics_and_their_entries_are_shown_as_the_console_writes_them() {
+    let shop = Shop::open().await;
+    shop.bury(3).await;
+    let site = Site::open(&shop.console).await;
+    let status = site.get("/api/v1/status").await.with(200);
+    assert_eq!(status["topics"][0]["name"], "order");
+    assert_eq!(
+        (status["topics"][0]["timers"].as_u64(), status["topics"][0]["dead"].as_u64()),
+        (Some(1), Some(3))
+    );
+    assert_eq!(status["more_topics"], 0);
+    let topics = site.get("/api/v1/topics?count=1").await.with(200);
+    assert_eq!(
+        (&topics["topics"][0]["pattern"], &topics["next"]),
+        (&"order:{rest..}".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(site.get("/api/v1/topics/order").await.with(200)["partitions"], 4);
+    let letters = site.get("/api/v1/topics/order/entries?state=dead&count=2").await.with(200);
+    assert_eq!(letters["entries"].as_array().map(Vec::len), Some(2));
+    assert!(letters["next"].is_string() && letters["now_ms"].as_u64() > Some(1_700_000_000_000), "{letters}");
+    let key = site.get("/api/v1/topics/order/timers/order:dead-1").await.with(200);
+    assert_eq!(
+        (&key["timer"], &key["letters"][0]["reason"]),
+        (&serde_json::Value::Null, &"exhausted".into())
+    );
+    let why = site.get("/api/v1/topics/order/timers/order:first/why").await.with(200);
+    assert!(why["next"].is_string() && why["timer"]["state"] == "waiting", "{why}");
+    assert_eq!(site.get("/api/v1/listeners").await.with(200)["listeners"], serde_json::json!([]));
+    let doctor = site.get("/api/v1/doctor").await.with(200);
+    assert!(doctor["findings"].as_array().is_some_and(|found| found.len() > 5) && doctor["errors"].is_u64());
+    let check = site.get("/api/v1/check?max_dead=2&min_listeners=1").await.with(200);
+    assert_eq!(check["breaches"].as_array().map(Vec::len), Some(2), "{check}");
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_makes_no_sense_is_said_as_json() {
+    let shop = Shop::open().await;
+    let site = Site::open(&shop.console).await;
+    let long = "a".repeat(300);
+    let many = "filter=attempt:1&".repeat(17);
+    for (path, status, words) in [
+        ("/api/v1/nothing", 404, "no such route"),
+        ("/api/v1/topics/orders", 404, "order"),
+        ("/api/v1/status?topic=orders", 404, "no topic is called"),
+        ("/api/v1/topics/order/timers/order:7", 404, "why"),
+        ("/api/v1/topics/order/timers/%5Cq", 400, "backslash"),
+        ("/api/v1/topics/order/timers/%FF", 400, "UTF-8"),
+        ("/api/v1/topics/order/journal", 404, "no journal"),
+        ("/api/v1/topics/order/journal?after=x", 400, "no place"),
+        ("/api/v1/topics/order/entries?state=lost", 400, "no state"),
+        ("/api/v1/topics/order/entries?sate=dead", 400, "unknown field `sate`"),
+        ("/api/v1/topics/order/entries?count=0", 400, "1 to 250"),
+        ("/api/v1/topics/order/entries?count=251", 400, "1 to 250"),
+        ("/api/v1/topics/order/entries?count=many", 400, "invalid digit"),
+        ("/api/v1/topics/order/entries?after=here", 400, "no place"),
+        ("/api/v1/topics/order/entries?filter=colour:red", 400, "filter"),
+        ("/api/v1/topics/order/entries?payload=1", 403, "--show-payloads"),
+        ("/api/v1/topics/order/timers/order:first?payload=1", 403, "--show-payloads"),
+        ("/api/v1/topics/order/timers/order:first?payload=yes", 400, "`0` or `1`"),
+        (&format!("/api/v1/topics/order/entries?filter=key:{long}"), 400, "16 conditions"),
+        (&format!("/api/v1/topics/order/entries?{many}"), 400, "16 conditions"),
+        (&format!("/api/v1/topics/order/timers/{}", "a".repeat(5000)), 400, "4096"),
+        ("/api/v1/check", 400, "nothing is checked"),
+        ("/api/v1/tail?topic=orders", 404, "no topic is called"),
+    ] {
+        site.get(path).await.refused(status, words);
+    }
+    let refused = site.ask("POST", "/api/v1/status", &[], "").await;
+    refused.refused(405, "other methods");
+    assert!(refused.head.contains("allow: get"), "{refused:?}");
+    let typed = site.ask("POST", "/api/v1/topics/order/pause", &["Content-Type: text/plain"], "{}").await;
+    typed.refused(415, "Content-Type");
+    site.post("/api/v1/topics/order/pause", &serde_json::json!({})).await.refused(422, "reason");
+    site.post("/api/v1/topics/order/pause", &serde_json::json!({"reason": "a", "b": 1}))
+        .await
+        .refused(422, "unknown field");
+    let large = serde_json::json!({ "in": "1h", "payload": "a".repeat(3 << 20) });
+    site.say("PUT", "/api/v1/topics/order/timers/order:7", &large).await.refused(413, "too large");
+}
+
+#[tokio::test]
+async fn where_nobody_has_registered_anything_there_is_nothing_and_no_fault() {
+    let server = keylapse_support::Server::start().await;
+    let console = keylapse::console::Console::connect(&*server.plain_url()).await.expect("a console");
+    let site = Site::open(&console).await;
+    for path in ["/api/v1/status", "/api/v1/topics", "/api/v1/check?max_dead=0"] {
+        assert_eq!(site.get(path).await.with(200)["topics"].as_array().map_or(0, Vec::len), 0, "{path}");
+    }
+    site.get("/api/v1/tail").await.refused(404, "no topic");
+    site.get("/api/v1/topics/order").await.refused(404, "none is registered");
+}
+
+#[tokio::test]
+async fn payloads_are_shown_where_they_may_be_and_are_asked_for() {
+    let shop = Shop::open().await;
+    shop.bury(1).await;
+    let access = Access::to_loopback();
+    let hidden = Site::open(&shop.console).await;
+    let shown =
+        Site::serve(Web::new(shop.console.clone(), access.clone()).show_payloads(true), &access).await;
+    for path in [
+        "/api/v1/topics/order/entries?state=dead",
+        "/api/v1/topics/order/timers/order:first?payload=0",
+        "/api/v1/topics/order/timers/order:first/why",
+    ] {
+        for site in [&hidden, &shown] {
+            let answer = site.get(path).await;
+            assert!(answer.status == 200 && !answer.body.contains(PAYLOAD), "{answer:?}");
+        }
+    }
+    for path in [
+        "/api/v1/topics/order/entries?state=dead&payload=1",
+        "/api/v1/topics/order/timers/order:first?payload=1",
+    ] {
+        assert!(shown.get(path).await.body.contains(PAYLOAD), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_ended_is_read_page_by_page() {
+    let shop = Shop::open().await;
+    let orders = shop.orders.clone().journal(100, crate::shop::HOUR);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let handle =
+        async |_: keylapse::Lapse<String>| Ok::<keylapse::Outcome, keylapse::Failure>(keylapse::Done.into());
+    let listener =
+        keylapse::Listener::builder(shop.server.plain_url()).on(orders, handle).build().expect("a listener");
+    let listening = tokio::spawn(async move { listener.run_until(stopped).await });
+    for n in 0..5 {
+        shop.arm(format!("order:{n}").as_bytes(), std::time::Duration::ZERO).await;
+    }
+    keylapse_support::eventually(crate::slow::PATIENCE, "the ends", async || shop.timers().await == 1).await;
+    let site = Site::open(&shop.console).await;
+    let (mut after, mut keys) = (String::new(), Vec::new());
+    loop {
+        let page = site.get(&format!("/api/v1/topics/order/journal?count=2{after}")).await.with(200);
+        keys.extend(page["entries"].as_array().expect("entries").iter().map(|one| one["key"].to_string()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={}", crate::keys::encoded(next));
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, (0..5).map(|n| format!("\"order:{n}\"")).collect::<Vec<_>>());
+    drop(stop);
+    listening.await.expect("its task").expect("the listener");
+}
