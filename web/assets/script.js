@@ -177,7 +177,8 @@
     if (source || held || document.hidden) return;
     source = new EventSource(tail.dataset.source);
     source.onopen = () => { state.textContent = "Looking on."; };
-    source.onmessage = (message) => { try { add(JSON.parse(message.data)); } catch { /* nothing that is told */ } };
+    const hear = (message) => { try { add(JSON.parse(message.data)); } catch { /* nothing that is told */ } };
+    for (const kind of ["tail", "missed"]) source.addEventListener(kind, hear);
     source.onerror = () => {
       const gone = source.readyState === EventSource.CLOSED;
       state.textContent = gone ? "The tail has ended: reload the page to look on anew." : "The connection is lost: it is tried again.";

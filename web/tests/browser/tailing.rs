@@ -1,22 +1,41 @@
-//! The live tail. What it is told is made up here, as the page takes it from the API.
+//! The live tail: of a listener, and of what the test itself makes up.
 
+use std::time::Duration;
+
+use keylapse_browser::Chrome;
 use serde_json::json;
 
-use crate::scene::Scene;
-use keylapse_browser::Chrome;
+use crate::scene::{Do, Scene};
 
 /// A source of events that the test itself feeds.
 const FAKE: &str = r"
   window.EventSource = class {
     static CLOSED = 2;
     constructor(url) { this.url = url; this.readyState = 1; window.source = this; window.setTimeout(() => this.onopen(), 0); }
+    addEventListener(kind, hear) { (this.hear ||= {})[kind] = hear; }
     close() { this.readyState = 2; window.ended = (window.ended || 0) + 1; }
   };
-  window.tell = (told) => window.source.onmessage({ data: JSON.stringify(told) });
+  window.tell = (told) => window.source.hear[told.missed ? 'missed' : 'tail']({ data: JSON.stringify(told) });
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_is_shown_as_it_happens() {
+async fn what_a_listener_does_is_shown_as_it_does_it() {
+    let Some(mut chrome) = Chrome::start().await else { return };
+    let mut scene = Scene::empty().await;
+    scene.listen().await;
+    chrome.go(&scene.url("/tail?topic=order.unpaid")).await;
+    chrome.shows("Looking on.").await;
+    scene.arm(b"told", Duration::ZERO, Do::Succeed).await;
+    for text in ["order:unpaid:told", "started", "done"] {
+        chrome.shows(text).await;
+    }
+    chrome.click("link", "order:unpaid:told").await;
+    chrome.shows("Timeline").await;
+    assert!(chrome.complaints().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_is_shown_the_newest_first() {
     let Some(mut chrome) = Chrome::start().await else { return };
     chrome.before_pages(FAKE).await;
     let mut scene = Scene::empty().await;
@@ -32,7 +51,7 @@ async fn what_happens_is_shown_as_it_happens() {
     ] {
         chrome.eval(&format!("tell({told})")).await;
     }
-    chrome.eval("source.onmessage({data: 'no JSON'})").await;
+    chrome.eval("source.hear.tail({data: 'no JSON'})").await;
     let shown = chrome.text().await;
     for text in [key, "09:30:00.123", "1.5s late", "attempt 4, exhausted", "7 were not heard"] {
         assert!(shown.contains(text), "{text} in {shown}");
@@ -63,7 +82,7 @@ async fn without_a_script_the_journal_is_shown_or_a_command() {
     let mut scene = Scene::empty().await;
     scene.keep_journal();
     scene.listen().await;
-    scene.arm(b"done", std::time::Duration::ZERO, crate::scene::Do::Succeed).await;
+    scene.arm(b"done", Duration::ZERO, Do::Succeed).await;
     let topic = scene.console().await.topic("order.unpaid").await.unwrap();
     keylapse_support::eventually(keylapse_browser::WITHIN, "an entry of the journal", async || {
         !topic.journal(None, 1).await.unwrap().entries.is_empty()
