@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use keylapse::{Done, Failure, Lapse, Listener, Outcome, Schedule, Topic, shutdown_signal};
+use keylapse_support::Program;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
@@ -38,7 +39,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// The shop's listener: a process of its own, so that it can be killed.
+/// What that process does.
 async fn listen(url: &str, silent: bool) -> Result<()> {
     let shop = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let close = move |lapse: Lapse<u64>| close(lapse, shop.clone(), silent);
@@ -63,34 +64,13 @@ async fn close(
     Ok(Done.into())
 }
 
-/// Ends with the value that owns it.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Result<Self> {
-        Ok(Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
-    }
-
-    fn listener(url: &str, bank: &str) -> Result<Self> {
-        println!(
-            "\n# A listener is started; the bank {}.",
-            if bank == "silent" { "is silent" } else { "answers" }
-        );
-        Self::start(Command::new(std::env::current_exe()?).args(["listen", url, bank]))
-    }
-
-    fn kill(mut self) -> Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
+/// The shop's listener: a process of its own, so that it can be killed.
+fn listener(url: &str, bank: &str) -> Result<Program> {
+    println!(
+        "\n# A listener is started; the bank {}.",
+        if bank == "silent" { "is silent" } else { "answers" }
+    );
+    Ok(Program::silent(Command::new(std::env::current_exe()?).args(["listen", url, bank]))?)
 }
 
 /// Who is on call, and what they have done.
@@ -180,7 +160,7 @@ async fn play() -> Result<()> {
     let binary = std::env::var("KEYLAPSE_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let mut server = Command::new(binary);
     server.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]).arg("--dir").arg(folder.path());
-    let _server = Process::start(&mut server)?;
+    let _server = Program::silent(&mut server)?;
     let url = format!("redis://127.0.0.1:{port}/");
     let mut server = connected(&url).await?;
     let program = std::env::current_exe()?
@@ -194,10 +174,10 @@ async fn play() -> Result<()> {
     let mut on_call = OnCall { program, url: url.clone(), commands: 0, findings: 0, replayed: 0, failed: 0 };
     on_call.see_the_doctor(&mut server).await?;
 
-    let first = Process::listener(&url, "silent")?;
+    let first = listener(&url, "silent")?;
     let armed = evening(&mut on_call, &url, first).await?;
 
-    let second = Process::listener(&url, "answers")?;
+    let second = listener(&url, "answers")?;
     on_call.until("listeners", |listeners| listeners == 1).await?;
     on_call.until("overdue", |overdue| overdue == 0).await?;
     replay(&mut on_call, &mut server).await?;
@@ -226,7 +206,7 @@ async fn connected(url: &str) -> Result<MultiplexedConnection> {
 }
 
 /// Orders are armed, some fail, and the listener is killed. Answers which were armed.
-async fn evening(on_call: &mut OnCall, url: &str, listener: Process) -> Result<BTreeSet<String>> {
+async fn evening(on_call: &mut OnCall, url: &str, running: Program) -> Result<BTreeSet<String>> {
     let (schedule, orders) = (Schedule::connect(url).await?, orders()?);
     println!("\n# 20 orders are armed. Of 6 the bank is asked and does not answer; 1 waits for it for long.");
     let now = Duration::from_millis(200);
@@ -247,7 +227,7 @@ async fn evening(on_call: &mut OnCall, url: &str, listener: Process) -> Result<B
         let _ = schedule.arm(&orders, id, now, &1).await?;
         armed.insert(id.to_string());
     }
-    listener.kill()?;
+    running.kill();
     println!("# What is not heard of for 15 s counts as gone.");
     on_call.until("listeners", |listeners| listeners == 0).await?;
     on_call.run("status", 0)?;

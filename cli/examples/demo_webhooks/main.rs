@@ -18,10 +18,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use keylapse::console::Console;
+use keylapse_support::Program;
 use redis::aio::MultiplexedConnection;
 
 use self::dashboard::Visit;
-use self::programs::{Process, keylapse, redis};
+use self::programs::{keylapse, listening, redis};
 use self::receiver::Receiver;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -72,16 +73,16 @@ struct Stage {
 }
 
 impl Stage {
-    fn relay(&self) -> Result<(Process, String)> {
+    async fn relay(&self) -> Result<(Program, String)> {
         let mut relay = Command::new(keylapse()?);
         relay.args(["run", "--listen", "127.0.0.1:0", "-u", &self.url]).current_dir(self.folder.path());
-        Process::listening(&mut relay)
+        listening(&mut relay).await
     }
 
-    fn dashboard(&self) -> Result<(Process, String)> {
+    async fn dashboard(&self) -> Result<(Program, String)> {
         let mut serve = Command::new(keylapse()?);
         serve.args(["serve", "--listen", "127.0.0.1:0", "-u", &self.url]).current_dir(self.folder.path());
-        Process::listening(&mut serve)
+        listening(&mut serve).await
     }
 
     /// As any program of the shop writes its orders. Answers how many.
@@ -138,7 +139,7 @@ async fn arm_notices(http: &str) -> Result<u64> {
     Ok(NOTICES)
 }
 
-async fn set_up() -> Result<(Stage, Process)> {
+async fn set_up() -> Result<(Stage, Program)> {
     let folder = tempfile::tempdir()?;
     let (server, url) = redis(folder.path())?;
     let receiver = Receiver::start(SECRET).await?;
@@ -172,19 +173,19 @@ async fn main() -> Result<()> {
         stage.receiver.address,
         config(&stage.receiver)
     );
-    let (relay, http) = stage.relay()?;
+    let (relay, http) = stage.relay().await?;
     ready(&stage, &http).await?;
-    let (_serving, dashboard) = stage.dashboard()?;
+    let (_serving, dashboard) = stage.dashboard().await?;
     println!("# Another program writes orders as keys that expire, and arms notices over HTTP.");
     let webhooks = stage.write_orders().await? + arm_notices(&http).await?;
     stage.until("the first orders", async || Ok(stage.taken() > 60)).await?;
     println!(
         "# `keylapse run` is killed in the middle of its work, started again, and told to read its file again."
     );
-    relay.kill()?;
-    let (relay, _) = stage.relay()?;
+    relay.kill();
+    let (relay, _) = stage.relay().await?;
     stage.until("more orders", async || Ok(stage.taken() > 160)).await?;
-    Command::new("kill").args(["-HUP", &relay.id().to_string()]).status()?;
+    relay.signal("HUP");
     let stubborn =
         ORDERS.iter().filter(|(_, trouble)| *trouble == "always").map(|(count, _)| count).sum::<u64>() + 1;
     stage.until("dead letters", async || Ok(stage.dead().await? == stubborn)).await?;

@@ -1,11 +1,9 @@
 //! `tail`, `journal` and `doctor`.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 use std::time::Duration;
 
-use keylapse_support::{Fsync, Server, eventually};
+use keylapse_support::{Fsync, Program, Server, eventually};
 
 use crate::scene::{Do, PATIENCE, Scene, plain, run_at};
 
@@ -45,37 +43,19 @@ async fn the_tail_tells_starts_and_ends_while_it_looks_and_no_longer() {
     assert_eq!(scene.run(&["tail", "nonsense"]).code, 2);
 }
 
-/// A tail that runs, and the lines that it has written.
-struct Tail {
-    program: Child,
-    lines: Arc<Mutex<Vec<serde_json::Value>>>,
-}
+/// A tail that runs, and the lines that it writes.
+struct Tail(Program);
 
 impl Tail {
     fn of(url: &str) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-        program.env("KEYLAPSE_URL", url).args(["--json", "tail", "order.unpaid"]).stdout(Stdio::piped());
-        let mut program = program.spawn().expect("the program");
-        let (lines, out) = (Arc::default(), program.stdout.take().expect("its output"));
-        let written: Arc<Mutex<Vec<_>>> = Arc::clone(&lines);
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                written.lock().expect("the lines").push(serde_json::from_str(&line).expect("JSON"));
-            }
-        });
-        Self { program, lines }
+        let mut tail = Command::new(env!("CARGO_BIN_EXE_keylapse"));
+        tail.env("KEYLAPSE_URL", url).args(["--json", "tail", "order.unpaid"]);
+        Self(Program::talking(&mut tail).expect("the program"))
     }
 
     /// Lines of which this is so.
     fn count(&self, is_so: impl Fn(&serde_json::Value) -> bool) -> usize {
-        self.lines.lock().expect("the lines").iter().filter(|line| is_so(line)).count()
-    }
-}
-
-impl Drop for Tail {
-    fn drop(&mut self) {
-        _ = self.program.kill();
-        _ = self.program.wait();
+        self.0.lines().iter().filter(|line| is_so(&serde_json::from_str(line).expect("JSON"))).count()
     }
 }
 

@@ -1,36 +1,32 @@
 //! `keylapse serve`, and `keylapse health` beside it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Program, Server, eventually};
 
 use crate::scene::{PATIENCE, Scene, run_at};
 
 /// A program that serves until it is dropped.
 struct Serving {
-    child: Child,
+    _program: Program,
     /// Where it listens: host and port.
     at: String,
 }
 
 impl Serving {
-    fn start(url: &str, args: &[&str]) -> Self {
+    async fn start(url: &str, args: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
         program
             .env("KEYLAPSE_URL", url)
             .args(["--timeout", "500ms", "serve", "--listen", "127.0.0.1:0"])
             .args(args);
-        let mut child = program.stderr(Stdio::piped()).spawn().expect("the program");
-        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
-        let line = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains("listening at")));
-        let line = line.expect("a line that says where").expect("a line");
+        let program = Program::logging(&mut program).expect("the program");
+        let line = program.says("listening at").await;
         let (_, at) = line.split_once("http://").expect("an address");
         let at = at.trim_end().trim_end_matches('/').to_owned();
-        // What it logs is read on, so that it never waits for that.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, at }
+        Self { _program: program, at }
     }
 
     fn health(&self, args: &[&str]) -> crate::scene::Ran {
@@ -51,17 +47,10 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_what_the_program_says_of_itself() {
     let mut server = Server::start().await;
-    let serving = Serving::start(&server.plain_url(), &[]);
+    let serving = Serving::start(&server.plain_url(), &[]).await;
     assert_eq!((serving.health(&[]).code, serving.health(&["--live"]).code), (0, 0));
     server.kill().await;
     eventually(PATIENCE, "that it is not ready", async || serving.health(&[]).code == 1).await;
@@ -96,7 +85,8 @@ async fn metrics_are_for_those_who_have_a_token() {
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&file, permissions).expect("a secret");
     let serving =
-        Serving::start(&scene.server.plain_url(), &["--read-token-file", file.to_str().expect("UTF-8")]);
+        Serving::start(&scene.server.plain_url(), &["--read-token-file", file.to_str().expect("UTF-8")])
+            .await;
     assert!(serving.get("/metrics", "").starts_with("HTTP/1.1 401 "));
     let metrics = serving.get("/metrics", &format!("Authorization: Bearer {token}\r\n"));
     for line in ["keylapse_up 1\n", "keylapse_topic_timers{topic=\"order.unpaid\",state=\"pending\"} 1\n"] {

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
 use keylapse::{Schedule, Topic};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Program, Server, eventually};
 use tempfile::TempDir;
 
 use crate::Heard;
@@ -69,70 +67,9 @@ impl Scene {
     }
 
     pub(crate) fn run(&self) -> Program {
-        Program::start(
-            &self.server.plain_url(),
-            &self.folder.path().join("keylapse.toml").display().to_string(),
-        )
-    }
-}
-
-/// `keylapse run`.
-pub(crate) struct Program {
-    child: Child,
-    log: Arc<Mutex<String>>,
-}
-
-impl Program {
-    fn start(url: &str, file: &str) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_keylapse"));
-        program.env("KEYLAPSE_URL", url).args(["run", "--config", file]).stderr(Stdio::piped());
-        let mut child = program.spawn().expect("the program");
-        let (log, said) = (Arc::<Mutex<String>>::default(), child.stderr.take().expect("its log"));
-        let kept = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in BufReader::new(said).lines().map_while(Result::ok) {
-                let mut kept = kept.lock().expect("nobody has panicked");
-                kept.push_str(&line);
-                kept.push('\n');
-            }
-        });
-        Self { child, log }
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill").success());
-    }
-
-    pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("nobody has panicked").clone()
-    }
-
-    /// Once its log has this so often.
-    pub(crate) async fn said(&self, text: &str, times: usize) {
-        eventually(PATIENCE, text, async || self.log().matches(text).count() >= times).await;
-    }
-
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let mut ended = None;
-        eventually(PATIENCE, "the program to end", async || {
-            ended = self.child.try_wait().expect("it is ours");
-            ended.is_some()
-        })
-        .await;
-        ended.expect("it has ended")
-    }
-
-    pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        program.env("KEYLAPSE_URL", self.server.plain_url()).args(["run", "--config"]);
+        Program::logging(program.arg(self.folder.path().join("keylapse.toml"))).expect("the program")
     }
 }
 

@@ -46,13 +46,13 @@ async fn under_load_nothing_is_lost_and_nothing_is_told_twice() {
         }
         scene.write("keylapse.toml", &file(&receiver, &round.to_string(), ""));
         program.signal("HUP");
-        program.said(AGAIN, round).await;
+        program.has_said(AGAIN, round).await;
     }
     let all = rounds * (each + carts);
     let calls = receiver.calls(all).await;
     scene.none_left().await;
     let ids = ids_by_key(&calls);
-    assert_eq!((ids.len(), receiver.count()), (all, all), "{}", program.log());
+    assert_eq!((ids.len(), receiver.count()), (all, all), "{}", program.lines().join("\n"));
     let paths: std::collections::BTreeSet<_> = calls.iter().map(|call| call.line.clone()).collect();
     assert!(paths.len() > 1, "{paths:?}");
 }
@@ -75,20 +75,20 @@ async fn what_cannot_be_done_is_said_and_all_goes_on_as_before() {
     for (number, (text, said)) in broken.iter().enumerate() {
         scene.write("keylapse.toml", text);
         program.signal("HUP");
-        program.said(REFUSED, number + 1).await;
-        let log = program.log();
+        program.has_said(REFUSED, number + 1).await;
+        let log = program.lines().join("\n");
         assert!(log.lines().any(|line| line.contains(REFUSED) && line.contains(said)), "{said}: {log}");
     }
     scene.remove("keylapse.toml");
     program.signal("HUP");
-    program.said(REFUSED, broken.len() + 1).await;
-    assert!(program.log().contains("cannot be read"), "{}", program.log());
+    program.has_said(REFUSED, broken.len() + 1).await;
+    assert!(program.lines().join("\n").contains("cannot be read"), "{}", program.lines().join("\n"));
 
     scene.arm(1..2).await;
     assert_eq!(receiver.calls(2).await[1].line, "POST /well HTTP/1.1");
     scene.write("keylapse.toml", &file(&receiver, "other", ""));
     program.signal("HUP");
-    program.said(AGAIN, 1).await;
+    program.has_said(AGAIN, 1).await;
     scene.arm(2..3).await;
     assert_eq!(receiver.calls(3).await[2].line, "POST /other HTTP/1.1");
 }
@@ -105,5 +105,5 @@ async fn while_the_server_is_away_it_can_be_stopped() {
     scene.server.stop();
     program.signal("HUP");
     program.signal("TERM");
-    assert!(program.ended().await.success(), "{}", program.log());
+    assert!(program.ended().await.success(), "{}", program.lines().join("\n"));
 }

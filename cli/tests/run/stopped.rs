@@ -26,7 +26,7 @@ async fn by_term_it_ends_in_order_and_another_goes_on() {
         receiver.calls(receiver.count() + 50).await;
         program.signal("TERM");
         let status = program.ended().await;
-        assert!(status.success(), "{status}: {}", program.log());
+        assert!(status.success(), "{status}: {}", program.lines().join("\n"));
     }
     let _last = scene.run();
     scene.none_left().await;
@@ -53,7 +53,7 @@ async fn what_does_not_end_in_time_is_handed_back() {
     let mut program = scene.run();
     receiver.calls(1).await;
     program.signal("TERM");
-    assert!(program.ended().await.success(), "{}", program.log());
+    assert!(program.ended().await.success(), "{}", program.lines().join("\n"));
     let _other = scene.run();
     let calls = receiver.calls(2).await;
     assert_eq!((calls[0].id(), calls[1].json()["data"]["attempt"].as_u64()), (calls[1].id(), Some(1)));

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use keylapse_support::{eventually, skipped};
+use keylapse_support::{Program, eventually, skipped};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -18,17 +18,6 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 pub const WITHIN: Duration = Duration::from_secs(20);
 const BROWSER: &str = "chromium-headless-shell";
 
-/// Ends with this value.
-#[derive(Debug)]
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
-
 /// A browser with a page in it.
 #[derive(Debug)]
 pub struct Chrome {
@@ -37,7 +26,7 @@ pub struct Chrome {
     calls: u64,
     pub(crate) events: VecDeque<Value>,
     /// Before its folder, so that it has ended when that is removed.
-    _process: Process,
+    _process: Program,
     _profile: TempDir,
 }
 
@@ -49,13 +38,11 @@ impl Chrome {
         command.args(["--remote-debugging-port=0", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
         command.args(["--force-color-profile=srgb", "--disable-background-networking", "--no-first-run"]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(child) = command.spawn() else {
+        let Ok(process) = Program::silent(&mut command) else {
             assert!(std::env::var_os("CI").is_none(), "there is no {BROWSER}: install it");
             skipped(&format!("there is no {BROWSER}"));
             return None;
         };
-        let process = Process(child);
         let file = profile.path().join("DevToolsActivePort");
         let mut address = None;
         eventually(WITHIN, "the browser", async || {

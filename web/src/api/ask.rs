@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use keylapse::console::{Filter, KnownTopic, text};
 use keylapse::{MAX_KEY, When};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -67,6 +68,14 @@ fn refused(rejection: JsonRejection) -> Fault {
 
 pub(super) fn bad(why: impl Into<String>) -> Fault {
     Fault::new(StatusCode::BAD_REQUEST, why)
+}
+
+/// A part of a list: from behind a place, and how much.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct From {
+    pub(super) after: Option<String>,
+    pub(super) count: Option<usize>,
 }
 
 /// The topic with this name.

@@ -9,7 +9,7 @@ use keylapse::console::{Entry, EntryState, JournalEntry};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Fault;
-use crate::api::ask::{self, Path, Query};
+use crate::api::ask::{self, From, Path, Query};
 use crate::api::payloads::Payloads;
 use crate::web::Shared;
 
@@ -39,13 +39,6 @@ pub(super) struct Entries {
     /// Where the next page begins. A page may be empty and not the last, where a filter leaves much out.
     next: Option<String>,
     looked_at: usize,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct From {
-    after: Option<String>,
-    count: Option<usize>,
 }
 
 /// A page of the journal, newest first.

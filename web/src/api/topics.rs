@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::act::{Act, Did};
 use crate::api::Fault;
-use crate::api::ask::{self, Body, MOST, Path, Query, bad};
+use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
 use crate::api::done::Done;
 use crate::guard::Who;
 use crate::web::Shared;
@@ -22,14 +22,6 @@ const REASON: usize = 200;
 pub(super) struct Which {
     #[serde(default)]
     topic: Vec<String>,
-    count: Option<usize>,
-}
-
-/// A page of topics, by name.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct From {
-    after: Option<String>,
     count: Option<usize>,
 }
 

@@ -5,17 +5,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use keylapse::{Schedule, Topic};
-use keylapse_support::Server;
+use keylapse_support::{Program, Server};
 use tempfile::TempDir;
 
 use super::alike::ADDRESS;
-use super::running::Running;
 use super::{Stage, play};
 
 struct Desk {
     server: Server,
     folder: TempDir,
-    serving: Option<Running>,
+    serving: Option<Program>,
     http: String,
 }
 
@@ -36,8 +35,8 @@ impl Stage for Desk {
         assert_eq!(scene, "keylapse serve starts");
         let mut serve = Command::new(env!("CARGO_BIN_EXE_keylapse"));
         serve.args(["serve", "--listen", "127.0.0.1:0"]).envs(self.variables());
-        let serving = Running::logging(&mut serve);
-        let said = serving.until("listening at");
+        let serving = Program::logging(&mut serve).expect("the program");
+        let said = serving.says("listening at").await;
         let (_, address) = said.split_once("listening at ").expect("an address");
         address.trim_end_matches('/').clone_into(&mut self.http);
         self.serving = Some(serving);

@@ -8,7 +8,6 @@
 mod alike;
 mod dashboard;
 mod operate;
-mod running;
 mod webhooks;
 
 use std::ops::Range;

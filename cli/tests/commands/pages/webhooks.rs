@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Program, Server, eventually};
 use tempfile::TempDir;
 
 use super::alike::ADDRESS;
-use super::running::Running;
 use super::{Stage, play};
 use crate::scene::PATIENCE;
 
@@ -18,13 +17,13 @@ const PORT: &str = ":8000";
 struct Hooks {
     server: Server,
     folder: TempDir,
-    receiver: Running,
+    receiver: Program,
     receiver_port: String,
-    relay: Option<Running>,
+    relay: Option<Program>,
     /// Where the relay answers over HTTP.
     http: String,
-    /// The receiver's lines that no block of the page has shown yet.
-    lines: Vec<String>,
+    /// So many of the receiver's lines have been shown by blocks of the page.
+    shown: usize,
 }
 
 impl Hooks {
@@ -34,34 +33,29 @@ impl Hooks {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/receiver.py");
         let mut receiver = Command::new("python3");
         receiver.arg(script).arg("0").current_dir(folder.path());
-        let receiver = Running::talking(&mut receiver);
-        let heard = receiver.until("listening at");
+        let receiver = Program::talking(&mut receiver).expect("python3");
+        let heard = receiver.says("listening at").await;
         let receiver_port = heard.rsplit_once(':').expect("its address").1.to_owned();
-        Self { server, folder, receiver, receiver_port, relay: None, http: String::new(), lines: Vec::new() }
+        Self { server, folder, receiver, receiver_port, relay: None, http: String::new(), shown: 1 }
     }
 
     /// Starts the relay, in place of the one before. Answers when its log says so.
-    fn relay(&mut self, arguments: &[&str], ready: &str) -> String {
+    async fn relay(&mut self, arguments: &[&str], ready: &str) -> String {
         self.relay = None;
         let mut relay = Command::new(env!("CARGO_BIN_EXE_keylapse"));
         relay.args(["run"]).args(arguments).current_dir(self.folder.path());
-        let relay = Running::logging(relay.envs(self.variables()));
-        let said = relay.until(ready);
+        let relay = Program::logging(relay.envs(self.variables())).expect("the program");
+        let said = relay.says(ready).await;
         self.relay = Some(relay);
         said
     }
 
-    /// The receiver's lines until one has all of these words.
-    fn hear(&mut self, words: &str) {
-        loop {
-            let line = self.receiver.said.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("nothing of {words}: {:#?}", self.lines));
-            let is_it = words.split(' ').all(|word| line.contains(word));
-            self.lines.push(line);
-            if is_it {
-                return;
-            }
-        }
+    /// Waits until one of the receiver's lines has all of these words.
+    async fn hear(&self, words: &str) {
+        eventually(PATIENCE, words, async || {
+            self.receiver.lines().iter().any(|line| words.split(' ').all(|word| line.contains(word)))
+        })
+        .await;
     }
 }
 
@@ -69,25 +63,26 @@ impl Stage for Hooks {
     async fn play(&mut self, scene: &str) {
         match scene {
             "the receiver and the relay start" => {
-                self.relay(&[], "attached keys: expiries and changes are heard");
+                self.relay(&[], "attached keys: expiries and changes are heard").await;
             }
-            "order 1001 is delivered" => self.hear("200 1001"),
+            "order 1001 is delivered" => self.hear("200 1001").await,
             "order 1002 is dead" => {
-                self.hear("500 1002 3");
+                self.hear("500 1002 3").await;
                 eventually(PATIENCE, "a dead letter", async || {
                     self.sh("keylapse --json ls unpaid --state dead").0.contains("1002")
                 })
                 .await;
             }
-            "order 1002 is delivered" => self.hear("200 1002"),
+            "order 1002 is delivered" => self.hear("200 1002").await,
             "the relay of notices.toml listens" => {
-                let said = self.relay(&["-c", "notices.toml", "--listen", "127.0.0.1:0"], "listening at");
+                let said =
+                    self.relay(&["-c", "notices.toml", "--listen", "127.0.0.1:0"], "listening at").await;
                 let (_, address) = said.split_once("listening at ").expect("an address");
                 address.trim_end_matches('/').clone_into(&mut self.http);
                 let topics = || self.sh("keylapse topics").0;
                 eventually(PATIENCE, "the topic", async || topics().contains("notices")).await;
             }
-            "notice 7 is delivered" => self.hear("200 notice:7"),
+            "notice 7 is delivered" => self.hear("200 notice:7").await,
             _ => panic!("{scene} is not played"),
         }
     }
@@ -110,7 +105,9 @@ impl Stage for Hooks {
 
     fn told(&mut self, name: &str) -> String {
         assert_eq!(name, "receiver");
-        self.lines.drain(..).map(|line| line + "\n").collect()
+        let lines = self.receiver.lines().split_off(self.shown);
+        self.shown += lines.len();
+        lines.into_iter().map(|line| line + "\n").collect()
     }
 }
 

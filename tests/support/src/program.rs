@@ -1,0 +1,117 @@
+//! A program beside the test: it ends with the value that owns it, and what it says is kept.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::wait::eventually;
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that was started. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    said: Lines,
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+impl Program {
+    /// Starts it. What it says goes nowhere.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn silent(command: &mut Command) -> io::Result<Self> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Self { child, said: Lines::default() })
+    }
+
+    /// Starts it, and keeps the lines of its standard output.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn talking(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let said = kept(child.stdout.take());
+        Ok(Self { child, said })
+    }
+
+    /// Starts it, and keeps the lines of its standard error: its log.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn logging(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let said = kept(child.stderr.take());
+        Ok(Self { child, said })
+    }
+
+    /// What it has said so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first line that has these words, once it has been said.
+    pub async fn says(&self, words: &str) -> String {
+        let mut found = None;
+        eventually(PATIENCE, &format!("a line with {words:?}"), async || {
+            found = self.lines().into_iter().find(|line| line.contains(words));
+            found.is_some()
+        })
+        .await;
+        found.expect("it was found")
+    }
+
+    /// Waits until so many lines have these words.
+    pub async fn has_said(&self, words: &str, times: usize) {
+        eventually(PATIENCE, &format!("{times} lines with {words:?}"), async || {
+            self.lines().iter().filter(|line| line.contains(words)).count() >= times
+        })
+        .await;
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success(), "{name} to {}", self.child.id());
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let mut ended = None;
+        eventually(PATIENCE, "the program to end", async || {
+            ended = self.child.try_wait().expect("it is ours");
+            ended.is_some()
+        })
+        .await;
+        ended.expect("it has ended")
+    }
+
+    /// Kills it, as a crash does.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+fn kept(of: Option<impl Read + Send + 'static>) -> Lines {
+    let (said, of) = (Lines::default(), of.expect("it was asked for"));
+    let kept = Arc::clone(&said);
+    // Read on until its end: a program whose lines nobody takes would stand still.
+    std::thread::spawn(move || {
+        for line in BufReader::new(of).lines().map_while(Result::ok) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    });
+    said
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
