@@ -1,16 +1,20 @@
 //! A program beside the test: it ends with the value that owns it, and what it says is kept.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::wait::eventually;
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that was started. It is killed when this is dropped.
+/// A program that was started. It is killed when this is dropped, with all that it has started itself: what is asked for may
+/// be a script before the program that is meant, as a browser's often is.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -25,7 +29,7 @@ impl Program {
     /// # Errors
     /// When it cannot be started.
     pub fn silent(command: &mut Command) -> io::Result<Self> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = alone(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(Self { child, said: Lines::default() })
     }
 
@@ -34,7 +38,7 @@ impl Program {
     /// # Errors
     /// When it cannot be started.
     pub fn talking(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut child = alone(command).stdout(Stdio::piped()).spawn()?;
         let said = kept(child.stdout.take());
         Ok(Self { child, said })
     }
@@ -44,7 +48,7 @@ impl Program {
     /// # Errors
     /// When it cannot be started.
     pub fn logging(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut child = alone(command).stderr(Stdio::piped()).spawn()?;
         let said = kept(child.stderr.take());
         Ok(Self { child, said })
     }
@@ -96,6 +100,11 @@ impl Program {
     }
 }
 
+/// With nothing to read, and in a group of its own.
+fn alone(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).process_group(0)
+}
+
 fn kept(of: Option<impl Read + Send + 'static>) -> Lines {
     let (said, of) = (Lines::default(), of.expect("it was asked for"));
     let kept = Arc::clone(&said);
@@ -110,8 +119,32 @@ fn kept(of: Option<impl Read + Send + 'static>) -> Lines {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It may have ended, and left nothing.
+        let _ = id.map(|id| kill_process_group(id, Signal::KILL));
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it runs: one that is dead may wait for its parent to look.
+    fn runs(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    #[tokio::test]
+    async fn what_it_has_started_ends_with_it() {
+        let mut script = Command::new("sh");
+        script.args(["-c", "sleep 1000 & echo id $!; wait"]);
+        let program = Program::talking(&mut script).unwrap();
+        let said = program.says("id ").await;
+        let pid = said.trim_start_matches("id ").to_owned();
+        assert!(runs(&pid));
+        drop(program);
+        eventually(PATIENCE, "its child to end", async || !runs(&pid)).await;
     }
 }
