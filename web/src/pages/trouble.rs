@@ -29,7 +29,8 @@ struct Page {
     passes: bool,
 }
 
-const WAITS: &str = "This page looks again by itself. In a terminal keylapse doctor says what is amiss with a server.";
+const WAITS: &str =
+    "This page looks again by itself. In a terminal keylapse doctor says what is amiss with a server.";
 /// While there is no server, pages are asked for more often.
 const SOON_MS: u32 = 2000;
 
