@@ -1,11 +1,13 @@
 //! What the doctor finds. It asks much of the servers, so that a diagnosis is kept for a while, for all who ask.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keylapse::console::Console;
 use keylapse::console::doctor::Diagnosis;
 use tokio::sync::Mutex;
+
+use crate::recent::Last;
 
 const KEPT: Duration = Duration::from_secs(10);
 /// While a server does not answer.
@@ -13,21 +15,14 @@ const KEPT_BROKEN: Duration = Duration::from_secs(2);
 /// The finding that there is a way to a server.
 const ANSWERS: &str = "K100";
 
-/// The diagnosis that was made last, and when.
+/// The diagnosis that was made last.
 #[derive(Debug, Default)]
-pub(crate) struct Doctor(Mutex<Option<(Instant, Arc<Diagnosis>)>>);
+pub(crate) struct Doctor(Mutex<Last<Arc<Diagnosis>>>);
 
 impl Doctor {
     pub(crate) async fn look(&self, console: &Console) -> Arc<Diagnosis> {
-        let mut kept = self.0.lock().await;
-        if let Some((at, diagnosis)) = &*kept
-            && at.elapsed() < if answers(diagnosis) { KEPT } else { KEPT_BROKEN }
-        {
-            return diagnosis.clone();
-        }
-        let diagnosis = Arc::new(console.doctor().await);
-        *kept = Some((Instant::now(), diagnosis.clone()));
-        diagnosis
+        let life = |diagnosis: &Arc<_>| if answers(diagnosis) { KEPT } else { KEPT_BROKEN };
+        self.0.lock().await.within(life, async { Arc::new(console.doctor().await) }).await
     }
 }
 

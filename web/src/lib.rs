@@ -26,6 +26,7 @@ mod pages;
 mod patience;
 mod recent;
 mod serve;
+mod time;
 mod web;
 
 pub use self::access::{Access, AccessError, Token};

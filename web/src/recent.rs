@@ -5,29 +5,45 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// The last that was made, for as long as it counts as recent.
+/// The last that was made, and when.
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
-    life: Duration,
-    last: Mutex<Option<(Instant, T)>>,
-}
+pub(crate) struct Last<T>(Option<(Instant, T)>);
 
-impl<T: Clone> Recent<T> {
-    pub(crate) fn new(life: Duration) -> Self {
-        Self { life, last: Mutex::new(None) }
-    }
-
-    /// What is recent, or else what is made now: by one at a time, while others wait for it.
-    pub(crate) async fn get(&self, make: impl Future<Output = T>) -> T {
-        let mut last = self.last.lock().await;
-        if let Some((at, made)) = &*last
-            && at.elapsed() < self.life
+impl<T: Clone> Last<T> {
+    /// The last, as long as it counts as recent; else what is made now.
+    pub(crate) async fn within(&mut self, life: impl Fn(&T) -> Duration, make: impl Future<Output = T>) -> T {
+        if let Some((at, made)) = &self.0
+            && at.elapsed() < life(made)
         {
             return made.clone();
         }
         let made = make.await;
-        *last = Some((Instant::now(), made.clone()));
+        self.0 = Some((Instant::now(), made.clone()));
         made
+    }
+}
+
+impl<T> Default for Last<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+/// The same for all who ask at once: one makes it, while the others wait.
+#[derive(Debug)]
+pub(crate) struct Recent<T> {
+    life: Duration,
+    last: Mutex<Last<T>>,
+}
+
+impl<T: Clone> Recent<T> {
+    pub(crate) fn new(life: Duration) -> Self {
+        Self { life, last: Mutex::default() }
+    }
+
+    /// What is recent, or else what is made now.
+    pub(crate) async fn get(&self, make: impl Future<Output = T>) -> T {
+        self.last.lock().await.within(|_| self.life, make).await
     }
 }
 

@@ -1,7 +1,5 @@
 //! What a topic holds, and what has ended in it, page by page.
 
-use std::time::UNIX_EPOCH;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Fault;
 use crate::api::ask::{self, From, Path, Query};
 use crate::api::payloads::Payloads;
+use crate::time::ms_of;
 use crate::web::Shared;
 
 /// Entries of a page, if nothing is said.
@@ -59,9 +58,8 @@ pub(super) async fn page(
     let payload = wanted.payload.bytes(&shared, SHOWN)?;
     let topic = ask::topic(&shared, &topic).await?;
     let mut page = topic.filtered(state, &filter, after.as_ref(), count, payload).await?;
-    let now = page.now.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Json(Entries {
-        now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        now_ms: ms_of(page.now),
         entries: std::mem::take(&mut page.entries),
         next: page.next.map(|next| next.to_string()),
         looked_at: page.looked_at,

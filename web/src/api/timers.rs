@@ -1,7 +1,5 @@
 //! One timer, by its topic and key.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
@@ -19,6 +17,7 @@ use crate::api::ask::{self, Body, MOST, Path, Query, bad};
 use crate::api::done::Done;
 use crate::api::payloads::Payloads;
 use crate::guard::Who;
+use crate::time::ms_of;
 use crate::web::Shared;
 
 /// Bytes of a payload that are shown.
@@ -232,8 +231,4 @@ fn payload(arm: &Arm) -> Result<Bytes, Fault> {
         (None, None) => Ok(Bytes::from_static(b"null")),
         (Some(_), Some(_)) => Err(bad("payload and payload_base64 are both there")),
     }
-}
-
-fn ms_of(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }

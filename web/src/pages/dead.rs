@@ -12,10 +12,11 @@ use keylapse::console::{Cursor, Entry, EntryState, counted, show_count};
 use serde::Deserialize;
 
 use super::entries;
-use super::frame::{Frame, Time, Visit, answer, ms_of};
+use super::frame::{Frame, Time, Visit, answer};
 use super::samples::Standing;
 use super::trouble::Trouble;
 use crate::asking;
+use crate::time::ms_of;
 
 /// Letters that are looked at of each topic, and topics.
 const LETTERS: usize = 1000;

@@ -4,7 +4,8 @@ use keylapse::console::words::{short, size};
 use keylapse::console::{Action, Entry, EntryState, text};
 use keylapse::{FailedAttempt, When};
 
-use super::frame::{Frame, Time, ms_of};
+use super::frame::{Frame, Time};
+use crate::time::ms_of;
 
 /// Bytes of a key that are shown in a line.
 const KEY: usize = 160;

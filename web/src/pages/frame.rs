@@ -1,6 +1,6 @@
 //! What all pages have: where they link to, who looks, and how a page becomes an answer.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::FromRequestParts;
@@ -175,11 +175,6 @@ impl Time {
     pub(super) fn new(at_ms: u64, now_ms: u64) -> Self {
         Self { at: moment(at_ms), from_now: relative(at_ms, now_ms) }
     }
-}
-
-/// A time in ms since 1970.
-pub(super) fn ms_of(at: SystemTime) -> u64 {
-    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A page as an answer.

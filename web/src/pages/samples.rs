@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keylapse::console::{Console, KnownTopic, Rates, Registry, TopicStatus, UnreadableTopic};
-use keylapse::{Error, ListenerReport, Result};
+use keylapse::{ListenerReport, Result};
 use tokio::sync::Mutex;
+
+use crate::recent::Last;
 
 /// What is as new as this is not asked for again.
 const FRESH: Duration = Duration::from_millis(1000);
@@ -32,9 +34,9 @@ struct Kept {
     rates: Rates,
 }
 
-/// What was answered last, and when.
-#[derive(Debug)]
-struct Answer<T>(Option<(Instant, Result<Arc<T>>)>);
+/// What was answered last. A refusal is an answer, too: where the server is away, not everybody who looks has to wait for
+/// that.
+type Answer<T> = Last<Result<Arc<T>>>;
 
 #[derive(Debug)]
 struct Sampled {
@@ -118,15 +120,15 @@ impl Samples {
 
 impl Kept {
     async fn registry(&mut self, console: &Console) -> Result<Arc<Registry>> {
-        let life = match self.registry.last() {
-            Some(registry) if registry.topics.len() > MANY => NOW_AND_THEN,
+        let life = |registry: &Result<Arc<Registry>>| match registry {
+            Ok(registry) if registry.topics.len() > MANY => NOW_AND_THEN,
             _ => FRESH,
         };
-        self.registry.within(life, console.registry()).await
+        self.registry.within(life, async { console.registry().await.map(Arc::new) }).await
     }
 
     async fn listeners(&mut self, console: &Console) -> Result<Arc<Vec<ListenerReport>>> {
-        self.listeners.within(FRESH, console.listeners()).await
+        self.listeners.within(|_| FRESH, async { console.listeners().await.map(Arc::new) }).await
     }
 
     async fn standings(
@@ -171,34 +173,5 @@ impl Kept {
     fn forget(&mut self) {
         self.topics.retain(|_, sampled| sampled.read.elapsed() < FORGOTTEN);
         self.rates.keep(|topic| self.topics.contains_key(topic));
-    }
-}
-
-impl<T> Answer<T> {
-    fn last(&self) -> Option<&Arc<T>> {
-        self.0.as_ref().and_then(|(_, answer)| answer.as_ref().ok())
-    }
-
-    /// What was answered within this time; else what is answered now. A refusal is an answer, too: where the server is
-    /// away, not everybody who looks has to wait for that.
-    async fn within(
-        &mut self,
-        life: Duration,
-        answer: impl Future<Output = Result<T>>,
-    ) -> Result<Arc<T>, Error> {
-        if let Some((at, kept)) = &self.0
-            && at.elapsed() < life
-        {
-            return kept.clone();
-        }
-        let answer = answer.await.map(Arc::new);
-        self.0 = Some((Instant::now(), answer.clone()));
-        answer
-    }
-}
-
-impl<T> Default for Answer<T> {
-    fn default() -> Self {
-        Self(None)
     }
 }

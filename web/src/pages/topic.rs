@@ -9,11 +9,12 @@ use keylapse::console::{
 use serde::Deserialize;
 
 use super::entries::{self, Line, Verb};
-use super::frame::{Frame, Visit, answer, ms_of};
+use super::frame::{Frame, Visit, answer};
 use super::notice::{Notice, Said};
 use super::topics::Row;
 use super::trouble::Trouble;
 use crate::asking;
+use crate::time::ms_of;
 
 /// Entries of a page.
 const PAGE: usize = 50;
