@@ -17,6 +17,17 @@ pub fn parse_when(text: &str) -> Result<When, String> {
     })
 }
 
+/// Bytes of the reason of a pause.
+const LONGEST_REASON: usize = 200;
+
+/// Everybody who looks at a topic that is paused reads it.
+pub(crate) fn check_reason(said: &str) -> Result<(), String> {
+    if said.len() > LONGEST_REASON {
+        return Err(format!("a reason has at most {LONGEST_REASON} bytes"));
+    }
+    Ok(())
+}
+
 /// A filter's conditions have so many characters in all.
 const LONGEST_FILTER: usize = 1000;
 

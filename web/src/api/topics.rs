@@ -10,11 +10,9 @@ use crate::act::{Act, Did};
 use crate::api::Fault;
 use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
 use crate::api::done::Done;
+use crate::asking::check_reason;
 use crate::guard::Who;
 use crate::web::Shared;
-
-/// Bytes of a reason that are kept.
-const REASON: usize = 200;
 
 /// Topics whose status is wanted, in place of all.
 #[derive(Debug, Deserialize)]
@@ -102,9 +100,7 @@ pub(super) async fn pause(
     Path(name): Path<String>,
     Body(Pause { reason }): Body<Pause>,
 ) -> Result<Json<Done>, Fault> {
-    if reason.len() > REASON {
-        return Err(bad(format!("a reason has at most {REASON} bytes")));
-    }
+    check_reason(&reason).map_err(bad)?;
     let topic = ask::topic(&shared, &name).await?;
     let act = Act { verb: "pause", topic: topic.clone(), what: reason.clone() };
     let deed = async move {

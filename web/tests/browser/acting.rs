@@ -97,6 +97,14 @@ async fn a_topic_is_paused_and_resumed() {
     chrome.go(&scene.url("/topic?name=order.unpaid")).await;
     chrome.eval("document.getElementById('pause').open = true").await;
     chrome.fill("textbox", "Why", "the shop moves").await;
+    // The field takes no more, and neither does what is posted without it.
+    chrome.eval("document.querySelector('#pause [name=reason]').removeAttribute('maxlength')").await;
+    chrome.eval("document.querySelector('#pause [name=reason]').value = 'a'.repeat(201)").await;
+    chrome.click("button", "Pause").await;
+    chrome.shows("a reason has at most 200 bytes").await;
+    chrome.go(&scene.url("/topic?name=order.unpaid")).await;
+    chrome.eval("document.getElementById('pause').open = true").await;
+    chrome.fill("textbox", "Why", "the shop moves").await;
     chrome.click("button", "Pause").await;
     chrome.shows("Paused: attempts that run go on").await;
     chrome.shows("paused: the shop moves").await;

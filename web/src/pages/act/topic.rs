@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::back;
 use crate::act::{Act, Did};
+use crate::asking::check_reason;
 use crate::pages::frame::Visit;
 use crate::pages::trouble::Trouble;
 
@@ -24,6 +25,7 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) ->
         "resume" => ("resume", Became::RESUMED),
         _ => return Err(visit.refuse("verb is pause or resume")),
     };
+    check_reason(wanted.reason.trim()).map_err(|why| visit.refuse(why))?;
     let name = wanted.topic.clone();
     let topic = visit.ask(visit.shared.console.topic(&name)).await?;
     let act = Act { verb, topic: topic.clone(), what: wanted.reason.clone() };
