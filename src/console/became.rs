@@ -1,6 +1,6 @@
 //! What became of an action, in words.
 
-use crate::wire::{Cancelled, Replayed, Rescheduled};
+use crate::wire::{Arming, Cancelled, Replayed, Rescheduled};
 
 /// What became of an action upon a timer, a letter or a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,29 +22,35 @@ const fn left(code: &'static str, says: &'static str) -> Became {
     Became { was_done: false, code, says }
 }
 
-const NOT_ARMED: Became = left("not_armed", "not armed: there is no timer of this key");
 const CANCELLED: Became = done("cancelled", "cancelled: it will not run");
-const TAKEN: Became = done("claimed", "cancelled: a listener had taken it ahead of its deadline and is told");
+const TAKEN: Became =
+    done("cancelled_claimed", "cancelled: a listener had taken it ahead of its deadline and is told");
 const STOPPED: Became =
-    done("was_running", "cancelled: an attempt was running, is told to stop, and can settle nothing");
+    done("cancelled_running", "cancelled: an attempt was running, is told to stop, and can settle nothing");
 const DUE_NOW: Became = done("due_now", "due now");
 const MOVED: Became = done("rescheduled", "rescheduled");
 const RUNNING: Became = left("running", "unchanged: an attempt is running");
 const REPLAYED: Became = done("replayed", "replayed: its attempts start over");
-const HAS_TIMER: Became = left("exists", "left alone: the key has a timer");
+const HAS_TIMER: Became = left("has_a_timer", "left alone: the key has a timer");
 const UNREADABLE: Became = left("unreadable", "left alone: its record cannot be read");
 const DROPPED: Became = done("dropped", "dropped");
+const ARMED: Became = done("armed", "armed");
+const REPLACED: Became = done("replaced", "replaced the timer that was there");
+const AFTER_RUNNING: Became = done("after_running", "armed behind the attempt that is running");
+const SUPERSEDED: Became = left("superseded", "superseded: it was cancelled or replaced at once");
 
 impl Became {
     /// The topic is paused.
     pub const PAUSED: Self = done("paused", "paused: attempts that run go on, and no others begin");
     /// The topic is resumed.
     pub const RESUMED: Self = done("resumed", "resumed: what has become due runs now");
+    /// The key has no timer.
+    pub const NOT_ARMED: Self = left("not_armed", "not armed: there is no timer of this key");
     /// Somebody else was quicker with a letter.
     pub const GONE: Self = left("gone", "the letter is gone: replayed, dropped or trimmed meanwhile");
 
-    const ALL: [Self; 14] = [
-        NOT_ARMED,
+    const ALL: [Self; 18] = [
+        Self::NOT_ARMED,
         CANCELLED,
         TAKEN,
         STOPPED,
@@ -55,15 +61,30 @@ impl Became {
         HAS_TIMER,
         UNREADABLE,
         DROPPED,
+        ARMED,
+        REPLACED,
+        AFTER_RUNNING,
+        SUPERSEDED,
         Self::PAUSED,
         Self::RESUMED,
         Self::GONE,
     ];
 
+    /// Of a key that was to be armed.
+    pub fn of_arm(arming: &Arming) -> Self {
+        match arming {
+            Arming::Armed(_) => ARMED,
+            Arming::Replaced(_) => REPLACED,
+            Arming::AfterRunning(_) => AFTER_RUNNING,
+            Arming::Exists => HAS_TIMER,
+            Arming::Superseded => SUPERSEDED,
+        }
+    }
+
     /// Of a cancellation.
     pub fn of_cancel(cancelled: Cancelled) -> Self {
         match cancelled {
-            Cancelled::NotArmed => NOT_ARMED,
+            Cancelled::NotArmed => Self::NOT_ARMED,
             Cancelled::Cancelled => CANCELLED,
             Cancelled::Claimed => TAKEN,
             Cancelled::InFlight => STOPPED,
@@ -83,7 +104,7 @@ impl Became {
         match moved {
             Rescheduled::Rescheduled(_) => MOVED,
             Rescheduled::InFlight => RUNNING,
-            Rescheduled::NotArmed => NOT_ARMED,
+            Rescheduled::NotArmed => Self::NOT_ARMED,
         }
     }
 

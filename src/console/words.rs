@@ -1,12 +1,8 @@
-//! Figures, times and texts of others as people read them, in few characters.
+//! Figures, spans and texts of others as people read them, in few characters.
 
 use std::time::Duration;
 
 use crate::console::show_span;
-
-/// What is later than this has a year of more than four digits.
-const LAST_MS: u64 = 253_402_300_799_999;
-const DAY_MS: u64 = 86_400_000;
 
 /// A number of bytes: `17 B`, `3.4 KiB`.
 #[allow(clippy::cast_precision_loss)]
@@ -32,30 +28,6 @@ pub fn short(text: &str, most: usize) -> String {
 /// Whether it turns around or hides what stands beside it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
-/// A time in ms since 1970, in UTC, to the millisecond: `2026-11-25T09:30:00.000Z`.
-pub fn moment(ms: u64) -> String {
-    if ms > LAST_MS {
-        return format!("{ms} ms since 1970");
-    }
-    let (year, month, day) = date(ms / DAY_MS);
-    let (second, ms) = (ms % DAY_MS / 1000, ms % 1000);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-/// Year, month and day of so many days behind 1 January 1970. Years begin with March here, so that the day that only
-/// some of them have is their last.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
 /// A length of time in ms, in whole seconds from one second on.
@@ -123,22 +95,6 @@ mod tests {
         ] {
             assert_eq!(lateness(us), text);
         }
-    }
-
-    #[test]
-    fn a_time_has_its_date() {
-        for (ms, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
-            (1_795_599_000_123, "2026-11-25T09:30:00.123Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-            (LAST_MS, "9999-12-31T23:59:59.999Z"),
-        ] {
-            assert_eq!(moment(ms), text);
-        }
-        assert_eq!(moment(LAST_MS + 1), "253402300800000 ms since 1970");
     }
 
     #[test]

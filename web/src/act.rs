@@ -1,9 +1,10 @@
 //! Actions: each is seen through once it has begun, whoever still waits for its answer, and written down.
 
 use keylapse::Error;
-use keylapse::console::{KnownTopic, text};
+use keylapse::console::{Became, EntryState, Filter, KnownTopic, text};
 
 use crate::guard::{Deed, Who};
+use crate::verb::Verb;
 use crate::web::Shared;
 
 /// An action upon a topic, or upon something of it.
@@ -24,6 +25,12 @@ pub(crate) struct Did<T> {
 impl Act {
     pub(crate) fn upon(verb: &'static str, topic: &KnownTopic, key: &[u8]) -> Self {
         Self { verb, topic: topic.clone(), what: text::escape(key) }
+    }
+
+    /// Upon all that a filter lets pass.
+    pub(crate) fn upon_many(verb: Verb, topic: &KnownTopic, state: EntryState, filter: &Filter) -> Self {
+        let what = format!("{} {filter}", state.as_str()).trim_end().to_owned();
+        Self { verb: verb.word(), topic: topic.clone(), what }
     }
 
     /// Does it, in a task of its own.
@@ -59,8 +66,8 @@ impl Act {
 }
 
 impl<T> Did<T> {
-    /// To one thing, if it was done.
-    pub(crate) fn one(outcome: &str, was_done: bool, found: T) -> Self {
-        Self { outcome: outcome.to_owned(), count: u64::from(was_done), found }
+    /// To one thing.
+    pub(crate) fn one(became: Became, found: T) -> Self {
+        Self { outcome: became.code.to_owned(), count: u64::from(became.was_done), found }
     }
 }

@@ -21,12 +21,14 @@ mod asking;
 mod doctor;
 mod guard;
 mod health;
+mod many;
 mod metrics;
 mod pages;
 mod patience;
 mod recent;
 mod serve;
 mod time;
+mod verb;
 mod web;
 
 pub use self::access::{Access, AccessError, Token};
@@ -34,6 +36,7 @@ pub use self::asking::parse_when;
 pub use self::health::Readiness;
 pub use self::patience::Patience;
 pub use self::serve::{Certificate, ServeError, Server};
+pub use self::time::{moment, ms_of};
 pub use self::web::Web;
 
 /// The programs of the page are tests.

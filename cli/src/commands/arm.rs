@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use keylapse::console::Console;
-use keylapse::{Arming, When};
+use keylapse::When;
+use keylapse::console::{Became, Console};
 use keylapse_web::parse_when;
 use serde::Serialize;
 
@@ -51,13 +51,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         None => args.payload.clone().into_bytes(),
     };
     let arming = topic.arm(&key, args.when, payload.into(), args.only_if_absent).await?;
-    let outcome = match &arming {
-        Arming::Armed(_) => "armed",
-        Arming::Replaced(_) => "replaced",
-        Arming::AfterRunning(_) => "kept behind the running attempt",
-        Arming::Exists => "left alone: there is a timer",
-        _ => "superseded",
-    };
+    let Became { code: outcome, says, .. } = Became::of_arm(&arming);
     let receipt = arming.receipt();
     let deadline_ms = receipt.map(|receipt| ms_of(receipt.deadline));
     let id = receipt.map(|receipt| receipt.id.to_string());
@@ -66,7 +60,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     } else {
         let due = deadline_ms.map_or_else(String::new, |at| format!(", due at {}", moment(at)));
         let id = id.map_or_else(String::new, |id| format!(", id {id}"));
-        out.say(format!("{}: {outcome}{due}{id}", args.key))?;
+        out.say(format!("{}: {says}{due}{id}", args.key))?;
     }
     Ok(if receipt.is_some() { Exit::Fine } else { Exit::Findings })
 }

@@ -116,7 +116,7 @@ fn end(work: &Work<'_>, args: &Bulk, report: &BulkReport, out: &mut Output) -> R
             out.say(format!("failed: {error}"))?;
         }
         for (outcome, entries) in &report.outcomes {
-            out.say(format!("{outcome}: {}", count(*entries)))?;
+            out.say(format!("{}: {}", outcome.replace('_', " "), count(*entries)))?;
         }
         if args.dry_run {
             out.say(format!("{} would be {}", work.words(report.matched), work.will_be))?;

@@ -17,8 +17,8 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     match args.targets.read(console, Action::Cancel, "cancelled").await? {
         Target::Many(work) => work.run(&args.targets.bulk, out).await,
         Target::One(one) => {
-            let Became { was_done, says, .. } = Became::of_cancel(one.topic.cancel(&one.key).await?);
-            one.say("cancelled", was_done, says, out)
+            let became = Became::of_cancel(one.topic.cancel(&one.key).await?);
+            one.say(became, became.says, out)
         }
     }
 }

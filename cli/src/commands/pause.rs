@@ -24,11 +24,11 @@ pub(crate) struct ResumeArgs {
 pub(crate) async fn pause(console: &Console, args: &PauseArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.pause(&args.reason).await?;
-    say_of_topic(&topic, "paused", Became::PAUSED.says, out)
+    say_of_topic(&topic, Became::PAUSED.code, Became::PAUSED.says, out)
 }
 
 pub(crate) async fn resume(console: &Console, args: &ResumeArgs, out: &mut Output) -> Result<Exit, Failed> {
     let topic = console.topic(&args.topic).await?;
     topic.resume().await?;
-    say_of_topic(&topic, "resumed", Became::RESUMED.says, out)
+    say_of_topic(&topic, Became::RESUMED.code, Became::RESUMED.says, out)
 }

@@ -19,24 +19,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    to(console, args.to, &args.targets, "moved", out).await
-}
-
-/// Moves what is meant to a time.
-pub(super) async fn to(
-    console: &Console,
-    when: When,
-    targets: &Targets,
-    will_be: &'static str,
-    out: &mut Output,
-) -> Result<Exit, Failed> {
-    match targets.read(console, Action::Reschedule(when), will_be).await? {
-        Target::Many(work) => work.run(&targets.bulk, out).await,
-        Target::One(one) => match one.topic.reschedule(&one.key, when).await? {
-            Rescheduled::Rescheduled(at) => {
-                one.say("rescheduled", true, &format!("due at {}", moment(ms_of(at))), out)
-            }
-            moved => one.say("rescheduled", false, Became::of_move(moved).says, out),
-        },
+    match args.targets.read(console, Action::Reschedule(args.to), "moved").await? {
+        Target::Many(work) => work.run(&args.targets.bulk, out).await,
+        Target::One(one) => {
+            let moved = one.topic.reschedule(&one.key, args.to).await?;
+            let became = Became::of_move(moved);
+            let says = match moved {
+                Rescheduled::Rescheduled(at) => format!("due at {}", moment(ms_of(at))),
+                _ => became.says.to_owned(),
+            };
+            one.say(became, &says, out)
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! `keylapse run-now`: make a waiting timer due now, or many.
 
-use std::time::Duration;
-
-use keylapse::When;
-use keylapse::console::Console;
+use keylapse::console::{Action, Became, Console};
 
 use crate::args::Targets;
+use crate::commands::target::Target;
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
@@ -16,5 +14,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    super::reschedule::to(console, When::In(Duration::ZERO), &args.targets, "due now", out).await
+    match args.targets.read(console, Action::RunNow, "due now").await? {
+        Target::Many(work) => work.run(&args.targets.bulk, out).await,
+        Target::One(one) => {
+            let became = Became::of_run_now(one.topic.run_now(&one.key).await?);
+            one.say(became, became.says, out)
+        }
+    }
 }

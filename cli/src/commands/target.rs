@@ -1,6 +1,6 @@
 //! Which topic and which key are meant.
 
-use keylapse::console::{Action, Console, Filter, KnownTopic, text};
+use keylapse::console::{Action, Became, Console, Filter, KnownTopic, text};
 
 use crate::args::{Bulk, Targets};
 use crate::commands::bulk::Work;
@@ -68,16 +68,10 @@ pub(super) struct ManyOf<'a> {
 
 impl One {
     /// Says what became of it.
-    pub(super) fn say(
-        &self,
-        did: &str,
-        was_done: bool,
-        says: &str,
-        out: &mut Output,
-    ) -> Result<Exit, Failed> {
-        let outcome = if was_done { did } else { "unchanged" };
-        Did { topic: self.topic.name(), key: Some(text::escape(&self.key)), outcome, says }.say(out)?;
-        Ok(if was_done { Exit::Fine } else { Exit::Findings })
+    pub(super) fn say(&self, became: Became, says: &str, out: &mut Output) -> Result<Exit, Failed> {
+        let (topic, key) = (self.topic.name(), Some(text::escape(&self.key)));
+        Did { topic, key, outcome: became.code, says }.say(out)?;
+        Ok(if became.was_done { Exit::Fine } else { Exit::Findings })
     }
 }
 

@@ -9,11 +9,12 @@ use anstream::{AutoStream, ColorChoice};
 use keylapse::console::{Cursor, UnreadableTopic, text};
 use serde::Serialize;
 
-pub(crate) use keylapse::console::words::{lateness, moment, short, size};
+pub(crate) use keylapse::console::words::{lateness, short, size};
 pub(crate) use keylapse::console::{counted, show_count as count};
+pub(crate) use keylapse_web::{moment, ms_of};
 
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, ms_of, span, time_of_day};
+pub(crate) use self::time::{ago, span, time_of_day};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 

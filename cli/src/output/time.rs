@@ -1,6 +1,6 @@
 //! Times for people.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use keylapse::console::show_span;
 
@@ -8,12 +8,6 @@ use keylapse::console::show_span;
 pub(crate) fn time_of_day(ms: u64) -> String {
     let seconds = ms / 1000 % 86_400;
     format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// A time as ms since 1970.
-pub(crate) fn ms_of(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far from now: `in 3m` or `3m ago`.

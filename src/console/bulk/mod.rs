@@ -16,13 +16,12 @@ use futures::future::BoxFuture;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
 
-use crate::console::{Cursor, Entry, EntryState, Filter, KnownTopic, Page};
+use crate::console::{Became, Cursor, Entry, EntryState, Filter, KnownTopic, Page};
 use crate::error::{Error, Result};
 use crate::time::When;
 use crate::wire::names::fnv1a;
 
 use self::pace::Pace;
-use self::report::Outcome;
 
 /// Entries that are acted upon at a time.
 const AT_A_TIME: usize = 32;
@@ -212,13 +211,13 @@ impl Plan<'_> {
             // By their places: a task can have what borrows nothing in a closure's argument.
             let places = iter(0..some.len()).take_while(|_| ready(lost.get().is_none()));
             let acts = places.map(|at| self.act_on(&some[at]));
-            let ended = acts.buffer_unordered(AT_A_TIME).for_each(|outcome| {
-                if let Outcome::Failed(error) = &outcome
+            let ended = acts.buffer_unordered(AT_A_TIME).for_each(|became| {
+                if let Err(error) = &became
                     && error.is_away()
                 {
                     _ = lost.set(error.clone());
                 }
-                report.add(outcome);
+                report.add(became);
                 ready(())
             });
             ended.await;
@@ -230,26 +229,16 @@ impl Plan<'_> {
         Ok(())
     }
 
-    async fn act_on(&self, entry: &Entry) -> Outcome {
+    async fn act_on(&self, entry: &Entry) -> Result<Became> {
         let topic = self.topic;
-        match self.action {
-            Action::Cancel => topic.cancel(&entry.key).await.map_or_else(Outcome::Failed, Outcome::of_cancel),
-            Action::RunNow => topic.run_now(&entry.key).await.map_or_else(Outcome::Failed, Outcome::of_move),
-            Action::Reschedule(when) => {
-                topic.reschedule(&entry.key, when).await.map_or_else(Outcome::Failed, Outcome::of_move)
-            }
-            Action::Replay => {
-                topic.replay(entry, false).await.map_or_else(Outcome::Failed, Outcome::of_replay)
-            }
-            Action::ReplayAsNew => {
-                topic.replay(entry, true).await.map_or_else(Outcome::Failed, Outcome::of_replay)
-            }
-            Action::Drop => match topic.drop_letter(entry).await {
-                Ok(true) => Outcome::Done("dropped"),
-                Ok(false) => Outcome::Skipped("gone"),
-                Err(error) => Outcome::Failed(error),
-            },
-        }
+        Ok(match self.action {
+            Action::Cancel => Became::of_cancel(topic.cancel(&entry.key).await?),
+            Action::RunNow => Became::of_run_now(topic.run_now(&entry.key).await?),
+            Action::Reschedule(when) => Became::of_move(topic.reschedule(&entry.key, when).await?),
+            Action::Replay => Became::of_replay(topic.replay(entry, false).await?),
+            Action::ReplayAsNew => Became::of_replay(topic.replay(entry, true).await?),
+            Action::Drop => Became::of_drop(topic.drop_letter(entry).await?),
+        })
     }
 
     fn check(&self) -> Result<()> {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::console::Cursor;
-use crate::error::Error;
-use crate::wire::{Cancelled, Replayed, Rescheduled};
+use crate::console::{Became, Cursor};
+use crate::error::{Error, Result};
 
 /// Failures that a report names.
 const NAMED: usize = 10;
@@ -23,7 +22,7 @@ pub struct BulkReport {
     pub skipped: u64,
     /// Entries of which the server refused it.
     pub failed: u64,
-    /// How many there were of each outcome.
+    /// How many there were of each outcome: by [`Became::code`], and `failed`.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// The first ten failures.
     pub errors: Vec<String>,
@@ -35,7 +34,10 @@ pub struct BulkReport {
 }
 
 #[allow(clippy::ref_option)] // as serde asks
-fn cursor_as_text<S: serde::Serializer>(cursor: &Option<Cursor>, out: S) -> Result<S::Ok, S::Error> {
+fn cursor_as_text<S: serde::Serializer>(
+    cursor: &Option<Cursor>,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
     cursor.as_ref().map(ToString::to_string).serialize(out)
 }
 
@@ -53,53 +55,19 @@ pub enum BulkEnd {
     Lost,
 }
 
-/// What became of one.
-pub(super) enum Outcome {
-    Done(&'static str),
-    Skipped(&'static str),
-    Failed(Error),
-}
-
-impl Outcome {
-    pub(super) fn of_cancel(cancelled: Cancelled) -> Self {
-        match cancelled {
-            Cancelled::Cancelled | Cancelled::Claimed => Self::Done("cancelled"),
-            Cancelled::InFlight => Self::Done("cancelled, was running"),
-            Cancelled::NotArmed => Self::Skipped("gone"),
-        }
-    }
-
-    pub(super) fn of_move(moved: Rescheduled) -> Self {
-        match moved {
-            Rescheduled::Rescheduled(_) => Self::Done("rescheduled"),
-            Rescheduled::InFlight => Self::Skipped("running"),
-            Rescheduled::NotArmed => Self::Skipped("gone"),
-        }
-    }
-
-    pub(super) fn of_replay(replayed: Replayed) -> Self {
-        match replayed {
-            Replayed::Replayed => Self::Done("replayed"),
-            Replayed::Exists => Self::Skipped("has a timer"),
-            Replayed::Gone => Self::Skipped("gone"),
-            Replayed::Unreadable => Self::Skipped("unreadable"),
-        }
-    }
-}
-
 impl BulkReport {
-    pub(super) fn add(&mut self, outcome: Outcome) {
+    pub(super) fn add(&mut self, became: Result<Became>) {
         self.matched += 1;
-        let word = match outcome {
-            Outcome::Done(word) => (self.done += 1, word).1,
-            Outcome::Skipped(word) => (self.skipped += 1, word).1,
-            Outcome::Failed(error) => {
-                self.failed += 1;
+        let (count, code) = match became {
+            Ok(Became { was_done: true, code, .. }) => (&mut self.done, code),
+            Ok(Became { code, .. }) => (&mut self.skipped, code),
+            Err(error) => {
                 self.name(&error);
-                "failed"
+                (&mut self.failed, "failed")
             }
         };
-        *self.outcomes.entry(word).or_default() += 1;
+        *count += 1;
+        *self.outcomes.entry(code).or_default() += 1;
     }
 
     /// Ends it where a server was lost.

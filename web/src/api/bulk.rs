@@ -8,22 +8,20 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use futures::future::{Either, pending, select};
-use keylapse::console::{Action, BulkEnd, BulkReport, Cursor, EntryState, Filter, KnownTopic};
+use keylapse::When;
+use keylapse::console::{BulkEnd, BulkReport};
 use serde::{Deserialize, Serialize};
 
-use crate::act::{Act, Did};
 use crate::api::Fault;
 use crate::api::ask::{self, Body, Path, bad};
 use crate::guard::Who;
+use crate::many::{MOST, Many, Place};
 use crate::serve::Closing;
+use crate::verb::{NOW, Verb};
 use crate::web::Shared;
 
-/// Entries that one request acts upon, at most.
-const MOST: u64 = 10_000;
-/// How long it counts, and how long it acts. Together they are shorter than a request may take.
+/// How long it counts.
 const COUNTS: Duration = Duration::from_secs(20);
-const ACTS: Duration = Duration::from_secs(25);
 
 /// What is to be done, and to how many.
 #[derive(Debug, Deserialize)]
@@ -51,17 +49,6 @@ pub(super) struct Wanted {
     after: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Verb {
-    Cancel,
-    RunNow,
-    Reschedule,
-    Replay,
-    ReplayAsNew,
-    Drop,
-}
-
 /// What became of them.
 #[derive(Debug, Serialize)]
 pub(super) struct Done {
@@ -69,18 +56,6 @@ pub(super) struct Done {
     dry_run: bool,
     #[serde(flatten)]
     report: BulkReport,
-}
-
-/// What is meant, once it has been read.
-#[derive(Clone)]
-struct Work {
-    topic: KnownTopic,
-    action: Action,
-    state: EntryState,
-    filter: Filter,
-    limit: u64,
-    rate: u32,
-    after: Option<Cursor>,
 }
 
 pub(super) async fn run(
@@ -96,29 +71,24 @@ pub(super) async fn run(
             "say \"expect\": how many there have to be, as a dry run counts them, or nothing is done",
         ));
     }
-    let place = shared.bulks.clone().try_acquire_owned().map_err(|_| {
+    let place = Place::take(&shared).ok_or_else(|| {
         let why = "enough such requests are under way: try again in some seconds";
         Fault::named(StatusCode::SERVICE_UNAVAILABLE, "too_many", why)
     })?;
-    let work = wanted.read(&shared, &topic).await?;
-    let counted = work.count().await?;
+    let many = wanted.read(&shared, &topic).await?;
+    let topic = many.topic.name().to_owned();
+    let counted = many.count(COUNTS).await?;
     if dry_run {
-        return Ok(work.done(true, counted));
+        return Ok(Json(Done { topic, dry_run, report: counted }));
     }
-    work.agree(&counted, expect.unwrap_or_default())?;
-    let work = Work { limit: counted.matched, ..work };
-    let act = Act { verb: wanted.action.as_str(), topic: work.topic.clone(), what: work.words() };
-    let deed = async move {
-        let _place = place;
-        let report = work.act(closing.map(|closing| closing.0)).await?;
-        let (outcome, count) = (report.to_string(), report.done);
-        Ok(Did { outcome, count, found: work.done(false, report) })
-    };
-    Ok(act.take(&shared, who, deed).await?)
+    agree(&counted, expect.unwrap_or_default())?;
+    let many = Many { limit: counted.matched, ..many };
+    let report = many.act(place, &shared, who, closing.map(|closing| closing.0)).await?;
+    Ok(Json(Done { topic, dry_run, report }))
 }
 
 impl Wanted {
-    async fn read(&self, shared: &Shared, topic: &str) -> Result<Work, Fault> {
+    async fn read(&self, shared: &Shared, topic: &str) -> Result<Many, Fault> {
         let limit = self.limit.unwrap_or(MOST);
         if !(1..=MOST).contains(&limit) {
             return Err(bad(format!("limit is 1 to {MOST}: `cursor` of an answer says where to go on")));
@@ -127,8 +97,9 @@ impl Wanted {
             Some(state) => state.parse()?,
             None => self.action.state(),
         };
-        Ok(Work {
-            action: self.action()?,
+        Ok(Many {
+            verb: self.action,
+            to: self.to()?,
             state,
             filter: ask::filter(&self.filters)?,
             limit,
@@ -138,92 +109,27 @@ impl Wanted {
         })
     }
 
-    fn action(&self) -> Result<Action, Fault> {
-        let when = || ask::when(self.r#in.as_deref(), self.at.as_deref(), self.at_ms);
+    fn to(&self) -> Result<When, Fault> {
         let has_when = self.r#in.is_some() || self.at.is_some() || self.at_ms.is_some();
-        Ok(match self.action {
-            Verb::Reschedule => Action::Reschedule(when()?),
-            _ if has_when => return Err(bad("a time is for \"reschedule\" alone")),
-            Verb::Cancel => Action::Cancel,
-            Verb::RunNow => Action::RunNow,
-            Verb::Replay => Action::Replay,
-            Verb::ReplayAsNew => Action::ReplayAsNew,
-            Verb::Drop => Action::Drop,
-        })
-    }
-}
-
-impl Verb {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::RunNow => "run_now",
-            Self::Reschedule => "reschedule",
-            Self::Replay => "replay",
-            Self::ReplayAsNew => "replay_as_new",
-            Self::Drop => "drop",
-        }
-    }
-
-    /// The entries that it is mostly for.
-    fn state(self) -> EntryState {
-        match self {
-            Self::Cancel | Self::RunNow | Self::Reschedule => EntryState::Waiting,
-            Self::Replay | Self::ReplayAsNew | Self::Drop => EntryState::Dead,
+        match (self.action, has_when) {
+            (Verb::Reschedule, _) => ask::when(self.r#in.as_deref(), self.at.as_deref(), self.at_ms),
+            (_, true) => Err(bad("a time is for \"reschedule\" alone")),
+            (_, false) => Ok(NOW),
         }
     }
 }
 
-impl Work {
-    fn bulk(&self) -> keylapse::console::Bulk<'_> {
-        let bulk = self.topic.bulk(self.action, self.state, self.filter.clone());
-        bulk.limit(self.limit).after(self.after.clone())
+fn agree(counted: &BulkReport, expected: u64) -> Result<(), Fault> {
+    let refuse = |kind, why: String| Err(Fault::named(StatusCode::CONFLICT, kind, why));
+    let matched = counted.matched;
+    if counted.end != BulkEnd::Whole {
+        let why = "counting took too long: nothing was done; say a smaller limit, or begin behind where a dry run has ended";
+        return refuse("not_counted", why.to_owned());
     }
-
-    /// How many match: all but the last step.
-    async fn count(&self) -> Result<BulkReport, Fault> {
-        Ok(self.bulk().dry_run(true).until(tokio::time::sleep(COUNTS)).run().await?)
+    if matched != expected {
+        let why =
+            format!("{matched} found, {expected} expected: nothing was done; look at them with a dry run");
+        return refuse("not_as_expected", why);
     }
-
-    fn agree(&self, counted: &BulkReport, expected: u64) -> Result<(), Fault> {
-        let refuse = |kind, why: String| Err(Fault::named(StatusCode::CONFLICT, kind, why));
-        if counted.end != BulkEnd::Whole {
-            let why = "counting took too long: nothing was done; say a smaller limit, or begin behind where a dry run has ended";
-            return refuse("not_counted", why.to_owned());
-        }
-        let matched = counted.matched;
-        if matched != expected {
-            let why = format!(
-                "{matched} found, {expected} expected: nothing was done; look at them with a dry run"
-            );
-            return refuse("not_as_expected", why);
-        }
-        Ok(())
-    }
-
-    /// Ends early where it takes too long, or the server is to end.
-    async fn act(&self, closing: Option<Closing>) -> Result<BulkReport, keylapse::Error> {
-        if self.limit == 0 {
-            return Ok(BulkReport::default());
-        }
-        let closes = match closing {
-            Some(closing) => Either::Left(closing.begins()),
-            None => Either::Right(pending()),
-        };
-        let ends = async move {
-            let time = tokio::time::sleep(ACTS);
-            tokio::pin!(closes, time);
-            select(closes, time).await;
-        };
-        self.bulk().rate(self.rate).until(ends).run().await
-    }
-
-    fn done(&self, dry_run: bool, report: BulkReport) -> Json<Done> {
-        Json(Done { topic: self.topic.name().to_owned(), dry_run, report })
-    }
-
-    /// `dead error:~timeout`.
-    fn words(&self) -> String {
-        format!("{} {}", self.state.as_str(), self.filter).trim_end().to_owned()
-    }
+    Ok(())
 }

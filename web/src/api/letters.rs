@@ -1,17 +1,16 @@
 //! One dead letter, by its topic, its key, and what tells it from others of that key: `{id}-{at_ms}`.
 
-use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use keylapse::Replayed;
-use keylapse::console::{Entry, KnownTopic};
+use keylapse::console::{Became, Entry, KnownTopic};
 use serde::Deserialize;
 
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::api::Fault;
 use crate::api::ask::{self, Body, Path};
-use crate::api::done::Done;
+use crate::api::done::{self, Answer};
 use crate::guard::Who;
+use crate::verb::Verb;
 use crate::web::Shared;
 
 /// How it is to be replayed.
@@ -31,18 +30,13 @@ pub(super) async fn replay(
     Extension(who): Extension<Who>,
     Path(named): Path<Named>,
     Body(Replay { as_new }): Body<Replay>,
-) -> Result<(StatusCode, Json<Done>), Fault> {
+) -> Result<Answer, Fault> {
     let (topic, letter) = letter(&shared, &named).await?;
-    let act = Act::upon(if as_new { "replay_as_new" } else { "replay" }, &topic, &letter.key);
+    let verb = if as_new { Verb::ReplayAsNew } else { Verb::Replay };
+    let act = Act::upon(verb.word(), &topic, &letter.key);
     let deed = async move {
-        let (status, outcome) = match topic.replay(&letter, as_new).await? {
-            Replayed::Replayed => (StatusCode::OK, "replayed"),
-            Replayed::Exists => (StatusCode::CONFLICT, "has_a_timer"),
-            Replayed::Unreadable => (StatusCode::CONFLICT, "unreadable"),
-            _ => (StatusCode::NOT_FOUND, "gone"),
-        };
-        let done = Done::to_key(&topic, &letter.key, outcome, None);
-        Ok(Did::one(outcome, status.is_success(), (status, Json(done))))
+        let became = Became::of_replay(topic.replay(&letter, as_new).await?);
+        Ok(done::to_key(&topic, &letter.key, became))
     };
     Ok(act.take(&shared, who, deed).await?)
 }
@@ -51,16 +45,12 @@ pub(super) async fn drop_one(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Path(named): Path<Named>,
-) -> Result<(StatusCode, Json<Done>), Fault> {
+) -> Result<Answer, Fault> {
     let (topic, letter) = letter(&shared, &named).await?;
-    let act = Act::upon("drop", &topic, &letter.key);
+    let act = Act::upon(Verb::Drop.word(), &topic, &letter.key);
     let deed = async move {
-        let (status, outcome) = match topic.drop_letter(&letter).await? {
-            true => (StatusCode::OK, "dropped"),
-            false => (StatusCode::NOT_FOUND, "gone"),
-        };
-        let done = Done::to_key(&topic, &letter.key, outcome, None);
-        Ok(Did::one(outcome, status.is_success(), (status, Json(done))))
+        let became = Became::of_drop(topic.drop_letter(&letter).await?);
+        Ok(done::to_key(&topic, &letter.key, became))
     };
     Ok(act.take(&shared, who, deed).await?)
 }

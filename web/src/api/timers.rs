@@ -6,18 +6,19 @@ use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use keylapse::console::{Entry, KnownTopic, Why, text};
-use keylapse::{Arming, Cancelled, Rescheduled, When};
+use keylapse::console::{Became, Entry, KnownTopic, Why, text};
+use keylapse::{Arming, Rescheduled, When};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::act::{Act, Did};
 use crate::api::Fault;
 use crate::api::ask::{self, Body, MOST, Path, Query, bad};
-use crate::api::done::Done;
+use crate::api::done::{self, Answer, status};
 use crate::api::payloads::Payloads;
 use crate::guard::Who;
 use crate::time::ms_of;
+use crate::verb::{NOW, Verb};
 use crate::web::Shared;
 
 /// Bytes of a payload that are shown.
@@ -128,22 +129,20 @@ pub(super) async fn arm(
     let act = Act::upon("arm", &topic, &key);
     let deed = async move {
         let arming = topic.arm(&key, when, payload, arm.only_if_absent).await?;
-        let (status, outcome) = match &arming {
-            Arming::Armed(_) => (StatusCode::CREATED, "armed"),
-            Arming::Replaced(_) => (StatusCode::OK, "replaced"),
-            Arming::AfterRunning(_) => (StatusCode::OK, "after_running"),
-            Arming::Exists => (StatusCode::CONFLICT, "exists"),
-            _ => (StatusCode::CONFLICT, "superseded"),
+        let became = Became::of_arm(&arming);
+        let status = match &arming {
+            Arming::Armed(_) => StatusCode::CREATED,
+            _ => status(became),
         };
         let receipt = arming.receipt();
         let armed = Armed {
             topic: topic.name().to_owned(),
             key: text::escape(&key),
-            outcome,
+            outcome: became.code,
             id: receipt.map(|receipt| receipt.id.to_string()),
             deadline_ms: receipt.map(|receipt| ms_of(receipt.deadline)),
         };
-        Ok(Did::one(outcome, receipt.is_some(), (status, Json(armed))))
+        Ok(Did::one(became, (status, Json(armed))))
     };
     Ok(act.take(&shared, who, deed).await?)
 }
@@ -152,17 +151,12 @@ pub(super) async fn cancel(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Path((topic, key)): Path<(String, String)>,
-) -> Result<(StatusCode, Json<Done>), Fault> {
+) -> Result<Answer, Fault> {
     let (topic, key) = timer(&shared, &topic, &key).await?;
     let act = Act::upon("cancel", &topic, &key);
     let deed = async move {
-        let (status, outcome) = match topic.cancel(&key).await? {
-            Cancelled::NotArmed => (StatusCode::NOT_FOUND, "not_armed"),
-            Cancelled::Cancelled => (StatusCode::OK, "cancelled"),
-            Cancelled::Claimed => (StatusCode::OK, "claimed"),
-            _ => (StatusCode::OK, "running"),
-        };
-        Ok(Did::one(outcome, status.is_success(), (status, Json(Done::to_key(&topic, &key, outcome, None)))))
+        let became = Became::of_cancel(topic.cancel(&key).await?);
+        Ok(done::to_key(&topic, &key, became))
     };
     Ok(act.take(&shared, who, deed).await?)
 }
@@ -172,35 +166,39 @@ pub(super) async fn reschedule(
     Extension(who): Extension<Who>,
     Path(path): Path<(String, String)>,
     Body(to): Body<Move>,
-) -> Result<(StatusCode, Json<Done>), Fault> {
+) -> Result<Answer, Fault> {
     let when = ask::when(to.r#in.as_deref(), to.at.as_deref(), to.at_ms)?;
-    move_to("reschedule", when, &shared, who, path).await
+    move_to(Verb::Reschedule, when, &shared, who, path).await
 }
 
 pub(super) async fn run_now(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Path(path): Path<(String, String)>,
-) -> Result<(StatusCode, Json<Done>), Fault> {
-    move_to("run_now", When::In(std::time::Duration::ZERO), &shared, who, path).await
+) -> Result<Answer, Fault> {
+    move_to(Verb::RunNow, NOW, &shared, who, path).await
 }
 
 async fn move_to(
-    verb: &'static str,
+    verb: Verb,
     when: When,
     shared: &Shared,
     who: Who,
     (topic, key): (String, String),
-) -> Result<(StatusCode, Json<Done>), Fault> {
+) -> Result<Answer, Fault> {
     let (topic, key) = timer(shared, &topic, &key).await?;
-    let act = Act::upon(verb, &topic, &key);
+    let act = Act::upon(verb.word(), &topic, &key);
     let deed = async move {
-        let (status, outcome, at) = match topic.reschedule(&key, when).await? {
-            Rescheduled::Rescheduled(at) => (StatusCode::OK, "rescheduled", Some(ms_of(at))),
-            Rescheduled::InFlight => (StatusCode::CONFLICT, "running", None),
-            _ => (StatusCode::NOT_FOUND, "not_armed", None),
+        let moved = topic.reschedule(&key, when).await?;
+        let became = match verb {
+            Verb::RunNow => Became::of_run_now(moved),
+            _ => Became::of_move(moved),
         };
-        Ok(Did::one(outcome, at.is_some(), (status, Json(Done::to_key(&topic, &key, outcome, at)))))
+        let due = match moved {
+            Rescheduled::Rescheduled(at) => Some(ms_of(at)),
+            _ => None,
+        };
+        Ok(done::to_be_due(&topic, &key, became, due))
     };
     Ok(act.take(shared, who, deed).await?)
 }
@@ -208,17 +206,6 @@ async fn move_to(
 async fn timer(shared: &Shared, topic: &str, key: &str) -> Result<(KnownTopic, Vec<u8>), Fault> {
     let key = ask::key(key)?;
     Ok((ask::topic(shared, topic).await?, key))
-}
-
-impl Done {
-    pub(super) fn to_key(
-        topic: &KnownTopic,
-        key: &[u8],
-        outcome: &'static str,
-        deadline_ms: Option<u64>,
-    ) -> Self {
-        Self { topic: topic.name().to_owned(), key: Some(text::escape(key)), outcome, deadline_ms }
-    }
 }
 
 fn payload(arm: &Arm) -> Result<Bytes, Fault> {

@@ -3,13 +3,13 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use keylapse::ListenerReport;
-use keylapse::console::{KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
+use keylapse::console::{Became, KnownTopic, Registry, Status, TopicStatus, UnreadableTopic};
 use serde::{Deserialize, Serialize};
 
-use crate::act::{Act, Did};
+use crate::act::Act;
 use crate::api::Fault;
 use crate::api::ask::{self, Body, From, MOST, Path, Query, bad};
-use crate::api::done::Done;
+use crate::api::done::{self, Answer};
 use crate::asking::check_reason;
 use crate::guard::Who;
 use crate::web::Shared;
@@ -99,13 +99,13 @@ pub(super) async fn pause(
     Extension(who): Extension<Who>,
     Path(name): Path<String>,
     Body(Pause { reason }): Body<Pause>,
-) -> Result<Json<Done>, Fault> {
+) -> Result<Answer, Fault> {
     check_reason(&reason).map_err(bad)?;
     let topic = ask::topic(&shared, &name).await?;
     let act = Act { verb: "pause", topic: topic.clone(), what: reason.clone() };
     let deed = async move {
         topic.pause(&reason).await?;
-        Ok(Did::one("paused", true, Json(Done::to_topic(&topic, "paused"))))
+        Ok(done::to_topic(&topic, Became::PAUSED))
     };
     Ok(act.take(&shared, who, deed).await?)
 }
@@ -114,18 +114,12 @@ pub(super) async fn resume(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
     Path(name): Path<String>,
-) -> Result<Json<Done>, Fault> {
+) -> Result<Answer, Fault> {
     let topic = ask::topic(&shared, &name).await?;
     let act = Act { verb: "resume", topic: topic.clone(), what: String::new() };
     let deed = async move {
         topic.resume().await?;
-        Ok(Did::one("resumed", true, Json(Done::to_topic(&topic, "resumed"))))
+        Ok(done::to_topic(&topic, Became::RESUMED))
     };
     Ok(act.take(&shared, who, deed).await?)
-}
-
-impl Done {
-    fn to_topic(topic: &KnownTopic, outcome: &'static str) -> Self {
-        Self { topic: topic.name().to_owned(), key: None, outcome, deadline_ms: None }
-    }
 }

@@ -1,11 +1,12 @@
 //! Timers, letters and enrolled keys in lines, and what can be done to them.
 
+use keylapse::FailedAttempt;
 use keylapse::console::words::{short, size};
-use keylapse::console::{Action, Entry, EntryState, text};
-use keylapse::{FailedAttempt, When};
+use keylapse::console::{Entry, EntryState, text};
 
 use super::frame::{Frame, Time};
 use crate::time::ms_of;
+use crate::verb::Verb;
 
 /// Bytes of a key that are shown in a line.
 const KEY: usize = 160;
@@ -88,32 +89,8 @@ impl Failure {
     }
 }
 
-/// What can be done to entries.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
-    RunNow,
-    Reschedule,
-    Cancel,
-    Replay,
-    ReplayAsNew,
-    Drop,
-}
-
+/// As pages show it.
 impl Verb {
-    const ALL: [Self; 6] =
-        [Self::RunNow, Self::Reschedule, Self::Replay, Self::ReplayAsNew, Self::Cancel, Self::Drop];
-
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::RunNow => "run-now",
-            Self::Reschedule => "reschedule",
-            Self::Cancel => "cancel",
-            Self::Replay => "replay",
-            Self::ReplayAsNew => "replay-as-new",
-            Self::Drop => "drop",
-        }
-    }
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::RunNow => "Run now",
@@ -140,33 +117,5 @@ impl Verb {
     /// Whether nothing brings back what it takes away.
     pub(super) fn is_final(self) -> bool {
         matches!(self, Self::Cancel | Self::Drop)
-    }
-
-    pub(super) fn by_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verb| verb.word() == word)
-    }
-
-    /// Those that can work upon entries in a state.
-    pub(super) fn of(state: EntryState) -> Vec<Self> {
-        match state {
-            EntryState::Waiting | EntryState::Quarantined => {
-                vec![Self::RunNow, Self::Reschedule, Self::Cancel]
-            }
-            EntryState::Running => vec![Self::Cancel],
-            EntryState::Dead => vec![Self::Replay, Self::ReplayAsNew, Self::Drop],
-            _ => Vec::new(),
-        }
-    }
-
-    /// As the console takes it; a reschedule with its time.
-    pub(super) fn action(self, to: When) -> Action {
-        match self {
-            Self::RunNow => Action::RunNow,
-            Self::Reschedule => Action::Reschedule(to),
-            Self::Cancel => Action::Cancel,
-            Self::Replay => Action::Replay,
-            Self::ReplayAsNew => Action::ReplayAsNew,
-            Self::Drop => Action::Drop,
-        }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, RequestPartsExt};
-use keylapse::console::words::{moment, relative};
+use keylapse::console::words::relative;
 use keylapse::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
@@ -18,6 +18,7 @@ use super::trouble::Trouble;
 use crate::access::Role;
 use crate::act::{Act, Did};
 use crate::guard::Who;
+use crate::time::moment;
 use crate::web::Shared;
 
 /// A page that takes longer says that the server does not answer.

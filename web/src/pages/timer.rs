@@ -4,14 +4,16 @@ use askama::Template;
 use axum::extract::Query;
 use axum::response::Response;
 use keylapse::Result as Answered;
-use keylapse::console::words::{moment, short, size};
+use keylapse::console::words::{short, size};
 use keylapse::console::{Entry, EntryState, KnownTopic, Why, counted, text};
 use serde::Deserialize;
 
-use super::entries::{Failure, Verb};
+use super::entries::Failure;
 use super::frame::{Frame, Time, Visit, answer};
 use super::notice::{Notice, Said};
 use super::trouble::Trouble;
+use crate::time::moment;
+use crate::verb::Verb;
 
 /// Bytes of a payload that are shown.
 const PAYLOAD: usize = 16 << 10;
@@ -51,7 +53,7 @@ struct Held {
     facts: Vec<(&'static str, String)>,
     failures: Vec<Failure>,
     payload: Option<String>,
-    verbs: Vec<Verb>,
+    verbs: &'static [Verb],
     id: String,
     at_ms: u64,
     when: Time,

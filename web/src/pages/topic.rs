@@ -8,13 +8,14 @@ use keylapse::console::{
 };
 use serde::Deserialize;
 
-use super::entries::{self, Line, Verb};
+use super::entries::{self, Line};
 use super::frame::{Frame, Visit, answer};
 use super::notice::{Notice, Said};
 use super::topics::Row;
 use super::trouble::Trouble;
 use crate::asking;
 use crate::time::ms_of;
+use crate::verb::Verb;
 
 /// Entries of a page.
 const PAGE: usize = 50;
@@ -38,7 +39,7 @@ struct Page {
     filter: String,
     when: &'static str,
     lines: Vec<Line>,
-    verbs: Vec<Verb>,
+    verbs: &'static [Verb],
     can_pause: bool,
     is_paused: bool,
     /// Where there are none: why, and what to do.

@@ -1,5 +1,6 @@
 //! What is done to one timer, one letter, or a topic.
 
+use keylapse::console::Became;
 use serde_json::json;
 
 use crate::shop::{HOUR, PAYLOAD, Shop};
@@ -20,12 +21,12 @@ async fn timers_are_armed_moved_and_made_due() {
         (Some("replaced"), Some(4_000_000_000_000))
     );
     let exists = site.say("PUT", FIRST, &json!({"in": "1h", "only_if_absent": true})).await.with(409);
-    assert_eq!(exists["outcome"], "exists");
+    assert_eq!(exists["outcome"], "has_a_timer");
     let moved =
         site.post(&format!("{FIRST}/reschedule"), &json!({"at": "2090-01-01T00:00:00Z"})).await.with(200);
     assert_eq!(moved["deadline_ms"], 3_786_912_000_000_u64);
     let due = site.ask("POST", &format!("{FIRST}/run-now"), &[], "").await.with(200);
-    assert_eq!((&due["outcome"], &due["key"]), (&"rescheduled".into(), &"order:first".into()));
+    assert_eq!((&due["outcome"], &due["key"]), (&"due_now".into(), &"order:first".into()));
     assert_eq!(shop.topic().await.overview().await.expect("an overview").due_in_1m, 1);
     let none = "/api/v1/topics/order/timers/order:none/run-now";
     assert_eq!(site.ask("POST", none, &[], "").await.with(404)["outcome"], "not_armed");
@@ -95,7 +96,7 @@ async fn a_topic_is_paused_for_a_reason_and_resumed() {
     let site = Site::open(&shop.console).await;
     let paused =
         site.post("/api/v1/topics/order/pause", &json!({"reason": "the shop moves"})).await.with(200);
-    assert_eq!(paused, json!({"topic": "order", "outcome": "paused"}));
+    assert_eq!(paused, json!({"topic": "order", "outcome": "paused", "says": Became::PAUSED.says}));
     assert_eq!(site.get("/api/v1/topics/order").await.with(200)["paused"], "the shop moves");
     site.ask("POST", "/api/v1/topics/order/resume", &[], "").await.with(200);
     assert_eq!(site.get("/api/v1/topics/order").await.with(200)["paused"], serde_json::Value::Null);

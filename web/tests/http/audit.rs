@@ -7,8 +7,8 @@ use keylapse_web::Web;
 use serde_json::json;
 
 use crate::keys::encoded;
-use crate::shop::{PAYLOAD, Shop};
-use crate::site::{READ_TOKEN, Site, TOKEN, guarded};
+use crate::shop::{HOUR, PAYLOAD, Shop};
+use crate::site::{FORM, READ_TOKEN, Site, TOKEN, guarded};
 
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
@@ -104,4 +104,33 @@ async fn an_action_without_an_answer_is_written_down_too() {
         .await;
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(!refused.body.contains("secret-17") && !heard().contains("secret-17"));
+}
+
+#[tokio::test]
+async fn what_is_done_from_a_page_is_written_down_in_the_same_way() {
+    hear();
+    let shop = Shop::open().await;
+    shop.arm(b"order:from-a-page", HOUR).await;
+    shop.bury(3).await;
+    let access = guarded();
+    let site = Site::serve(Web::new(shop.console.clone(), access.clone()), &access).await;
+    let head = [&*format!("Authorization: Bearer {TOKEN}"), FORM];
+    for (path, form) in [
+        ("/timer/act", "topic=order&key=order:from-a-page&verb=run-now"),
+        ("/timer/act", "topic=order&key=order:not-of-a-page&verb=cancel"),
+        ("/topic/act", "topic=order&verb=pause&reason=by+a+page%0Aand+nobody"),
+        ("/topic/bulk", "name=order&state=dead&filter=error:~shop&verb=drop&expect=3"),
+    ] {
+        let answer = site.ask("POST", path, &head, form).await;
+        assert_eq!(answer.status, 303, "{answer:?}");
+    }
+    for (words, all) in [
+        ("order:from-a-page", vec![r#"verb="run-now""#, r#"outcome="due_now""#, "count=1", r#"by="token""#]),
+        ("order:not-of-a-page", vec![r#"verb="cancel""#, r#"outcome="not_armed""#, "count=0"]),
+        ("by a page", vec![r#"verb="pause""#, r#"topic="order""#, "count=1"]),
+        ("dead error:~shop", vec![r#"verb="drop""#, "done=3", "count=3"]),
+    ] {
+        let [line] = &lines(words)[..] else { panic!("{words}: {:?}", lines(words)) };
+        all.iter().for_each(|part| assert!(line.contains(part), "{part} in {line}"));
+    }
 }

@@ -1,10 +1,12 @@
 //! Many at a time: as a program does it that knows nothing but HTTP.
 
+use keylapse_support::eventually;
 use serde_json::{Value, json};
 
 use crate::keys::encoded;
 use crate::shop::Shop;
-use crate::site::Site;
+use crate::site::{FORM, Site};
+use crate::slow::PATIENCE;
 
 const BULK: &str = "/api/v1/topics/order/bulk";
 
@@ -54,7 +56,7 @@ async fn what_makes_no_sense_is_refused() {
     let shop = Shop::open().await;
     let site = Site::open(&shop.console).await;
     for (body, status, words) in [
-        (json!({"action": "burn"}), 422, "unknown variant"),
+        (json!({"action": "burn"}), 422, "there is no action of this name: there are run-now, reschedule,"),
         (json!({"action": "cancel", "limit": 10_001, "dry_run": true}), 400, "1 to 10000"),
         (json!({"action": "cancel", "state": "dead", "dry_run": true}), 400, "not for entries that are dead"),
         (json!({"action": "reschedule", "dry_run": true}), 400, "say when"),
@@ -83,4 +85,24 @@ async fn all(site: &Site, query: &str) -> Vec<String> {
 fn with(one: &Value, more: &Value) -> Value {
     let fields = one.as_object().into_iter().chain(more.as_object()).flatten();
     Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+/// The server is lost while a page's action runs: the page says what was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_tells_of_an_end_that_came_early() {
+    let mut shop = Shop::open().await;
+    shop.arm_many(9999).await;
+    let site = Site::open(&shop.console).await;
+    let cancel =
+        site.ask("POST", "/topic/bulk", &[FORM], "name=order&state=waiting&verb=cancel&expect=10000");
+    let lose = async {
+        let begun = async || shop.timers().await < 10_000;
+        eventually(PATIENCE, "the first to be cancelled", begun).await;
+        shop.server.kill().await;
+    };
+    let (answer, ()) = tokio::join!(cancel, lose);
+    assert_eq!(answer.status, 502, "{answer:?}");
+    for words in ["The server was lost on the way: what was done stays done.", "matched=", "127.0.0.1"] {
+        assert!(answer.body.contains(words), "{words} in {}", answer.body);
+    }
 }

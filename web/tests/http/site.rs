@@ -15,6 +15,8 @@ use crate::answer::Answer;
 use crate::slow::PATIENCE;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// What a page posts.
+pub(crate) const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 pub(crate) const READ_TOKEN: &str = "fedcba9876543210fedcba9876543210";
 
 pub(crate) struct Site {

@@ -3,31 +3,25 @@
 use std::time::Duration;
 
 use askama::Template;
-use axum::Form;
 use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::{Extension, Form};
 use keylapse::console::words::short;
-use keylapse::console::{
-    Action, BulkEnd, BulkReport, EntryState, Filter, KnownTopic, counted, show_count, text,
-};
-use keylapse::{Result as Answered, When};
+use keylapse::console::{BulkEnd, BulkReport, counted, show_count, text};
 use serde::Deserialize;
-use tokio::time::sleep;
 
-use crate::act::{Act, Did};
 use crate::asking::{self, parse_when};
-use crate::pages::entries::Verb;
+use crate::many::{MOST, Many, Place};
 use crate::pages::frame::{Frame, Visit, answer, link};
 use crate::pages::notice;
 use crate::pages::topic::{called, filter_of, state_of};
 use crate::pages::trouble::Trouble;
+use crate::serve::Closing;
+use crate::verb::{NOW, Verb};
 
-/// Entries that are acted upon by one click: more take longer than somebody waits for a page.
-const MOST: u64 = 10_000;
-/// Counting ends after so long, and acting.
+/// Counting ends after so long.
 const COUNTING: Duration = Duration::from_secs(3);
-const ACTING: Duration = Duration::from_secs(40);
 
 /// What is to be done, and to which entries.
 #[derive(Debug, Default, Deserialize)]
@@ -64,43 +58,41 @@ struct Page {
     back: String,
 }
 
-/// What is meant by that.
-#[derive(Clone)]
-struct Work {
-    topic: KnownTopic,
-    state: EntryState,
-    filter: Filter,
-    verb: Verb,
-    action: Action,
-}
-
 /// Says how many there are, and asks.
 pub(in crate::pages) async fn ask(visit: Visit, Query(wanted): Query<Wanted>) -> Result<Response, Trouble> {
     if visit.who.role != crate::access::Role::Act {
         return Err(visit.refuse("this token may only look"));
     }
-    let work = read(&visit, &wanted).await?;
-    let counted = count(&visit, &work).await?;
-    Ok(confirm(&visit, wanted, &work, &counted, String::new()))
+    let many = read(&visit, &wanted).await?;
+    let counted = count(&visit, &many).await?;
+    Ok(confirm(&visit, wanted, &many, &counted, String::new()))
 }
 
 /// Does it, if there are still as many.
-pub(in crate::pages) async fn bulk(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
-    let work = read(&visit, &wanted).await?;
-    if work.verb == Verb::Reschedule && wanted.to.trim().is_empty() {
+pub(in crate::pages) async fn bulk(
+    visit: Visit,
+    closing: Option<Extension<Closing>>,
+    Form(wanted): Form<Wanted>,
+) -> Result<Response, Trouble> {
+    let many = read(&visit, &wanted).await?;
+    if many.verb == Verb::Reschedule && wanted.to.trim().is_empty() {
         return Err(visit.refuse("say when: a span, such as 15m, or a time"));
     }
-    let counted = count(&visit, &work).await?;
+    let counted = count(&visit, &many).await?;
     if counted.matched != wanted.expect || counted.end != BulkEnd::Whole {
         let (found, expected) = (show_count(counted.matched), show_count(wanted.expect));
         let remark = format!("{found} found, {expected} expected: nothing was done");
-        let page = confirm(&visit, wanted, &work, &counted, remark);
+        let page = confirm(&visit, wanted, &many, &counted, remark);
         return Ok((StatusCode::CONFLICT, page).into_response());
     }
-    let report = act(&visit, &wanted, work.clone(), counted.matched).await?;
-    visit.shared.samples.changed(work.topic.name()).await;
+    let busy = || visit.refuse("enough such actions are under way: try again in some seconds");
+    let place = Place::take(&visit.shared).ok_or_else(busy)?;
+    let agreed = Many { limit: counted.matched, ..many.clone() };
+    let acted = agreed.act(place, &visit.shared, visit.who, closing.map(|closing| closing.0));
+    let report = acted.await.map_err(|error| visit.trouble(&error))?;
+    visit.shared.samples.changed(many.topic.name()).await;
     if report.failed > 0 || report.end != BulkEnd::Whole {
-        return Ok(ended_early(&visit, wanted, &work, &report));
+        return Ok(ended_early(&visit, wanted, &many, &report));
     }
     let said = notice::fields(&report);
     let said: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -108,45 +100,23 @@ pub(in crate::pages) async fn bulk(visit: Visit, Form(wanted): Form<Wanted>) -> 
     Ok(Redirect::to(&link(&visit.shared, "/topic", &fields)).into_response())
 }
 
-async fn act(visit: &Visit, wanted: &Wanted, work: Work, matched: u64) -> Result<BulkReport, Trouble> {
-    let place = visit.shared.bulks.clone().try_acquire_owned();
-    let place =
-        place.map_err(|_| visit.refuse("enough such actions are under way: try again in some seconds"))?;
-    let act = Act { verb: work.verb.word(), topic: work.topic.clone(), what: wanted.filter.clone() };
-    let deed = async move {
-        let _place = place;
-        let report = work.bulk().limit(matched).until(sleep(ACTING)).run().await?;
-        Ok(Did { outcome: report.to_string(), count: report.done, found: report })
-    };
-    visit.act(act, deed).await
+/// By the same way as it is done, but for the last step.
+async fn count(visit: &Visit, many: &Many) -> Result<BulkReport, Trouble> {
+    many.count(COUNTING).await.map_err(|error| visit.trouble(&error))
 }
 
-/// As long as that takes: it ends by itself.
-async fn count(visit: &Visit, work: &Work) -> Result<BulkReport, Trouble> {
-    work.count().await.map_err(|error| visit.trouble(&error))
-}
-
-async fn read(visit: &Visit, wanted: &Wanted) -> Result<Work, Trouble> {
-    let verb = Verb::by_word(&wanted.verb).ok_or_else(|| visit.refuse("there is no such verb"))?;
+async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
+    let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
     let (state, filter) = (state_of(visit, &wanted.state)?, filter_of(visit, &wanted.filter)?);
     let to = match wanted.to.trim() {
-        "" => When::In(Duration::ZERO),
+        "" => NOW,
         said => parse_when(said).map_err(|why| visit.refuse(why))?,
     };
     let topic = visit.ask(visit.shared.console.topic(&wanted.name)).await?;
-    Ok(Work { topic, state, filter, verb, action: verb.action(to) })
+    Ok(Many { topic, state, filter, verb, to, limit: MOST, rate: 0, after: None })
 }
 
-impl Work {
-    fn bulk(&self) -> keylapse::console::Bulk<'_> {
-        self.topic.bulk(self.action, self.state, self.filter.clone())
-    }
-
-    /// By the same way as it is done, but for the last step.
-    async fn count(&self) -> Answered<BulkReport> {
-        self.bulk().limit(MOST).until(sleep(COUNTING)).dry_run(true).run().await
-    }
-
+impl Many {
     fn words(&self, matched: u64) -> String {
         let all = format!("{} of {}", counted(matched, &called(self.state)), self.topic.name());
         if self.filter.is_empty() {
@@ -178,19 +148,19 @@ fn fields(wanted: &Wanted) -> [(&'static str, &str); 3] {
     [("name", &wanted.name), ("state", &wanted.state), ("filter", &wanted.filter)]
 }
 
-fn confirm(visit: &Visit, wanted: Wanted, work: &Work, counted: &BulkReport, remark: String) -> Response {
+fn confirm(visit: &Visit, wanted: Wanted, many: &Many, counted: &BulkReport, remark: String) -> Response {
     let page = Page {
         frame: visit.frame("topics").still(),
-        verb: work.verb,
-        words: work.words(counted.matched),
+        verb: many.verb,
+        words: many.words(counted.matched),
         shown: show_count(counted.matched),
         matched: counted.matched,
         is_cut: counted.matched >= MOST && counted.cursor.is_some(),
         is_endless: counted.end != BulkEnd::Whole,
-        needs_time: work.verb == Verb::Reschedule,
+        needs_time: many.verb == Verb::Reschedule,
         remark,
         errors: Vec::new(),
-        command: work.command(&wanted),
+        command: many.command(&wanted),
         back: link(&visit.shared, "/topic", &fields(&wanted)),
         wanted,
     };
@@ -198,7 +168,7 @@ fn confirm(visit: &Visit, wanted: Wanted, work: &Work, counted: &BulkReport, rem
 }
 
 /// Not all of it was done: what was and what was not, in place of the page that follows.
-fn ended_early(visit: &Visit, wanted: Wanted, work: &Work, report: &BulkReport) -> Response {
+fn ended_early(visit: &Visit, wanted: Wanted, many: &Many, report: &BulkReport) -> Response {
     let why = match report.end {
         BulkEnd::Stopped => "It took too long, and was ended",
         BulkEnd::Lost => "The server was lost on the way",
@@ -208,8 +178,8 @@ fn ended_early(visit: &Visit, wanted: Wanted, work: &Work, report: &BulkReport) 
     let errors = report.errors.iter().map(|error| short(error, 300)).collect();
     let page = Page {
         frame: visit.frame("topics").still(),
-        verb: work.verb,
-        words: work.words(report.matched),
+        verb: many.verb,
+        words: many.words(report.matched),
         shown: String::new(),
         matched: 0,
         is_cut: false,
@@ -217,7 +187,7 @@ fn ended_early(visit: &Visit, wanted: Wanted, work: &Work, report: &BulkReport) 
         needs_time: false,
         remark,
         errors,
-        command: work.command(&wanted),
+        command: many.command(&wanted),
         back: link(&visit.shared, "/topic", &fields(&wanted)),
         wanted,
     };

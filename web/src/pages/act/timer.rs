@@ -1,7 +1,5 @@
 //! One timer, or one dead letter.
 
-use std::time::Duration;
-
 use axum::Form;
 use axum::response::Response;
 use keylapse::console::{Became, Entry, KnownTopic, text};
@@ -11,9 +9,9 @@ use serde::Deserialize;
 use super::back;
 use crate::act::{Act, Did};
 use crate::asking::parse_when;
-use crate::pages::entries::Verb;
 use crate::pages::frame::Visit;
 use crate::pages::trouble::Trouble;
+use crate::verb::{NOW, Verb};
 
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::pages) struct Wanted {
@@ -31,17 +29,17 @@ pub(in crate::pages) struct Wanted {
 }
 
 pub(in crate::pages) async fn timer(visit: Visit, Form(wanted): Form<Wanted>) -> Result<Response, Trouble> {
-    let verb = Verb::by_word(&wanted.verb).ok_or_else(|| visit.refuse("there is no such verb"))?;
+    let verb = Verb::try_from(wanted.verb.clone()).map_err(|why| visit.refuse(why))?;
     let key = text::unescape(&wanted.key).map_err(|error| visit.trouble(&error))?;
     let to = match verb {
         Verb::Reschedule => parse_when(wanted.to.trim()).map_err(|why| visit.refuse(why))?,
-        _ => When::In(Duration::ZERO),
+        _ => NOW,
     };
     let topic = visit.ask(visit.shared.console.topic(&wanted.topic)).await?;
     let (act, meant) = (Act::upon(verb.word(), &topic, &key), wanted.clone());
     let deed = async move {
         let became = see_through(&topic, &key, verb, to, &meant).await?;
-        Ok(Did::one(became.code, became.was_done, became))
+        Ok(Did::one(became, became))
     };
     let became = visit.act(act, deed).await?;
     let topic = wanted.topic.as_str();

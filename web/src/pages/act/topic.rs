@@ -34,7 +34,7 @@ pub(in crate::pages) async fn topic(visit: Visit, Form(wanted): Form<Wanted>) ->
             "pause" => topic.pause(wanted.reason.trim()).await?,
             _ => topic.resume().await?,
         }
-        Ok(Did::one(became.code, true, ()))
+        Ok(Did::one(became, ()))
     };
     visit.act(act, deed).await?;
     Ok(back(&visit, &name, "/topic", &[("name", &name)], became).await)
