@@ -1,5 +1,6 @@
 //! Puts each occurrence into a list or a stream, for workers in any language.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use keylapse::{Done, Failure, ForwardTo, Forwarded, Outcome, Result, Schedule};
@@ -7,27 +8,42 @@ use keylapse::{Done, Failure, ForwardTo, Forwarded, Outcome, Result, Schedule};
 use crate::message;
 use crate::metrics;
 use crate::occurrence::Occurrence;
+use crate::turns::Turns;
 
-/// How long one waits whose list is full: it is asked again and again, so that workers who catch up are fed.
-const FULL: Duration = Duration::from_secs(1);
+/// How soon one whose list is full asks again, at the least: workers who catch up are to be fed.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Of one topic.
 #[derive(Debug)]
-pub(crate) struct Forward(pub(crate) ForwardTo);
+pub(crate) struct Forward {
+    to: ForwardTo,
+    /// Of those who find it full.
+    turns: Mutex<Turns>,
+}
 
 impl Forward {
+    pub(crate) fn new(to: ForwardTo) -> Self {
+        Self { to, turns: Mutex::new(Turns::new()) }
+    }
+
     pub(crate) async fn deliver(
         &self,
         topic: &str,
         of: &Occurrence,
         schedule: &Schedule,
     ) -> Result<Outcome, Failure> {
-        let ended = schedule.forward(&self.0, &of.id, message::json(topic, of)).await;
+        let ended = schedule.forward(&self.to, &of.id, message::json(topic, of)).await;
         metrics::forward(topic, word(&ended));
         match ended? {
-            Forwarded::Full => Ok(Outcome::Snooze(FULL)),
+            Forwarded::Full => Ok(Outcome::Snooze(self.turn())),
             _ => Ok(Done.into()),
         }
+    }
+}
+
+impl Forward {
+    fn turn(&self) -> Duration {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(SOON)
     }
 }
 

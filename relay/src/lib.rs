@@ -13,6 +13,7 @@ mod metrics;
 mod occurrence;
 mod relay;
 mod secret;
+mod turns;
 mod webhook;
 
 pub use self::config::{Config, ConfigError};

@@ -152,7 +152,7 @@ fn forward_of(at: &At<'_>, table: Spanned<ForwardTable>) -> Result<Forward, Conf
     let room = if_within("max-length", table.max_length, 1..=MOST_MEMBERS).map_err(refuse)?;
     let remember = time("remember", table.remember, Duration::from_secs(60)..=DAY * 366).map_err(refuse)?;
     let to = to.max_length(room.unwrap_or_default());
-    Ok(Forward(match remember {
+    Ok(Forward::new(match remember {
         Some(time) => to.remember_for(time),
         None => to,
     }))

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::circuit::{Circuit, Limits, Way};
+use crate::turns::Turns;
 
 /// All hosts of a topic: as many as the file lists, whatever payloads say.
 #[derive(Debug)]
@@ -24,6 +25,9 @@ pub(crate) struct Hosts {
 struct Host {
     places: Arc<Semaphore>,
     circuit: Circuit,
+    /// Of those who find it full, and of those who find it left alone: that may be for much longer.
+    full: Turns,
+    open: Turns,
 }
 
 /// The right to call a host.
@@ -34,14 +38,17 @@ pub(crate) struct Place<'a> {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is none.
+/// Why there is none, and after how long to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// All are taken.
-    Full,
-    /// It has failed too often, and is left alone for so long.
+    Full(Duration),
+    /// It has failed too often, and is left alone.
     Open(Duration),
 }
+
+/// How soon one asks again who found no place: places of a host that answers are free again by then.
+const SOON: Duration = Duration::from_millis(100);
 
 impl Hosts {
     pub(crate) fn new(places: usize, limits: Limits, open: Gauge) -> Self {
@@ -50,13 +57,18 @@ impl Hosts {
 
     pub(crate) fn enter(&self, host: &str) -> Result<Place<'_>, Refused> {
         let mut known = self.known();
-        let new =
-            || Host { places: Arc::new(Semaphore::new(self.places)), circuit: Circuit::new(self.limits) };
-        let at = known.entry(host.to_owned()).or_insert_with(new);
-        let permit = Arc::clone(&at.places).try_acquire_owned().map_err(|_| Refused::Full)?;
+        let at = known.entry(host.to_owned()).or_insert_with(|| Host {
+            places: Arc::new(Semaphore::new(self.places)),
+            circuit: Circuit::new(self.limits),
+            full: Turns::new(),
+            open: Turns::new(),
+        });
+        let Ok(permit) = Arc::clone(&at.places).try_acquire_owned() else {
+            return Err(Refused::Full(at.full.take(SOON)));
+        };
         match at.circuit.enter(Instant::now()) {
             Way::Free => Ok(Place { hosts: self, host: host.to_owned(), _permit: permit }),
-            Way::Wait(wait) => Err(Refused::Open(wait)),
+            Way::Wait(wait) => Err(Refused::Open(at.open.take(wait))),
         }
     }
 

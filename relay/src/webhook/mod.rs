@@ -36,8 +36,6 @@ use crate::metrics;
 use crate::occurrence::Occurrence;
 use crate::secret::Secret;
 
-/// How long a timer waits whose host has no place free.
-const NO_PLACE: Duration = Duration::from_secs(1);
 /// So much of an answer's body is read, so that the connection can be used again; of a longer one it is closed.
 const BODY: usize = 64 << 10;
 /// How long a connection is kept that nobody uses: receivers close theirs after a minute or so.
@@ -131,7 +129,7 @@ impl Webhook {
         };
         let place = match self.hosts.enter(&host_of(&url)) {
             Ok(place) => place,
-            Err(Refused::Full) => return (Class::HostFull, put_off(NO_PLACE)),
+            Err(Refused::Full(wait)) => return (Class::HostFull, put_off(wait)),
             Err(Refused::Open(wait)) => return (Class::HostOpen, put_off(wait)),
         };
         let began = Instant::now();

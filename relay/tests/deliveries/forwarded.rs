@@ -1,7 +1,8 @@
 //! Lists and streams, for workers in any language.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use keylapse_support::{Server, eventually};
 use redis::{FromRedisValue, from_redis_value};
 
@@ -53,4 +54,21 @@ async fn a_stream_has_an_entry_for_each() {
     let entries: Vec<Entry<String>> = read(&rig.server, &["XRANGE", "events", "-", "+"]).await;
     let message: serde_json::Value = serde_json::from_str(&entries[0].1[1].1).unwrap();
     assert_eq!((entries.len(), message["data"]["id"].as_str()), (1, Some(&*entries[0].1[0].1)));
+}
+
+/// However many wait for a list that is full, each is asked a millisecond behind the one before.
+#[tokio::test]
+async fn a_crowd_before_a_full_list_asks_in_turn() {
+    const CROWD: u64 = 2000;
+    let rig = rig("list = \"jobs\", max-length = 1").await;
+    let began = Instant::now();
+    join_all((0..=CROWD).map(async |id| rig.arm(&id.to_string(), "1").await)).await;
+    let mut snoozes = 0;
+    eventually(Duration::from_secs(20), "some to be asked again", async || {
+        snoozes = rig.snoozes().await;
+        snoozes > CROWD + CROWD / 2
+    })
+    .await;
+    let again = u128::from(snoozes - CROWD);
+    assert!(again <= began.elapsed().as_millis(), "{again} in {:?}", began.elapsed());
 }

@@ -114,6 +114,21 @@ impl Rig {
         .await;
     }
 
+    /// How often those that wait were put off, all together.
+    pub(crate) async fn snoozes(&self) -> u64 {
+        let topic = self.console().await.topic("orders").await.expect("the server is there");
+        let (mut snoozes, mut cursor) = (0, None);
+        loop {
+            let page = topic.page(EntryState::Waiting, cursor.as_ref(), 1000).await;
+            let page = page.expect("the server is there");
+            snoozes += page.entries.iter().map(|entry| u64::from(entry.snoozes)).sum::<u64>();
+            cursor = page.next;
+            if cursor.is_none() {
+                return snoozes;
+            }
+        }
+    }
+
     pub(crate) async fn console(&self) -> Console {
         Console::connect(&*self.server.url()).await.expect("the server is there")
     }
