@@ -16,8 +16,8 @@ impl KnownTopic {
         Ok(self.look(key).await?.map(|look| self.entry_of(key, look, payload)))
     }
 
-    /// The dead letters of a key, the newest first. All letters of its partition are gone through by name, at most 1,000
-    /// in a step.
+    /// The dead letters of a key, the newest first. All letters of its partition are gone through by name, 500 in
+    /// a step.
     ///
     /// # Errors
     /// When a server cannot be reached or refuses.

@@ -12,8 +12,8 @@ use crate::wire::{DeadReason, JournalBounds, PartitionNames, Store};
 /// Version, how it ended, arming id, first deadline, attempt. Then the key.
 const HEAD: usize = 22;
 const VERSION: u8 = 1;
-/// How many steps of about 1,000 entries there are at most when a key is looked for.
-const STEPS: usize = 200;
+/// Entries that are gone through at most when a key is looked for.
+const MOST: usize = 200_000;
 const READING: &str = "reading the journal";
 
 /// How a timer ended.
@@ -146,7 +146,7 @@ impl Store {
         if key.len() > MAX_KEY {
             return Ok((Vec::new(), true));
         }
-        let (found, whole) = self.named_with(READING, at, ("journal", HEAD), key, STEPS).await?;
+        let (found, whole) = self.named_with(READING, at, ("journal", HEAD), key, MOST).await?;
         let position = |(member, ended)| JournalPosition { ended, member };
         let mut found: Vec<_> = found.into_iter().map(position).collect();
         found.sort_unstable_by(|one, other| other.cmp(one));
