@@ -1,8 +1,7 @@
 //! What is known of a key, in words: what has happened, what comes next, who would run it, and why nothing runs now.
 
-use std::time::Duration;
-
-use crate::console::{Ending, Entry, EntryState, counted, show_span};
+use crate::console::words::brief;
+use crate::console::{Ending, Entry, EntryState, counted};
 use crate::wire::ListenerReport;
 
 use super::{Moment, Why};
@@ -72,7 +71,7 @@ impl Why {
             (Some(timer), ..) => self.next_of_timer(timer),
             (None, Some(key), _) => self.next_of_key(key),
             (None, None, Some(letter)) => {
-                let ago = span(self.now_ms.saturating_sub(letter.at_ms));
+                let ago = brief(self.now_ms.saturating_sub(letter.at_ms));
                 (
                     format!("nothing, unless it is replayed; it died {ago} ago"),
                     Some("it is a dead letter".to_owned()),
@@ -95,12 +94,12 @@ impl Why {
                 ("it waits to be repaired".to_owned(), Some(lost.to_owned()))
             }
             EntryState::Running => {
-                let rest = span(at.saturating_sub(now));
+                let rest = brief(at.saturating_sub(now));
                 let next = format!("attempt {attempt} ends; else another listener takes it in {rest}");
                 (next, Some(format!("attempt {attempt} is running")))
             }
             _ if at > now => {
-                (format!("attempt {attempt} in {}", span(at - now)), Some("it is not due yet".to_owned()))
+                (format!("attempt {attempt} in {}", brief(at - now)), Some("it is not due yet".to_owned()))
             }
             EntryState::Quarantined => {
                 let lost = counted(timer.lost_leases.into(), "lease");
@@ -108,7 +107,7 @@ impl Why {
             }
             _ => {
                 let again = if timer.was_left { " again" } else { "" };
-                (format!("attempt {attempt}{again}, which has been due for {}", span(now - at)), None)
+                (format!("attempt {attempt}{again}, which has been due for {}", brief(now - at)), None)
             }
         }
     }
@@ -116,7 +115,7 @@ impl Why {
     fn next_of_key(&self, key: &Entry) -> (String, Option<String>) {
         match key.deadline_ms.unwrap_or_default() {
             at if at > self.now_ms => {
-                let rest = span(at - self.now_ms);
+                let rest = brief(at - self.now_ms);
                 let next = format!("the key expires in {rest}, unless it is written or deleted");
                 (next, Some("the key has not expired".to_owned()))
             }
@@ -134,10 +133,6 @@ impl Why {
             }
         }
     }
-}
-
-fn span(ms: u64) -> String {
-    show_span(Duration::from_millis(ms))
 }
 
 fn says(failed: &crate::wire::FailedAttempt) -> String {

@@ -1,6 +1,6 @@
 //! What others have written stays text, wherever it is shown.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use keylapse::{Key, Topic};
 use serde_json::json;
@@ -29,6 +29,16 @@ async fn unhurt(chrome: &mut Chrome, url: &str) {
     // Nothing turns around what stands beside it.
     let odd = r"/[\u202a-\u202e\u2066-\u2069\u200b-\u200f\u0000-\u0008\u001b]/.test(document.body.innerText)";
     assert_eq!(chrome.eval(odd).await, json!(false), "{url}");
+}
+
+/// The report of a listener that nobody has started.
+fn listener() -> String {
+    json!({
+        "at": keylapse_web::ms_of(SystemTime::now()), "id": HOSTILE[1], "host": HOSTILE[0], "pid": 1, "version": HOSTILE[6],
+        "since": 0, "running": 0, "limit": 1, "topics": { HOSTILE[4]: {}, HOSTILE[2]: {} },
+        "nodes": [{ "node": HOSTILE[3], "mode": HOSTILE[7], "gap": HOSTILE[5], "gaps": 1 }],
+    })
+    .to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,6 +98,18 @@ async fn what_others_have_written_is_text() {
             unhurt(&mut chrome, &url).await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_listener_says_of_itself_is_text() {
+    let Some(mut chrome) = Chrome::start().await else { return };
+    let scene = Scene::empty().await;
+    scene.server.cmd(&["HSET", "keylapse:listeners", "hostile", &listener()]).await;
+    chrome.go(&scene.url("/listeners")).await;
+    for text in [HOSTILE[0], HOSTILE[3], HOSTILE[4]] {
+        chrome.shows(text).await;
+    }
+    unhurt(&mut chrome, "listeners").await;
 }
 
 /// The longest keys; of the second no address is short enough for all that stands between a browser and a server.

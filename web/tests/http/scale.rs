@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
+use keylapse_web::{Access, Patience, Web};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 
 use crate::answer::Answer;
 use crate::shop::Shop;
@@ -84,4 +88,61 @@ async fn steps(shop: &Shop) -> usize {
         line.strip_prefix("cmdstat_evalsha")?.split("calls=").nth(1)?.split(',').next()?.parse::<usize>().ok()
     });
     calls.sum()
+}
+
+/// All places of the tail are taken, and a million more are asked for.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it takes a minute: make operate-scale"]
+async fn a_million_who_would_look_on_are_told_why_they_cannot() {
+    const LINES: usize = 50;
+    let shop = Shop::open().await;
+    let access = Access::to_loopback();
+    let patience = Patience::default().tails(3);
+    let site = Site::patient(Web::new(shop.console.clone(), access.clone()), &access, patience, None).await;
+    let mut lookers = Vec::new();
+    for _ in 0..3 {
+        lookers.push(ask_for_the_tail(&site).await);
+    }
+    let began = Instant::now();
+    let each = async || {
+        let mut line = BufReader::new(site.connect().await);
+        for _ in 0..1_000_000 / LINES {
+            let refused = one_more(&mut line).await;
+            assert!(refused.contains("3 look on already"), "{refused}");
+        }
+    };
+    join_all((0..LINES).map(|_| each())).await;
+    println!("1,000,000 refused in {:?}", began.elapsed());
+    assert_eq!(site.get("/livez").await.status, 200);
+    for looker in &mut lookers {
+        let mut head = [0; 15];
+        looker.read_exact(&mut head).await.expect("its answer");
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+    }
+}
+
+const TAIL: &[u8] = b"GET /api/v1/tail HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+async fn ask_for_the_tail(site: &Site) -> TcpStream {
+    let mut stream = site.connect().await;
+    stream.write_all(TAIL).await.expect("a request");
+    let mut one = [0; 1];
+    while stream.peek(&mut one).await.expect("an answer") == 0 {}
+    stream
+}
+
+/// The body of the next answer on this connection.
+async fn one_more(line: &mut BufReader<TcpStream>) -> String {
+    line.write_all(TAIL).await.expect("a request");
+    let (mut head, mut length) = (String::new(), 0);
+    while head != "\r\n" {
+        head.clear();
+        assert!(line.read_line(&mut head).await.expect("a line") > 0, "the connection has ended");
+        if let Some(said) = head.to_ascii_lowercase().strip_prefix("content-length: ") {
+            length = said.trim().parse().expect("a length");
+        }
+    }
+    let mut body = vec![0; length];
+    line.read_exact(&mut body).await.expect("a body");
+    String::from_utf8(body).expect("text")
 }
