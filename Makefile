@@ -13,8 +13,8 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 	@scripts/server.sh
 
 # Cargo runs one test binary at a time. Most tests have a server of their own and several measure time, so many more at
-# once than there are cores would be slower and less exact. Those of attached topics mostly wait. They are built with the
-# features that the workspace has, as above: else much is built once more.
+# once than there are cores would be slower and less exact. Those that mostly wait run by themselves, many at a time, and
+# some beside others. They are built with the features that the workspace has, as above: else much is built once more.
 test: test-busy test-waiting ## Run all tests and the examples in the documentation, against a real server
 
 test-busy: ## The part of them that keeps the machine busy
@@ -23,9 +23,12 @@ test-busy: ## The part of them that keeps the machine busy
 
 waiting = cargo test --workspace
 
-test-waiting: ## And the part that waits: attached topics, clusters, stories
-	$(waiting) --test attached --test clusters --test stories --no-run
-	$(with_server) && $(waiting) --test attached --test stories -- --test-threads=16
+waiting_tests = --test attached --test stories --test matrix --test crash --test run --test clusters
+
+test-waiting: ## And the part that waits: attached topics, faults, crashes, the program that relays, clusters, stories
+	$(waiting) $(waiting_tests) --no-run
+	$(with_server) && scripts/side-by-side.sh "$(waiting) --test attached --test stories -- --test-threads=16" \
+		"$(waiting) --test matrix --test crash --test run -- --test-threads=4"
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
 
 # tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
@@ -209,7 +212,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test attached --test clusters --test stories -- -D warnings
+	cargo clippy --workspace $(waiting_tests) -- -D warnings
 	cargo clippy --lib -- -D warnings
 	cargo clippy --lib --features tls,console -- -D warnings
 	cargo clippy --lib -- -D warnings --cfg fuzzing

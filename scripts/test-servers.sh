@@ -19,8 +19,7 @@ suite() {
     # As `make test` does, without what needs no server.
     ended=0
     cargo test --no-fail-fast --workspace --lib --bins --tests --examples || ended=1
-    cargo test --no-fail-fast --workspace --test attached -- --test-threads=12 || ended=1
-    cargo test --no-fail-fast --workspace --test clusters -- --test-threads=6 || ended=1
+    make test-waiting || ended=1
     return $ended
 }
 
