@@ -37,7 +37,7 @@ const DROPPED: Became = done("dropped", "dropped");
 const ARMED: Became = done("armed", "armed");
 const REPLACED: Became = done("replaced", "replaced the timer that was there");
 const AFTER_RUNNING: Became = done("after_running", "armed behind the attempt that is running");
-const SUPERSEDED: Became = left("superseded", "superseded: it was cancelled or replaced at once");
+const SUPERSEDED: Became = left("superseded", "superseded: it has been cancelled or replaced since");
 
 impl Became {
     /// The topic is paused.

@@ -8,6 +8,7 @@ use crate::program::{PATIENCE, ids_by_key};
 use crate::{Receiver, Scene, Then};
 
 const AGAIN: &str = "the file was read again, and holds";
+const ENDED: &str = "keylapse::listener::run: stopped";
 const REFUSED: &str = "the file was read again, and is refused";
 
 /// Timers, and keys of other programs, told to this path.
@@ -89,6 +90,8 @@ async fn what_cannot_be_done_is_said_and_all_goes_on_as_before() {
     scene.write("keylapse.toml", &file(&receiver, "other", ""));
     program.signal("HUP");
     program.has_said(AGAIN, 1).await;
+    // The one before has a claim under way, perhaps, and tells what that brings as its file said.
+    program.has_said(ENDED, 1).await;
     scene.arm(2..3).await;
     assert_eq!(receiver.calls(3).await[2].line, "POST /other HTTP/1.1");
 }
