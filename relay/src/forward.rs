@@ -39,9 +39,7 @@ impl Forward {
             _ => Ok(Done.into()),
         }
     }
-}
 
-impl Forward {
     fn turn(&self) -> Duration {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner).take(SOON)
     }

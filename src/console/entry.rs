@@ -45,6 +45,17 @@ impl EntryState {
             Self::Enrolled => "enrolled",
         }
     }
+
+    /// What an entry in it is called: `waiting timer`, `dead letter`, `enrolled key`.
+    pub fn called(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting timer",
+            Self::Running => "running timer",
+            Self::Quarantined => "quarantined timer",
+            Self::Dead => "dead letter",
+            Self::Enrolled => "enrolled key",
+        }
+    }
 }
 
 impl std::str::FromStr for EntryState {

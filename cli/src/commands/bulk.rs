@@ -66,11 +66,7 @@ impl Work<'_> {
 
     /// `12 dead letters of order.unpaid matching error:~timeout`.
     fn words(&self, matched: u64) -> String {
-        let name = match self.state {
-            EntryState::Dead => "dead letter".to_owned(),
-            state => format!("{} timer", state.as_str()),
-        };
-        let all = format!("{} of {}", counted(matched, &name), self.topic.name());
+        let all = format!("{} of {}", counted(matched, self.state.called()), self.topic.name());
         if self.filter.is_empty() { all } else { format!("{all} matching {}", self.filter) }
     }
 }

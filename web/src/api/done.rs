@@ -28,7 +28,7 @@ pub(super) fn to_topic(topic: &KnownTopic, became: Became) -> Did<Answer> {
 }
 
 pub(super) fn to_key(topic: &KnownTopic, key: &[u8], became: Became) -> Did<Answer> {
-    answer(became, Done { key: Some(text::escape(key)), ..Done::of(topic, became) })
+    to_be_due(topic, key, became, None)
 }
 
 /// To a timer, which is due at that time now.

@@ -65,6 +65,13 @@ struct Group {
     example_link: Option<String>,
 }
 
+/// What killed a letter.
+struct Cause<'a> {
+    reason: &'static str,
+    kind: &'a str,
+    error: &'a str,
+}
+
 /// How far back is looked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
@@ -203,12 +210,9 @@ fn page(frame: Frame, since: Since, scan: &Scan, all: u64) -> Page {
 fn groups(frame: &Frame, since: Since, scan: &Scan) -> Vec<Group> {
     let mut groups: HashMap<(&str, &'static str, &str, String), Group> = HashMap::new();
     for letter in &scan.letters {
-        let reason = letter.reason.map_or("unknown", |reason| reason.as_str());
-        let last = letter.failures.last();
-        let kind = last.map_or("", |failed| failed.kind.as_str());
-        let error = short(last.map_or("", |failed| failed.error.as_str()), ERROR);
-        let named = (letter.topic.as_str(), reason, kind, error);
-        let group = groups.entry(named).or_insert_with(|| Group::of(letter, frame, since));
+        let cause = Cause::of(letter);
+        let named = (letter.topic.as_str(), cause.reason, cause.kind, short(cause.error, ERROR));
+        let group = groups.entry(named).or_insert_with(|| Group::of(letter, &cause, frame, since));
         group.add(letter, frame, scan.now_ms);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
@@ -219,11 +223,19 @@ fn groups(frame: &Frame, since: Since, scan: &Scan) -> Vec<Group> {
     groups
 }
 
+impl<'a> Cause<'a> {
+    fn of(letter: &'a Entry) -> Self {
+        Self {
+            reason: letter.reason.map_or("unknown", |reason| reason.as_str()),
+            kind: letter.failures.last().map_or("", |failed| failed.kind.as_str()),
+            error: letter.last_error().unwrap_or_default(),
+        }
+    }
+}
+
 impl Group {
-    fn of(letter: &Entry, frame: &Frame, since: Since) -> Self {
-        let last = letter.failures.last();
-        let error = last.map_or("", |failed| failed.error.as_str());
-        let reason = letter.reason.map_or("unknown", |reason| reason.as_str());
+    fn of(letter: &Entry, cause: &Cause<'_>, frame: &Frame, since: Since) -> Self {
+        let Cause { reason, kind, error } = *cause;
         let mut conditions: Vec<_> =
             letter.reason.map(|reason| format!("reason:{}", reason.as_str())).into_iter().collect();
         let plain: String = error.chars().take_while(|letter| !letter.is_control()).take(ERROR / 2).collect();
@@ -237,7 +249,7 @@ impl Group {
             topic_link: frame.topic(&letter.topic),
             link: frame.link("/topic", &fields),
             reason,
-            kind: short(last.map_or("", |failed| failed.kind.as_str()), 20),
+            kind: short(kind, 20),
             error: short(error, ERROR),
             count: String::new(),
             number: 0,

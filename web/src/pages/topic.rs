@@ -140,22 +140,13 @@ fn at(frame: &Frame, topic: &KnownTopic, state: EntryState, filter: &str, after:
     frame.link("/topic", &fields)
 }
 
-/// What entries in a state are called.
-pub(super) fn called(state: EntryState) -> String {
-    match state {
-        EntryState::Dead => "dead letter".to_owned(),
-        EntryState::Enrolled => "enrolled key".to_owned(),
-        state => format!("{} timer", state.as_str()),
-    }
-}
-
 fn none(state: EntryState, found: &Found, filter: &Filter) -> String {
-    let what = called(state);
+    let what = state.called();
     match (filter.is_empty(), &found.next) {
         (true, _) => format!("No {what}s."),
         (false, None) => format!("No {what}s that match."),
         (false, Some(_)) => {
-            let looked_at = counted(found.looked_at as u64, &what);
+            let looked_at = counted(found.looked_at as u64, what);
             format!("{looked_at} looked at, and none matches. There are more behind these.")
         }
     }

@@ -15,7 +15,7 @@ use crate::asking::{self, parse_when};
 use crate::many::{MOST, Many, Place};
 use crate::pages::frame::{Frame, Visit, answer, link};
 use crate::pages::notice;
-use crate::pages::topic::{called, filter_of, state_of};
+use crate::pages::topic::{filter_of, state_of};
 use crate::pages::trouble::Trouble;
 use crate::serve::Closing;
 use crate::verb::{NOW, Verb};
@@ -118,7 +118,7 @@ async fn read(visit: &Visit, wanted: &Wanted) -> Result<Many, Trouble> {
 
 impl Many {
     fn words(&self, matched: u64) -> String {
-        let all = format!("{} of {}", counted(matched, &called(self.state)), self.topic.name());
+        let all = format!("{} of {}", counted(matched, self.state.called()), self.topic.name());
         if self.filter.is_empty() {
             all
         } else {
