@@ -4,9 +4,11 @@
 //! comes back on the subscription proves the notification flag, the ACL, the channel and the link. It also
 //! proves the role, as only a primary takes the write and publishes `expired` for it; so no ROLE is asked for.
 //!
-//! *Touches* read attached keys on the connection on which their expiry is announced. There the announcement
-//! precedes the answer. So an answer is put behind everything that was heard before it, and whoever reads the
-//! stream up to it knows what was published before the key was read.
+//! *Touches* read attached keys on the connection on which their expiry is announced. **An answer is taken at the answer
+//! of a command behind it**, TIME, in the same request. By then all has arrived that was announced before the keys were
+//! read, and what the reading itself has caused. Redis 7.0 announces the latter before the command's own answer; since
+//! Redis 7.2 (its pull request 12326), and in Valkey, it comes after that, and before the next answer.
+//! `tests/attached/order.rs` shows both. So whoever reads the stream up to the answer has read what was announced before.
 
 use std::time::Duration;
 
@@ -16,16 +18,11 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use crate::backlog::Sender;
 use crate::connection::classify;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::events::decoder::Decoded;
-use crate::events::event::{Answer, Event, Question, Touch, Touched};
-use crate::log::debug;
-use crate::policy::Capture;
+use crate::events::event::{Answer, Event, Question, Touch};
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{
-    Reply, glance_commands, read_glanced, read_touched, read_touches, script_call, touch_command,
-    touches_by_slot,
-};
+use crate::wire::{Reply, glance_commands, read_glanced, read_touches, script_call, touches};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -37,15 +34,15 @@ const TOUCHES: u32 = 5;
 const MAKING: &str = "making a canary";
 const READING: &str = "reading keys";
 
-/// Makes a canary, unless one is alive: what its name says, behind that of the counter. On a connection the answer
-/// precedes the canary's event.
+/// Makes a canary, unless one is alive: what its name says, behind that of the counter. The answer precedes the canary's
+/// event, which is announced a millisecond later at the earliest.
 pub(super) async fn make_canary(counter: String, connection: MultiplexedConnection) -> Result<String> {
     let mut call = script_call(&CANARY, &[&counter]);
     let made = run(&connection, MAKING, &CANARY, call.arg(TTL_MS)).await?;
     Ok(Reply::new("canary", made)?.maybe_text()?.unwrap_or_default())
 }
 
-/// Reads a canary once it is due. Its event then precedes the answer on this connection.
+/// Reads a canary once it is due, so that the server announces it: before or after the answer, by its version.
 pub(super) async fn release_canary(name: String, connection: MultiplexedConnection) -> Result<()> {
     for _ in 0..TOUCHES {
         tokio::time::sleep(TOUCH_AFTER).await;
@@ -65,42 +62,30 @@ pub(super) async fn touch(
 ) {
     let answer = match &asked.question {
         Question::Glance => glance(&connection, &asked.keys).await,
-        Question::Read { capture, horizon } if several => {
-            read_by_slot(&connection, &asked.keys, capture, *horizon).await
-        }
         Question::Read { capture, horizon } => {
-            let call = touch_command(&asked.keys, capture, *horizon);
-            let answer = run(&connection, READING, &TOUCH, &call).await;
-            answer.and_then(|answer| read_touched(answer, asked.keys.len(), capture))
+            let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
+            let answers = send_scripts(&connection, &commands).await;
+            answers.and_then(|answers| read_touches(groups, answers, capture))
         }
     };
-    let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
-    let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
-    let refused = refused.map(ToString::to_string);
-    let touched = Event::Touched(Touched { id: asked.id, answer: answer.ok(), refused });
     // There are as many as touches may wait, and no more.
-    queue.push_always(Decoded::Event(touched));
+    queue.push_always(Decoded::Event(Event::Touched(asked.answered(answer))));
 }
 
 async fn glance(connection: &MultiplexedConnection, keys: &[Bytes]) -> Result<Answer> {
     read_glanced(send_all(connection, &glance_commands(keys)).await?)
 }
 
-async fn read_by_slot(
-    connection: &MultiplexedConnection,
-    keys: &[Bytes],
-    capture: &Capture,
-    horizon: Option<u64>,
-) -> Result<Answer> {
-    let (groups, commands) = touches_by_slot(keys, capture, horizon);
-    let mut answers = send_all(connection, &commands).await?;
+/// The same as below for calls of the script that touches, which is loaded first where the server does not have it.
+async fn send_scripts(connection: &MultiplexedConnection, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
+    let answers = send_all(connection, commands).await?;
     let lacks_it =
         |answer: &Result<Value>| answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"));
-    if answers.iter().any(lacks_it) {
-        load(connection, READING, &TOUCH).await?;
-        answers = send_all(connection, &commands).await?;
+    if !answers.iter().any(lacks_it) {
+        return Ok(answers);
     }
-    read_touches(groups, answers, capture)
+    load(connection, READING, &TOUCH).await?;
+    send_all(connection, commands).await
 }
 
 /// Each command's own answer, or the error of all.

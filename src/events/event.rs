@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::error::{ErrorKind, Result};
+use crate::log::debug;
 use crate::policy::Capture;
 use crate::time::ServerTime;
 use crate::wire::{Found, Held, Index, NodeId};
@@ -138,6 +140,21 @@ pub enum Question {
         /// Whose values are: of the keys whose deadline is at most this, in ms; none: of all.
         horizon: Option<u64>,
     },
+}
+
+impl Touch {
+    /// What came of it.
+    pub(super) fn answered(self, answer: Result<Answer>) -> Touched {
+        let answer = answer.inspect_err(|error| debug!(%error, "keys were not read"));
+        let refused = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Permission);
+        let refused = refused.map(ToString::to_string);
+        Touched { id: self.id, answer: answer.ok(), refused }
+    }
+
+    /// Nobody can be asked at present.
+    pub(super) fn unanswered(self) -> Touched {
+        Touched { id: self.id, answer: None, refused: None }
+    }
 }
 
 /// The answer to a touch, in the stream behind everything that was published before it.

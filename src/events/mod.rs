@@ -189,7 +189,7 @@ impl Supervisor {
                 biased;
                 done = &mut until => return done,
                 Some(asked) = touches.recv() => {
-                    self.pass(Event::Touched(Touched { id: asked.id, answer: None, refused: None })).await;
+                    self.pass(Event::Touched(asked.unanswered())).await;
                 }
             }
         }

@@ -12,6 +12,8 @@ mod forged;
 mod gaps;
 mod hash_fields;
 mod keeping;
+mod once;
+mod order;
 mod planning;
 mod policies;
 mod random;

@@ -13,7 +13,7 @@ use crate::scene::{
 };
 
 /// Writes so many orders that expire one after the other within a second from then.
-async fn write_many(server: &Server, count: u64, from: u64) {
+pub(crate) async fn write_many(server: &Server, count: u64, from: u64) {
     let mut connection = server.conn().await;
     for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
         let mut pipeline = redis::pipe();
@@ -36,7 +36,7 @@ async fn for_each(server: &Server, ids: std::ops::Range<u64>, command: &str, arg
     pipeline.exec_async(&mut server.conn().await).await.unwrap();
 }
 
-fn by_key(notes: &Notes) -> HashMap<String, Vec<Run>> {
+pub(crate) fn by_key(notes: &Notes) -> HashMap<String, Vec<Run>> {
     let mut runs: HashMap<String, Vec<Run>> = HashMap::new();
     for run in notes.runs().iter() {
         runs.entry(run.key.clone()).or_default().push(run.clone());

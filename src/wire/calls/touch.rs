@@ -108,14 +108,16 @@ pub(crate) fn read_glanced(mut answers: Vec<Result<Value>>) -> Result<(ServerTim
     Ok((stamp, answers.into_iter().map(read).collect::<Result<_>>()?))
 }
 
-/// The same touches as above, each of the keys of one slot: no call may name those of two, though one server may have
-/// both. Beside each command the places of its keys.
-pub(crate) fn touches_by_slot(
+/// Touches of these keys, with the time behind them. Of several servers each call names the keys of one slot: none may
+/// name those of two, though one server may have both. Returns the places of each command's keys, too.
+pub(crate) fn touches(
     keys: &[Bytes],
     capture: &Capture,
     horizon: Option<u64>,
+    several: bool,
 ) -> (Vec<Vec<usize>>, Pipeline) {
-    let (groups, mut commands): (Vec<_>, _) = (by_slot(keys, slot_of).into_values().collect(), pipe());
+    let slot = |key: &[u8]| if several { slot_of(key) } else { 0 };
+    let (groups, mut commands): (Vec<_>, _) = (by_slot(keys, slot).into_values().collect(), pipe());
     for places in &groups {
         let some: Vec<_> = places.iter().map(|place| keys[*place].clone()).collect();
         commands.add_command(touch_command(&some, capture, horizon));

@@ -1,0 +1,110 @@
+//! A listener is away while keys are due, on a line that hands on small segments: each key fires once.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use futures::future::join_all;
+use keylapse::{Attached, Expiry, ListenerBuilder};
+use keylapse_support::{Direction, Proxy, Server, eventually};
+
+use crate::recovery::{by_key, write_many};
+use crate::scene::{
+    ALL_FLAGS, Notes, PATIENCE, Running, enrolled, now, orders, server, until_later_key, until_time,
+};
+
+const KEYS: u64 = 1000;
+/// What a segment of TCP holds in an Ethernet.
+const SEGMENT: NonZeroUsize = NonZeroUsize::new(1448).unwrap();
+
+/// How the listeners come to miss what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// They are stopped before, and others begin 2 s later.
+    Away,
+    /// The same, without a chance to hand anything over.
+    Killed,
+    /// Their subscriptions are cut 10 ms before the first key is due.
+    Cut,
+}
+
+fn attached(builder: ListenerBuilder, notes: &Notes) -> ListenerBuilder {
+    builder.attach(Attached::new(orders()).scan_every(Duration::from_millis(300)), notes.handler())
+}
+
+async fn listeners(proxy: &Proxy, notes: &Notes, count: usize) -> Vec<Running> {
+    let url = proxy.app_url();
+    let all: Vec<_> = (0..count).map(|_| Running::at(&url, |builder| attached(builder, notes))).collect();
+    for one in &all {
+        eventually(PATIENCE, "an anchor", async || one.hears()).await;
+    }
+    all
+}
+
+/// Keys that fire more than once, and none of whose runs says that it may not be the only one.
+fn twice(notes: &Notes) -> Vec<String> {
+    let runs = by_key(notes);
+    let unexplained = runs
+        .into_iter()
+        .filter(|(_, runs)| runs.len() > 1 && runs.iter().all(|run| run.expiry != Expiry::Ambiguous));
+    unexplained.map(|(_, runs)| format!("{runs:?}")).collect()
+}
+
+async fn scene(flags: &str, count: usize, missing: Missing) {
+    let server = server(flags).await;
+    let proxy = Proxy::before(&server).await;
+    proxy.split(Direction::Replies, Some(SEGMENT));
+    let notes = Notes::default();
+    let before = listeners(&proxy, &notes, count).await;
+    let from = now() + 12_000;
+    write_many(&server, KEYS, from).await;
+    let all = i64::try_from(KEYS).unwrap();
+    eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == all).await;
+    // Nothing expires but what is read: so each expiry is caused by a look.
+    server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
+    let after = miss(&server, &proxy, &notes, before, (missing, from)).await;
+    let due = usize::try_from(KEYS).unwrap();
+    eventually(PATIENCE, "all to fire", async || by_key(&notes).len() == due).await;
+    until_later_key(&server, &notes).await;
+    let twice = twice(&notes);
+    assert!(twice.is_empty(), "{flags} {missing:?}, {count}: {} twice, as {}", twice.len(), twice[0]);
+    assert!(notes.runs().iter().all(|run| run.at >= run.deadline), "{flags} {missing:?}, {count}: early");
+    for one in after {
+        one.stop().await;
+    }
+}
+
+async fn miss(
+    server: &Server,
+    proxy: &Proxy,
+    notes: &Notes,
+    listeners_before: Vec<Running>,
+    (missing, from): (Missing, u64),
+) -> Vec<Running> {
+    let count = listeners_before.len();
+    if missing == Missing::Cut {
+        until_time(from - 10).await;
+        server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        return listeners_before;
+    }
+    until_time(from - 1000).await;
+    for one in listeners_before {
+        if missing == Missing::Killed { one.kill() } else { one.stop().await }
+    }
+    until_time(from + 1000).await;
+    listeners(proxy, notes, count).await
+}
+
+async fn with(flags: &str) {
+    let all = [Missing::Away, Missing::Killed, Missing::Cut];
+    join_all([1, 3].into_iter().flat_map(|count| all.map(|missing| scene(flags, count, missing)))).await;
+}
+
+#[tokio::test]
+async fn what_is_due_while_nobody_listens_fires_once_where_expiries_are_announced() {
+    with("Ex").await;
+}
+
+#[tokio::test]
+async fn what_is_due_while_nobody_listens_fires_once_where_changes_are_announced() {
+    with(ALL_FLAGS).await;
+}
