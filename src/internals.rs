@@ -77,8 +77,8 @@ pub fn events(store: &Store, partitions: &[names::PartitionNames]) -> mpsc::Rece
     let canaries = Some(names::canary(namespace, 0));
     let share = Share { partitions: (0..partitions.len()).collect(), canaries };
     let (_, share) = tokio::sync::watch::channel(share);
-    let (place, prompts, rounds) = (server.place().clone(), Default::default(), Default::default());
-    let source = Source { place, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+    let (server, prompts, rounds) = (server.clone(), Default::default(), Default::default());
+    let source = Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
     let (stream, supervisor) = source.open();
     tokio::spawn(supervisor);
     stream.events

@@ -87,7 +87,7 @@ impl Listening {
 async fn count(stats: &Stats, mouth: &Mouth) {
     loop {
         sleep(POLL).await;
-        let hears = !matches!(stats.mode(), EventMode::Starting | EventMode::Blind);
+        let hears = !matches!(stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed);
         if let Some(all) = stats.attached(TOPIC).filter(|_| hears) {
             let AttachedStats { scans, enrolled, noted, .. } = all;
             let (dropped, gaps) = (count_of(stats, "prompts_dropped"), stats.listener().gaps);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::id::SlotId;
 use crate::log::debug;
-use crate::runtime::{EventMode, Known, Partition, RunningTopic, Runtime};
+use crate::runtime::{Known, Partition, RunningTopic, Runtime};
 use crate::time::ms_ceil;
 use crate::wire::Duty;
 
@@ -94,7 +94,7 @@ impl Duties {
 /// Whoever hears nothing leaves it to others, if there are any; who has it already, not for a short gap. Of several
 /// servers one may be blind for all listeners: its keys are found by scanning, which begins anew at each change of hands.
 fn leaves_it_to_others(duty: Duty, known: Known) -> bool {
-    !known.anchored && (duty == Duty::None || known.mode == EventMode::Blind)
+    !known.anchored && (duty == Duty::None || known.mode.hears_nothing())
 }
 
 impl Held {
@@ -119,6 +119,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::EventMode;
 
     #[test]
     fn who_hears_something_keeps_its_duty_though_one_of_several_servers_is_blind() {

@@ -37,6 +37,8 @@ pub(crate) enum Heard {
     Lost,
     /// The subscription is gone.
     Disconnected,
+    /// And no other can be had.
+    NoSubscription,
     /// No canary was heard when one should have been.
     Silent,
     /// What found no room here, answers to touches among it.

@@ -175,7 +175,8 @@ impl StreamReader {
             Heard::Hearsay(number) => self.name_by_hearsay(number),
             Heard::Server { node, at } => self.connected_to(node, at),
             Heard::Lost => self.missed(),
-            Heard::Disconnected => self.disconnected(),
+            Heard::Disconnected => self.disconnected(EventMode::Blind),
+            Heard::NoSubscription => self.disconnected(EventMode::Unsubscribed),
             Heard::Silent => self.silent(),
             Heard::Dropped => self.dropped(),
         }
@@ -232,7 +233,7 @@ impl StreamReader {
         self.deadlines.doubt();
         self.runtime.learn(&self.node, |known| {
             known.anchored = false;
-            known.can_enrol = known.mode == EventMode::Blind;
+            known.can_enrol = known.mode.hears_nothing();
         });
     }
 
@@ -243,9 +244,9 @@ impl StreamReader {
     }
 
     /// The subscription is gone, and with it what was asked on its connection.
-    fn disconnected(&mut self) {
+    fn disconnected(&mut self, mode: EventMode) {
         self.dropped();
-        self.unheard();
+        self.unheard(mode);
     }
 
     /// Events are missing, and maybe answers to touches: who has asked asks again.
@@ -262,15 +263,15 @@ impl StreamReader {
             self.lost();
         }
         self.runtime.learn(&self.node, |known| known.anchored = false);
-        self.unheard();
+        self.unheard(EventMode::Blind);
     }
 
-    fn unheard(&mut self) {
+    fn unheard(&mut self, mode: EventMode) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= SILENT || self.deaf {
             self.lost();
             self.runtime.learn(&self.node, |known| {
-                known.mode = EventMode::Blind;
+                known.mode = mode;
                 known.can_enrol = true;
             });
         }

@@ -20,7 +20,7 @@ use crate::limits::MAX_KEY;
 use crate::log::{debug, info, warn};
 use crate::policy::{Capture, scan_pace};
 use crate::rounds::until_due;
-use crate::runtime::{Asked, EventMode, Known, NodeState, RunningTopic, Runtime};
+use crate::runtime::{Asked, Known, NodeState, RunningTopic, Runtime};
 
 /// Whether events flow is known within this time after the start, mostly.
 const KNOWN: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Scanner {
         let mut known = self.node.subscribe();
         // What is scanned before the first canary was heard would have to be scanned again, unless that is
         // missing.
-        let is_known = |known: &Known| known.gaps > 0 || known.mode == EventMode::Blind;
+        let is_known = |known: &Known| known.gaps > 0 || known.mode.hears_nothing();
         let _ = timeout(KNOWN, known.wait_for(is_known)).await;
         loop {
             let now = *known.borrow_and_update();

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::events::Prompt;
 use crate::log::{error, warn};
 use crate::log_throttle::LogThrottle;
-use crate::runtime::{Amount, EventMode, Gauge, Partition};
+use crate::runtime::{Amount, Gauge, Partition};
 use crate::source::LapseSource;
 use crate::wire::{Deed, Enrolled, Enrolment, Judged, Note, Noted};
 
@@ -337,7 +337,7 @@ impl Writer {
 
     /// The script has sent a wake-up; where nothing is heard, that may not be heard either.
     fn wake(&self) {
-        if self.context.known.borrow().mode == EventMode::Blind {
+        if self.context.known.borrow().mode.hears_nothing() {
             self.context.partition.wakeup.look(Instant::now(), LapseSource::Timer);
         }
     }

@@ -12,15 +12,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value, cmd};
 
-use crate::backlog::Sender;
-use crate::connection::classify;
+use crate::connection::{Seat, classify};
 use crate::error::{Error, Result};
-use crate::events::decoder::Decoded;
-use crate::events::event::{Answer, Event, Question, Touch};
+use crate::events::event::{Question, Touch, Touched};
 use crate::wire::scripts::{CANARY, Script, TOUCH};
 use crate::wire::{Reply, glance_commands, read_glanced, read_touches, script_call, touches};
 
@@ -33,6 +30,15 @@ const TOUCHES: u32 = 5;
 
 const MAKING: &str = "making a canary";
 const READING: &str = "reading keys";
+
+/// Where keys are read.
+#[derive(Clone)]
+pub(super) enum Reads {
+    /// On the connection of the subscription: answers have their place among what is announced.
+    InStream(MultiplexedConnection),
+    /// On that for calls, while there is no subscription.
+    Aside(Seat),
+}
 
 /// Makes a canary, unless one is alive: what its name says, behind that of the counter. The answer precedes the canary's
 /// event, which is announced a millisecond later at the earliest.
@@ -53,61 +59,67 @@ pub(super) async fn release_canary(name: String, connection: MultiplexedConnecti
     Ok(())
 }
 
-/// Reads the keys; the answer finds its place in the stream by itself. `several`: whether it is one of several servers.
-pub(super) async fn touch(
-    asked: Touch,
-    several: bool,
-    connection: MultiplexedConnection,
-    queue: Sender<Decoded>,
-) {
-    let answer = match &asked.question {
-        Question::Glance => glance(&connection, &asked.keys).await,
-        Question::Read { capture, horizon } => {
-            let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-            let answers = send_scripts(&connection, &commands).await;
-            answers.and_then(|answers| read_touches(groups, answers, capture))
-        }
-    };
-    // There are as many as touches may wait, and no more.
-    queue.push_always(Decoded::Event(Event::Touched(asked.answered(answer))));
-}
-
-async fn glance(connection: &MultiplexedConnection, keys: &[Bytes]) -> Result<Answer> {
-    read_glanced(send_all(connection, &glance_commands(keys)).await?)
-}
-
-/// The same as below for calls of the script that touches, which is loaded first where the server does not have it.
-async fn send_scripts(connection: &MultiplexedConnection, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
-    let answers = send_all(connection, commands).await?;
-    let lacks_it =
-        |answer: &Result<Value>| answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"));
-    if !answers.iter().any(lacks_it) {
-        return Ok(answers);
+impl Reads {
+    /// Reads the keys. `several`: whether the server is one of several.
+    pub(super) async fn touch(self, asked: Touch, several: bool) -> Touched {
+        let answer = match &asked.question {
+            Question::Glance => read_glanced(self.send(&glance_commands(&asked.keys)).await),
+            Question::Read { capture, horizon } => {
+                let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
+                read_touches(groups, self.run(&commands).await, capture)
+            }
+        };
+        asked.answered(answer)
     }
-    load(connection, READING, &TOUCH).await?;
-    send_all(connection, commands).await
-}
 
-/// Each command's own answer, or the error of all.
-async fn send_all(connection: &MultiplexedConnection, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
-    let answers = connection.clone().send_packed_commands(commands, 0, commands.len()).await;
-    let read = |answer: Value| answer.extract_error().map_err(|error| classify(READING, &error));
-    Ok(answers.map_err(|error| classify(READING, &error))?.into_iter().map(read).collect())
+    /// Makes calls of the script that touches, and loads it first where the server does not have it.
+    async fn run(&self, calls: &Pipeline) -> Vec<Result<Value>> {
+        let answers = self.send(calls).await;
+        let lacks_it = |answer: &Result<Value>| {
+            answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
+        };
+        if !answers.iter().any(lacks_it) {
+            return answers;
+        }
+        let mut load = Pipeline::new();
+        load.add_command(load_command(&TOUCH));
+        match self.send(&load).await.remove(0) {
+            Ok(_) => self.send(calls).await,
+            Err(error) => vec![Err(error); calls.len()],
+        }
+    }
+
+    /// Each command's own answer, or the error of all.
+    async fn send(&self, commands: &Pipeline) -> Vec<Result<Value>> {
+        match self {
+            Self::InStream(connection) => {
+                let answers = connection.clone().send_packed_commands(commands, 0, commands.len()).await;
+                let read = |answer: Value| answer.extract_error().map_err(|error| classify(READING, &error));
+                match answers {
+                    Ok(answers) => answers.into_iter().map(read).collect(),
+                    Err(error) => vec![Err(classify(READING, &error)); commands.len()],
+                }
+            }
+            Self::Aside(seat) => seat.call_each(READING, commands).await,
+        }
+    }
 }
 
 /// Makes a call of a script, and loads the script first where the server does not have it.
 async fn run(connection: &MultiplexedConnection, doing: &str, script: &Script, call: &Cmd) -> Result<Value> {
     match send(connection, doing, call).await {
         Err(error) if error.code() == Some("NOSCRIPT") => {
-            load(connection, doing, script).await?;
+            send(connection, doing, &load_command(script)).await?;
             send(connection, doing, call).await
         }
         other => other,
     }
 }
 
-async fn load(connection: &MultiplexedConnection, doing: &str, script: &Script) -> Result<()> {
-    send(connection, doing, cmd("SCRIPT").arg("LOAD").arg(&script.text)).await.map(drop)
+fn load_command(script: &Script) -> Cmd {
+    let mut command = cmd("SCRIPT");
+    command.arg("LOAD").arg(&script.text);
+    command
 }
 
 pub(super) async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {

@@ -28,6 +28,8 @@ pub(crate) enum Decoded {
     Event(Event),
     /// The wake-ups of this partition are heard elsewhere from now on.
     Moved(usize),
+    /// The server has emptied its data set, to load another or for good.
+    Reloaded,
     /// The server has closed the connection.
     Disconnected,
 }
@@ -110,6 +112,8 @@ impl Decoder {
             (PushKind::Message | PushKind::SMessage, [Text(channel), Text(payload)]) => {
                 self.message(channel, mem::take(payload).into())
             }
+            // No key is tracked, so it is about all of them.
+            (PushKind::Invalidate, [Value::Nil]) => Some(Decoded::Reloaded),
             // The server has ended the subscription by itself: the slot has moved.
             (PushKind::SUnsubscribe, [Text(channel), ..]) => self.partition(channel).map(Decoded::Moved),
             (PushKind::PMessage, [_, Text(channel), Text(event)]) => {

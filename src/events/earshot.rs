@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use tokio::sync::watch;
 
 use crate::backlog::Receiver;
-use crate::connection::Place;
+use crate::connection::Server;
 use crate::error::Result;
 use crate::events::calls::{release_canary, send};
 use crate::events::decoder::{Decoded, Decoder};
@@ -25,10 +25,10 @@ pub(crate) struct Earshot {
 
 impl Earshot {
     /// Subscribes, within a deadline.
-    pub(crate) async fn of(place: &Place, namespace: &str) -> Result<Self> {
-        let address = place.find().await?;
+    pub(crate) async fn of(server: &Server, namespace: &str) -> Result<Self> {
+        let address = server.place().find().await?;
         let source = Source {
-            place: place.clone(),
+            server: server.clone(),
             among: Among::Alone,
             slots_move: false,
             decoder: Decoder::new(namespace, address.db(), &[], &[], false),

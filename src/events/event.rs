@@ -103,6 +103,10 @@ pub enum Gap {
     Overflow,
     /// Wake-ups cannot be heard here: new heads are found by sweeps.
     NoWakeUps,
+    /// No subscription can be had: the server refuses it, or cannot be reached.
+    NoSubscription,
+    /// The server has emptied or loaded its data set. It announces nothing of the keys that it drops then.
+    Reloaded,
 }
 
 impl Gap {
@@ -113,6 +117,8 @@ impl Gap {
             Self::Silent => "silent",
             Self::Overflow => "overflow",
             Self::NoWakeUps => "no_wake_ups",
+            Self::NoSubscription => "no_subscription",
+            Self::Reloaded => "reloaded",
         }
     }
 }
@@ -150,11 +156,6 @@ impl Touch {
         let refused = refused.map(ToString::to_string);
         Touched { id: self.id, answer: answer.ok(), refused }
     }
-
-    /// Nobody can be asked at present.
-    pub(super) fn unanswered(self) -> Touched {
-        Touched { id: self.id, answer: None, refused: None }
-    }
 }
 
 /// The answer to a touch, in the stream behind everything that was published before it.
@@ -172,6 +173,11 @@ pub struct Touched {
 pub type Answer = (ServerTime, Vec<Found>);
 
 impl Touched {
+    /// There is no answer.
+    pub(super) fn none(id: u64) -> Self {
+        Self { id, answer: None, refused: None }
+    }
+
     /// How many bytes the copies of values are.
     pub(crate) fn size(&self) -> usize {
         self.answer.iter().flat_map(|(_, found)| found).map(|one| size_of::<Found>() + one.copy.len()).sum()

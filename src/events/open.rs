@@ -64,7 +64,13 @@ pub(super) async fn open(address: &Address, source: &Source, share: &Share) -> R
     let late = |_| Error::new(ErrorKind::Timeout, "subscribing: no answer within 5 s");
     let opening = subscribe(address, source, share);
     let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.map_err(late)?;
-    opened.map_err(|error| classify("subscribing", &error))
+    opened.map_err(|error| match classify("subscribing", &error) {
+        refused if refused.kind() == ErrorKind::Permission => {
+            let message = format!("{refused}; the rules are +subscribe and &{}", source.decoder.expired);
+            Error::new(ErrorKind::Permission, message).with_code(refused.code())
+        }
+        other => other,
+    })
 }
 
 async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisResult<Opened> {
@@ -114,6 +120,9 @@ async fn in_resp3(
     };
     let mut connection = connect().await?;
     connection.subscribe(&decoder.expired).await?;
+    if !decoder.patterns.is_empty() {
+        hear_reloads(address, &connection).await?;
+    }
     // A replica tells of the same changes as its primary.
     let unheard = match share.canaries {
         Some(_) => hear_changes(&mut connection, &decoder).await?,
@@ -129,6 +138,17 @@ async fn in_resp3(
         }
     };
     Ok((connection, for_wake_ups, unheard, wake_ups))
+}
+
+/// Has the server say when it empties its data set, as each load begins with that: what expires while it loads, it drops
+/// without a word. Clients that are tracked are told so. With OPTIN no key is tracked, and it costs nothing.
+async fn hear_reloads(address: &Address, connection: &MultiplexedConnection) -> RedisResult<()> {
+    let command = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
+    let answer = connection.clone().send_packed_command(&command).await?.extract_error().map(drop);
+    if let Some(error) = refusal("CLIENT TRACKING", answer)? {
+        info!(server = %address, %error, "loads of the data set are not noticed: keys that expire in one count as deleted");
+    }
+    Ok(())
 }
 
 /// Wake-ups of these partitions: of which they are heard now, or why they are refused. In a cluster some may be held

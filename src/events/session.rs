@@ -16,15 +16,16 @@ use crate::boottime;
 use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
-use crate::events::calls::touch;
+use crate::events::Among;
+use crate::events::calls::Reads;
 use crate::events::chain::{Chain, Numbers};
 use crate::events::decoder::Decoded;
 use crate::events::event::{Canary, Event, Gap, Touch};
 use crate::events::naming::{check_name, name_of_run};
 use crate::events::open::{Opened, hear_changes, open};
 use crate::events::share::Share;
-use crate::events::{Among, Supervisor};
-use crate::log::warn;
+use crate::events::supervisor::Supervisor;
+use crate::log::{info, warn};
 use crate::rounds::{Rounds, until_due};
 
 /// A canary is due when none was heard for this long; one serves all listeners.
@@ -102,13 +103,24 @@ enum Anchor {
     Lost,
 }
 
+/// How a session has ended, without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// No canary was heard yet.
+    Never,
+    /// One was heard.
+    Anchored,
+    /// None was heard for long, though all were made: whether another connection hears more remains to be seen.
+    Silent,
+}
+
 impl<'a> Session<'a> {
     /// Connects and subscribes, within a deadline.
     pub(super) async fn open(supervisor: &'a Supervisor) -> Result<Self> {
         let source = &supervisor.source;
         let mut shares = source.share.clone();
         let share = shares.borrow_and_update().clone();
-        let server = source.place.find().await?;
+        let server = source.place().find().await?;
         let opened = open(&server, source, &share).await?;
         match source.among {
             Among::Alone => {}
@@ -149,9 +161,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Passes on what is heard until the connection ends; whether the session
-    /// ever was anchored.
-    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<bool> {
+    /// Passes on what is heard until the connection ends.
+    pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
         if !self.opened.ordered {
             // Answers have no place among what is heard, so attached topics hear nothing.
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
@@ -177,6 +188,7 @@ impl<'a> Session<'a> {
                         self.dropped += count;
                         self.lose(count).await;
                     }
+                    Heard::Pushed(Some(Decoded::Reloaded)) => self.reloaded().await,
                     Heard::Pushed(Some(Decoded::Moved(partition))) => self.lost_wake_ups(partition).await,
                     Heard::Pushed(Some(Decoded::Event(event))) => {
                         if matches!(event, Event::Expired(_)) {
@@ -185,13 +197,16 @@ impl<'a> Session<'a> {
                         self.supervisor.pass(event).await;
                     }
                     Heard::Pushed(Some(Decoded::Disconnected) | None) => {
-                        return Ok(self.anchor != Anchor::Never);
+                        return Ok(self.ended());
                     }
                 },
                 Some(asked) = touches.recv() => {
-                    let Opened { connection, queue, .. } = &self.opened;
+                    let (reads, queue) = (Reads::InStream(self.opened.connection.clone()), self.opened.queue.clone());
                     let several = self.supervisor.source.is_of_several();
-                    touching.spawn(touch(asked, several, connection.clone(), queue.clone()));
+                    // There are as many as touches may wait, and no more.
+                    touching.spawn(async move {
+                        queue.push_always(Decoded::Event(Event::Touched(reads.touch(asked, several).await)));
+                    });
                 }
                 // Nobody ends these but the session: a panic in them is one here.
                 Some(touched) = touching.join_next() => touched.expect("a touch that ends"),
@@ -206,12 +221,15 @@ impl<'a> Session<'a> {
                     let joined = joined.expect("a subscription that ends");
                     self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
                 }
-                () = self.supervisor.source.place.left(&self.server) => return Ok(self.anchor != Anchor::Never),
+                () = self.supervisor.source.place().left(&self.server) => return Ok(self.ended()),
                 () = wake(urgent_at, self.next_canary, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
                         self.missing_at = None;
                         self.missed_canary(idle).await;
+                        if self.missed >= self.supervisor.patience() {
+                            return Ok(Ended::Silent);
+                        }
                     } else {
                         rounds.begin();
                         self.make_canary(idle);
@@ -220,6 +238,20 @@ impl<'a> Session<'a> {
             }
             self.report_dropped().await;
         }
+    }
+
+    fn ended(&self) -> Ended {
+        if self.anchor == Anchor::Never { Ended::Never } else { Ended::Anchored }
+    }
+
+    /// The server drops what is due while it loads its data set, and announces nothing of that.
+    async fn reloaded(&mut self) {
+        if self.share.canaries.is_some() {
+            info!(server = %self.server, "the server has emptied or loaded its data set: what was due meanwhile is recovered");
+        }
+        self.lose(0).await;
+        self.ask_soon();
+        self.supervisor.pass(Event::Gap(Gap::Reloaded)).await;
     }
 
     /// Changes of attached keys were subscribed to; what is refused is tried again after a while.
@@ -335,13 +367,12 @@ mod tests {
     fn supervisor(bed: &TestBed, attached: &[String]) -> (Supervisor, mpsc::Receiver<Event>) {
         let (events, passed) = mpsc::channel(10);
         let Topology::One(server) = bed.client().store.topology().clone() else { panic!("one server") };
-        let place = server.place().clone();
         let decoder = Decoder::new("keylapse", 0, &[], attached, false);
         let (_share, share) = watch::channel(Share::default());
         let (prompts, rounds) = (Arc::default(), Rounds::default());
         let source =
-            Source { place, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
-        (Supervisor { source, events }, passed)
+            Source { server, among: Among::Alone, slots_move: false, decoder, share, prompts, rounds };
+        (Supervisor::new(source, events), passed)
     }
 
     /// Else its session would look for what is due without end, and nothing else would run on the listener's thread.

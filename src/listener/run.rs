@@ -244,11 +244,12 @@ impl Roles {
     ) {
         let (client, node) = (&runtime.client, NodeState::only(server, runtime));
         runtime.add_node(&node);
-        let (place, share, rounds) = (node.place().clone(), node.share.subscribe(), client.rounds());
+        let (share, rounds) = (node.share.subscribe(), client.rounds());
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
-        let peers = attached.and_then(|_| Peers::successors(&place));
+        let peers = attached.and_then(|_| Peers::successors(node.place()));
         let among = if peers.is_some() { Among::Successors } else { Among::Alone };
-        let source = Source { place, among, slots_move: false, decoder, share, prompts, rounds };
+        let server_of = server.clone();
+        let source = Source { server: server_of, among, slots_move: false, decoder, share, prompts, rounds };
         #[cfg(feature = "testing")]
         let prompts = source.prompts.clone();
         let (stream, supervisor) = source.open();

@@ -55,12 +55,14 @@ impl EventLoop {
             Event::Gap(gap) => {
                 runtime.stats.gaps.add(1);
                 debug!(?gap, "events may have been missed: sweeping");
-                // Often until events flow again; what a full queue has dropped is found at once.
-                self.node.calm.send_modify(|calm| *calm &= gap == Gap::Overflow);
+                // Often until events flow again; what was dropped, or came with other data, is found at once.
+                let passes = matches!(gap, Gap::Overflow | Gap::Reloaded);
+                self.node.calm.send_modify(|calm| *calm &= passes);
                 match gap {
                     Gap::Disconnected => self.tell(Heard::Disconnected),
+                    Gap::NoSubscription => self.tell(Heard::NoSubscription),
                     Gap::Silent => self.tell(Heard::Silent),
-                    Gap::Overflow | Gap::NoWakeUps => {}
+                    Gap::Overflow | Gap::NoWakeUps | Gap::Reloaded => {}
                 }
             }
             Event::Anchored => {

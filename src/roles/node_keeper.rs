@@ -146,14 +146,14 @@ impl NodeKeeper {
     }
 
     fn begin(&mut self, endpoint: &Endpoint, name: NodeId, share: Share) {
-        let place = self.cluster.server(endpoint).place().clone();
+        let server = self.cluster.server(endpoint);
         let holds_slots = share.canaries.is_some();
-        let node = NodeState::new(place.clone(), name, share.clone());
+        let node = NodeState::new(server.place().clone(), name, share.clone());
         let (runtime, rounds) = (self.runtime.clone(), self.runtime.client.rounds());
         let prompts = self.attached.as_ref().map(AttachedRoles::prompts).unwrap_or_default();
         let (decoder, events_of) = (self.decoder.clone(), node.share.subscribe());
         let among = if name.is_named() { Among::Nodes(name) } else { Among::Alone };
-        let source = Source { place, among, slots_move: true, decoder, share: events_of, prompts, rounds };
+        let source = Source { server, among, slots_move: true, decoder, share: events_of, prompts, rounds };
         let (EventStream { events, touches }, supervisor) = source.open();
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {

@@ -90,8 +90,10 @@ impl NodeState {
                 self.gaps.fetch_add(1, Ordering::Relaxed);
                 let mut heard = lock(&self.heard);
                 heard.gap = Some(*gap);
-                if matches!(gap, Gap::Disconnected | Gap::Silent) {
-                    heard.mode = EventMode::Blind;
+                match gap {
+                    Gap::Disconnected | Gap::Silent => heard.mode = EventMode::Blind,
+                    Gap::NoSubscription => heard.mode = EventMode::Unsubscribed,
+                    Gap::Overflow | Gap::NoWakeUps | Gap::Reloaded => {}
                 }
             }
             Event::Anchored | Event::Canary(_) => {
@@ -188,6 +190,7 @@ impl Nodes {
         let any = |mode| all.iter().any(|node| node.mode() == mode);
         match all.len() {
             0 => EventMode::Starting,
+            _ if any(EventMode::Unsubscribed) => EventMode::Unsubscribed,
             _ if any(EventMode::Blind) => EventMode::Blind,
             _ if any(EventMode::Starting) => EventMode::Starting,
             _ => EventMode::Expired,

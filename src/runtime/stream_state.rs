@@ -18,10 +18,13 @@ pub enum EventMode {
     /// Nothing is known yet.
     #[default]
     Starting,
-    /// Nothing is heard (flags cleared, CONFIG forbidden, RESP2, a broken subscription): keys are found by
+    /// Nothing is announced (flags cleared, CONFIG forbidden, RESP2, a dead line): keys are found by
     /// scanning and looked at after their deadlines. A key that expires before a scan has found it is lost,
     /// and a deleted key cannot be told from an expired one.
     Blind,
+    /// There is no subscription: the server refuses it, or cannot be reached. Calls go another way, and as far as they
+    /// are answered all is as with [`Blind`](Self::Blind).
+    Unsubscribed,
     /// Expiries are heard (`Ex`): each is fired. Keys are found by scanning; a key that expires before a
     /// scan has found it fires without its value.
     Expired,
@@ -50,6 +53,7 @@ impl EventMode {
         match self {
             Self::Starting => "starting",
             Self::Blind => "blind",
+            Self::Unsubscribed => "unsubscribed",
             Self::Expired => "expired",
             Self::Changes => "changes",
             Self::SomeChanges => "some_changes",
@@ -60,13 +64,19 @@ impl EventMode {
     /// The more, the higher.
     fn tells(self) -> u8 {
         match self {
-            Self::Blind => 0,
-            Self::Unreadable => 1,
-            Self::Starting => 2,
-            Self::Expired => 3,
-            Self::SomeChanges => 4,
-            Self::Changes => 5,
+            Self::Unsubscribed => 0,
+            Self::Blind => 1,
+            Self::Unreadable => 2,
+            Self::Starting => 3,
+            Self::Expired => 4,
+            Self::SomeChanges => 5,
+            Self::Changes => 6,
         }
+    }
+
+    /// Whether keys are looked at without anything that was announced.
+    pub(crate) fn hears_nothing(self) -> bool {
+        matches!(self, Self::Blind | Self::Unsubscribed)
     }
 
     fn announce(self) {
@@ -77,6 +87,11 @@ impl EventMode {
                 mode,
                 "attached keys: nothing is heard. Keys are found by scanning alone, and one that expires before it \
                  is found is lost; deleted keys fire like expired ones. notify-keyspace-events Ex would change that"
+            ),
+            Self::Unsubscribed => warn!(
+                mode,
+                "attached keys: there is no subscription, and a line above gives the reason. Keys are found by scanning \
+                 and read by calls when they are due; deleted keys fire like expired ones"
             ),
             Self::Expired => info!(
                 mode,
@@ -161,7 +176,7 @@ impl Known {
     pub(crate) fn patience(self) -> Option<Duration> {
         match self {
             Self { anchored: true, .. } => Some(Duration::ZERO),
-            Self { mode: EventMode::Blind, .. } => Some(PATIENCE),
+            Self { mode, .. } if mode.hears_nothing() => Some(PATIENCE),
             Self { .. } => None,
         }
     }

@@ -169,7 +169,7 @@ impl Running {
 
     /// Whether anything is heard at all.
     pub(crate) fn hears(&self) -> bool {
-        !matches!(self.stats.mode(), EventMode::Starting | EventMode::Blind)
+        !matches!(self.stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed)
     }
 
     /// Waits until it hears, and has scanned.
@@ -278,6 +278,13 @@ impl Harness {
         let keeps_values = !format!("{topic:?}").contains("Capture { cap: 0,");
         let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
         Self { server, notes, listener, keeps_values, is_blind: false }
+    }
+
+    /// On this server, with this listener, to which nothing is announced.
+    pub(crate) fn begin_blind(server: Server, start: impl FnOnce(&Server, &Notes) -> Running) -> Self {
+        let notes = Notes::default();
+        let listener = start(&server, &notes);
+        Self { server, notes, listener, keeps_values: true, is_blind: true }
     }
 
     /// Writes an order that expires so many ms from now; its deadline.

@@ -10,14 +10,14 @@ use crate::escape::Escaped;
 use crate::events::{Question, Touch, Touched};
 use crate::log::warn;
 use crate::policy::Capture;
-use crate::runtime::{Asked, EventMode};
+use crate::runtime::Asked;
 use crate::time::ServerTime;
 use crate::wire::Life;
 
 impl StreamReader {
     /// What is read in a gap has no position, unless nothing has.
     pub(super) fn can_enrol(&self) -> bool {
-        self.is_trusted() || self.node.known().mode == EventMode::Blind
+        self.is_trusted() || self.node.known().mode.hears_nothing()
     }
 
     /// Looks that cannot be made come back. Where there is one server, none is taken then.

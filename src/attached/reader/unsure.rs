@@ -14,7 +14,6 @@ use crate::attached::writer::Write;
 use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::log::warn;
-use crate::runtime::EventMode;
 use crate::time::ServerTime;
 use crate::wire::{Deed, FoundGone, Identity, Judged, Life, Note, Position, Watch};
 
@@ -102,7 +101,7 @@ impl StreamReader {
         stamp: ServerTime,
         room: Taken,
     ) {
-        if self.node.known().mode != EventMode::Blind || !self.held.take_one(&watch.key) {
+        if !self.node.known().mode.hears_nothing() || !self.held.take_one(&watch.key) {
             return;
         }
         self.topic(partition).attached.ambiguous.add(1);

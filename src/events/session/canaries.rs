@@ -30,7 +30,7 @@ impl Session<'_> {
     }
 
     /// The server says what is right, and that mends it.
-    fn ask_soon(&mut self) {
+    pub(super) fn ask_soon(&mut self) {
         let now = Instant::now();
         self.ask_at = Some(self.asked.map_or(now, |asked| now.max(asked + ASK_AGAIN)));
     }
@@ -127,6 +127,7 @@ impl Session<'_> {
         self.missing_at = None;
         self.missed = 0;
         self.flowed = Some(boottime::now());
+        self.supervisor.is_not_silent();
         self.plan_canary();
         if let Some(made) = self.made.take() {
             meter::canary(&self.server.to_string(), made.elapsed());
@@ -162,7 +163,7 @@ impl Session<'_> {
         let flooded = !self.opened.pushed.is_empty() || self.dropped > 0;
         self.missed += usize::from(answered && !flooded);
         match &self.refused {
-            _ if self.missed != MISSED || !answered || flooded => {}
+            _ if self.missed != MISSED || !answered || flooded || self.supervisor.was_silent() => {}
             Some(error) => warn!(
                 %server, %error,
                 "no canary, so nothing tells whether expired events flow; sweeping every second"

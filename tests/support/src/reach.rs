@@ -1,8 +1,8 @@
 //! How clients reach a test's servers: the one place that decides it.
 //!
 //! As the simplest program does, unless the environment says otherwise: one server, plain TCP. With
-//! `KEYLAPSE_TEST_TLS` clients come in over TLS, and with `KEYLAPSE_TEST_TOPOLOGY=cluster` each server is a cluster
-//! of one primary. [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) say where that is.
+//! `KEYLAPSE_TEST_TLS` clients come in over TLS, with `KEYLAPSE_TEST_TOPOLOGY=cluster` each server is a cluster
+//! of one primary, and with `KEYLAPSE_TEST_LINE=segments` what a server says arrives in segments of 1,448 bytes. [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) say where that is.
 //! What the harness itself has to say goes to a plain port, as the `default` user, in any case.
 
 use std::{
@@ -17,6 +17,7 @@ use crate::{conf, skipped};
 /// A folder with `ca.pem`, `server.pem` and `server.key`: `make test-tls` makes one.
 const TLS: &str = "KEYLAPSE_TEST_TLS";
 const TOPOLOGY: &str = "KEYLAPSE_TEST_TOPOLOGY";
+const LINE: &str = "KEYLAPSE_TEST_LINE";
 /// By which a program that has nothing but a URL is told of its CA.
 pub(crate) const TRUSTED: &str = "SSL_CERT_FILE";
 
@@ -25,6 +26,7 @@ pub(crate) const TRUSTED: &str = "SSL_CERT_FILE";
 pub struct Reach {
     tls: Option<PathBuf>,
     cluster: bool,
+    segments: bool,
 }
 
 impl Reach {
@@ -47,13 +49,18 @@ impl Reach {
                 Some("cluster") => true,
                 Some(other) => panic!("{TOPOLOGY} can be `cluster`, and is `{other}`"),
             };
-            Self { tls, cluster }
+            let segments = match said(LINE).as_deref() {
+                None => false,
+                Some("segments") => true,
+                Some(other) => panic!("{LINE} can be `segments`, and is `{other}`"),
+            };
+            Self { tls, cluster, segments }
         })
     }
 
     /// One server, over TLS, with the certificates of this folder.
     pub fn over_tls(folder: impl Into<PathBuf>) -> Self {
-        Self { tls: Some(folder.into()), cluster: false }
+        Self { tls: Some(folder.into()), ..Self::default() }
     }
 
     /// Whether clients come in over TLS.
@@ -69,6 +76,11 @@ impl Reach {
     /// Whether the server is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster
+    }
+
+    /// Whether what a server says arrives in small segments. Nodes of a cluster announce their own ports.
+    pub(crate) fn is_in_segments(&self) -> bool {
+        self.segments && !self.cluster
     }
 
     /// The URL for whoever logs in so, where this is listened at.

@@ -14,13 +14,13 @@ use super::super::codes;
 use super::super::refusal::{Need, Refusal};
 use super::wake_ups;
 
-/// Where an answer follows the event the event is there by then. A proxy that speaks RESP2 alone may take its time.
+/// Before Redis 7.2 the event is there with the answer, and later soon after it. A proxy that speaks RESP2 alone may take
+/// its time.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// The subscription, if a key of 1 ms was heard on it. On a replica only whether there may be one.
 pub(super) async fn check(case: &mut Case) -> Result<Option<Earshot>> {
-    let place = case.patient.server.place().clone();
-    let mut earshot = match answered(Earshot::of(&place, &case.patient.namespace).await)? {
+    let mut earshot = match answered(Earshot::of(&case.patient.server, &case.patient.namespace).await)? {
         Ok(earshot) => earshot,
         Err(error) if error.kind() == ErrorKind::Permission => {
             let rules = format!("+subscribe '&{}'", expired_channel(case.patient.db));

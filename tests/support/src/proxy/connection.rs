@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -63,7 +63,8 @@ async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -
     let (from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = server.split();
     let dialogue = Mutex::default();
-    let pumps = Pumps { shared, dialogue: &dialogue };
+    let hushed = shared.faults.hushed.load(Ordering::Relaxed);
+    let pumps = Pumps { shared, dialogue: &dialogue, hushed };
     let Faults { requests, replies, .. } = &shared.faults;
 
     // Whichever direction ends first ends the connection.
@@ -91,6 +92,7 @@ where
 struct Pumps<'a> {
     shared: &'a Shared,
     dialogue: &'a Mutex<Dialogue>,
+    hushed: bool,
 }
 
 impl Pumps<'_> {
@@ -127,7 +129,9 @@ impl Pumps<'_> {
                     send(&to, whole).await?;
                     return self.lose(then).await;
                 }
-                whole.extend_from_slice(frame.raw());
+                if !(self.hushed && is_message(&frame)) {
+                    whole.extend_from_slice(frame.raw());
+                }
             }
             send(&to, whole).await?;
         }
@@ -147,6 +151,15 @@ impl Pumps<'_> {
     fn with_dialogue<T>(self, act: impl FnOnce(&mut Dialogue) -> T) -> T {
         act(&mut self.dialogue.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Whether this is what somebody has published, in RESP3.
+fn is_message(frame: &Frame) -> bool {
+    let kinds = ["message", "pmessage", "smessage"].map(|kind| format!("\r\n{kind}\r\n"));
+    let raw = frame.raw();
+    let head = &raw[..raw.len().min(24)];
+    raw.starts_with(b">")
+        && kinds.iter().any(|kind| head.windows(kind.len()).any(|part| part == kind.as_bytes()))
 }
 
 /// How much of a lost reply still arrives.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -69,6 +69,8 @@ struct Loss {
 pub(super) struct Faults {
     losses: Mutex<Vec<Loss>>,
     pub(super) lost: watch::Sender<usize>,
+    /// Whether connections that begin now carry answers alone.
+    pub(super) hushed: AtomicBool,
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
     /// Changes when all connections of that moment are to end.
@@ -80,6 +82,7 @@ impl Faults {
         Self {
             losses: Mutex::default(),
             lost: watch::Sender::new(0),
+            hushed: AtomicBool::new(false),
             requests: watch::Sender::new(Weather::default()),
             replies: watch::Sender::new(Weather::default()),
             cuts: watch::Sender::new(Cut::Close),

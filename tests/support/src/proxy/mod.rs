@@ -19,7 +19,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     panic::Location,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -92,6 +92,10 @@ impl Proxy {
     /// The port, the same also after [`refuse`](Self::refuse).
     pub fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Where the `default` user connects.
@@ -200,9 +204,16 @@ impl Proxy {
         self.shared.faults.change(direction, |weather| weather.chunk = bytes);
     }
 
+    /// Has connections that begin from now on carry answers alone, and nothing that the server announces: subscriptions
+    /// are confirmed and deliver nothing. Those that are open stay as they are.
+    pub fn hush(&self, hushed: bool) {
+        self.shared.faults.hushed.store(hushed, Ordering::Relaxed);
+    }
+
     /// Ends all faults: nothing more is lost, stalled, delayed, split or refused.
     pub async fn heal(&self) {
         self.shared.faults.forget_losses();
+        self.hush(false);
         self.resume();
         self.delay(Direction::Both, Duration::ZERO);
         self.split(Direction::Both, None);

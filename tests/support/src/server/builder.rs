@@ -1,9 +1,15 @@
 //! What a server shall be like, and the command line that makes it so.
 
-use std::process::{Command, Stdio};
+use std::{
+    num::NonZeroUsize,
+    process::{Command, Stdio},
+};
 
 use super::{Server, home::Home, start, start::Ports};
-use crate::{Binary, Error, Reach};
+use crate::{Binary, Direction, Error, Proxy, Reach};
+
+/// What a segment of TCP holds in an Ethernet.
+const SEGMENT: NonZeroUsize = NonZeroUsize::new(1448).unwrap();
 
 /// When an append-only file is forced to the disk: `appendfsync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +97,13 @@ impl Builder {
             Some(binary) => binary.clone(),
             None => Binary::find()?,
         };
-        start::on_any_port(binary, self).await
+        let mut server = start::on_any_port(binary, self).await?;
+        if server.reach().is_in_segments() {
+            let line = Proxy::before(&server).await;
+            line.split(Direction::Replies, Some(SEGMENT));
+            server.line = Some(line);
+        }
+        Ok(server)
     }
 
     /// The later of two equal settings wins, so the test's own come last.

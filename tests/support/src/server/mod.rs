@@ -14,7 +14,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use rustix::process::Signal;
 
 use self::{home::Home, process::Process, start::Ports};
-use crate::{Binary, Reach, Version, connect};
+use crate::{Binary, Proxy, Reach, Version, connect};
 
 pub use builder::{Builder, Fsync};
 
@@ -35,6 +35,8 @@ pub struct Server {
     binary: Binary,
     settings: Builder,
     ports: Ports,
+    /// What clients come through.
+    line: Option<Proxy>,
     // Before `home`, so that the process has ended when its directory is removed.
     process: Option<Process>,
     home: Home,
@@ -82,7 +84,10 @@ impl Server {
 
     /// The address of [`url`](Self::url), the same after a restart; that of the plain port, unless clients speak TLS.
     pub fn door(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.ports.door).into()
+        match &self.line {
+            Some(line) => line.address(),
+            None => (Ipv4Addr::LOCALHOST, self.ports.door).into(),
+        }
     }
 
     /// How clients reach it.

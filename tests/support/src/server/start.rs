@@ -46,7 +46,9 @@ pub(super) async fn on_any_port(binary: Binary, settings: Builder) -> Result<Ser
     for _ in 0..PORTS_TO_TRY {
         let ports = Ports::candidates(&settings.reach);
         match once(&binary, &settings, ports, &home).await {
-            Ok(process) => return Ok(Server { binary, settings, ports, process: Some(process), home }),
+            Ok(process) => {
+                return Ok(Server { binary, settings, ports, line: None, process: Some(process), home });
+            }
             // A test that runs beside this one was quicker.
             Err(Failure::PortTaken) => {}
             Err(Failure::Other(error)) => return Err(error),
