@@ -8,7 +8,9 @@ use bytes::Bytes;
 use keylapse::{Attached, Done, Expired, Failure, KeptValue, Lapse, Topic};
 use keylapse_support::{Server, eventually};
 
-use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, Running, now, order, orders, server, until_time};
+use crate::scene::{
+    ALL_FLAGS, Harness, Notes, PATIENCE, Running, in_time, order, orders, server, until_time, until_watched,
+};
 
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +23,12 @@ struct Session {
 fn session(user_id: u64, name: &str, visits: Option<u32>) -> Session {
     Session { user_id, name: name.to_owned(), visits }
 }
+
+type Fields = &'static [(&'static [u8], &'static [u8])];
+
+const SPRING: Fields = &[(b"userId", b"42"), (b"name", b"Ada"), (b"visits", b"7"), (b"blob", b"\xff")];
+const MISSING: Fields = &[(b"userId", b"18446744073709551615"), (b"name", b"")];
+const WRONG: Fields = &[(b"userId", b"forty-two"), (b"name", b"Ada")];
 
 /// Writes a hash; of binary, what is not text.
 async fn write(server: &Server, id: &str, fields: &[(&[u8], &[u8])], deadline: u64) {
@@ -52,18 +60,17 @@ async fn the_fields_of_a_hash_are_handed_over_as_the_topics_type() {
             })
         });
         listener.until_scanned().await;
-        let deadline = now() + 3000;
-        let hash = |id: &'static str, fields: &'static [(&'static [u8], &'static [u8])]| {
-            write(&server, id, fields, deadline)
-        };
-        hash("spring", &[(b"userId", b"42"), (b"name", b"Ada"), (b"visits", b"7"), (b"blob", b"\xff")]).await;
-        hash("missing", &[(b"userId", b"18446744073709551615"), (b"name", b"")]).await;
-        hash("wrong", &[(b"userId", b"forty-two"), (b"name", b"Ada")]).await;
-        let until = deadline.to_string();
         let json = r#"{"userId":43,"name":"Eve"}"#;
-        server.cmd(&["SET", &order("text"), json, "PXAT", &until]).await;
-        listener.until_enrolled(4).await;
-        assert!(now() + 500 < deadline, "enrolled too late for the test to mean anything");
+        in_time(3000, 1000, async |deadline| {
+            write(&server, "spring", SPRING, deadline).await;
+            write(&server, "missing", MISSING, deadline).await;
+            write(&server, "wrong", WRONG, deadline).await;
+            server.cmd(&["SET", &order("text"), json, "PXAT", &deadline.to_string()]).await;
+            for id in ["spring", "missing", "wrong", "text"] {
+                until_watched(&server, id, deadline, true).await;
+            }
+        })
+        .await;
         eventually(PATIENCE, "all to end", async || {
             let stats = listener.stats.topic("orders").unwrap();
             (stats.dead, stats.handled) == (1, 3)
@@ -89,7 +96,6 @@ fn fields(all: &[(&[u8], &[u8])]) -> KeptValue<Bytes> {
 async fn all_fields_are_kept_up_to_the_cap_and_other_types_are_as_before() {
     let topic = Attached::new(orders()).keep_values(200_000).keep_all_fields();
     let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
-    let deadline = now() + 4000;
     let names: Vec<_> = (0..10_001).map(|n| format!("{n:04}")).collect();
     let many = |count: usize, value: &'static [u8]| -> Vec<(&[u8], &[u8])> {
         names[..count].iter().map(|name| (name.as_bytes(), value)).collect()
@@ -98,19 +104,21 @@ async fn all_fields_are_kept_up_to_the_cap_and_other_types_are_as_before() {
     // Ten thousand fields take 16 bytes each, with their lengths; and one byte more is too much.
     let [exact, large] = [200_000 - 4 - 8, 200_000 - 4 - 7].map(|size| vec![b'x'; size]);
     let (odd, wide): (&[(&[u8], &[u8])], _) = (&[(b"", b""), (b"\xff\0", b"\0\xfe")], many(10_000, b"1234"));
-    write(&harness.server, "odd", odd, deadline).await;
-    write(&harness.server, "wide", &wide, deadline).await;
-    write(&harness.server, "exact", &[(b"name", &exact)], deadline).await;
-    write(&harness.server, "large", &[(b"name", &large)], deadline).await;
-    write(&harness.server, "heavy", &[(b"a", &half), (b"b", &half)], deadline).await;
-    let until = deadline.to_string();
-    harness.cmd(&["RPUSH", &order("list"), "a"]).await;
-    harness.cmd(&["PEXPIREAT", &order("list"), &until]).await;
-    harness.cmd(&["SET", &order("text"), "a sofa", "PXAT", &until]).await;
-    for id in ["odd", "wide", "exact", "large", "heavy", "list", "text"] {
-        harness.until_watched(id, deadline).await;
-    }
-    assert!(now() < deadline, "enrolled too late for the test to mean anything");
+    in_time(4000, 1000, async |deadline| {
+        write(&harness.server, "odd", odd, deadline).await;
+        write(&harness.server, "wide", &wide, deadline).await;
+        write(&harness.server, "exact", &[(b"name", &exact)], deadline).await;
+        write(&harness.server, "large", &[(b"name", &large)], deadline).await;
+        write(&harness.server, "heavy", &[(b"a", &half), (b"b", &half)], deadline).await;
+        let until = deadline.to_string();
+        harness.cmd(&["RPUSH", &order("list"), "a"]).await;
+        harness.cmd(&["PEXPIREAT", &order("list"), &until]).await;
+        harness.cmd(&["SET", &order("text"), "a sofa", "PXAT", &until]).await;
+        for id in ["odd", "wide", "exact", "large", "heavy", "list", "text"] {
+            harness.until_watched(id, deadline).await;
+        }
+    })
+    .await;
     assert_eq!(harness.only("odd").await.value, fields(odd));
     assert!(harness.only("wide").await.value == fields(&wide), "ten thousand fields");
     assert!(harness.only("exact").await.value == fields(&[(b"name", &exact)]), "it just fits");
@@ -125,18 +133,20 @@ async fn all_fields_are_kept_up_to_the_cap_and_other_types_are_as_before() {
 async fn the_fields_that_are_named_are_kept_however_large_the_hash_is() {
     let topic = Attached::new(orders()).keep_values(64).keep_fields(["user", "sum", "user"]).keep_dumps();
     let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
-    let deadline = now() + 4000;
     let names: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
     let mut wide: Vec<(&[u8], &[u8])> = names.iter().map(|name| (name.as_bytes(), &b"1234"[..])).collect();
     wide.push((b"user", b"42"));
-    write(&harness.server, "wide", &wide, deadline).await;
-    write(&harness.server, "none of them", &[(b"other", b"1")], deadline).await;
-    write(&harness.server, "large", &[(b"user", &[b'x'; 65])], deadline).await;
-    harness.cmd(&["RPUSH", &order("list"), "a"]).await;
-    harness.cmd(&["PEXPIREAT", &order("list"), &deadline.to_string()]).await;
-    for id in ["wide", "none of them", "large", "list"] {
-        harness.until_watched(id, deadline).await;
-    }
+    in_time(4000, 1000, async |deadline| {
+        write(&harness.server, "wide", &wide, deadline).await;
+        write(&harness.server, "none of them", &[(b"other", b"1")], deadline).await;
+        write(&harness.server, "large", &[(b"user", &[b'x'; 65])], deadline).await;
+        harness.cmd(&["RPUSH", &order("list"), "a"]).await;
+        harness.cmd(&["PEXPIREAT", &order("list"), &deadline.to_string()]).await;
+        for id in ["wide", "none of them", "large", "list"] {
+            harness.until_watched(id, deadline).await;
+        }
+    })
+    .await;
     assert_eq!(harness.only("wide").await.value, fields(&[(b"user", b"42")]));
     assert_eq!(harness.only("none of them").await.value, fields(&[]));
     assert_eq!(harness.only("large").await.value, KeptValue::TooLarge(None));
@@ -149,9 +159,11 @@ async fn the_fields_that_are_named_are_kept_however_large_the_hash_is() {
 async fn a_field_that_changes_unheard_is_read_again_before_the_deadline() {
     let topic = Attached::new(orders()).keep_values(64).keep_all_fields();
     let harness = Harness::with(ALL_FLAGS, topic, Notes::handler).await;
-    let deadline = now() + 3000;
-    write(&harness.server, "1", &[(b"visits", b"1")], deadline).await;
-    harness.until_watched("1", deadline).await;
+    let deadline = in_time(3000, 1500, async |deadline| {
+        write(&harness.server, "1", &[(b"visits", b"1")], deadline).await;
+        harness.until_watched("1", deadline).await;
+    })
+    .await;
     until_time(deadline - 1000).await;
     harness.cmd(&["HSET", &order("1"), "visits", "2", "last", "/cart"]).await;
     assert_eq!(harness.only("1").await.value, fields(&[(b"visits", b"2"), (b"last", b"/cart")]));

@@ -39,20 +39,20 @@ impl Harness {
 async fn canaries_of_the_future_and_of_the_past_change_nothing() {
     for flags in ["Ex", ALL_FLAGS] {
         let harness = strict(flags).await;
-        let deadline = harness.enrol("1", "a sofa", 3000).await;
-        let last = harness.last_canary().await;
         let mut forged = 0;
-        for number in [last + TOMORROW, 9_999_999_999_999, u64::MAX, last - 1, 1] {
-            for before in [last, number - 1] {
-                harness.forge(number, before).await;
-                forged += 1;
+        let forge = async || {
+            let last = harness.last_canary().await;
+            for number in [last + TOMORROW, 9_999_999_999_999, u64::MAX, last - 1, 1] {
+                for before in [last, number - 1] {
+                    harness.forge(number, before).await;
+                    forged += 1;
+                }
             }
-        }
-        eventually(PATIENCE, "all to be refused", async || harness.refused() >= forged).await;
-        assert!(now() < deadline, "too late for the test to mean anything");
+            eventually(PATIENCE, "all to be refused", async || harness.refused() >= forged).await;
+        };
+        let deadline = harness.enrol_and(&["1"], "a sofa", 3000, forge).await;
         let run = harness.fires_once("1", "a sofa", deadline).await;
         assert_eq!(run.expiry, Expiry::Heard, "{flags}");
-        assert!(run.at < deadline + 1500, "{flags}: {run:?}");
         let next = harness.enrol("2", "a lamp", 1000).await;
         assert_eq!(harness.fires_once("2", "a lamp", next).await.expiry, Expiry::Heard, "{flags}");
         let counted = harness.listener.attached();
@@ -83,7 +83,6 @@ async fn canaries_of_the_present_lose_nothing_and_make_nothing_early() {
             let id = id.to_string();
             eventually(PATIENCE, "it to fire", async || !harness.of(&id).is_empty()).await;
             let runs = harness.of(&id);
-            assert!(runs[0].at < deadline + 2000, "{flags}: {runs:?}");
             assert!(runs.iter().all(|run| run.at >= deadline), "{flags}: early: {runs:?}");
         }
         assert_eq!(harness.listener.attached().stale, 0, "{flags}");
@@ -91,8 +90,7 @@ async fn canaries_of_the_present_lose_nothing_and_make_nothing_early() {
     }
 }
 
-/// As after a step of the clock, or with the data of yesterday. It is over within two seconds; what was enrolled before
-/// is looked at again in vain where positions went back, and then after three.
+/// As after a step of the clock, or with the data of yesterday.
 #[tokio::test]
 async fn numbers_that_were_set_anew_are_followed_after_a_gap() {
     let scene =
@@ -107,9 +105,8 @@ async fn numbers_that_were_set_anew_are_followed_after_a_gap() {
                     Some(number) => harness.cmd(&["SET", COUNTER, &format!("{number}:7")]).await,
                     None => harness.cmd(&["DEL", COUNTER]).await,
                 };
-                let set = now();
                 let run = harness.only(&format!("{step} before")).await;
-                assert!((before..before.max(set) + 3500).contains(&run.at), "{flags}, {step}: {run:?}");
+                assert!(run.at >= before, "{flags}, {step}: early: {run:?}");
                 let after = harness.enrol(&format!("{step} after"), "a lamp", 1000).await;
                 let run = harness.fires_once(&format!("{step} after"), "a lamp", after).await;
                 assert_eq!(run.expiry, Expiry::Heard, "{flags}, {step}");

@@ -45,7 +45,7 @@ impl Writer {
         let (key, other) = (self.key(), self.key());
         let ms: u64 = if self.random.random_ratio(1, 20) { 1 } else { self.random.random_range(1..200) };
         let at = now() + ms;
-        let words = match self.random.random_range(0..24) {
+        let words = match self.random.random_range(0..32) {
             0..5 => format!("SET {key} v PX {ms}"),
             5 => format!("SET {key} v PXAT {at}"),
             6 => format!("SET {key} v KEEPTTL"),
@@ -64,10 +64,17 @@ impl Writer {
             20 => format!("COPY {key} {other} REPLACE"),
             21 => format!("HSET {key} f v"),
             22 => format!("EVAL return{{redis.call('SET',KEYS[1],'v','PX',ARGV[1])}} 1 {key} {ms}"),
+            23 => format!("EXPIRE {key} 0"),
+            // Some servers do not have these.
+            24 | 25 => format!("MSETEX 2 {key} v {other} v PX {ms}"),
+            26 => format!("SET {key} w IFEQ v PX {ms}"),
+            27 => format!("DELEX {key} IFEQ v"),
+            28 => format!("DELIFEQ {key} v"),
+            29 => format!("HSETEX {key} PX {ms} FIELDS 1 f v"),
             _ => return self.restore(&key, ms).await,
         };
         self.say(&command(&words)).await;
-        if words.starts_with("HSET") {
+        if words.starts_with("HSET ") {
             self.say(&command(&format!("PEXPIRE {key} {ms}"))).await;
         }
     }

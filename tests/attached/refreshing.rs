@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use keylapse::{Attached, EventMode};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Server, eventually, took_at_most};
 
 use crate::scene::{ALL_FLAGS, Harness, Notes, PATIENCE, now, order, orders_with_values, watched};
 
@@ -79,7 +79,7 @@ async fn where_deadlines_only_grow_a_refresh_is_not_even_read() {
 
 /// As a logout does.
 #[tokio::test]
-async fn a_deadline_that_is_brought_forward_is_known_within_100_ms() {
+async fn timed_a_deadline_that_is_brought_forward_is_known_within_100_ms() {
     let harness = hearing(orders_with_values()).await;
     let mut took = Vec::new();
     for id in 0..10 {
@@ -97,8 +97,7 @@ async fn a_deadline_that_is_brought_forward_is_known_within_100_ms() {
         took.push(since.elapsed());
     }
     took.sort();
-    println!("{took:?}");
-    assert!(took[took.len() / 2] < Duration::from_millis(100), "{took:?}");
+    took_at_most(Duration::from_millis(100), took[took.len() / 2], "half of them to be known");
     harness.listener.stop().await;
 }
 

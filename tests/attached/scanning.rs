@@ -1,6 +1,6 @@
 //! One scan serves all attached topics of a listener; and it looks at no more than it has to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keylapse::{Attached, EventMode, Topic};
@@ -53,7 +53,7 @@ async fn calls(server: &Server, command: &str) -> u64 {
 async fn one_scan_serves_three_topics_at_the_smallest_of_their_rates() {
     let (server, notes) = (server("Ex").await, Notes::default());
     fill(&server, 1000, 7000).await;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let listener = listen(&server, three(HOUR), &notes);
     let stats = |name| listener.stats.attached(name).unwrap();
     eventually(PATIENCE, "scans", async || NAMES.iter().all(|name| stats(name).scans > 0)).await;
@@ -88,28 +88,28 @@ async fn a_scan_asks_for_what_begins_like_its_topics() {
 #[tokio::test]
 async fn an_idle_database_is_scanned_rarely_where_all_is_heard() {
     const EVERY: Duration = Duration::from_millis(100);
-    let scans_in_4_s = async |flags, mode| {
+    let time_of_scans = async |flags, mode, count| {
         let (server, notes) = (server(flags).await, Notes::default());
         fill(&server, 10, 100).await;
         let topic = orders_with_values().scan_every(EVERY);
         let listener = Running::start(&server, |builder| builder.attach(topic, notes.handler()));
         listener.until_mode(mode).await;
         listener.until_scanned().await;
-        let before = listener.attached().scans;
-        tokio::time::sleep(Duration::from_secs(4)).await;
-        let scans = listener.attached().scans - before;
+        let (began, before) = (Instant::now(), listener.attached().scans);
+        let made = async || listener.attached().scans >= before + count;
+        eventually(PATIENCE, "so many scans", made).await;
+        let took = began.elapsed();
         server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let after = listener.attached().scans;
         eventually(PATIENCE, "a scan after the gap", async || listener.attached().scans > after).await;
         listener.stop().await;
-        scans
+        took
     };
-    let heard = scans_in_4_s(ALL_FLAGS, EventMode::Changes).await;
-    let expiries = scans_in_4_s("Ex", EventMode::Expired).await;
-    println!("{heard} scans where all is heard, {expiries} where expiries are");
-    // After 0.2, 0.4, 0.8 and then each 1.6 s; and every 0.1 s.
-    assert!((1..=6).contains(&heard), "{heard}");
-    assert!(expiries >= 15, "{expiries}");
+    let heard = time_of_scans(ALL_FLAGS, EventMode::Changes, 5).await;
+    let expiries = time_of_scans("Ex", EventMode::Expired, 5).await;
+    println!("5 scans in {heard:?} where all is heard, in {expiries:?} where expiries are");
+    // After 0.1, 0.2, 0.4, 0.8 and 1.6 s, unless a gap on a busy machine needs one more; and every 0.1 s.
+    assert!(heard >= Duration::from_millis(1400) && expiries < heard, "{heard:?}, {expiries:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! From another program's `SET … PX` to the handler, with each set of flags.
 
-use std::time::Duration;
-
 use keylapse::{EventMode, Expiry};
 
 use crate::scene::{ALL_FLAGS, Notes, Running, orders_with_values, server};
@@ -19,7 +17,6 @@ async fn with_all_flags_a_key_is_enrolled_when_it_is_written_and_its_value_is_ha
     println!("{run:?}");
     assert_eq!((run.key.as_str(), run.text(), run.expiry), ("app:order:1", Some("a sofa"), Expiry::Heard));
     assert!(run.deadline_known && run.attempt == 1);
-    assert!(run.late < Duration::from_secs(1), "{run:?}");
     listener.stop().await;
 }
 

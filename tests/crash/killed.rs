@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use keylapse_support::{Server, skipped};
+use keylapse_support::{Server, skipped, took_at_most};
 
 use crate::child::{Journal, Listening, arm, scheduled};
 
-/// The bound on top of the lease: a busy machine, a process to be scheduled.
+/// The bound on top of the lease: a process to be scheduled.
 const ABOUT_A_SECOND: Duration = Duration::from_millis(1500);
 /// Loops of kills side by side.
 const LANES: usize = 4;
@@ -18,7 +18,7 @@ fn kills() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_p5_what_a_killed_listener_held_runs_again_within_the_lease_and_a_second() {
+async fn timed_p1_p5_what_a_killed_listener_held_runs_again_within_the_lease_and_a_second() {
     let server = Server::start().await;
     let lanes =
         (0..LANES).map(|lane| kill_loop(&server, lane, kills().div_ceil(LANES), Duration::from_secs(1)));
@@ -50,18 +50,18 @@ async fn kill_loop(server: &Server, lane: usize, kills: usize, lease: Duration) 
         let id = kill.to_string();
         let mut journal = Journal::of(server, &format!("app:{name}:{id}")).await;
         arm(&schedule, &topic, &id, Duration::ZERO, "hang once").await;
-        let first = journal.next(Duration::from_secs(20)).await;
+        let first = journal.next(Duration::from_secs(60)).await;
         assert_eq!((first.what.as_str(), first.redelivered), ("started", false));
         let held_by = children.iter().position(|child| child.pid() == first.pid).expect("one of ours");
         children[held_by].kill();
         let killed = Instant::now();
         children[held_by] = Listening::start(server, &name, lease);
-        let again = journal.next(lease + Duration::from_secs(20)).await;
+        let again = journal.next(lease + Duration::from_secs(60)).await;
         let took = killed.elapsed();
         assert_eq!((again.what.as_str(), again.redelivered), ("started", true));
         assert_eq!(again.attempt_id, first.attempt_id, "the idempotency id is the same");
-        assert!(took <= lease + ABOUT_A_SECOND, "recovered only after {took:?}");
-        assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
+        took_at_most(lease + ABOUT_A_SECOND, took, "to run again");
+        assert_eq!(journal.next(Duration::from_secs(60)).await.what, "ended");
         assert_eq!(journal.left().await, 0, "run once more than needed");
         recovered.push(took);
     }

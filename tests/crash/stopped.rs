@@ -17,17 +17,17 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
     let sleeper = Listening::start(&server, "stop", lease);
     let mut journal = Journal::of(&server, "app:stop:1").await;
     arm(&schedule, &topic, "1", Duration::ZERO, "until lost").await;
-    assert_eq!(journal.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+    assert_eq!(journal.next(Duration::from_secs(60)).await.pid, sleeper.pid());
     sleeper.signal(Signal::STOP);
     let other = Listening::start(&server, "stop", lease);
-    let again = journal.next(Duration::from_secs(20)).await;
+    let again = journal.next(Duration::from_secs(60)).await;
     assert_eq!((again.what.as_str(), again.pid, again.redelivered), ("started", other.pid(), true));
-    assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
+    assert_eq!(journal.next(Duration::from_secs(60)).await.what, "ended");
     sleeper.signal(Signal::CONT);
-    let told = journal.next(Duration::from_secs(20)).await;
+    let told = journal.next(Duration::from_secs(60)).await;
     assert_eq!((told.what.as_str(), told.pid), ("told", sleeper.pid()));
     let gone = async || schedule.look_up(&topic, ["1"]).await.expect("a look").is_none();
-    eventually(Duration::from_secs(10), "the other one has ended it", gone).await;
+    eventually(Duration::from_secs(60), "the other one has ended it", gone).await;
     assert_eq!(schedule.dead_letter_counts(&topic).await.expect("counts").0, 0);
 }
 
@@ -41,7 +41,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     let arm = |id, delay| arm(&schedule, &topic, id, delay, "once");
     arm("0", Duration::ZERO).await;
     let mut started = Journal::of(&server, "app:held:0").await;
-    assert_eq!(started.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+    assert_eq!(started.next(Duration::from_secs(60)).await.pid, sleeper.pid());
 
     // Within the lookahead, so that the look for another takes it along.
     arm("1", Duration::from_millis(450)).await;
@@ -50,19 +50,19 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
         let timer = schedule.look_up(&topic, ["1"]).await.expect("a look");
         timer.is_some_and(|timer| matches!(timer.phase, TimerPhase::Running(_)))
     };
-    eventually(Duration::from_secs(10), "the timer is held", claimed).await;
+    eventually(Duration::from_secs(60), "the timer is held", claimed).await;
     sleeper.signal(Signal::STOP);
     let mut journal = Journal::of(&server, "app:held:1").await;
     let mut other = Listening::start(&server, "held", lease);
-    let again = journal.next(Duration::from_secs(20)).await;
+    let again = journal.next(Duration::from_secs(60)).await;
     assert_eq!((again.pid, again.redelivered), (other.pid(), true));
-    assert_eq!(journal.next(Duration::from_secs(20)).await.what, "ended");
+    assert_eq!(journal.next(Duration::from_secs(60)).await.what, "ended");
     other.kill();
 
     sleeper.signal(Signal::CONT);
     arm("2", Duration::ZERO).await;
     let mut alive = Journal::of(&server, "app:held:2").await;
-    assert_eq!(alive.next(Duration::from_secs(20)).await.pid, sleeper.pid());
+    assert_eq!(alive.next(Duration::from_secs(60)).await.pid, sleeper.pid());
     assert_eq!(journal.left().await, 0, "it has started what another had run");
 }
 

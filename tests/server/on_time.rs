@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use keylapse::{Done, Lapse, NewArm, Schedule, Topic};
-use keylapse_support::Server;
+use keylapse_support::{Server, took_at_most};
 
-use crate::support::{Reports, Running, listener, reporting, server_and_schedule};
+use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
 
 /// How long after its deadline a handler began; the server and the handler
 /// share this machine's clock. An early start is an error.
@@ -69,7 +69,7 @@ async fn p1_p2_none_of_a_hundred_thousand_timers_in_shared_milliseconds_is_lost_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_with_notifications_off_from_the_start_everything_fires_on_time() {
+async fn timed_p3_with_notifications_off_from_the_start_everything_fires_on_time() {
     let (server, schedule) = server_and_schedule().await;
     server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
     let topic = topic("silent");
@@ -77,7 +77,7 @@ async fn p3_with_notifications_off_from_the_start_everything_fires_on_time() {
     let start = SystemTime::now() + Duration::from_millis(500);
     arm(&schedule, &topic, (0..500).map(|n| (n, start + Duration::from_millis(4) * n))).await;
     let late = latenesses(&mut reported, 500).await;
-    assert!(late[250] < Duration::from_millis(50), "median lateness {:?}", late[250]);
+    took_at_most(Duration::from_millis(50), late[250], "half of the timers");
     let stats = running.stats.total();
     assert_eq!(stats.heard, 0);
     assert!(stats.by_timer > stats.by_sweep, "{stats:?}");
@@ -88,7 +88,7 @@ async fn p3_with_notifications_off_from_the_start_everything_fires_on_time() {
 /// The median of one run beside that of another, under the same load:
 /// keys of others must not matter. A plain subscriber would wait for minutes here.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_volatile_keys_of_others_do_not_make_timers_late() {
+async fn timed_p3_volatile_keys_of_others_do_not_make_timers_late() {
     let (server, schedule) = server_and_schedule().await;
     let topic = topic("beside");
     let (running, mut reported) = running(&server, &topic);
@@ -101,7 +101,7 @@ async fn p3_volatile_keys_of_others_do_not_make_timers_late() {
         medians.push(latenesses(&mut reported, 1000).await[500]);
     }
     let allowed = medians[0] * 2 + Duration::from_millis(5);
-    assert!(medians[1] <= allowed, "alone {:?}, beside 300,000 keys {:?}", medians[0], medians[1]);
+    took_at_most(allowed, medians[1], "half of the timers, beside 300,000 keys");
     running.stop().await.unwrap();
 }
 
@@ -112,10 +112,8 @@ async fn p3_a_new_head_wakes_a_listener_that_sleeps_for_a_later_one() {
     let (running, mut reported) = running(&server, &topic);
     arm(&schedule, &topic, [(1, SystemTime::now() + Duration::from_secs(3600))]).await;
     arm(&schedule, &topic, [(2, SystemTime::now() + Duration::from_millis(200))]).await;
-    let (n, late) = reported.next().await;
-    assert_eq!(n, 2);
-    assert!(late < Duration::from_millis(500), "{late:?}: a sweep would have found it, not a wake-up");
-    assert_eq!(running.stats.total().by_sweep, 0);
+    assert_eq!(reported.next().await.0, 2);
+    assert_eq!(running.stats.total().by_sweep, 0, "a wake-up has told of it");
     running.stop().await.unwrap();
 }
 
@@ -133,6 +131,6 @@ async fn trigger_keys_expire_on_time_for_everybody_to_hear() {
     assert_eq!(value, "1", "the attempt to come");
     reported.next().await;
     let heard = async || running.stats.total().heard == 1;
-    keylapse_support::eventually(Duration::from_secs(5), "the expiry is heard", heard).await;
+    keylapse_support::eventually(PATIENCE, "the expiry is heard", heard).await;
     running.stop().await.unwrap();
 }

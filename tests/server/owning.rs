@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use keylapse::{ArmingId, Cancelled, Done, ErrorKind, Failure, Lapse, Listener, Schedule, Topic};
-use keylapse_support::{Direction, Proxy, Server, eventually};
+use keylapse_support::{Direction, Proxy, Server, eventually, took_at_most};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -109,8 +109,7 @@ async fn nothing_is_left_of_a_listener_that_is_dropped_and_another_runs_what_it_
             lapse = started.next() => lapse,
         };
         assert!(!lapse.has_lease(), "from the moment of the drop");
-        // A second, and what a busy machine adds.
-        eventually(ms(3000), "it is all gone", async || Arc::strong_count(&alive) == 1).await;
+        eventually(PATIENCE, "it is all gone", async || Arc::strong_count(&alive) == 1).await;
     }
     let (handler, mut others) = reporting(|lapse: Lapse<u32>| (lapse.is_redelivered(), Ok(Done)));
     let second = Running::start(listener(&server).on(topic, handler));
@@ -156,11 +155,16 @@ async fn a_blocking_handler_costs_its_own_place_and_thread_and_nothing_else() {
     let threads = Blocked::with_threads(2);
     let blocking = Topic::<u32>::new("app:blocking:{id}").unwrap().lease(ms(1000));
     let quick = Topic::<u32>::new("app:quick:{id}").unwrap();
-    let block = async |_: Lapse<u32>| {
-        std::thread::sleep(ms(3000));
-        Ok::<_, Failure>(Done)
+    let wall = Arc::<Wall>::default();
+    let inner = wall.clone();
+    let block = move |_: Lapse<u32>| {
+        let inner = inner.clone();
+        async move {
+            inner.block();
+            Ok::<_, Failure>(Done)
+        }
     };
-    let (handler, mut ran) = reporting(|lapse: Lapse<u32>| (lapse.lateness(), Ok(Done)));
+    let (handler, mut ran) = reporting(|_: Lapse<u32>| ((), Ok(Done)));
     let builder = listener(&server).on(blocking.clone(), block).on(quick.clone(), handler);
     let running = Running::start(builder.handlers_on(threads.handle()));
     arm(&schedule, &blocking, "1", Duration::ZERO, 0).await;
@@ -169,12 +173,11 @@ async fn a_blocking_handler_costs_its_own_place_and_thread_and_nothing_else() {
     for n in 0..100_u64 {
         arm(&schedule, &quick, &n.to_string(), ms(20 * n), 0).await;
     }
-    let mut latest = Duration::ZERO;
     for _ in 0..100 {
-        latest = latest.max(ran.next().await);
+        ran.next().await;
     }
-    assert!(latest < ms(2000), "it blocks for three seconds: {latest:?}");
-    assert!(began.elapsed() >= ms(1900));
+    assert!(began.elapsed() >= ms(1900), "nearly two leases");
+    wall.open();
     running.until("it has ended", |stats| stats.topic("app.blocking").unwrap().handled > 0).await;
     let blocked = running.stats.topic("app.blocking").unwrap();
     assert_eq!((blocked.lost_leases, blocked.fenced, blocked.redelivered), (0, 0, 0), "its lease was kept");
@@ -447,7 +450,7 @@ async fn p4_no_two_attempts_of_one_arming_ever_see_that_they_hold_the_lease() {
 /// Cancel, and arm again, while its first holder's line is frozen: two armings, so both run. The first is told when
 /// its lease is trusted no longer, at the latest.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_arming_after_a_cancel_over_a_frozen_line_runs_beside_the_first_for_less_than_a_lease() {
+async fn timed_an_arming_after_a_cancel_over_a_frozen_line_runs_beside_the_first_for_less_than_a_lease() {
     let (server, schedule) = server_and_schedule().await;
     let proxy = Proxy::before(&server).await;
     let topic = Topic::<u32>::new("app:anew:{id}").unwrap().lease(ms(2000));
@@ -472,7 +475,7 @@ async fn an_arming_after_a_cancel_over_a_frozen_line_runs_beside_the_first_for_l
     assert_ne!(anew.arming(), held.arming());
     held.lease_lost().await;
     // A call without an answer is given up after five seconds.
-    assert!(stalled.elapsed() < ms(1800 + 1500), "nine tenths of a lease: {:?}", stalled.elapsed());
+    took_at_most(ms(1800 + 1500), stalled.elapsed(), "nine tenths of a lease");
     assert!(anew.has_lease());
     assert_eq!(schedule.cancel(&topic, ["1"]).await.unwrap(), Cancelled::InFlight);
     proxy.resume();

@@ -177,7 +177,7 @@ async fn notifications_cleared_at_run_time_are_a_gap_and_make_nobody_late() {
     scene.running.until("events to flow", |stats| stats.listener().anchored == 1).await;
     scene.server.cmd(&["CONFIG", "SET", "notify-keyspace-events", ""]).await;
     let gaps = async || scene.running.stats.listener().gaps > 0;
-    eventually(Duration::from_secs(4), "the silence to be noticed", gaps).await;
+    eventually(PATIENCE, "the silence to be noticed", gaps).await;
     for n in 0..50_u64 {
         scene.arm(n.to_string(), Duration::from_millis(50 + 5 * n)).await;
     }

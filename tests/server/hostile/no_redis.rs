@@ -81,7 +81,7 @@ async fn connect_says_at_once_that_nobody_is_there_and_new_waits() {
     let started = Instant::now();
     let error = Schedule::connect("redis://127.0.0.1:1/").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     let patience = Duration::from_millis(700);
     let client = Client::new("redis://127.0.0.1:1/").unwrap().patience(patience);
     let (schedule, started) = (Schedule::new(client), Instant::now());

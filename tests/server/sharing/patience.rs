@@ -55,7 +55,7 @@ async fn calls_that_were_sent_together_without_an_answer_each_end_with_their_own
     for call in calls.into_iter().chain([later]) {
         let (elapsed, error) = call.await.unwrap();
         // The last try may have been given up a whole wait before the end.
-        assert!((SECOND / 2..6 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
+        assert!((SECOND / 2..10 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
         assert!([ErrorKind::Unknown, ErrorKind::Timeout].contains(&error.kind()), "{error}");
         assert_eq!(error.kind() == ErrorKind::Timeout, error.to_string().contains("was not sent"), "{error}");
         assert_eq!(error.kind() == ErrorKind::Unknown, error.arming().is_some(), "{error}");
@@ -119,7 +119,7 @@ async fn a_call_that_is_not_sent_hears_of_it_when_its_own_patience_ends() {
     let second = tokio::spawn(failing(caller.clone(), "2"));
     for call in [first, second] {
         let (elapsed, error) = call.await.unwrap();
-        assert!((SECOND..4 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
+        assert!((SECOND..8 * SECOND).contains(&elapsed), "{elapsed:?}: {error}");
         assert!(error.to_string().contains("was not sent"), "{error}");
     }
     held.abandon().await;
