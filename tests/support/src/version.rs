@@ -25,6 +25,24 @@ impl Version {
         let dotted = words.find_map(|word| word.strip_prefix("v="))?;
         Some(Self { is_valkey, number: number(dotted)? })
     }
+
+    /// Whether it has this command, of those that only newer servers have.
+    pub fn has(&self, command: &str) -> bool {
+        let since = match (command, self.is_valkey) {
+            ("HSETEX", false) => (8, 0, 0),
+            ("MSETEX" | "DELEX" | "SET IFEQ", false) => (8, 4, 0),
+            ("SET IFEQ", true) => (8, 1, 0),
+            ("HSETEX" | "DELIFEQ", true) => (9, 0, 0),
+            ("MSETEX", true) => (9, 1, 0),
+            _ => return false,
+        };
+        self.number >= since
+    }
+
+    /// Whether a key that is given a deadline in the past expires; else it is deleted.
+    pub fn expires_in_the_past(&self) -> bool {
+        self.is_valkey && self.number >= (8, 1, 0)
+    }
 }
 
 fn number(dotted: &str) -> Option<(u32, u32, u32)> {

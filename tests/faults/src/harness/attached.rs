@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use keylapse_support::connect;
+use keylapse_support::{Version, connect};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -24,13 +24,15 @@ use crate::ledger::{Entry, Ledger, Life, Wrote};
 const LONGEST_MS: u64 = 4000;
 const LOOK: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_millis(50);
+/// So much longer than its key a field of a hash lives that expires by itself.
+const FIELD_MS: u64 = 60_000;
 /// The seed of the writers is another than that of the plan.
 const SALT: u64 = 0x0006_b657_9730;
 
 /// Begins stories until it is told to stop, and ends when all keys have.
-pub(super) async fn play(cast: &Cast, url: &str, ledger: &Ledger, stop: &AtomicBool) {
+pub(super) async fn play(cast: &Cast, version: Version, url: &str, ledger: &Ledger, stop: &AtomicBool) {
     let lives = async {
-        tell_stories(cast, url, ledger, stop).await;
+        tell_stories(cast, version, url, ledger, stop).await;
         sleep(Duration::from_millis(LONGEST_MS)).await;
     };
     tokio::select! {
@@ -40,7 +42,7 @@ pub(super) async fn play(cast: &Cast, url: &str, ledger: &Ledger, stop: &AtomicB
     }
 }
 
-async fn tell_stories(cast: &Cast, url: &str, ledger: &Ledger, stop: &AtomicBool) {
+async fn tell_stories(cast: &Cast, version: Version, url: &str, ledger: &Ledger, stop: &AtomicBool) {
     let mut pace = interval(Duration::from_secs(1) / cast.keys_per_second);
     let (mut random, mut all) = (StdRng::seed_from_u64(cast.seed ^ SALT), JoinSet::new());
     let line = std::sync::Arc::new(Line { url: url.to_owned(), open: Mutex::default() });
@@ -49,7 +51,8 @@ async fn tell_stories(cast: &Cast, url: &str, ledger: &Ledger, stop: &AtomicBool
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let story = Story { number, random: StdRng::seed_from_u64(random.random()), line: line.clone() };
+        let random = StdRng::seed_from_u64(random.random());
+        let story = Story { number, version, random, line: line.clone() };
         all.spawn(story.tell(ledger.clone()));
         while all.try_join_next().is_some() {}
     }
@@ -121,12 +124,13 @@ impl Line {
 /// What happens to one key, and to one more that it is renamed or copied to.
 struct Story {
     number: u64,
+    version: Version,
     random: StdRng,
     line: std::sync::Arc<Line>,
 }
 
 /// How a key is created with a deadline. Those of two words name the command that gives the deadline.
-const CREATE: [&str; 12] = [
+const CREATE: [&str; 15] = [
     "set pxat",
     "set px",
     "setex",
@@ -139,10 +143,13 @@ const CREATE: [&str; 12] = [
     "copy here",
     "rename here",
     "eval",
+    "msetex",
+    "hsetex",
+    "hsetex, pexpireat",
 ];
 
 /// What is done to it later.
-const CHANGE: [&str; 20] = [
+const CHANGE: [&str; 23] = [
     "nothing",
     "nothing",
     "nothing",
@@ -151,12 +158,15 @@ const CHANGE: [&str; 20] = [
     "pexpire",
     "expire",
     "pexpire in the past",
+    "expire at once",
     "persist",
     "del",
     "unlink",
     "getex",
     "getex persist",
     "getdel",
+    "del, if equal",
+    "set over, if equal",
     "set over",
     "set over, endless",
     "setex over",
@@ -171,7 +181,9 @@ impl Story {
         let how = *CREATE.choose(&mut self.random).expect("there are some");
         let until = self.later();
         self.create(&key, how, until, &ledger).await;
-        for _ in 0..2 {
+        // It ends with its only field: not by a deadline of its own.
+        let changes = if how == "hsetex" { 0 } else { 2 };
+        for _ in 0..changes {
             let change = *CHANGE.choose(&mut self.random).expect("there are some");
             // What is no string has no value to get.
             if change == "nothing" || change.starts_with("get") && how.contains("push") | how.contains("hset")
@@ -203,6 +215,20 @@ impl Story {
             "set px" => say(&["SET", key, "v", "PX", &rel], Life::For(ms)).await,
             "setex" => say(&["SETEX", key, &seconds.to_string(), "v"], Life::For(seconds * 1000)).await,
             "psetex" => say(&["PSETEX", key, &rel, "v"], Life::For(ms)).await,
+            "msetex" if self.version.has("MSETEX") => {
+                let other = format!("{key}-b");
+                let words = ["MSETEX", "2", key, "v", &other, "v", "PXAT", &at];
+                self.write(&[(key, life), (&other, life)], &words, ledger).await;
+            }
+            "hsetex" if self.version.has("HSETEX") => {
+                say(&["HSETEX", key, "PXAT", &at, "FIELDS", "1", "f", "v"], Life::Endless).await;
+            }
+            "hsetex, pexpireat" if self.version.has("HSETEX") => {
+                let later = (until + FIELD_MS).to_string();
+                say(&["HSETEX", key, "PXAT", &later, "FIELDS", "1", "f", "v"], Life::Endless).await;
+                say(&["PEXPIREAT", key, &at], life).await;
+            }
+            "msetex" | "hsetex" | "hsetex, pexpireat" => {}
             "eval" => {
                 let script = "return redis.call('SET', KEYS[1], 'v', 'PXAT', ARGV[1])";
                 say(&["EVAL", script, "1", key, &at], life).await;
@@ -254,13 +280,22 @@ impl Story {
             "pexpireat" => say(&["PEXPIREAT", key, &at], life).await,
             "pexpire" => say(&["PEXPIRE", key, &ms.to_string()], Life::For(ms)).await,
             "expire" => say(&["EXPIRE", key, &seconds.to_string()], Life::For(seconds * 1000)).await,
-            "pexpire in the past" => say(&["PEXPIREAT", key, "1"], Life::Gone).await,
+            "pexpire in the past" => say(&["PEXPIREAT", key, "1"], self.life_in_the_past()).await,
+            "expire at once" => say(&["EXPIRE", key, "0"], self.life_in_the_past()).await,
             "persist" => say(&["PERSIST", key], Life::Endless).await,
             "del" => say(&["DEL", key], Life::Gone).await,
             "unlink" => say(&["UNLINK", key], Life::Gone).await,
             "getex" => say(&["GETEX", key, "PXAT", &at], life).await,
             "getex persist" => say(&["GETEX", key, "PERSIST"], Life::Endless).await,
             "getdel" => say(&["GETDEL", key], Life::Gone).await,
+            "del, if equal" if self.version.has("DELEX") => {
+                say(&["DELEX", key, "IFEQ", "v"], Life::Gone).await
+            }
+            "del, if equal" if self.version.has("DELIFEQ") => say(&["DELIFEQ", key, "v"], Life::Gone).await,
+            "set over, if equal" if self.version.has("SET IFEQ") => {
+                say(&["SET", key, "w", "IFEQ", "v", "PXAT", &at], life).await;
+            }
+            "del, if equal" | "set over, if equal" => {}
             "set over" => say(&["SET", key, "w", "PXAT", &at], life).await,
             "set over, endless" => say(&["SET", key, "w"], Life::Endless).await,
             "setex over" => {
@@ -281,6 +316,11 @@ impl Story {
             }
             other => unreachable!("{other} is no change"),
         };
+    }
+
+    /// What a key is that is given a deadline in the past.
+    fn life_in_the_past(&self) -> Life {
+        if self.version.expires_in_the_past() { Life::Expired } else { Life::Gone }
     }
 
     /// A command, and what each key is like when it is done.

@@ -76,7 +76,8 @@ impl Harness {
     /// once it is told to stop, nothing new is begun, and it ends with the last key's life.
     pub async fn foreign(&self, cast: &Cast, url: &str, stop: &AtomicBool) {
         if cast.keys_per_second > 0 {
-            attached::play(cast, url, &self.troupe.ledger, stop).await;
+            let version = self.server().await.version();
+            attached::play(cast, version, url, &self.troupe.ledger, stop).await;
         }
     }
 }

@@ -278,6 +278,8 @@ pub enum Life {
     Endless,
     /// Not at all.
     Gone,
+    /// Not at all, since it has expired by that.
+    Expired,
 }
 
 /// How a command of a writer ended.

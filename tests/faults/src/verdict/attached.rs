@@ -65,6 +65,7 @@ impl Step {
                     self.told.filter(|_| self.wrote() == Wrote::Done).map_or(Micros::MAX / 2, |(at, _)| at);
                 Some((self.asked + ms * 1000 - 1000, until + ms * 1000))
             }
+            Life::Expired => Some((self.asked, self.told.map_or(Micros::MAX, |(at, _)| at))),
             Life::Endless | Life::Gone => None,
         }
     }
@@ -211,8 +212,8 @@ impl Key {
         }
         let last = self.steps.iter().rfind(|step| step.wrote() == Wrote::Done)?;
         let (since, until) = last.deadlines()?;
-        // A deadline that has passed when it is given does not expire the key: it deletes it.
-        let was_in_time = last.told.is_some_and(|(told, _)| told < since);
+        // One that has passed when it is given does not expire the key on all servers: some delete it.
+        let was_in_time = last.life == Life::Expired || last.told.is_some_and(|(told, _)| told < since);
         was_in_time.then_some((since, (since, until)))
     }
 

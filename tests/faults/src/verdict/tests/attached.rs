@@ -64,6 +64,15 @@ fn a_deadline_that_had_passed_when_it_was_given_deletes_the_key() {
 }
 
 #[test]
+fn a_key_that_expires_as_its_deadline_is_given_must_fire_once() {
+    let expired = || Tale::new().enrolled(60_000).wrote(21_000, Life::Expired, Wrote::Done).heard(21_000);
+    finds(expired(), &[Wrong::Lost]);
+    finds(expired().fired(21_004, LISTENER, "a", "Heard"), &[]);
+    finds(expired().fired(20_900, LISTENER, "a", "Heard"), &[Wrong::Lost, Wrong::Early]);
+    finds(Tale::new().enrolled(60_000).wrote(21_000, Life::Expired, Wrote::Nothing), &[Wrong::Lost]);
+}
+
+#[test]
 fn of_two_lives_the_last_must_fire() {
     let again = Tale::new().enrolled(21_000).wrote(21_500, Life::For(1000), Wrote::Done);
     finds(again.heard(22_502).fired(21_004, LISTENER, "a", "Heard"), &[Wrong::Lost]);
