@@ -4,7 +4,7 @@
 with_server = KEYLAPSE_SERVER=$$(scripts/server.sh) && export KEYLAPSE_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help server test test-busy test-waiting test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills kills-webhooks soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate demo-webhooks operate-scale web-scale test-alerts test-packaging recipes recipes-record mutants package bench bench-quick bench-attach bench-webhooks bench-scale bench-scale-record book lint clean-server
+.PHONY: help server test test-busy test-waiting test-timed test-newest test-tls test-cluster-rights test-clusters-long test-servers test-rolling msrv fuzz faults fault-table faults-cluster fault-table-cluster kills kills-webhooks soak random-writers demo demo-attach demo-cluster demo-sentinel demo-operate demo-webhooks operate-scale web-scale test-alerts test-packaging recipes recipes-record mutants package bench bench-quick bench-attach bench-webhooks bench-scale bench-scale-record book lint clean-server
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,11 +15,15 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # Cargo runs one test binary at a time. Most tests have a server of their own and several measure time, so many more at
 # once than there are cores would be slower and less exact. Those that mostly wait run by themselves, many at a time, and
 # some beside others. They are built with the features that the workspace has, as above: else much is built once more.
-test: test-busy test-waiting ## Run all tests and the examples in the documentation, against a real server
+test: test-busy test-waiting test-timed ## Run all tests and the examples in the documentation, against a real server
 
 test-busy: ## The part of them that keeps the machine busy
-	$(with_server) && RUST_TEST_THREADS=4 cargo test --workspace --lib --bins --tests --examples
+	$(with_server) && RUST_TEST_THREADS=4 cargo test --workspace --lib --bins --tests --examples -- $(untimed)
 	$(with_server) && cargo test --workspace --doc
+
+# What promises a time is tested where nothing competes.
+untimed = --skip timed_
+timed = --test server --test crash --test attached
 
 waiting = cargo test --workspace
 
@@ -27,9 +31,13 @@ waiting_tests = --test attached --test stories --test matrix --test crash --test
 
 test-waiting: ## And the part that waits: attached topics, faults, crashes, the program that relays, clusters, stories
 	$(waiting) $(waiting_tests) --no-run
-	$(with_server) && scripts/side-by-side.sh "$(waiting) --test attached --test stories -- --test-threads=16" \
-		"$(waiting) --test matrix --test crash --test run -- --test-threads=4"
+	$(with_server) && scripts/side-by-side.sh "$(waiting) --test attached --test stories -- --test-threads=16 $(untimed)" \
+		"$(waiting) --test matrix --test crash --test run -- --test-threads=4 $(untimed)"
 	$(with_server) && $(waiting) --test clusters -- --test-threads=6
+
+test-timed: ## And those whose promise is a time, alone: half a minute
+	$(waiting) $(timed) --no-run
+	$(with_server) && KEYLAPSE_TIMED=1 $(waiting) $(timed) -- --test-threads=1 timed_
 
 # tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
 certificates = $(CURDIR)/target/certificates
@@ -46,6 +54,9 @@ test-cluster-rights: ## Run it on clusters of one primary, and the suite of clus
 
 test-clusters-long: ## Run the tests of clusters that take long: four minutes
 	$(with_server) && $(waiting) --test clusters -- --ignored
+
+test-newest: ## Run a short form of them on the newest Redis and the newest Valkey; OFFLINE=1 goes without
+	scripts/test-newest.sh
 
 test-servers: ## Run the tests on Redis 7.0, 8.2 and 8.6, Valkey 8.1 and 9.1, as far as they can be had
 	scripts/test-servers.sh

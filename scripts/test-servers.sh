@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests on each server of scripts/servers.sh, one after the other:
+# Runs the tests on each server of scripts/servers.sh, one after the other; `make test-newest` is a short form:
 #
 #     scripts/test-servers.sh                                # the whole suite
 #     scripts/test-servers.sh --test server --test model     # what `cargo test` is to be told
