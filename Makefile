@@ -39,14 +39,15 @@ test-timed: ## And those whose promise is a time, alone: half a minute
 	$(waiting) $(timed) --no-run
 	$(with_server) && KEYLAPSE_TIMED=1 $(waiting) $(timed) -- --test-threads=1 timed_
 
-# tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is.
+# tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is, which is
+# taken unless another is named.
 certificates = $(CURDIR)/target/certificates
 with_tls = KEYLAPSE_TEST_TLS=$(certificates) SSL_CERT_FILE=$(certificates)/ca.pem
 on_cluster = KEYLAPSE_TEST_TOPOLOGY=cluster
 
 test-tls: ## Run the suite of one server over TLS, by the lines of redis.conf
 	$(call run_dev,keylapse-support,example,certificates) $(certificates)
-	$(with_server) && $(with_tls) $(waiting) --test server -- --test-threads=4
+	KEYLAPSE_SERVER=$${KEYLAPSE_SERVER:-$$(scripts/servers.sh oldest)} $(with_tls) $(waiting) --test server -- --test-threads=4
 
 test-cluster-rights: ## Run it on clusters of one primary, and the suite of clusters, as the user of redis.conf
 	$(with_server) && $(on_cluster) $(waiting) --test server -- --test-threads=4

@@ -192,8 +192,9 @@ async fn p9_what_a_claim_brings_that_is_answered_after_the_grace_time_is_handed_
 #[tokio::test(flavor = "multi_thread")]
 async fn panics_and_timeouts_count_as_failures_and_are_labelled() {
     let (server, schedule) = server_and_schedule().await;
-    let topic =
-        Topic::<String>::new("app:bad:{id}").unwrap().max_attempts(1).timeout(Duration::from_millis(50));
+    // Longer than a busy machine takes to write down a panic's backtrace: what is not run by then loses its lease.
+    let timeout = Duration::from_secs(3);
+    let topic = Topic::<String>::new("app:bad:{id}").unwrap().max_attempts(1).timeout(timeout);
     let running = Running::start(listener(&server).on(topic.clone(), |lapse: Lapse<String>| async move {
         match lapse.payload().as_str() {
             "panic" => panic!("as asked"),

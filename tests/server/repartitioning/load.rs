@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use keylapse::{Client, Done, ErrorKind, Failure, Lapse, ListenerBuilder, NewArm, Schedule};
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Server, eventually, times_are_judged};
 
 use super::{LONG, orders};
 use crate::support::{PATIENCE, Running, listener, server_and_schedule};
@@ -99,7 +99,7 @@ async fn under_load_each_timer_that_was_acknowledged_runs_once() {
 
 /// For how long depends on the machine: it is said, and not judged.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up() {
+async fn timed_a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up() {
     const TIMERS: usize = 100_000;
     let (server, schedule) = server_and_schedule().await;
     let topic = orders().triggers(false);
@@ -118,7 +118,8 @@ async fn a_hundred_thousand_timers_are_moved_in_calls_that_hold_nobody_up() {
     );
     let redis::Value::Array(slow) = server.cmd(&["SLOWLOG", "GET", "-1"]).await else { panic!("an array") };
     // That is the time by the clock: now and then somebody else has the processor meanwhile.
-    assert!(slow.len() <= 5, "{} of some hundred calls took 50 ms: {slow:?}", slow.len());
+    let is_quick = slow.len() <= 5 || !times_are_judged();
+    assert!(is_quick, "{} of some hundred calls took 50 ms: {slow:?}", slow.len());
     assert!((40_000..60_000).contains(&done.timers), "{done:?}");
     let wider = topic.partitions(8);
     for id in (0..TIMERS).step_by(997) {

@@ -47,6 +47,6 @@ pub use proxy::{Direction, Proxy, Then, any, command};
 pub use reach::{Reach, skipped_on_a_cluster};
 pub use server::{APP_PASSWORD, APP_USER, Builder, Fsync, Server};
 pub use skipped::skipped;
-pub use timed::took_at_most;
+pub use timed::{times_are_judged, took_at_most};
 pub use version::Version;
 pub use wait::{Deadline, eventually};

@@ -6,9 +6,14 @@ use std::time::Duration;
 /// competes with them.
 const JUDGES: &str = "KEYLAPSE_TIMED";
 
+/// Whether nothing competes with the tests, so that they judge how long something takes.
+pub fn times_are_judged() -> bool {
+    std::env::var_os(JUDGES).is_some()
+}
+
 /// Fails if this has taken longer than is promised, where nothing competes with the test; elsewhere it prints the time.
 #[track_caller]
 pub fn took_at_most(limit: Duration, took: Duration, what: &str) {
     println!("{what}: {took:?}, of {limit:?}");
-    assert!(std::env::var_os(JUDGES).is_none() || took <= limit, "{what} took {took:?}, and not {limit:?}");
+    assert!(took <= limit || !times_are_judged(), "{what} took {took:?}, and not {limit:?}");
 }

@@ -162,7 +162,7 @@ async fn a_delay_is_a_latency_and_no_limit() {
 
     let took = started.elapsed();
     assert!(took >= 2 * delay, "{took:?}");
-    assert!(took < 20 * delay, "{took:?}: one after the other would have been {:?}", 100 * delay);
+    assert!(took < 60 * delay, "{took:?}: one after the other would have been {:?}", 100 * delay);
 }
 
 #[tokio::test]
