@@ -81,7 +81,7 @@ fn name(cut: usize, number: u64) -> String {
 
 /// Writes keys that expire one after the other from then on, and waits until all are enrolled.
 async fn write_around(server: &Server, cut: usize) -> u64 {
-    in_time(2000, 300, async |from| {
+    in_time(2500, 1000, async |from| {
         let mut pipeline = redis::pipe();
         for number in 0..KEYS {
             let deadline = from + 2 * number;

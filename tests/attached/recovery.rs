@@ -147,7 +147,7 @@ async fn a_listener_dies_and_the_other_goes_on() {
         let other = Running::start(&server, |builder| attached(builder, &notes));
         until_hearing(&victim).await;
         until_hearing(&other).await;
-        let from = in_time(3000, 300, async |from| {
+        let from = in_time(4000, 1500, async |from| {
             write_many(&server, 1000, from).await;
             eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == 1000).await;
         })
