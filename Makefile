@@ -23,7 +23,7 @@ test-busy: ## The part of them that keeps the machine busy
 
 # What promises a time is tested where nothing competes.
 untimed = --skip timed_
-timed = --test server --test crash --test attached
+timed = --test server --test crash --test attached --test clusters
 
 waiting = cargo test --workspace
 
@@ -33,7 +33,7 @@ test-waiting: ## And the part that waits: attached topics, faults, crashes, the 
 	$(waiting) $(waiting_tests) --no-run
 	$(with_server) && scripts/side-by-side.sh "$(waiting) --test attached --test stories -- --test-threads=16 $(untimed)" \
 		"$(waiting) --test matrix --test crash --test run -- --test-threads=4 $(untimed)"
-	$(with_server) && $(waiting) --test clusters -- --test-threads=6
+	$(with_server) && $(waiting) --test clusters -- --test-threads=6 $(untimed)
 
 test-timed: ## And those whose promise is a time, alone: half a minute
 	$(waiting) $(timed) --no-run

@@ -27,7 +27,7 @@ async fn a_crowd_that_asks_for_nothing_does_not_keep_a_probe_waiting() {
     for _ in 0..20 {
         let began = Instant::now();
         assert_eq!(site.get("/livez").await.status, 200);
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     }
     drop(held);
 }
