@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ pub(super) struct Impostor {
 }
 
 /// Answers by the first word of a command, in capitals, as the protocol has them; behind it `canary` where the key is one.
-/// `{key}` stands for the second word.
+/// `{key}` stands for the second word, `{an hour ago}` for that time as TIME gives it.
 #[derive(Clone)]
 struct Answers(HashMap<&'static str, Vec<String>>);
 
@@ -72,7 +73,7 @@ impl Answers {
             Some(said) if said.len() > 1 => said.remove(0),
             Some(said) => said[0].clone(),
         };
-        said.replace("{key}", &bulk(key))
+        said.replace("{key}", &bulk(key)).replace("{an hour ago}", &an_hour_ago())
     }
 }
 
@@ -95,6 +96,11 @@ fn words(heard: &[u8]) -> Option<(Vec<String>, usize)> {
         at += size + 2;
     }
     Some((words, at))
+}
+
+fn an_hour_ago() -> String {
+    let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - Duration::from_secs(3600);
+    format!("*2\r\n{}{}", bulk(&then.as_secs().to_string()), bulk(&then.subsec_micros().to_string()))
 }
 
 /// A text of any length, as an answer.
