@@ -29,9 +29,10 @@ pub fn catalogue() -> Vec<(String, Plan)> {
     all
 }
 
-const SERVER: [ServerFault; 16] = [
+const SERVER: [ServerFault; 17] = [
     ServerFault::Crash,
     ServerFault::Restart,
+    ServerFault::Reload,
     ServerFault::Freeze(1000),
     ServerFault::Sleep(1000),
     ServerFault::Busy(1000),

@@ -16,6 +16,8 @@ pub enum ServerFault {
     Crash,
     /// SIGTERM, and it is started again.
     Restart,
+    /// Its data set is saved and loaded; what expires meanwhile is dropped without an event.
+    Reload,
     /// SIGSTOP, and SIGCONT so much later.
     Freeze(u64),
     /// DEBUG SLEEP: it answers nobody.
@@ -50,7 +52,7 @@ impl ServerFault {
     /// Any of them; none lasts longer than a lease and a half.
     pub(super) fn any(random: &mut StdRng, lease_ms: u64) -> Self {
         let ms = random.random_range(20..lease_ms * 3 / 2);
-        match random.random_range(0..18) {
+        match random.random_range(0..19) {
             0..3 => Self::Crash,
             3 => Self::Restart,
             4 => Self::Freeze(ms),
@@ -66,6 +68,7 @@ impl ServerFault {
             14 => Self::ForgetScripts(random.random_range(1..10)),
             15 => Self::Mute(ms),
             16 => Self::Lazy(ms),
+            17 => Self::Reload,
             _ => Self::Forge(random.random_range(1..2000)),
         }
     }
@@ -92,6 +95,7 @@ impl ServerFault {
                 server.restart().await;
             }
             Self::Restart => server.restart().await,
+            Self::Reload => tell(server, "DEBUG RELOAD").await,
             Self::Freeze(ms) => {
                 server.stop();
                 lasting(ms).await;
