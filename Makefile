@@ -22,7 +22,7 @@ test-busy: ## The part of them that keeps the machine busy
 	$(with_server) && cargo test --workspace --doc
 
 # What promises a time is tested where nothing competes.
-untimed = --skip timed_
+untimed = --skip ::timed_
 timed = --test server --test crash --test attached --test clusters
 
 waiting = cargo test --workspace
@@ -37,7 +37,7 @@ test-waiting: ## And the part that waits: attached topics, faults, crashes, the 
 
 test-timed: ## And those whose promise is a time, alone: half a minute
 	$(waiting) $(timed) --no-run
-	$(with_server) && KEYLAPSE_TIMED=1 $(waiting) $(timed) -- --test-threads=1 timed_
+	$(with_server) && KEYLAPSE_TIMED=1 $(waiting) $(timed) -- --test-threads=1 ::timed_
 
 # tests/support/src/reach.rs says what these variables do. The server has to be built with TLS, as Debian's is, which is
 # taken unless another is named.
