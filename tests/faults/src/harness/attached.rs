@@ -289,7 +289,7 @@ impl Story {
             "getex persist" => say(&["GETEX", key, "PERSIST"], Life::Endless).await,
             "getdel" => say(&["GETDEL", key], Life::Gone).await,
             "del, if equal" if self.version.has("DELEX") => {
-                say(&["DELEX", key, "IFEQ", "v"], Life::Gone).await
+                say(&["DELEX", key, "IFEQ", "v"], Life::Gone).await;
             }
             "del, if equal" if self.version.has("DELIFEQ") => say(&["DELIFEQ", key, "v"], Life::Gone).await,
             "set over, if equal" if self.version.has("SET IFEQ") => {
