@@ -11,13 +11,15 @@ use crate::child::{Journal, Listening, arm, scheduled};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
-    let lease = Duration::from_secs(1);
+    // Long enough to be kept by a busy machine until the listener is stopped.
+    let lease = Duration::from_secs(3);
     let server = Server::start().await;
     let (topic, schedule) = scheduled(&server, "stop", lease).await;
     let sleeper = Listening::start(&server, "stop", lease);
     let mut journal = Journal::of(&server, "app:stop:1").await;
     arm(&schedule, &topic, "1", Duration::ZERO, "until lost").await;
-    assert_eq!(journal.next(Duration::from_secs(60)).await.pid, sleeper.pid());
+    let first = journal.next(Duration::from_secs(60)).await;
+    assert_eq!((first.pid, first.redelivered), (sleeper.pid(), false));
     sleeper.signal(Signal::STOP);
     let other = Listening::start(&server, "stop", lease);
     let again = journal.next(Duration::from_secs(60)).await;
@@ -34,7 +36,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
 /// It had claimed the timer ahead of its deadline, and was about to start it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held() {
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(6);
     let server = Server::start().await;
     let (topic, schedule) = scheduled(&server, "held", lease).await;
     let sleeper = Listening::start(&server, "held", lease);
@@ -43,8 +45,8 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     let mut started = Journal::of(&server, "app:held:0").await;
     assert_eq!(started.next(Duration::from_secs(60)).await.pid, sleeper.pid());
 
-    // Within the lookahead, so that the look for another takes it along.
-    arm("1", Duration::from_millis(450)).await;
+    // Within the lookahead, so that the look for another takes it along; and far enough to be stopped before.
+    arm("1", Duration::from_millis(1400)).await;
     arm("0", Duration::ZERO).await;
     let claimed = async || {
         let timer = schedule.look_up(&topic, ["1"]).await.expect("a look");
