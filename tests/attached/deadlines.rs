@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
-use crate::scene::{Harness, Notes, now, order, orders_with_values, server};
+use keylapse_support::eventually;
+
+use crate::scene::{
+    ALL_FLAGS, Harness, Notes, PATIENCE, enrolled as watches, now, order, orders_with_values, server,
+};
+
+/// A deadline that is none, in ms.
+const FAR: u64 = 1 << 53;
 
 /// Where only expiries are heard, and keys are found by the first scan alone; one key that lives for a minute.
 async fn enrolled() -> Harness {
@@ -53,5 +60,37 @@ async fn the_deadline_of_a_key_that_was_never_read_is_not_known() {
     let run = harness.notes.runs()[0].clone();
     assert_eq!((run.text(), run.deadline_known), (None, false), "{run:?}");
     assert!((from..=run.at).contains(&run.deadline), "{run:?}");
+    harness.listener.stop().await;
+}
+
+/// As programs write it that mean "for ever". Beyond 2^53 ms a script reads another number than a command.
+#[tokio::test]
+async fn a_deadline_that_is_too_far_to_be_read_exactly_is_none() {
+    for flags in [ALL_FLAGS, "Ex"] {
+        let harness = Harness::hearing(flags).await;
+        for (id, deadline) in
+            [("1", FAR), ("2", FAR + 1), ("3", 1 << 56), ("4", (1 << 60) + 7), ("5", i64::MAX as u64)]
+        {
+            harness.write_until(id, "a sofa", deadline).await;
+        }
+        harness.write_until("0", "a sofa", FAR - 1).await;
+        harness.until_watched("0", FAR - 1).await;
+        let scans = harness.listener.attached().scans;
+        eventually(PATIENCE, "two more scans", async || harness.listener.attached().scans >= scans + 2).await;
+        harness.pass(now()).await;
+        assert_eq!(watches(&harness.server).await, 1, "{flags}");
+        harness.listener.stop().await;
+    }
+}
+
+/// Else what was enrolled of it would go on.
+#[tokio::test]
+async fn a_deadline_that_is_put_off_to_the_end_of_time_is_forgotten() {
+    let harness = Harness::hearing(ALL_FLAGS).await;
+    for far in [FAR, i64::MAX as u64] {
+        harness.enrol("1", "a sofa", 60_000).await;
+        harness.write_until("1", "a sofa", far).await;
+        harness.is_forgotten("1").await;
+    }
     harness.listener.stop().await;
 }

@@ -30,6 +30,10 @@ impl Found {
         Self { stamp: ServerTime(0), life: Life::Elsewhere, copy: Bytes::new() };
 }
 
+/// Deadlines from here on are none, in ms: a script, whose numbers are floating, reads others than a command, and the
+/// watch of a key on a cluster has 56 bits for them.
+const FAR: u64 = 1 << 53;
+
 /// Whether a key exists, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -44,11 +48,14 @@ pub enum Life {
 }
 
 impl Life {
-    /// As `PEXPIRETIME` says it.
+    /// As `PEXPIRETIME` says it. What is too far for a script to read exactly is none.
     fn read(reply: &mut Reply) -> Result<Self> {
         Ok(match reply.signed()? {
             -2 => Self::Gone,
-            deadline => u64::try_from(deadline).map_or(Self::Lasting, Self::Until),
+            deadline => match u64::try_from(deadline) {
+                Ok(deadline @ ..FAR) => Self::Until(deadline),
+                _ => Self::Lasting,
+            },
         })
     }
 }

@@ -1,9 +1,11 @@
 //! From another program's `SET … PX` to the handler, on whatever server the key lies.
 
 use keylapse::{EventMode, Expiry};
+use keylapse_support::eventually;
 
 use crate::attached::scene::{Scene, Writer, order, three};
 use crate::reach::cluster_builder;
+use crate::support::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_all_servers_are_enrolled_when_they_are_written_and_fire_once_with_their_values() {
@@ -29,6 +31,23 @@ async fn keys_that_were_there_before_are_found_on_all_servers() {
     scene.until_enrolled(60).await;
     scene.notes.until(60).await;
     scene.notes.assert_each_once(60);
+    scene.end().await;
+}
+
+/// What is remembered of a key here has 56 bits for its deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_is_too_far_to_be_read_exactly_is_none() {
+    let scene = Scene::start(three().await, 1).await;
+    for (number, deadline) in [1 << 53, 1 << 56, (1 << 60) + 7, i64::MAX].into_iter().enumerate() {
+        let key = order(number);
+        scene.at_owner(&key, &["SET", &key, "a sofa", "PXAT", &deadline.to_string()]).await;
+    }
+    Writer::new(&scene.cluster).write_all([order("near")], 2000).await;
+    scene.until_enrolled(1).await;
+    scene.notes.until(1).await;
+    let scans = scene.counted().scans;
+    eventually(PATIENCE, "scans of all servers", async || scene.counted().scans >= scans + 6).await;
+    assert_eq!((scene.enrolled().await, scene.notes.all().len()), (0, 1));
     scene.end().await;
 }
 
