@@ -45,6 +45,17 @@ impl Replaced {
         mem::take(&mut self.all)
     }
 
+    /// No more than so many, all by one.
+    pub(super) fn take_some(&mut self, most: usize) -> Option<(NodeId, Vec<Bytes>)> {
+        let (by, keys) = self.all.last_mut()?;
+        let (by, some) = (*by, keys.split_off(keys.len().saturating_sub(most)));
+        if keys.is_empty() {
+            self.all.pop();
+        }
+        self.bytes -= some.iter().map(|key| key.len() + BESIDE_KEY).sum::<usize>();
+        Some((by, some))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -67,6 +67,13 @@ impl Read {
     pub(crate) fn of(partition: usize, keys: Vec<Bytes>, capture: Capture) -> Self {
         Self { partition, keys, capture, tries: TRIES, prompted: false, done: None, room: Taken::default() }
     }
+
+    /// The last of its keys, in a vector of their own size; the first are read last, and say when all is done.
+    pub(super) fn split_off(&mut self, most: usize) -> Self {
+        let keys = self.keys.split_off(self.keys.len() - most);
+        let (tries, prompted, room) = (self.tries, self.prompted, self.room.clone());
+        Self { tries, prompted, room, ..Self::of(self.partition, keys, self.capture.clone()) }
+    }
 }
 
 /// Keys that were looked at on another server than that on which their deadlines were read.

@@ -13,6 +13,7 @@ mod gaps;
 mod hash_fields;
 mod keeping;
 mod loads;
+mod memory;
 mod once;
 mod order;
 mod planning;

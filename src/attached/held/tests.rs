@@ -87,3 +87,22 @@ fn what_is_held_is_bounded_and_what_goes_makes_room() {
     held.remove(&key(1));
     assert_eq!(held.bytes, 0);
 }
+
+#[test]
+fn keys_that_are_being_read_are_of_the_last_gap_until_they_are_noted() {
+    let mut held = Held::new(true);
+    assert!(["a", "b", "c", "d", "e"].into_iter().all(|key| held.hear(key.into())));
+    assert!(held.next_to_read(2).is_empty(), "without a name nothing is read");
+    held.name(3000);
+    let mut read = held.next_to_read(2);
+    read.extend(held.next_to_read(2));
+    assert_eq!((read.len(), read.iter().all(|key| held.has(key))), (4, true));
+    assert_eq!((held.remove(&read[0]), held.take_one(&read[1])), (Some(1), true));
+    assert!(!held.has(&read[0]) && !held.has(&read[1]));
+    let last = held.next_to_read(2);
+    assert_eq!((last.len(), held.next_to_read(2).len()), (1, 0));
+    held.tear(false);
+    let torn = held.take_torn();
+    assert_eq!((torn.len(), torn[0].keys.len(), torn[0].canary), (1, 3, Some(3000)));
+    assert!(held.is_empty() && held.bytes == 0 && held.canary().is_none());
+}

@@ -184,8 +184,7 @@ impl StreamReader {
             let note = Note { key, identity: Identity::Anchored { at, since }, arming };
             self.write(partition, Write::Note(note), Taken::default()).await;
         }
-        let named = if self.held.canary().is_some() { self.held.keys() } else { Vec::new() };
-        self.asked(Request::Anchor(named));
+        self.read_unsure();
         self.look_at_replaced();
     }
 

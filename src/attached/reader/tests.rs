@@ -1,8 +1,12 @@
+use std::collections::VecDeque;
+
 use tokio::sync::oneshot;
 
 use super::*;
 use crate::attached::Attached;
+use crate::attached::reader::touching::AT_ONCE;
 use crate::attached::request::{Look, Read};
+use crate::attached::writer::Writing;
 use crate::connection::{Cluster, Endpoint, Standing};
 use crate::events::{Question, Touched};
 use crate::lapse::Lapse;
@@ -174,4 +178,82 @@ async fn what_a_replaced_server_has_announced_is_kept_while_nobody_is_known_to_h
     reader.asked(Request::Replaced(NodeId::NONE, vec![Bytes::from("another's")]));
     reader.pass_on();
     assert_eq!((reader.has_to_pass_on(), reader.replaced.len()), (true, 2));
+}
+
+/// A reader that has missed something and then heard so many keys expire, and a canary after that.
+async fn after_a_gap(
+    keys: usize,
+    touches: usize,
+) -> (StreamReader, mpsc::Receiver<Touch>, mpsc::UnboundedReceiver<Writing>) {
+    let (writes, written) = Writes::new(Gauge::default());
+    let (mut reader, _) = reader(&Arc::new(KnownDeadlines::new()), HashMap::from([(0, writes)]));
+    let (sender, mut asked) = mpsc::channel(touches);
+    reader.touches = sender;
+    reader.heard(canary(1)).await;
+    let id = asked.try_recv().expect("the time of the anchor is asked for").id;
+    let answer = Some((ServerTime::from_ms(NOW), Vec::new()));
+    reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
+    reader.heard(Heard::Lost).await;
+    for number in 0..keys {
+        reader.heard(Heard::Expired(0, format!("a:{number}").into())).await;
+    }
+    reader.heard(canary(3)).await;
+    (reader, asked, written)
+}
+
+/// All of them are gone.
+fn gone(touch: &Touch) -> Heard {
+    let found = vec![Found { life: Life::Gone, ..until(0) }; touch.keys.len()];
+    let answer = Some((ServerTime::from_ms(NOW), found));
+    Heard::Touched(Touched { id: touch.id, answer, refused: None })
+}
+
+fn count(written: &mut mpsc::UnboundedReceiver<Writing>) -> usize {
+    std::iter::from_fn(|| written.try_recv().ok()).filter(|one| matches!(one.what, Write::Note(_))).count()
+}
+
+/// Else each touch would keep its keys, what is sent and what is answered in memory, all at once.
+#[tokio::test(start_paused = true)]
+async fn keys_that_were_heard_in_a_gap_are_read_by_a_few_touches_at_a_time() {
+    let (mut reader, mut asked, mut written) = after_a_gap(10_250, 1024).await;
+    let (mut waiting, mut answered) = (VecDeque::new(), 0);
+    loop {
+        waiting.extend(std::iter::from_fn(|| asked.try_recv().ok()));
+        assert!(waiting.len() <= AT_ONCE && waiting.iter().all(|touch| touch.keys.len() <= 500));
+        let Some(touch) = waiting.pop_front() else { break };
+        reader.heard(gone(&touch)).await;
+        answered += touch.keys.len();
+    }
+    assert_eq!((answered, count(&mut written)), (10_250, 10_250));
+    assert!(reader.held.is_empty());
+}
+
+/// What could not be asked about is not forgotten.
+#[tokio::test(start_paused = true)]
+async fn keys_that_were_heard_in_a_gap_and_find_no_touch_fire_all_the_same_and_once() {
+    let (mut reader, mut asked, mut written) = after_a_gap(10_250, 1).await;
+    reader.fire_torn().await;
+    assert_eq!(count(&mut written), 10_250);
+    let touch = asked.try_recv().expect("one touch found room");
+    reader.heard(gone(&touch)).await;
+    assert_eq!(count(&mut written), 0);
+}
+
+/// They are found by the next scan, or at their deadlines.
+#[tokio::test(start_paused = true)]
+async fn of_more_than_a_hundred_thousand_deleted_keys_the_others_are_left_to_their_deadlines() {
+    let (mut reader, mut asked, _written) = after_a_gap(0, 1024).await;
+    while let Ok(touch) = asked.try_recv() {
+        reader.heard(gone(&touch)).await;
+    }
+    for first in (0..DELETED + 500).step_by(500) {
+        let keys: Vec<Bytes> = (first..first + 500).map(|number| format!("a:{number}").into()).collect();
+        for key in &keys {
+            reader.heard(Heard::Gone(key.clone())).await;
+        }
+        reader.asked(Request::Read(Read { prompted: true, ..Read::of(0, keys, Capture::default()) }));
+        let touch = asked.try_recv().expect("they are read");
+        reader.heard(gone(&touch)).await;
+    }
+    assert_eq!(reader.deleted.len(), DELETED);
 }

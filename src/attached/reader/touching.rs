@@ -5,7 +5,7 @@ use std::mem;
 use tokio::time::Instant;
 
 use crate::attached::reader::StreamReader;
-use crate::attached::request::{Look, Read, Request, Sent};
+use crate::attached::request::{Look, Request, Sent};
 use crate::escape::Escaped;
 use crate::events::{Question, Touch, Touched};
 use crate::log::warn;
@@ -13,6 +13,9 @@ use crate::policy::Capture;
 use crate::runtime::Asked;
 use crate::time::ServerTime;
 use crate::wire::Life;
+
+/// Touches of keys that were heard in a gap, or announced by a server that was replaced, on their way at a time.
+pub(super) const AT_ONCE: usize = 4;
 
 impl StreamReader {
     /// What is read in a gap has no position, unless nothing has.
@@ -35,7 +38,12 @@ impl StreamReader {
     }
 
     pub(super) fn asks_for_the_time(&self) -> bool {
-        self.pending.values().any(|(request, _)| matches!(request, Request::Anchor(_)))
+        self.on_their_way(|request| matches!(request, Request::Anchor(_))) > 0
+    }
+
+    /// How many touches of a kind are not answered yet.
+    pub(super) fn on_their_way(&self, is_one: impl Fn(&Request) -> bool) -> usize {
+        self.pending.values().filter(|(request, _)| is_one(request)).count()
     }
 
     /// Somebody asks.
@@ -52,18 +60,15 @@ impl StreamReader {
             Request::Read(mut read) => {
                 let most = read.capture.keys_in_touch();
                 while read.keys.len() > most {
-                    let rest = read.keys.split_off(read.keys.len() - most);
-                    self.send(Request::Read(Read::of(read.partition, rest, read.capture.clone())));
+                    let part = read.split_off(most);
+                    self.send(Request::Read(part));
                 }
+                read.keys.shrink_to_fit();
                 self.send(Request::Read(read));
             }
-            Request::Anchor(mut keys) => {
-                let rest = keys.split_off(keys.len().min(Capture::default().keys_in_touch()));
+            Request::Anchor(keys) => {
                 if !self.send(Request::Anchor(keys)) {
-                    return self.held.tear(false);
-                }
-                if !rest.is_empty() {
-                    self.asked(Request::Anchor(rest));
+                    self.held.tear(false);
                 }
             }
             Request::Late => self.lost(),
@@ -76,12 +81,10 @@ impl StreamReader {
         if !self.is_trusted() {
             return;
         }
-        let most = Capture::default().keys_in_touch();
-        for (by, keys) in self.replaced.take() {
-            for some in keys.chunks(most) {
-                if !self.send(Request::Replaced(by, some.to_vec())) {
-                    self.keep_replaced(by, some.to_vec());
-                }
+        while self.on_their_way(|request| matches!(request, Request::Replaced(..))) < AT_ONCE {
+            let Some((by, keys)) = self.replaced.take_some(Capture::default().keys_in_touch()) else { break };
+            if !self.send(Request::Replaced(by, keys.clone())) {
+                return self.keep_replaced(by, keys);
             }
         }
     }
@@ -145,7 +148,10 @@ impl StreamReader {
             Request::Look(look) => self.look(look, answer, sent).await,
             Request::Glance(read) => self.glanced(read, answer, sent).await,
             Request::Read(read) => self.enrol(read, answer, sent).await,
-            Request::Replaced(by, keys) => self.note_replaced(by, keys, answer, sent).await,
+            Request::Replaced(by, keys) => {
+                self.note_replaced(by, keys, answer, sent).await;
+                self.look_at_replaced();
+            }
             Request::Anchor(_) | Request::Late | Request::Recall(_) | Request::Judge(_) => {}
         }
     }

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use crate::attached::held::Batch;
+use crate::attached::reader::touching::AT_ONCE;
 use crate::attached::reader::{StreamReader, identity};
 use crate::attached::request::{Request, Sent};
 use crate::attached::room::Taken;
@@ -14,6 +15,7 @@ use crate::attached::writer::Write;
 use crate::events::Answer;
 use crate::id::ArmingId;
 use crate::log::warn;
+use crate::policy::Capture;
 use crate::time::ServerTime;
 use crate::wire::{Deed, FoundGone, Identity, Judged, Life, Note, Position, Watch};
 
@@ -27,8 +29,27 @@ impl StreamReader {
             warn_of(count);
         }
         // Where there are several servers, they are read once this one is believed.
-        let keys = if self.peers.is_none() { self.held.keys() } else { Vec::new() };
-        if self.peers.is_none() || !self.held.is_confirmed() {
+        if self.peers.is_none() {
+            self.read_unsure();
+        } else if !self.held.is_confirmed() {
+            self.asked(Request::Anchor(Vec::new()));
+        }
+    }
+
+    /// Has the keys of the last gap read, if they have their name; and the time in any case.
+    pub(super) fn read_unsure(&mut self) {
+        let first = self.held.next_to_read(Capture::default().keys_in_touch());
+        self.asked(Request::Anchor(first));
+        self.read_more_unsure();
+    }
+
+    /// A few touches at a time: each takes its keys, what is sent and what is answered.
+    fn read_more_unsure(&mut self) {
+        while self.on_their_way(|request| matches!(request, Request::Anchor(_))) < AT_ONCE {
+            let keys = self.held.next_to_read(Capture::default().keys_in_touch());
+            if keys.is_empty() {
+                break;
+            }
             self.asked(Request::Anchor(keys));
         }
     }
@@ -58,6 +79,7 @@ impl StreamReader {
                 self.fire_unsure(key, times, Some(canary), gone).await;
             }
         }
+        self.read_more_unsure();
     }
 
     /// What was heard in gaps before the last waits for nothing, if its server is believed.

@@ -1,3 +1,4 @@
+use futures::FutureExt;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -11,6 +12,7 @@ use crate::lapse::Lapse;
 use crate::listener::{AttachedBacklog, Listener};
 use crate::outcome::{Done, Failure};
 use crate::policy::{Capture, Fields};
+use crate::runtime::Gauge;
 use crate::testing::{Fault, TestBed};
 use crate::time::ServerTime;
 use crate::topic::Topic;
@@ -185,4 +187,25 @@ async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {
         waiting.push(writing(Write::Enrol(read, None)));
     }
     assert_eq!(waiting.next().len(), 100, "all in one call");
+}
+
+#[test]
+fn notes_and_all_else_each_have_their_bytes_and_beyond_the_reader_waits() {
+    let (writes, mut waiting) = Writes::new(Gauge::default());
+    let key = Bytes::from(vec![b'a'; 4096]);
+    let note = || {
+        let note =
+            Note { key: key.clone(), identity: Identity::Unknown(NodeId::NONE), arming: ArmingId::random() };
+        writes.send(Write::Note(note), Taken::default()).now_or_never()
+    };
+    let enrol = || {
+        let (at, stamp, asked) = (Position::default(), ServerTime::default(), ServerTime::default());
+        let read = Enrolment { key: key.clone(), deadline: 1, at, stamp, asked, copy: Bytes::new() };
+        writes.send(Write::Enrol(read, None), Taken::default()).now_or_never()
+    };
+    let fitting = |bytes: usize| bytes / (4096 + EACH);
+    assert_eq!((0..fitting(NOTES) + 10).filter_map(|_| note()).count(), fitting(NOTES));
+    assert_eq!((0..fitting(OTHERS) + 10).filter_map(|_| enrol()).count(), fitting(OTHERS));
+    drop(waiting.try_recv());
+    assert!(note().is_some() && note().is_none() && enrol().is_none(), "the first was a note");
 }
