@@ -5,6 +5,7 @@
 
 mod judging;
 mod moved;
+mod refused;
 mod standing;
 mod touching;
 mod unsure;

@@ -25,7 +25,7 @@ pub(crate) use self::nodes::{NodeState, Nodes};
 pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
-pub(crate) use self::refusals::{Asked, Refusals};
+pub(crate) use self::refusals::{Asked, Refusals, RefusedRead};
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 

@@ -2,43 +2,83 @@
 
 use std::sync::Mutex;
 
+use bytes::Bytes;
+use tokio::time::Instant;
+
 use crate::escape::of_error;
 use crate::lock::lock;
+use crate::wire::NodeId;
 
-/// What a user needs a right for.
+/// What a user needs a right for, beside the rights to read keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To read keys: deadlines and values.
-    Read,
-    /// To find them.
+    /// To find keys.
     Scan,
     /// To hear of their changes.
     Changes,
 }
 
+/// A right to read keys that is missing.
+#[derive(Clone, Debug)]
+pub(crate) struct RefusedRead {
+    /// The server that has refused to read them.
+    pub(crate) by: NodeId,
+    /// The rule that is missing: `+<command>`, or `~<prefix>*`.
+    pub(crate) rule: String,
+    /// A key that was to be read.
+    pub(crate) key: Bytes,
+    /// When that was refused last.
+    pub(crate) last: Instant,
+}
+
 /// Why each is refused at present, if it is.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<[Option<String>; 3]>);
+pub(crate) struct Refusals(Mutex<Refused>);
+
+#[derive(Debug, Default)]
+struct Refused {
+    /// A server has each rule once, so these are no more than commands that read keys, and one.
+    reads: Vec<(RefusedRead, String)>,
+    others: [Option<String>; 2],
+}
 
 impl Refusals {
     /// It is refused; whether that is news.
     pub(crate) fn begin(&self, asked: Asked, what: &str) -> bool {
-        lock(&self.0)[asked as usize].replace(of_error(what)).is_none()
+        lock(&self.0).others[asked as usize].replace(of_error(what)).is_none()
     }
 
     /// It is granted; whether it was not until now.
     pub(crate) fn end(&self, asked: Asked) -> bool {
-        lock(&self.0)[asked as usize].take().is_some()
+        lock(&self.0).others[asked as usize].take().is_some()
+    }
+
+    /// A read is refused; whether it is news that this right is missing.
+    pub(crate) fn begin_read(&self, read: RefusedRead, what: &str) -> bool {
+        let mut refused = lock(&self.0);
+        let same = |(one, _): &&mut (RefusedRead, String)| one.by == read.by && one.rule == read.rule;
+        if let Some((one, _)) = refused.reads.iter_mut().find(same) {
+            one.last = read.last;
+            return false;
+        }
+        refused.reads.push((read, of_error(what)));
+        true
+    }
+
+    /// Ends the refusals of reads for which this holds.
+    pub(crate) fn end_reads(&self, is_granted: impl Fn(&RefusedRead) -> bool) {
+        lock(&self.0).reads.retain(|(read, _)| !is_granted(read));
     }
 
     /// Whether keys cannot be read or found.
     pub(crate) fn hide_keys(&self) -> bool {
         let refused = lock(&self.0);
-        [Asked::Read, Asked::Scan].into_iter().any(|asked| refused[asked as usize].is_some())
+        !refused.reads.is_empty() || refused.others[Asked::Scan as usize].is_some()
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
-        lock(&self.0).iter().flatten().cloned().collect()
+        let refused = lock(&self.0);
+        refused.reads.iter().map(|(_, what)| what).chain(refused.others.iter().flatten()).cloned().collect()
     }
 }
 
@@ -46,14 +86,21 @@ impl Refusals {
 mod tests {
     use super::*;
 
+    fn read(rule: &str) -> RefusedRead {
+        RefusedRead { by: NodeId::NONE, rule: rule.into(), key: "a".into(), last: Instant::now() }
+    }
+
     #[test]
     fn each_is_news_once_until_it_is_granted() {
         let refusals = Refusals::default();
         assert!(refusals.begin(Asked::Changes, "c") && !refusals.hide_keys());
-        assert!(refusals.begin(Asked::Read, "a") && !refusals.begin(Asked::Read, "b"));
-        assert!(refusals.hide_keys());
-        assert_eq!(refusals.all(), ["b", "c"]);
-        assert!(refusals.end(Asked::Read) && !refusals.end(Asked::Read));
-        assert!(!refusals.hide_keys());
+        assert!(refusals.begin_read(read("+get"), "a") && !refusals.begin_read(read("+get"), "b"));
+        assert!(refusals.begin_read(read("+type"), "t") && refusals.hide_keys());
+        assert_eq!(refusals.all(), ["a", "t", "c"]);
+        refusals.end_reads(|read| read.rule == "+get");
+        assert_eq!(refusals.all(), ["t", "c"]);
+        refusals.end_reads(|_| true);
+        assert!(!refusals.hide_keys() && refusals.begin_read(read("+get"), "a"));
+        assert!(refusals.end(Asked::Changes) && !refusals.end(Asked::Changes));
     }
 }

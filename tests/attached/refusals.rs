@@ -311,6 +311,13 @@ impl Harness {
         assert_eq!(log.lines_with(&[&["WARN", line, "orders"], words].concat()), 1, "{:?}", self.refusals());
     }
 
+    /// Makes it another life of an order, by this command, of ten minutes.
+    async fn write_again(&self, order: &[&str]) {
+        self.cmd(&["DEL", "app:order:1"]).await;
+        self.cmd(order).await;
+        self.cmd(&["PEXPIRE", "app:order:1", "600000"]).await;
+    }
+
     async fn until_granted(&self, mode: EventMode) {
         eventually(PATIENCE, "no refusal", async || self.refusals().is_empty()).await;
         self.listener.until_mode(mode).await;
@@ -331,6 +338,95 @@ async fn keys_that_may_not_be_read_are_said_counted_and_shown_until_they_may() {
         assert!(harness.listener.attached().refused_reads > 0, "{flags}");
         acl(&harness.server, &["~app:*"]).await;
         harness.until_granted(if flags == "Ex" { EventMode::Expired } else { EventMode::Changes }).await;
+        harness.listener.stop().await;
+    }
+}
+
+/// A right that may be missing, but for our own keys, what a topic has to do for it to matter, and a key of which it hides something.
+struct Right {
+    rule: &'static str,
+    without: &'static [&'static str],
+    topic: fn(Attached<Bytes>) -> Attached<Bytes>,
+    key: &'static [&'static str],
+}
+
+const STRING: &[&str] = &["SET", "app:order:1", "a sofa"];
+const HASH: &[&str] = &["HSET", "app:order:1", "a", "a sofa"];
+const LIST: &[&str] = &["RPUSH", "app:order:1", "a sofa"];
+
+const RIGHTS: [Right; 8] = [
+    Right {
+        rule: "+strlen",
+        without: &["-strlen", "(+strlen ~keylapse:*)"],
+        topic: |topic| topic,
+        key: STRING,
+    },
+    Right { rule: "+get", without: &["-get", "(+get ~keylapse:*)"], topic: |topic| topic, key: STRING },
+    Right { rule: "+type", without: &["-type", "(+type ~keylapse:*)"], topic: |topic| topic, key: STRING },
+    Right { rule: "+pexpiretime", without: &["-pexpiretime"], topic: |topic| topic, key: STRING },
+    Right { rule: "~app:order:*", without: &["resetkeys", "~keylapse:*"], topic: |topic| topic, key: STRING },
+    Right {
+        rule: "+dump",
+        without: &["-dump", "(+dump ~keylapse:*)"],
+        topic: Attached::keep_dumps,
+        key: LIST,
+    },
+    Right {
+        rule: "+hmget",
+        without: &["-hmget", "(+hmget ~keylapse:*)"],
+        topic: |topic| topic.keep_fields(["a"]),
+        key: HASH,
+    },
+    Right {
+        rule: "+hkeys",
+        without: &["-hkeys", "(+hkeys ~keylapse:*)"],
+        topic: Attached::keep_all_fields,
+        key: HASH,
+    },
+];
+
+/// Whatever else may be read meanwhile: deadlines by each scan, a value of another type, a key that is gone.
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_once_and_the_mode_stays_until_it_is_granted() {
+    for Right { rule, without, topic, key } in RIGHTS {
+        println!("{rule}");
+        let (log, _guard) = Log::keep();
+        let server = server(ALL_FLAGS).await;
+        acl(&server, without).await;
+        let topic = topic(orders_with_values()).scan_every(Duration::from_millis(100));
+        let harness = Harness::begin(server, topic, Notes::handler);
+        eventually(PATIENCE, "an anchor", async || harness.listener.hears()).await;
+        harness.write_again(key).await;
+        let named =
+            |text: &String| text.contains("app:order:1") && text.ends_with(&format!("the rule is {rule}"));
+        eventually(PATIENCE, "a refusal", async || harness.refusals().iter().any(named)).await;
+        harness.listener.until_mode(EventMode::Unreadable).await;
+        // For some canaries: with each the mode is found out.
+        let (began, refused) = (now(), harness.listener.attached().refused_reads);
+        eventually(PATIENCE, "more refusals", async || {
+            assert_eq!(harness.listener.stats.mode(), EventMode::Unreadable, "{rule}");
+            for other in [&["SADD", "app:order:2", "a"][..], &["SET", "app:order:3", "x", "PX", "1"]] {
+                harness.cmd(other).await;
+            }
+            harness.cmd(&["PEXPIRE", "app:order:2", "600000"]).await;
+            harness.cmd(&["PEXPIRE", "app:order:1", "600000"]).await;
+            now() >= began + 4000 && harness.listener.attached().refused_reads >= refused + 10
+        })
+        .await;
+        assert_eq!(
+            log.lines_with(&["WARN", "attached keys cannot be read"]),
+            1,
+            "{rule}: {:?}",
+            harness.refusals()
+        );
+        assert_eq!(log.lines_with(&["WARN", "attached keys cannot be read", rule]), 1, "{rule}");
+        acl(&harness.server, &["~app:*", rule]).await;
+        eventually(PATIENCE, "the right to be noticed", async || {
+            harness.write_again(key).await;
+            harness.refusals().is_empty()
+        })
+        .await;
+        harness.until_granted(EventMode::Changes).await;
         harness.listener.stop().await;
     }
 }

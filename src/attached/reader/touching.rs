@@ -6,11 +6,8 @@ use tokio::time::Instant;
 
 use crate::attached::reader::StreamReader;
 use crate::attached::request::{Look, Request, Sent};
-use crate::escape::Escaped;
 use crate::events::{Question, Touch, Touched};
-use crate::log::warn;
 use crate::policy::Capture;
-use crate::runtime::Asked;
 use crate::time::ServerTime;
 use crate::wire::Life;
 
@@ -133,7 +130,7 @@ impl StreamReader {
             self.note_unsure(keys, touched.answer, sent).await;
             return self.judge_unproven().await;
         }
-        self.refused(&request, &touched);
+        self.note_refusal(&request, &touched);
         let request = match request {
             Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
             Request::Replaced(by, keys) if touched.answer.is_none() => return self.keep_replaced(by, keys),
@@ -153,29 +150,6 @@ impl StreamReader {
                 self.look_at_replaced();
             }
             Request::Anchor(_) | Request::Late | Request::Recall(_) | Request::Judge(_) => {}
-        }
-    }
-
-    /// Whether the server refuses to have these keys read. That is said once, until it does not.
-    fn refused(&self, request: &Request, touched: &Touched) {
-        let (partition, key, count) = match request {
-            Request::Look(Look { partition, watches, .. }) => {
-                (*partition, watches.first().map(|one| &one.key), watches.len())
-            }
-            Request::Glance(read) | Request::Read(read) => {
-                (read.partition, read.keys.first(), read.keys.len())
-            }
-            _ => return,
-        };
-        let (topic, Some(key)) = (self.topic(partition), key) else { return };
-        if touched.answer.is_some() {
-            topic.refusals.end(Asked::Read);
-        }
-        let Some(error) = &touched.refused else { return };
-        topic.attached.refused_reads.add(count);
-        let (key, rule) = (Escaped(key), format!("~{}*", topic.config.pattern.literal_prefix()));
-        if topic.refusals.begin(Asked::Read, &format!("{key}: {error}; the rule is {rule}")) {
-            warn!(topic = %topic.config.name, %key, %rule, %error, "attached keys cannot be read: a right is missing");
         }
     }
 }
