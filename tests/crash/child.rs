@@ -19,8 +19,8 @@ const LEDGER: &str = "KEYLAPSE_CHILD_LEDGER";
 /// The topic that a parent arms and its children run.
 fn topic(name: &str, lease: Duration) -> Topic<String> {
     let topic = Topic::named(name, &format!("app:{name}:{{id}}")).expect("a topic").lease(lease);
-    // Long, so that a test can meet a timer that is claimed and not yet due.
-    topic.lookahead(lease / 4)
+    // Long, so that a test can meet a timer that is claimed and not yet due; a second is the most that is allowed.
+    topic.lookahead((lease / 4).min(Duration::from_secs(1)))
 }
 
 /// The topic of this name, and a schedule to arm it.

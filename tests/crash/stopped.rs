@@ -36,7 +36,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {
 /// It had claimed the timer ahead of its deadline, and was about to start it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held() {
-    let lease = Duration::from_secs(6);
+    let lease = Duration::from_secs(4);
     let server = Server::start().await;
     let (topic, schedule) = scheduled(&server, "held", lease).await;
     let sleeper = Listening::start(&server, "held", lease);
@@ -46,7 +46,7 @@ async fn p4_a_listener_that_wakes_up_after_its_lease_does_not_start_what_it_held
     assert_eq!(started.next(Duration::from_secs(60)).await.pid, sleeper.pid());
 
     // Within the lookahead, so that the look for another takes it along; and far enough to be stopped before.
-    arm("1", Duration::from_millis(1400)).await;
+    arm("1", Duration::from_millis(900)).await;
     arm("0", Duration::ZERO).await;
     let claimed = async || {
         let timer = schedule.look_up(&topic, ["1"]).await.expect("a look");
