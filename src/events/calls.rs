@@ -12,14 +12,16 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value, cmd};
 
 use crate::connection::{Seat, classify};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::events::event::{Question, Touch, Touched};
+use crate::policy::Capture;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{Reply, glance_commands, read_glanced, read_touches, script_call, touches};
+use crate::wire::{Reply, glance_commands, read_glanced, read_touches, script_call, touch_steps, touches};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -66,10 +68,32 @@ impl Reads {
             Question::Glance => read_glanced(self.send(&glance_commands(&asked.keys)).await),
             Question::Read { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-                read_touches(groups, self.run(&commands).await, capture)
+                match read_touches(groups, self.run(&commands).await, capture) {
+                    Err(error) => Err(self.explain(error, &asked.keys, capture).await),
+                    answer => answer,
+                }
             }
         };
         asked.answered(answer)
+    }
+
+    /// Redis 7.0 does not name the command that it refuses to a script; and no server does where the command is granted
+    /// for other keys. So each is tried.
+    async fn explain(&self, refused: Error, keys: &[Bytes], capture: &Capture) -> Error {
+        let is_of_script = refused.kind() == ErrorKind::Permission && refused.code() == Some("ERR");
+        let (true, Some(key)) = (is_of_script, keys.first()) else { return refused };
+        let (names, steps) = touch_steps(key, capture);
+        let is_refused = |answer: &Result<Value>| {
+            answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Permission)
+        };
+        match self.send(&steps).await.iter().position(is_refused) {
+            Some(place) => {
+                let message =
+                    format!("{READING}: the user may not run the '{}' command on them", names[place]);
+                Error::new(ErrorKind::Permission, message)
+            }
+            None => refused,
+        }
     }
 
     /// Makes calls of the script that touches, and loads it first where the server does not have it.

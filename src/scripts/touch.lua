@@ -13,20 +13,9 @@
 --   a copy: '' where there is none; else a byte: 1 too large (and its size, where it is known),
 --   2 a string (and its bytes), 3 another type (and its dump), 4 of a type that is not copied, 5 the fields
 --   of a hash (each as the length of its name in 4 bytes, the name, and the same of the value)
--- Errors: NOPERM names the command that the user may not run
 -- Invariants: nothing is written.
 
--- Redis 7.0 does not say which command is refused to a script; and where it is granted for other keys, no server does.
-local function call(name, ...)
-  local reply = redis.pcall(name, ...)
-  if type(reply) ~= 'table' or not reply.err then return reply end
-  if string.find(reply.err, "executing the script can't", 1, true) or string.find(reply.err, 'ACL failure', 1, true) then
-    reply = { err = "NOPERM this user has no permissions to run the '" .. string.lower(name) .. "' command" }
-  end
-  error(reply)
-end
-
-local time = call('TIME')
+local time = redis.call('TIME')
 local cap, dumps, horizon = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
 local which, named = ARGV[4], { unpack(ARGV, 5) }
 if horizon == 0 then horizon = math.huge end
@@ -34,9 +23,9 @@ local SIZES = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD', str
 
 -- A dump has at least two bytes for an element, and is not begun where that alone is too much.
 local function dump_of(key, kind)
-  local count = call(SIZES[kind], key)
+  local count = redis.call(SIZES[kind], key)
   if count * 2 > cap then return '\1' end
-  local dump = call('DUMP', key)
+  local dump = redis.call('DUMP', key)
   if not dump then return '\4' end
   if #dump > cap then return '\1' .. string.format('%.0f', #dump) end
   return '\3' .. dump
@@ -49,16 +38,16 @@ local EACH, PAGE = 8, 1000
 local function fields_of(key)
   local names, size = named, 0
   if which == 'all' then
-    if call('HLEN', key) * EACH > cap then return '\1' end
-    names = call('HKEYS', key)
+    if redis.call('HLEN', key) * EACH > cap then return '\1' end
+    names = redis.call('HKEYS', key)
   end
   for _, name in ipairs(names) do
-    size = size + call('HSTRLEN', key, name)
+    size = size + redis.call('HSTRLEN', key, name)
     if size > cap then return '\1' end
   end
   local fields = {}
   for first = 1, #names, PAGE do
-    local values = call('HMGET', key, unpack(names, first, math.min(first + PAGE - 1, #names)))
+    local values = redis.call('HMGET', key, unpack(names, first, math.min(first + PAGE - 1, #names)))
     for i, copy in ipairs(values) do
       local name = names[first + i - 1]
       if copy then
@@ -72,22 +61,22 @@ local function fields_of(key)
 end
 
 local function copy_of(key)
-  local kind = call('TYPE', key).ok
+  local kind = redis.call('TYPE', key).ok
   if kind == 'hash' and which ~= 'none' then return fields_of(key) end
   if kind ~= 'string' then return dumps and SIZES[kind] and dump_of(key, kind) or '\4' end
-  local size = call('STRLEN', key)
+  local size = redis.call('STRLEN', key)
   if size > cap then return '\1' .. string.format('%.0f', size) end
-  local body = call('GET', key) or ''
+  local body = redis.call('GET', key) or ''
   return '\2' .. body
 end
 
 local out = { time[1], time[2] }
 if cap == 0 then
-  for i, key in ipairs(KEYS) do out[i + 2] = call('PEXPIRETIME', key) end
+  for i, key in ipairs(KEYS) do out[i + 2] = redis.call('PEXPIRETIME', key) end
   return out
 end
 for i, key in ipairs(KEYS) do
-  local deadline = call('PEXPIRETIME', key)
+  local deadline = redis.call('PEXPIRETIME', key)
   out[2 * i + 1] = deadline
   out[2 * i + 2] = deadline >= 0 and deadline <= horizon and copy_of(key) or ''
 end

@@ -52,7 +52,7 @@ impl StreamReader {
 /// The rule that a user lacks. All servers name a command alike: "… to run the 'get' command".
 fn rule_of(error: &str, prefix: &str) -> String {
     let command = error.split_once(" run the '").and_then(|(_, rest)| rest.split_once('\''));
-    command.map_or_else(|| format!("~{prefix}*"), |(name, _)| format!("+{name}"))
+    command.map_or_else(|| format!("~{prefix}*"), |(name, _)| format!("+{}", name.to_ascii_lowercase()))
 }
 
 /// Whether an answer shows that touch.lua could run a command. What it copies says which it has run.
@@ -78,10 +78,7 @@ mod tests {
     #[test]
     fn what_a_server_refuses_names_the_rule_that_is_missing() {
         for (said, rule) in [
-            (
-                "NOPERM this user has no permissions to run the 'strlen' command script: 81, on @user_script:27.",
-                "+strlen",
-            ),
+            ("the user may not run the 'strlen' command on them", "+strlen"),
             (
                 "ERR ACL failure in script: User u has no permissions to run the 'get' command script: on",
                 "+get",

@@ -18,7 +18,7 @@ pub use super::place::{FoundGone, Identity, NodeId, Position};
 use super::touch::by_slot;
 pub use super::touch::{Found, Life};
 pub(crate) use super::touch::{
-    glance_commands, read_glanced, read_touched, read_touches, touch_command, touches,
+    glance_commands, read_glanced, read_touched, read_touches, touch_command, touch_steps, touches,
 };
 
 /// An expiry that was heard.

@@ -91,6 +91,30 @@ pub(crate) fn read_touched(
     if found.len() == count { Ok((stamp, found)) } else { Err(reply.unexpected()) }
 }
 
+/// The commands that touch.lua calls for this, each about a key beside this one: so nothing large is answered.
+pub(crate) fn touch_steps(key: &[u8], capture: &Capture) -> (Vec<&'static str>, Pipeline) {
+    let mut names = vec!["pexpiretime"];
+    if capture.cap > 0 {
+        names.extend(["type", "strlen", "get"]);
+    }
+    match capture.fields {
+        Fields::None => {}
+        Fields::All => names.extend(["hlen", "hkeys", "hstrlen", "hmget"]),
+        Fields::Named(_) => names.extend(["hstrlen", "hmget"]),
+    }
+    if capture.dumps {
+        names.extend(["hlen", "llen", "scard", "zcard", "xlen", "dump"]);
+    }
+    let (beside, mut commands) = ([key, b":"].concat(), pipe());
+    for name in &names {
+        let command = commands.cmd(name).arg(&beside);
+        if matches!(*name, "hstrlen" | "hmget") {
+            command.arg("");
+        }
+    }
+    (names, commands)
+}
+
 /// Asks for deadlines alone, one by one, which costs the server less than a script that does. What it finds is not of
 /// one moment, and all of it before the time that is answered.
 pub(crate) fn glance_commands(keys: &[Bytes]) -> Pipeline {
