@@ -15,7 +15,7 @@ const LONGEST_ID: usize = 64;
 const NOBODY: u16 = u16::MAX;
 
 /// A node of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) endpoint: Endpoint,
@@ -28,6 +28,14 @@ pub(crate) struct Shard {
     pub(crate) primary: Option<Member>,
     pub(crate) replicas: Vec<Member>,
     pub(crate) slots: Vec<RangeInclusive<u16>>,
+    /// Whether a primary of it has failed, replaced or not.
+    pub(crate) has_failed: bool,
+}
+
+impl Shard {
+    fn place(&self) -> (Option<u16>, Option<&Member>, &[Member]) {
+        (self.slots.first().map(|range| *range.start()), self.primary.as_ref(), &self.replicas)
+    }
 }
 
 /// All of a cluster.
@@ -45,7 +53,10 @@ impl ClusterMap {
         Self::of(Vec::new())
     }
 
-    fn of(shards: Vec<Shard>) -> Self {
+    /// In one order, whichever node names them: what is the same is equal.
+    fn of(mut shards: Vec<Shard>) -> Self {
+        shards.iter_mut().for_each(|shard| shard.replicas.sort());
+        shards.sort_by(|one, other| one.place().cmp(&other.place()));
         let (mut owners, mut endpoints) = (vec![NOBODY; usize::from(SLOTS)], Vec::new());
         for shard in &shards {
             let Some(primary) = &shard.primary else { continue };
@@ -85,6 +96,16 @@ impl ClusterMap {
             }
         }
         self.endpoints.iter().zip(least).filter_map(|(owner, least)| Some((owner, least?))).collect()
+    }
+
+    /// Whether anybody owns any.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.owners.iter().any(|owner| *owner != NOBODY)
+    }
+
+    /// Whether a primary has failed that may come back.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shards.iter().any(|shard| shard.has_failed)
     }
 
     pub(super) fn shards(&self) -> &[Shard] {
@@ -142,7 +163,7 @@ impl ClusterMap {
                 Some(shard) => shard.slots.push(range),
                 None => {
                     let replicas = replicas.into_iter().flatten().collect();
-                    shards.push(Shard { primary, replicas, slots: vec![range] });
+                    shards.push(Shard { primary, replicas, slots: vec![range], has_failed: false });
                 }
             }
         }
@@ -169,7 +190,7 @@ fn read_shard(shard: &Value, asked: &Endpoint, tls: bool) -> Option<Shard> {
         let Some(member) = read_member(&node, asked, tls) else { continue };
         match (is_primary, is_online) {
             (true, true) => read.primary = Some(member),
-            (true, false) => {}
+            (true, false) => read.has_failed = true,
             (false, _) => read.replicas.push(member),
         }
     }

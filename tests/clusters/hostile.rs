@@ -207,3 +207,18 @@ async fn what_is_known_is_not_forgotten_for_a_node_that_knows_of_fewer_failovers
         () = told => {}
     }
 }
+
+/// As it does not know of the others any more: it has failed, or was told to forget them.
+#[tokio::test]
+async fn a_node_that_knows_of_no_slots_is_not_believed_where_another_does() {
+    let knows = Forger::start(&shards("{port}", 0, 16_383), "-ERR no\r\n").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let alone = format!("*1\r\n{}", shard(&port.to_string(), "*0\r\n"));
+    let lone = Forger::on(listener, Says { shards: alone, epoch: 9, ..Says::default() });
+    let client =
+        Client::new(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}/", lone.port, knows.port)).unwrap();
+    let schedule = Schedule::new(client.patience(Duration::from_secs(2)));
+    let refused = schedule.arm(&topic(1), ["1"], Duration::from_secs(1), &1).await;
+    assert!(refused.is_err() && knows.scripts() > 0, "{refused:?}");
+}

@@ -115,15 +115,17 @@ impl Cluster {
     }
 
     /// What the first of them say who answer: the one that knows of most failovers and moves. One that is cut off from the others
-    /// does not know who has taken its place, and one that a slot has left is told last.
+    /// does not know who has taken its place, and one that a slot has left is told last. One that knows of no slots at all may
+    /// have forgotten its cluster: it counts only where nobody ever knew of any.
     async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<Told> {
         let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
         let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
-        let (mut best, mut worst, mut answered) = (None::<Told>, None::<Error>, 0);
+        let (mut best, mut lone, mut worst, mut answered) = (None::<Told>, None::<Told>, None::<Error>, 0);
         // Each node is answered for in its time.
         let mut until = Instant::now() + NEVER;
         while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
             match answer {
+                Ok(told) if !told.map.has_slots() => lone = Some(told),
                 Ok(told) => {
                     (answered, until) = (answered + 1, until.min(Instant::now() + OTHERS_WITHIN));
                     if best.as_ref().is_none_or(|best| best.epoch < told.epoch) {
@@ -138,8 +140,17 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        let nobody = || worst.unwrap_or_else(|| Error::invalid("a cluster needs at least one host"));
-        best.ok_or_else(nobody)
+        let forgetful = lone.is_some();
+        let lone = lone.filter(|_| !self.map.borrow().has_slots());
+        let nobody = || match worst {
+            Some(error) => error,
+            None if forgetful => Error::new(
+                ErrorKind::Unavailable,
+                "the nodes that answer know of no slots, and are not believed",
+            ),
+            None => Error::invalid("a cluster needs at least one host"),
+        };
+        best.or(lone).ok_or_else(nobody)
     }
 
     /// What one node says.
