@@ -91,7 +91,8 @@ pub(crate) struct StreamReader {
     replaced: Replaced,
     asking: Asking,
     silent_since: Option<Instant>,
-    /// A program that has just begun hears nothing before its first canary; a replica's promotion it hears.
+    /// A program that has just begun hears nothing before its first canary. A server that comes later it hears from its first
+    /// word.
     deaf: bool,
 }
 
@@ -107,7 +108,7 @@ impl StreamReader {
         let reader = Self {
             stream: Stream::of(node.name()),
             held: Held::new(peers.is_none()),
-            deaf: peers.as_ref().is_none_or(|peers| peers.was_primary),
+            deaf: peers.as_ref().is_none_or(|peers| peers.is_first),
             desk,
             node,
             peers,

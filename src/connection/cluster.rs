@@ -5,6 +5,7 @@
 mod batch;
 mod discovery;
 mod standing;
+mod watching;
 
 pub(crate) use self::standing::Standing;
 

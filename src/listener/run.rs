@@ -263,7 +263,7 @@ impl Roles {
             self.keeping.spawn(attached.scan(&node, server));
             ear
         });
-        let event_loop = EventLoop { runtime: runtime.clone(), node: node.clone(), events, attached };
+        let event_loop = EventLoop::new(runtime.clone(), node.clone(), events, attached);
         self.keeping.spawn(event_loop.run());
         self.keeping.spawn(Sweeper::new(runtime.clone(), node).run());
     }

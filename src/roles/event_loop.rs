@@ -1,9 +1,11 @@
 //! What follows from what is heard.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::attached::{Ear, Heard};
 use crate::escape::Escaped;
@@ -13,18 +15,31 @@ use crate::runtime::{Asked, NodeState, Runtime};
 
 /// Events that are taken together, before others get their turn.
 const AT_ONCE: usize = 4096;
+/// A server without slots that announces expired keys makes the map be asked for no more often than this.
+const SUSPECT_EVERY: Duration = Duration::from_secs(1);
 
 /// Passes events on, until the stream ends. It waits for nobody: wake-ups and fences come in the same stream.
 pub(crate) struct EventLoop {
-    pub(crate) runtime: Arc<Runtime>,
+    runtime: Arc<Runtime>,
     /// Of which server.
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) events: mpsc::Receiver<Event>,
+    node: Arc<NodeState>,
+    events: mpsc::Receiver<Event>,
     /// Of attached topics.
-    pub(crate) attached: Option<Ear>,
+    attached: Option<Ear>,
+    /// When the map was suspected last, for what the server has announced.
+    suspected: Option<Instant>,
 }
 
 impl EventLoop {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        node: Arc<NodeState>,
+        events: mpsc::Receiver<Event>,
+        attached: Option<Ear>,
+    ) -> Self {
+        Self { runtime, node, events, attached, suspected: None }
+    }
+
     pub(crate) async fn run(mut self) {
         let mut events = Vec::new();
         while self.events.recv_many(&mut events, AT_ONCE).await > 0 {
@@ -112,6 +127,15 @@ impl EventLoop {
         }
     }
 
+    /// Only a primary of slots announces expired keys: by the map, it is none.
+    fn suspect_if_slotless(&mut self) {
+        let lately = self.suspected.is_some_and(|at| at.elapsed() < SUSPECT_EVERY);
+        if !lately && self.node.share.borrow().canaries.is_none() {
+            self.suspected = Some(Instant::now());
+            self.runtime.client.store.topology().suspect();
+        }
+    }
+
     fn expired(&mut self, key: Bytes) {
         let Some(partition) = self.runtime.route(&key) else {
             self.runtime.stats.unrouted.add(1);
@@ -121,6 +145,7 @@ impl EventLoop {
         let topic = &self.runtime.partitions[partition].topic;
         topic.stats.heard.add(1);
         if topic.config.attach.is_some() {
+            self.suspect_if_slotless();
             self.tell(Heard::Expired(partition, key));
         } else {
             self.runtime.partitions[partition].note_expired();
@@ -130,8 +155,6 @@ impl EventLoop {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::task::JoinSet;
 
     use super::*;
@@ -166,7 +189,7 @@ mod tests {
         let Hearing { ear, reader } = attached.hear(&node, None, touches);
         roles.spawn(reader);
         let (heard, events) = mpsc::channel(1);
-        roles.spawn(EventLoop { runtime: runtime.clone(), node, events, attached: Some(ear) }.run());
+        roles.spawn(EventLoop::new(runtime.clone(), node, events, Some(ear)).run());
 
         heard.send(Event::Canary(Canary { number: 1, ..Canary::default() })).await.unwrap();
         let flood = async {

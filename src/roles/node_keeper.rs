@@ -23,10 +23,16 @@ use crate::wire::names::canary;
 
 /// Who owns what is asked this often at the least, ...
 const CALM: Duration = Duration::from_secs(30);
+/// ... this often while a primary has failed that attached topics shall hear from its first word when it is back, ...
+const AWAITED: Duration = Duration::from_secs(5);
 /// ... this often while a slot has no owner, or a primary is not heard, ...
 const ALERT: Duration = Duration::from_secs(1);
+/// ... and where there are attached topics, for so long after something has changed, ...
+const SETTLING: Duration = Duration::from_secs(30);
 /// ... and no more often than this, whatever nodes say.
 const REST: Duration = Duration::from_millis(100);
+/// Where there are attached topics, one node is asked this often whether there are others than before.
+const WATCH: Duration = Duration::from_secs(2);
 
 /// Keeps one subscription, one event loop and one sweeper to each primary that holds slots.
 pub(crate) struct NodeKeeper {
@@ -36,6 +42,10 @@ pub(crate) struct NodeKeeper {
     attached: Option<AttachedRoles>,
     /// By which was followed last.
     known: Arc<ClusterMap>,
+    /// Whether a map was followed.
+    has_begun: bool,
+    /// When something has shown last that nodes or slots change.
+    changed: Option<Instant>,
     running: BTreeMap<Endpoint, Running>,
     tasks: JoinSet<()>,
 }
@@ -56,12 +66,17 @@ impl NodeKeeper {
         attached: Option<AttachedRoles>,
     ) -> Self {
         let (known, running) = (cluster.map().borrow().clone(), BTreeMap::new());
-        Self { runtime, cluster, decoder, attached, known, running, tasks: JoinSet::new() }
+        let (has_begun, changed, tasks) = (false, None, JoinSet::new());
+        Self { runtime, cluster, decoder, attached, known, has_begun, changed, running, tasks }
     }
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
         let mut map = self.cluster.map();
+        if self.attached.is_some() {
+            let cluster = self.cluster.clone();
+            self.tasks.spawn(async move { match cluster.watch(WATCH).await {} });
+        }
         loop {
             let asked = Instant::now();
             if let Err(error) = self.cluster.refresh().await {
@@ -70,13 +85,14 @@ impl NodeKeeper {
             let present = map.borrow_and_update().clone();
             self.follow(&present);
             loop {
-                let wait = if self.is_alert(&present) { ALERT } else { CALM };
+                let wait = self.next_after(&present);
                 tokio::select! {
                     Ok(()) = map.changed() => {
                         let present = map.borrow_and_update().clone();
                         self.follow(&present);
                     }
                     () = self.cluster.suspected() => {
+                        self.changed = Some(Instant::now());
                         tokio::time::sleep_until(asked + REST).await;
                         break;
                     }
@@ -89,6 +105,17 @@ impl NodeKeeper {
                     }
                 }
             }
+        }
+    }
+
+    /// How long after the last question the next is due.
+    fn next_after(&self, map: &ClusterMap) -> Duration {
+        let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING);
+        match &self.attached {
+            _ if self.is_alert(map) => ALERT,
+            Some(_) if is_settling => ALERT,
+            Some(_) if map.has_failed() => AWAITED,
+            _ => CALM,
         }
     }
 
@@ -108,6 +135,9 @@ impl NodeKeeper {
         let gone: Vec<_> = self.running.iter().filter_map(is_gone).collect();
         gone.iter().for_each(|endpoint| self.end(endpoint));
         let gained = map.gained(&self.known);
+        if self.has_begun && self.known != *map {
+            self.changed = Some(Instant::now());
+        }
         self.known = map.clone();
         let kept: Vec<_> = self.running.keys().cloned().collect();
         for endpoint in kept {
@@ -118,6 +148,7 @@ impl NodeKeeper {
         for (endpoint, (name, share)) in present {
             self.begin(&endpoint, name, share);
         }
+        self.has_begun |= map.has_slots();
     }
 
     /// Whom to listen to, by name, and what each has of the work: nothing, unless it owns slots.
@@ -158,13 +189,14 @@ impl NodeKeeper {
         let mut tasks = vec![self.tasks.spawn(supervisor)];
         let attached = self.attached.as_ref().map(|attached| {
             let (cluster, endpoint) = (self.cluster.clone(), endpoint.clone());
-            let peers = Peers::nodes(cluster, endpoint, holds_slots);
+            let peers = if self.has_begun { Peers::nodes } else { Peers::first_nodes };
+            let peers = peers(cluster, endpoint, holds_slots);
             let Hearing { ear, reader } = attached.hear(&node, Some(peers), touches);
             // It ends by itself once nothing is heard any more, and all that was heard has come to its end.
             self.tasks.spawn(reader);
             ear
         });
-        tasks.push(self.tasks.spawn(EventLoop { runtime, node: node.clone(), events, attached }.run()));
+        tasks.push(self.tasks.spawn(EventLoop::new(runtime, node.clone(), events, attached).run()));
         self.running.insert(endpoint.clone(), Running { node, tasks, holding: Vec::new() });
         self.give(endpoint, share, false);
     }

@@ -35,6 +35,8 @@ pub(crate) struct Peers {
     who: Who,
     /// Whether it was ever named a primary.
     pub(super) was_primary: bool,
+    /// Whether it was one when the listener began.
+    pub(super) is_first: bool,
 }
 
 #[derive(Clone)]
@@ -48,14 +50,19 @@ enum Who {
 impl Peers {
     /// Those of a cluster's node.
     pub(crate) fn nodes(cluster: Arc<Cluster>, endpoint: Endpoint, was_primary: bool) -> Self {
-        Self { who: Who::Nodes(cluster, endpoint), was_primary }
+        Self { who: Who::Nodes(cluster, endpoint), was_primary, is_first: false }
+    }
+
+    /// Those of a node that is among the first that the listener knows.
+    pub(crate) fn first_nodes(cluster: Arc<Cluster>, endpoint: Endpoint, was_primary: bool) -> Self {
+        Self { is_first: was_primary, ..Self::nodes(cluster, endpoint, was_primary) }
     }
 
     /// Those of a server that sentinels name.
     pub(crate) fn successors(place: &Place) -> Option<Self> {
         let Place::Primary(sentinels) = place else { return None };
         let who = Who::Sentinels(sentinels.clone(), place.present().endpoint().to_string());
-        Some(Self { who, was_primary: true })
+        Some(Self { who, was_primary: true, is_first: true })
     }
 
     /// Where a server of several is.

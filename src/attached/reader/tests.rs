@@ -50,9 +50,12 @@ fn reader_of(
 
 /// One that others have named, whom nobody can ask at present.
 fn a_primary() -> Peers {
+    named(Peers::nodes)
+}
+
+fn named(by: fn(Arc<Cluster>, Endpoint, bool) -> Peers) -> Peers {
     let endpoint = Endpoint::read("127.0.0.1:7000", 0).expect("an endpoint");
-    let cluster = Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1)));
-    Peers::nodes(cluster, endpoint, true)
+    by(Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1))), endpoint, true)
 }
 
 fn canary(number: u64) -> Heard {
@@ -256,4 +259,18 @@ async fn of_more_than_a_hundred_thousand_deleted_keys_the_others_are_left_to_the
         reader.heard(gone(&touch)).await;
     }
     assert_eq!(reader.deleted.len(), DELETED);
+}
+
+/// What a program that has just begun does not hear is what others may have noted already; one that goes on has missed nothing
+/// before a server that is new to it came.
+#[tokio::test(start_paused = true)]
+async fn what_is_announced_before_the_first_canary_is_kept_of_a_server_that_comes_later() {
+    for (peers, kept) in [(named(Peers::first_nodes), false), (a_primary(), true)] {
+        let (mut reader, _asked) = reader_of(Some(peers), &Arc::new(KnownDeadlines::new()), HashMap::new());
+        reader.heard(Heard::Expired(0, Bytes::from("early"))).await;
+        assert_eq!(!reader.held.is_empty(), kept);
+        reader.heard(canary(1)).await;
+        reader.heard(Heard::Expired(0, Bytes::from("later"))).await;
+        assert!(!reader.held.is_empty());
+    }
 }

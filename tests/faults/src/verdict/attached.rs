@@ -168,11 +168,14 @@ impl Keys {
         if self.mutes.iter().any(overlaps) {
             return true;
         }
-        // Never enrolled, and nobody was there to hear it, as far as is on record.
+        // Never enrolled, or ended before the deadline that was enrolled, and nobody was there to hear it, as far as is on
+        // record.
         let end = key.heard.iter().copied().filter(|at| *at >= earliest).min();
         let written = key.chain_began();
         let enrolled = key.enrolled.iter().any(|at| *at >= written);
-        !enrolled && end.is_none_or(|end| self.listeners.iter().all(|who| self.is_deaf(who, end)))
+        let brought_forward = key.last().is_some_and(|last| last.life == Life::Expired);
+        (!enrolled || brought_forward)
+            && end.is_none_or(|end| self.listeners.iter().all(|who| self.is_deaf(who, end)))
     }
 
     /// Whether anything on record may keep this listener from hearing what happens at this time.
@@ -205,12 +208,17 @@ impl Key {
         })
     }
 
+    /// The last command that has changed it.
+    fn last(&self) -> Option<&Step> {
+        self.steps.iter().rfind(|step| step.wrote() == Wrote::Done)
+    }
+
     /// If its end is certain: from when a handler has to begin, and between when it ended.
     fn must_fire(&self) -> Option<(Micros, (Micros, Micros))> {
         if self.steps.iter().any(|step| step.wrote() == Wrote::Unknown) {
             return None;
         }
-        let last = self.steps.iter().rfind(|step| step.wrote() == Wrote::Done)?;
+        let last = self.last()?;
         let (since, until) = last.deadlines()?;
         // One that has passed when it is given does not expire the key on all servers: some delete it.
         let was_in_time = last.life == Life::Expired || last.told.is_some_and(|(told, _)| told < since);
