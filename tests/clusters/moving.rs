@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use keylapse::testing::{Cluster, Node};
+use keylapse_support::Binary;
 
 use crate::attached::beside::Beside;
 use crate::load::{FIRST, Load, MANY};
@@ -74,8 +75,13 @@ async fn a_node_that_comes_is_given_slots_gives_them_back_and_goes_costs_no_time
 /// All slots that a node has go to another, with all that lies there, while it goes on to serve them.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_as_one_cost_no_timer_and_double_none() {
-    let Some(able) = reach::valkey_9("knows CLUSTER MIGRATESLOTS") else { return };
-    let cluster = crate::reach::cluster_builder().binary(able.path()).start().await.unwrap();
+    for able in reach::that_move_slots_as_one() {
+        move_slots_as_one(&able).await;
+    }
+}
+
+async fn move_slots_as_one(able: &Binary) {
+    let cluster = reach::cluster_builder().binary(able.path()).start().await.unwrap();
     let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, MANY, Duration::from_millis(4)).await;
     load.until_handled(200).await;

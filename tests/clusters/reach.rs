@@ -2,17 +2,30 @@
 //! What the harness and a test itself have to say goes as the default user, who may do everything.
 
 use keylapse::testing::{Cluster, ClusterBuilder, Node, Reply, SentinelGroup, SentinelGroupBuilder};
-use keylapse_support::{APP_PASSWORD, APP_USER, Binary, app_user_line, skipped};
+use keylapse_support::{APP_PASSWORD, APP_USER, Binary, Version, app_user_line, skipped};
 
 /// What servers announce: all that attached topics can make use of.
 pub(crate) const FLAGS: &str = "KExg$";
 
 /// The server that alone can do something; without it that is said.
 pub(crate) fn valkey_9(can: &str) -> Option<Binary> {
-    let able = |one: &Binary| one.version().is_valkey && one.version().number.0 >= 9;
-    let found = Binary::all().unwrap().into_iter().find(able);
-    if found.is_none() {
-        skipped(&format!("no server at hand {can}: KEYLAPSE_SERVERS may name Valkey 9"));
+    at_hand(can, "Valkey 9", is_valkey_9).into_iter().next()
+}
+
+/// The servers that move slots as one, with all their keys; without any that is said.
+pub(crate) fn that_move_slots_as_one() -> Vec<Binary> {
+    let able = |version: Version| is_valkey_9(version) || !version.is_valkey && version.number >= (8, 4, 0);
+    at_hand("moves slots as one", "Valkey 9 and Redis 8.4", able)
+}
+
+fn is_valkey_9(version: Version) -> bool {
+    version.is_valkey && version.number.0 >= 9
+}
+
+fn at_hand(can: &str, which: &str, able: fn(Version) -> bool) -> Vec<Binary> {
+    let found: Vec<_> = Binary::all().unwrap().into_iter().filter(|one| able(one.version())).collect();
+    if found.is_empty() {
+        skipped(&format!("no server at hand {can}: KEYLAPSE_SERVERS may name {which}"));
     }
     found
 }

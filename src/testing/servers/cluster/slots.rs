@@ -43,29 +43,33 @@ impl Cluster {
         Ok(SlotMove { slot, others: others.collect(), from, to: to.clone() })
     }
 
-    /// Whether the servers know `CLUSTER MIGRATESLOTS`, as Valkey 9 and newer do.
+    /// Whether the servers move slots as one, as Valkey 9, Redis 8.4 and newer do.
     ///
     /// # Errors
     /// When no node answers.
     pub async fn can_move_slots_atomically(&self) -> Result<bool> {
-        let known: Vec<redis::Value> = self.any()?.ask("COMMAND INFO cluster|migrateslots").await?;
-        Ok(known.first().is_some_and(|command| *command != redis::Value::Nil))
+        Ok(self.atomic_move().await?.is_some())
     }
 
-    /// Moves slots of one node as one, with all their keys: Valkey's `CLUSTER MIGRATESLOTS`.
+    /// Moves slots of one node as one, with all their keys: `CLUSTER MIGRATESLOTS` of Valkey, `CLUSTER MIGRATION` of Redis.
     ///
     /// # Errors
     /// Of kind [`Unsupported`](ErrorKind::Unsupported) where the servers have no such command. When one
     /// refuses, or it is not done within half a minute.
     pub async fn move_slots_atomically(&self, slots: RangeInclusive<u16>, to: &Node) -> Result<()> {
-        if !self.can_move_slots_atomically().await? {
-            let message = "the servers have no CLUSTER MIGRATESLOTS: Valkey 9 and newer have";
+        let Some(command) = self.atomic_move().await? else {
+            let message = "the servers do not move slots as one: Valkey 9, Redis 8.4 and newer do";
             return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        };
         let (first, last) = (*slots.start(), *slots.end());
-        let from = self.owner_of_slot(first).await?;
-        let id = to.id().unwrap_or_default();
-        from.tell(&[format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}")]).await?;
+        match command {
+            AtomicMove::OfSource => {
+                let id = to.id().unwrap_or_default();
+                let from = self.owner_of_slot(first).await?;
+                from.tell(&[format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}")]).await?;
+            }
+            AtomicMove::OfTarget => to.tell(&[format!("CLUSTER MIGRATION IMPORT {first} {last}")]).await?,
+        }
         until(PATIENCE, "the slots to have moved", async || {
             let view = View::of(to).await?;
             let mine = view.myself()?;
@@ -78,6 +82,26 @@ impl Cluster {
         .await?;
         self.wait_until_ok().await
     }
+
+    /// The command with which the servers do so.
+    async fn atomic_move(&self) -> Result<Option<AtomicMove>> {
+        let question = "COMMAND INFO cluster|migrateslots cluster|migration";
+        let known: Vec<redis::Value> = self.any()?.ask(question).await?;
+        let is_known = |at: usize| known.get(at).is_some_and(|command| *command != redis::Value::Nil);
+        Ok(match (is_known(0), is_known(1)) {
+            (true, _) => Some(AtomicMove::OfSource),
+            (false, true) => Some(AtomicMove::OfTarget),
+            (false, false) => None,
+        })
+    }
+}
+
+/// Who is sent the command that moves slots as one.
+enum AtomicMove {
+    /// The node that has them: `CLUSTER MIGRATESLOTS`.
+    OfSource,
+    /// The node that gets them: `CLUSTER MIGRATION IMPORT`.
+    OfTarget,
 }
 
 /// A slot that is on its way from one node to another.

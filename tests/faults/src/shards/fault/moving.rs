@@ -33,9 +33,16 @@ async fn another(cluster: &Cluster, slot: u16) -> Node {
 pub(super) async fn strike(stage: &Stage, count: usize) {
     let Group::Cluster(cluster) = &stage.group else { return };
     let since = now();
-    for slot in slots(cluster, count, stage.orders.that_lives()).await {
+    let as_one = cluster.can_move_slots_atomically().await.expect("a node answers");
+    for (at, slot) in slots(cluster, count, stage.orders.that_lives()).await.into_iter().enumerate() {
         let to = another(cluster, slot).await;
-        cluster.move_slot(slot, &to).await.expect("it moves");
+        // Where servers can do both, both are used.
+        let moved = if as_one && at % 2 == 0 {
+            cluster.move_slots_atomically(slot..=slot, &to).await
+        } else {
+            cluster.move_slot(slot, &to).await
+        };
+        moved.expect("it moves");
         stage.slot_moved();
     }
     stage.troupe.ledger.write(Entry::Moved { since, slots: count });
