@@ -194,10 +194,13 @@ impl Stream {
 
     /// What the stream says of a watched expiry cycle, after a touch that was answered behind canary `touched`.
     pub(crate) fn says(&self, watch: &Watch, touched: u64) -> Said {
+        if watch.answered {
+            // Another server has announced it, which has run: the key may be back where it was read, and a gap there says nothing.
+            return Said::Expired;
+        }
         let Some(anchor) = self.anchor else { return Said::Broken };
         if watch.at.node != self.node {
-            // Of another server's stream nothing follows from this one alone.
-            return if watch.answered { Said::Expired } else { Said::Broken };
+            return Said::Broken; // of another server's stream nothing follows from this one alone
         }
         // Nobody is ahead by so much: numbers have been set back since it was read.
         if watch.at.canary > self.number.saturating_add(MEMORY) {

@@ -199,6 +199,8 @@ impl StreamReader {
         let topic = self.topic(partition);
         let fire = |expiry: Expiry| Deed::Fire { arming: ArmingId::random(), flags: expiry.flags() };
         let (counter, deed) = match verdict {
+            // The note of what another server has announced could not know whether that was all, and has left it.
+            Verdict::Lapsed if watch.answered => (None, Deed::Forget),
             // Whatever the policy says of what nobody has heard. A note that comes yet finds the trace of this one.
             Verdict::Lapsed if self.is_note_lost(watch, stamp) => {
                 debug!(key = %Escaped(&watch.key), "heard to expire, and the note of it was lost with a server: recovered");

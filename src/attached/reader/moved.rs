@@ -6,7 +6,7 @@ use crate::attached::reader::{StreamReader, Unproven};
 use crate::attached::request::{Look, Moved, MovedKey, Request, Sent, There};
 use crate::attached::room::Taken;
 use crate::time::ServerTime;
-use crate::wire::{Deed, Found, Judged, Life, NodeId, Watch};
+use crate::wire::{Found, Judged, Life, NodeId, Watch};
 
 impl StreamReader {
     /// Asks the servers that had these keys what was heard of them there. Where one is gone, nobody can say.
@@ -114,18 +114,9 @@ impl StreamReader {
         room: Taken,
     ) {
         let before = there.and_then(|there| there.at);
-        // The note of what another server has announced could not know whether that was all.
-        let deed = match verdict {
-            Verdict::Lapsed if watch.answered => Some(Deed::Forget),
-            verdict => self.deed_of(partition, &watch, verdict, stamp),
-        };
-        if let Some(deed) = deed {
-            self.judge(
-                partition,
-                Judged { at: self.stream.place(&watch.key), watch, stamp, before, deed },
-                room,
-            )
-            .await;
+        if let Some(deed) = self.deed_of(partition, &watch, verdict, stamp) {
+            let at = self.stream.place(&watch.key);
+            self.judge(partition, Judged { at, watch, stamp, before, deed }, room).await;
         }
     }
 

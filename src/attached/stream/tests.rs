@@ -161,3 +161,13 @@ fn where_numbers_were_set_back_nothing_that_was_heard_before_counts() {
     assert!(!stream.canary(canary(10_000, 9000)));
     assert_eq!((stream.keys.len(), stream.says(&ahead, 0)), (0, Said::Broken));
 }
+
+/// Its slot may have moved there and back, and the note of that end is another server's: it leaves the watch.
+#[test]
+fn a_life_whose_end_another_server_has_announced_has_expired_whatever_was_missed_where_it_was_read() {
+    let answered = Watch { answered: true, ..watch(1500, at(900, 0)) };
+    assert_eq!(anchored().says(&answered, 1000), Said::Expired);
+    let mut torn = anchored();
+    torn.lose();
+    assert_eq!(torn.says(&answered, 1000), Said::Expired);
+}
