@@ -34,6 +34,7 @@ pub fn event_route(data: &[u8]) {
     match heard {
         None => assert!(!published || message.is_none_or(|(channel, _)| channel != EXPIRED)),
         Some(Decoded::Disconnected) => assert_eq!(kind, PushKind::Disconnection),
+        Some(Decoded::Reloaded) => assert_eq!((kind, data), (PushKind::Invalidate, vec![Value::Nil])),
         Some(heard) => {
             let (channel, payload) = message.expect("a message was published");
             check(heard, channel, payload);

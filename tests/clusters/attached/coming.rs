@@ -60,7 +60,9 @@ async fn keys_that_are_written_to_a_primary_that_was_replaced_and_is_promoted_ag
     scene.cluster.wait_until_ok().await.unwrap();
     until_heard(&primary).await;
     let successor = scene.cluster.owner_of_slot(slot).await.unwrap();
-    primary.command(["CLUSTER", "FAILOVER", "TAKEOVER"]).await.unwrap();
+    // In agreement with its successor: so nothing is written to that one and then lost.
+    let is_begun = async || primary.command(["CLUSTER", "FAILOVER"]).await.is_ok();
+    eventually(PATIENCE, "the failover to begin", is_begun).await;
     scene.cluster.wait_for_owner_other_than(&successor, slot).await.unwrap();
     write_short_ones(scene, 300).await;
 }
