@@ -34,7 +34,6 @@ const MAKING: &str = "making a canary";
 const READING: &str = "reading keys";
 
 /// Where keys are read.
-#[derive(Clone)]
 pub(super) enum Reads {
     /// On the connection of the subscription: answers have their place among what is announced.
     InStream(MultiplexedConnection),
@@ -45,8 +44,9 @@ pub(super) enum Reads {
 /// Makes a canary, unless one is alive: what its name says, behind that of the counter. The answer precedes the canary's
 /// event, which is announced a millisecond later at the earliest.
 pub(super) async fn make_canary(counter: String, connection: MultiplexedConnection) -> Result<String> {
-    let mut call = script_call(&CANARY, &[&counter]);
-    let made = run(&connection, MAKING, &CANARY, call.arg(TTL_MS)).await?;
+    let (mut call, mut calls) = (script_call(&CANARY, &[&counter]), Pipeline::new());
+    calls.add_command(call.arg(TTL_MS).clone());
+    let made = Reads::InStream(connection).run(MAKING, &CANARY, &calls).await.remove(0)?;
     Ok(Reply::new("canary", made)?.maybe_text()?.unwrap_or_default())
 }
 
@@ -65,10 +65,10 @@ impl Reads {
     /// Reads the keys. `several`: whether the server is one of several.
     pub(super) async fn touch(self, asked: Touch, several: bool) -> Touched {
         let answer = match &asked.question {
-            Question::Glance => read_glanced(self.send(&glance_commands(&asked.keys)).await),
+            Question::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
             Question::Read { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-                match read_touches(groups, self.run(&commands).await, capture) {
+                match read_touches(groups, self.run(READING, &TOUCH, &commands).await, capture) {
                     Err(error) => Err(self.explain(error, &asked.keys, capture).await),
                     answer => answer,
                 }
@@ -86,7 +86,7 @@ impl Reads {
         let is_refused = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Permission)
         };
-        match self.send(&steps).await.iter().position(is_refused) {
+        match self.send(READING, &steps).await.iter().position(is_refused) {
             Some(place) => {
                 let message =
                     format!("{READING}: the user may not run the '{}' command on them", names[place]);
@@ -96,9 +96,9 @@ impl Reads {
         }
     }
 
-    /// Makes calls of the script that touches, and loads it first where the server does not have it.
-    async fn run(&self, calls: &Pipeline) -> Vec<Result<Value>> {
-        let answers = self.send(calls).await;
+    /// Makes calls of a script, and loads it first where the server does not have it.
+    async fn run(&self, doing: &str, script: &Script, calls: &Pipeline) -> Vec<Result<Value>> {
+        let answers = self.send(doing, calls).await;
         let lacks_it = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error: &Error| error.code() == Some("NOSCRIPT"))
         };
@@ -106,44 +106,27 @@ impl Reads {
             return answers;
         }
         let mut load = Pipeline::new();
-        load.add_command(load_command(&TOUCH));
-        match self.send(&load).await.remove(0) {
-            Ok(_) => self.send(calls).await,
+        load.cmd("SCRIPT").arg("LOAD").arg(&script.text);
+        match self.send(doing, &load).await.remove(0) {
+            Ok(_) => self.send(doing, calls).await,
             Err(error) => vec![Err(error); calls.len()],
         }
     }
 
     /// Each command's own answer, or the error of all.
-    async fn send(&self, commands: &Pipeline) -> Vec<Result<Value>> {
+    async fn send(&self, doing: &str, commands: &Pipeline) -> Vec<Result<Value>> {
         match self {
             Self::InStream(connection) => {
                 let answers = connection.clone().send_packed_commands(commands, 0, commands.len()).await;
-                let read = |answer: Value| answer.extract_error().map_err(|error| classify(READING, &error));
+                let read = |answer: Value| answer.extract_error().map_err(|error| classify(doing, &error));
                 match answers {
                     Ok(answers) => answers.into_iter().map(read).collect(),
-                    Err(error) => vec![Err(classify(READING, &error)); commands.len()],
+                    Err(error) => vec![Err(classify(doing, &error)); commands.len()],
                 }
             }
-            Self::Aside(seat) => seat.call_each(READING, commands).await,
+            Self::Aside(seat) => seat.call_each(doing, commands).await,
         }
     }
-}
-
-/// Makes a call of a script, and loads the script first where the server does not have it.
-async fn run(connection: &MultiplexedConnection, doing: &str, script: &Script, call: &Cmd) -> Result<Value> {
-    match send(connection, doing, call).await {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            send(connection, doing, &load_command(script)).await?;
-            send(connection, doing, call).await
-        }
-        other => other,
-    }
-}
-
-fn load_command(script: &Script) -> Cmd {
-    let mut command = cmd("SCRIPT");
-    command.arg("LOAD").arg(&script.text);
-    command
 }
 
 pub(super) async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {

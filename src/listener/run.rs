@@ -248,8 +248,8 @@ impl Roles {
         let prompts = attached.map(AttachedRoles::prompts).unwrap_or_default();
         let peers = attached.and_then(|_| Peers::successors(node.place()));
         let among = if peers.is_some() { Among::Successors } else { Among::Alone };
-        let server_of = server.clone();
-        let source = Source { server: server_of, among, slots_move: false, decoder, share, prompts, rounds };
+        let source =
+            Source { server: server.clone(), among, slots_move: false, decoder, share, prompts, rounds };
         #[cfg(feature = "testing")]
         let prompts = source.prompts.clone();
         let (stream, supervisor) = source.open();
