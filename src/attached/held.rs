@@ -174,7 +174,7 @@ impl Held {
         self.last.canary
     }
 
-    /// So many keys of the last gap that are not being read yet, and are from now on; none before they have their name.
+    /// Returns up to `most` keys of the last gap, and marks them as being read. Returns none before a canary follows the gap.
     pub(super) fn next_to_read(&mut self, most: usize) -> Vec<Bytes> {
         if self.last.canary.is_none() {
             return Vec::new();

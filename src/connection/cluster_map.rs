@@ -28,7 +28,7 @@ pub(crate) struct Shard {
     pub(crate) primary: Option<Member>,
     pub(crate) replicas: Vec<Member>,
     pub(crate) slots: Vec<RangeInclusive<u16>>,
-    /// Whether a primary of it has failed, replaced or not.
+    /// One of its primaries has failed. A replica may have replaced it.
     pub(crate) has_failed: bool,
 }
 

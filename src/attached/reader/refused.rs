@@ -17,7 +17,7 @@ use crate::wire::Found;
 const UNREFUSED: Duration = Duration::from_secs(60);
 
 impl StreamReader {
-    /// Whether the server refuses to have these keys read, and what of that is over.
+    /// Logs and counts a read that the server refuses, and ends the refusals that its answer disproves.
     pub(super) fn note_refusal(&self, request: &Request, touched: &Touched) {
         let (partition, keys): (_, Vec<&Bytes>) = match request {
             Request::Look(Look { partition, watches, .. }) => {
@@ -55,7 +55,7 @@ fn rule_of(error: &str, prefix: &str) -> String {
     command.map_or_else(|| format!("~{prefix}*"), |(name, _)| format!("+{}", name.to_ascii_lowercase()))
 }
 
-/// Whether an answer shows that touch.lua could run a command. What it copies says which it has run.
+/// Returns whether touch.lua has run the command of this rule. The kinds of copies in its answer show which it has run.
 fn shows(rule: &str, is_script: bool, found: &[Found]) -> bool {
     let copied = |kind: u8| found.iter().any(|one| one.copy.first() == Some(&kind));
     match rule {

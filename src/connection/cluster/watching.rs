@@ -1,4 +1,4 @@
-//! Whether nodes have come or gone that no call of ours meets: one of them is asked, as cheaply as can be.
+//! Detects nodes that come or go unnoticed by calls: one node is asked by CLUSTER INFO, again and again.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::connection::cluster::Cluster;
 use crate::connection::endpoint::Endpoint;
 use crate::error::Result;
 
-/// What changes with the nodes and their slots, in the answer to CLUSTER INFO. All else in it counts messages.
+/// The fields of CLUSTER INFO that change with the nodes and their slots. Most others count messages.
 const SIGNS: [&str; 4] =
     ["cluster_known_nodes:", "cluster_size:", "cluster_slots_ok:", "cluster_current_epoch:"];
 
