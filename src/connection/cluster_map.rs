@@ -28,8 +28,8 @@ pub(crate) struct Shard {
     pub(crate) primary: Option<Member>,
     pub(crate) replicas: Vec<Member>,
     pub(crate) slots: Vec<RangeInclusive<u16>>,
-    /// One of its primaries has failed. A replica may have replaced it.
-    pub(crate) has_failed: bool,
+    /// Primaries of it that have failed. A replica may have replaced one.
+    pub(crate) failed: Vec<Endpoint>,
 }
 
 impl Shard {
@@ -55,7 +55,10 @@ impl ClusterMap {
 
     /// In one order, whichever node names them: what is the same is equal.
     fn of(mut shards: Vec<Shard>) -> Self {
-        shards.iter_mut().for_each(|shard| shard.replicas.sort());
+        for shard in &mut shards {
+            shard.replicas.sort();
+            shard.failed.sort();
+        }
         shards.sort_by(|one, other| one.place().cmp(&other.place()));
         let (mut owners, mut endpoints) = (vec![NOBODY; usize::from(SLOTS)], Vec::new());
         for shard in &shards {
@@ -98,14 +101,14 @@ impl ClusterMap {
         self.endpoints.iter().zip(least).filter_map(|(owner, least)| Some((owner, least?))).collect()
     }
 
-    /// Whether anybody owns any.
-    pub(crate) fn has_slots(&self) -> bool {
-        self.owners.iter().any(|owner| *owner != NOBODY)
+    /// How many slots have an owner.
+    pub(crate) fn owned(&self) -> usize {
+        self.owners.iter().filter(|owner| **owner != NOBODY).count()
     }
 
-    /// Whether a primary has failed that may come back.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.shards.iter().any(|shard| shard.has_failed)
+    /// Primaries that have failed and may return.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = &Endpoint> {
+        self.shards.iter().flat_map(|shard| &shard.failed)
     }
 
     pub(super) fn shards(&self) -> &[Shard] {
@@ -125,7 +128,7 @@ impl ClusterMap {
 
     /// Whether each slot has an owner.
     pub(crate) fn is_whole(&self) -> bool {
-        self.owners.iter().all(|owner| *owner != NOBODY)
+        self.owned() == usize::from(SLOTS)
     }
 
     /// The same, after a node has said who owns a slot now.
@@ -163,7 +166,7 @@ impl ClusterMap {
                 Some(shard) => shard.slots.push(range),
                 None => {
                     let replicas = replicas.into_iter().flatten().collect();
-                    shards.push(Shard { primary, replicas, slots: vec![range], has_failed: false });
+                    shards.push(Shard { primary, replicas, slots: vec![range], failed: Vec::new() });
                 }
             }
         }
@@ -190,7 +193,7 @@ fn read_shard(shard: &Value, asked: &Endpoint, tls: bool) -> Option<Shard> {
         let Some(member) = read_member(&node, asked, tls) else { continue };
         match (is_primary, is_online) {
             (true, true) => read.primary = Some(member),
-            (true, false) => read.has_failed = true,
+            (true, false) => read.failed.push(member.endpoint),
             (false, _) => read.replicas.push(member),
         }
     }

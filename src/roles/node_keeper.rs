@@ -114,7 +114,7 @@ impl NodeKeeper {
         match &self.attached {
             _ if self.is_alert(map) => ALERT,
             Some(_) if is_settling => ALERT,
-            Some(_) if map.has_failed() => AWAITED,
+            Some(_) if map.failed().next().is_some() => AWAITED,
             _ => CALM,
         }
     }
@@ -148,7 +148,7 @@ impl NodeKeeper {
         for (endpoint, (name, share)) in present {
             self.begin(&endpoint, name, share);
         }
-        self.has_begun |= map.has_slots();
+        self.has_begun |= map.owned() > 0;
     }
 
     /// Whom to listen to, by name, and what each has of the work: nothing, unless it owns slots.

@@ -1,6 +1,8 @@
 //! The server loads its data set while keys are due, and drops them without a word.
 
-use keylapse::{Done, Expiry, Lapse, Schedule, Topic};
+use std::time::Duration;
+
+use keylapse::{Arming, Done, Expiry, Lapse, NewArm, Schedule, Topic};
 use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::pipe;
 
@@ -23,7 +25,7 @@ async fn load(server: &Server, seconds: &str, how: &str) {
 async fn harness(how: &str, flags: &str) -> Harness {
     let server = Server::builder().config("notify-keyspace-events", flags);
     let server = if how == "LOADAOF" { server.aof(Fsync::EverySecond) } else { server };
-    let topic = orders_with_values().scan_every(std::time::Duration::from_millis(300));
+    let topic = orders_with_values().scan_every(Duration::from_millis(300));
     Harness::on(server.start().await, topic, Notes::handler).await
 }
 
@@ -97,12 +99,14 @@ async fn timers_are_not_disturbed_by_a_load() {
     });
     eventually(PATIENCE, "an anchor", async || listener.hears()).await;
     let schedule = Schedule::connect(&server.app_url()).await.unwrap();
-    let from = now() + 2000;
-    for number in 0..TIMERS {
-        let after = std::time::Duration::from_millis(from + 3 * number - now());
-        let armed = schedule.arm(&topic, [number.to_string()], after, &(from + 3 * number)).await;
-        assert!(armed.unwrap().is_armed());
-    }
+    let from = now() + 5000;
+    let arms = (0..TIMERS).map(|number| {
+        let due = from + 3 * number;
+        NewArm::new(number.to_string(), Duration::from_millis(due.saturating_sub(now())), due)
+    });
+    let armed = schedule.arm_many(&topic, arms).await.unwrap();
+    assert!(armed.iter().all(|armed| armed.as_ref().is_ok_and(Arming::is_armed)), "{armed:?}");
+    assert!(now() < from, "armed before the load");
     until_time(from).await;
     load(&server, "0.5", "RELOAD").await;
     let mut runs = runs;

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
 use rand::seq::SliceRandom;
 use redis::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::connection::address::Address;
 use crate::connection::cluster::Cluster;
 use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::place::Place;
+use crate::connection::server::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::log::info;
@@ -37,6 +41,14 @@ pub(super) struct Told {
     /// How many failovers and moves it knows of; 0 if it does not say.
     epoch: u64,
     pub(super) map: ClusterMap,
+}
+
+impl Told {
+    /// The later of both; of the same epoch, the one in which more slots have an owner.
+    fn or_later(self, other: Self) -> Self {
+        let age = |told: &Self| (told.epoch, told.map.owned());
+        if age(&other) > age(&self) { other } else { self }
+    }
 }
 
 impl Cluster {
@@ -70,7 +82,10 @@ impl Cluster {
             return Ok(());
         }
         self.stale.store(false, Ordering::Relaxed);
-        let told = self.ask_anyone_but(None).await;
+        let told = match self.ask_anyone_but(None).await {
+            Ok(told) => Ok(self.ask_failed(told).await),
+            Err(error) => Err(error),
+        };
         *lock(&self.refreshed) = Some(Instant::now());
         self.learn(told.inspect_err(|_| self.suspect())?.map);
         Ok(())
@@ -118,19 +133,20 @@ impl Cluster {
     /// does not know who has taken its place, and one that a slot has left is told last. One that knows of no slots at all may
     /// have forgotten its cluster: it counts only where nobody ever knew of any.
     async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<Told> {
-        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
+        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint, &self.server(&endpoint)).await };
         let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
         let (mut best, mut lone, mut worst, mut answered) = (None::<Told>, None::<Told>, None::<Error>, 0);
         // Each node is answered for in its time.
         let mut until = Instant::now() + NEVER;
         while let Ok(Some(answer)) = timeout_at(until, answers.next()).await {
             match answer {
-                Ok(told) if !told.map.has_slots() => lone = Some(told),
+                Ok(told) if told.map.owned() == 0 => lone = Some(told),
                 Ok(told) => {
                     (answered, until) = (answered + 1, until.min(Instant::now() + OTHERS_WITHIN));
-                    if best.as_ref().is_none_or(|best| best.epoch < told.epoch) {
-                        best = Some(told);
-                    }
+                    best = Some(match best {
+                        Some(best) => best.or_later(told),
+                        None => told,
+                    });
                     if answered == ASKED_AT_ONCE {
                         break;
                     }
@@ -141,7 +157,7 @@ impl Cluster {
             }
         }
         let forgetful = lone.is_some();
-        let lone = lone.filter(|_| !self.map.borrow().has_slots());
+        let lone = lone.filter(|_| self.map.borrow().owned() == 0);
         let nobody = || match worst {
             Some(error) => error,
             None if forgetful => Error::new(
@@ -153,14 +169,30 @@ impl Cluster {
         best.or(lone).ok_or_else(nobody)
     }
 
-    /// What one node says.
-    async fn ask(&self, endpoint: &Endpoint) -> Result<Told> {
-        let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
-        timeout(ASKED_WITHIN, self.ask_patiently(endpoint)).await.unwrap_or_else(|error| Err(late(error)))
+    /// Asks the primaries that another node calls failed. A node that returns may be promoted before all others have reached
+    /// it. Those call it failed for twice `cluster-node-timeout`, though it serves its slots (Redis, cluster_legacy.c:
+    /// clearNodeFailureIfNeeded()).
+    async fn ask_failed(&self, told: Told) -> Told {
+        let failed: Vec<_> = told.map.failed().take(ASKED_AT_ONCE).cloned().collect();
+        let ask = async |endpoint: Endpoint| {
+            // Its loss is no news, so this is not the server whose outages are logged.
+            let place = Place::Fixed(Address::at(endpoint.clone(), self.access.clone()));
+            let server = Server::new(&place, self.answer_within);
+            timeout(OTHERS_WITHIN, self.ask_patiently(&endpoint, &server)).await.ok()?.ok()
+        };
+        let answers = join_all(failed.into_iter().map(ask)).await;
+        answers.into_iter().flatten().fold(told, Told::or_later)
     }
 
-    async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<Told> {
-        let (seat, mut questions) = (self.server(endpoint).seat(), pipe());
+    /// What one node says.
+    async fn ask(&self, endpoint: &Endpoint, server: &Server) -> Result<Told> {
+        let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
+        let answer = timeout(ASKED_WITHIN, self.ask_patiently(endpoint, server)).await;
+        answer.unwrap_or_else(|error| Err(late(error)))
+    }
+
+    async fn ask_patiently(&self, endpoint: &Endpoint, server: &Server) -> Result<Told> {
+        let (seat, mut questions) = (server.seat(), pipe());
         for what in ["SHARDS", "INFO"] {
             questions.cmd("CLUSTER").arg(what);
         }

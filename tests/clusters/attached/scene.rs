@@ -89,12 +89,16 @@ impl Notes {
 
     /// Waits until all orders of a stream have run.
     pub(crate) async fn until_all(&self, count: usize) {
-        let missing = || {
-            let all = self.all();
-            (0..count).map(order).filter(|key| !all.contains_key(key)).collect::<Vec<_>>()
-        };
-        let all_have = tokio::time::timeout(PATIENCE, self.until(count)).await;
-        assert!(all_have.is_ok(), "lost: {:?}", missing());
+        self.until_these((0..count).map(order)).await;
+    }
+
+    /// Waits until all of these keys have run.
+    pub(crate) async fn until_these(&self, keys: impl IntoIterator<Item = String>) {
+        let keys: Vec<_> = keys.into_iter().collect();
+        let all_have = tokio::time::timeout(PATIENCE, self.until(keys.len())).await;
+        let all = self.all();
+        let missing: Vec<_> = keys.iter().filter(|key| !all.contains_key(*key)).collect();
+        assert!(all_have.is_ok(), "lost: {missing:?}");
     }
 
     /// How many keys have run more than once, and what became of them.
