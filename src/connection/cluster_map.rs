@@ -1,6 +1,7 @@
 //! Who owns which slot of a cluster, as one of its nodes sees it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::ops::RangeInclusive;
 
 use redis::Value;
@@ -29,10 +30,16 @@ pub(crate) struct Shard {
     pub(crate) replicas: Vec<Member>,
     pub(crate) slots: Vec<RangeInclusive<u16>>,
     /// Primaries of it that have failed. A replica may have replaced one.
-    pub(crate) failed: Vec<Endpoint>,
+    pub(crate) failed: Vec<Member>,
+    /// Several of its nodes are called primaries, so that the slots may be another one's.
+    pub(crate) is_disputed: bool,
 }
 
 impl Shard {
+    fn is_empty(&self) -> bool {
+        self.primary.is_none() && self.replicas.is_empty() && self.failed.is_empty()
+    }
+
     fn place(&self) -> (Option<u16>, Option<&Member>, &[Member]) {
         (self.slots.first().map(|range| *range.start()), self.primary.as_ref(), &self.replicas)
     }
@@ -55,8 +62,12 @@ impl ClusterMap {
 
     /// In one order, whichever node names them: what is the same is equal.
     fn of(mut shards: Vec<Shard>) -> Self {
+        let nodes = shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas));
+        let present: BTreeSet<_> = nodes.map(|member| member.endpoint.clone()).collect();
         for shard in &mut shards {
             shard.replicas.sort();
+            // A node that has lost its nodes.conf has another name, and the one that it had has failed.
+            shard.failed.retain(|member| !present.contains(&member.endpoint));
             shard.failed.sort();
         }
         shards.sort_by(|one, other| one.place().cmp(&other.place()));
@@ -107,7 +118,7 @@ impl ClusterMap {
     }
 
     /// Primaries that have failed and may return.
-    pub(crate) fn failed(&self) -> impl Iterator<Item = &Endpoint> {
+    pub(crate) fn failed(&self) -> impl Iterator<Item = &Member> {
         self.shards.iter().flat_map(|shard| &shard.failed)
     }
 
@@ -115,9 +126,9 @@ impl ClusterMap {
         &self.shards
     }
 
-    /// All nodes.
+    /// All nodes, whether they have failed or not.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
-        self.shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas))
+        self.shards.iter().flat_map(|shard| shard.primary.iter().chain(&shard.replicas).chain(&shard.failed))
     }
 
     /// Who owns slots that were others' before, or nobody's.
@@ -154,6 +165,39 @@ impl ClusterMap {
         Self::checked(shards.collect::<Option<_>>()?)
     }
 
+    /// Whether it takes the answer to CLUSTER SLOTS to say who owns what. Around a failover, CLUSTER SHARDS names several
+    /// primaries of one shard, and the slots of the first that has not failed, or of the first (Redis, cluster.c:
+    /// addShardReplyForClusterShards()).
+    pub(crate) fn is_disputed(&self) -> bool {
+        self.shards.iter().any(|shard| shard.is_disputed)
+    }
+
+    /// The same, with the owners that the same node has named in its answer to CLUSTER SLOTS.
+    pub(crate) fn settled_by(self, owners: &Self) -> Self {
+        let (disputed, mut shards): (Vec<_>, Vec<_>) =
+            self.shards.into_iter().partition(|shard| shard.is_disputed);
+        for Shard { primary, replicas, mut failed, .. } in disputed {
+            let nodes = primary.into_iter().chain(replicas);
+            let (primaries, mut others): (Vec<_>, Vec<_>) =
+                nodes.partition(|node| !owners.slots_of(node).is_empty());
+            for primary in primaries {
+                let (slots, replicas, failed) =
+                    (owners.slots_of(&primary), mem::take(&mut others), mem::take(&mut failed));
+                shards.push(Shard { primary: Some(primary), replicas, slots, failed, is_disputed: false });
+            }
+            let slots = failed.iter().flat_map(|node| owners.slots_of(node)).collect();
+            shards.push(Shard { replicas: others, failed, slots, ..Shard::default() });
+        }
+        shards.retain(|shard| !shard.is_empty());
+        Self::of(shards)
+    }
+
+    fn slots_of(&self, primary: &Member) -> Vec<RangeInclusive<u16>> {
+        let its =
+            self.shards.iter().filter(|shard| shard.primary.as_ref().is_some_and(|one| one.id == primary.id));
+        its.flat_map(|shard| shard.slots.iter().cloned()).collect()
+    }
+
     /// The answer to CLUSTER SLOTS, of servers that may not be asked for their shards.
     pub(crate) fn read_slots(answer: &Value, asked: &Endpoint) -> Option<Self> {
         let mut shards: Vec<Shard> = Vec::new();
@@ -166,7 +210,7 @@ impl ClusterMap {
                 Some(shard) => shard.slots.push(range),
                 None => {
                     let replicas = replicas.into_iter().flatten().collect();
-                    shards.push(Shard { primary, replicas, slots: vec![range], failed: Vec::new() });
+                    shards.push(Shard { primary, replicas, slots: vec![range], ..Shard::default() });
                 }
             }
         }
@@ -192,11 +236,16 @@ fn read_shard(shard: &Value, asked: &Endpoint, tls: bool) -> Option<Shard> {
         let is_primary = matches!(text(node.get("role")?)?, "master" | "primary");
         let Some(member) = read_member(&node, asked, tls) else { continue };
         match (is_primary, is_online) {
-            (true, true) => read.primary = Some(member),
-            (true, false) => read.failed.push(member.endpoint),
+            (true, true) if read.primary.is_none() => read.primary = Some(member),
+            (true, false) => read.failed.push(member),
+            (true, true) => {
+                read.is_disputed = true;
+                read.replicas.push(member);
+            }
             (false, _) => read.replicas.push(member),
         }
     }
+    read.is_disputed |= read.primary.is_some() && !read.failed.is_empty();
     Some(read)
 }
 

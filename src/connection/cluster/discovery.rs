@@ -12,12 +12,9 @@ use rand::seq::SliceRandom;
 use redis::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::connection::address::Address;
 use crate::connection::cluster::Cluster;
 use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
-use crate::connection::place::Place;
-use crate::connection::server::Server;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::log::info;
@@ -133,7 +130,7 @@ impl Cluster {
     /// does not know who has taken its place, and one that a slot has left is told last. One that knows of no slots at all may
     /// have forgotten its cluster: it counts only where nobody ever knew of any.
     async fn ask_any_of(&self, nodes: Vec<Endpoint>) -> Result<Told> {
-        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint, &self.server(&endpoint)).await };
+        let ask = |endpoint: Endpoint| async move { self.ask(&endpoint).await };
         let mut answers = iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
         let (mut best, mut lone, mut worst, mut answered) = (None::<Told>, None::<Told>, None::<Error>, 0);
         // Each node is answered for in its time.
@@ -173,38 +170,39 @@ impl Cluster {
     /// it. Those call it failed for twice `cluster-node-timeout`, though it serves its slots (Redis, cluster_legacy.c:
     /// clearNodeFailureIfNeeded()).
     async fn ask_failed(&self, told: Told) -> Told {
-        let failed: Vec<_> = told.map.failed().take(ASKED_AT_ONCE).cloned().collect();
-        let ask = async |endpoint: Endpoint| {
-            // Its loss is no news, so this is not the server whose outages are logged.
-            let place = Place::Fixed(Address::at(endpoint.clone(), self.access.clone()));
-            let server = Server::new(&place, self.answer_within);
-            timeout(OTHERS_WITHIN, self.ask_patiently(&endpoint, &server)).await.ok()?.ok()
-        };
-        let answers = join_all(failed.into_iter().map(ask)).await;
+        let failed: Vec<_> = told.map.failed().map(|member| member.endpoint.clone()).collect();
+        let ask = async |endpoint: Endpoint| timeout(OTHERS_WITHIN, self.ask(&endpoint)).await.ok()?.ok();
+        let answers = join_all(failed.into_iter().take(ASKED_AT_ONCE).map(ask)).await;
         answers.into_iter().flatten().fold(told, Told::or_later)
     }
 
     /// What one node says.
-    async fn ask(&self, endpoint: &Endpoint, server: &Server) -> Result<Told> {
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Told> {
         let late = |_| Error::new(ErrorKind::Timeout, format!("{endpoint} does not answer"));
-        let answer = timeout(ASKED_WITHIN, self.ask_patiently(endpoint, server)).await;
-        answer.unwrap_or_else(|error| Err(late(error)))
+        timeout(ASKED_WITHIN, self.ask_patiently(endpoint)).await.unwrap_or_else(|error| Err(late(error)))
     }
 
-    async fn ask_patiently(&self, endpoint: &Endpoint, server: &Server) -> Result<Told> {
-        let (seat, mut questions) = (server.seat(), pipe());
+    async fn ask_patiently(&self, endpoint: &Endpoint) -> Result<Told> {
+        let (seat, mut questions) = (self.server(endpoint).seat(), pipe());
         for what in ["SHARDS", "INFO"] {
             questions.cmd("CLUSTER").arg(what);
         }
         let answers = seat.call_each(ASKING, &questions).await;
         let [shards, info] = <[_; 2]>::try_from(answers).expect("each question has an answer");
+        let owners = async || {
+            let answer = seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await?;
+            Ok::<_, Error>(ClusterMap::read_slots(&answer, endpoint))
+        };
         let map = match shards {
-            Ok(answer) => self.read_shards(&answer, endpoint)?,
-            Err(error) if error.code().is_none() => return Err(error),
-            Err(shards) => match seat.call(ASKING, cmd("CLUSTER").arg("SLOTS")).await {
-                Ok(answer) => ClusterMap::read_slots(&answer, endpoint),
-                Err(_) => return Err(not_a_cluster(endpoint, shards)),
+            Ok(answer) => match self.read_shards(&answer, endpoint)? {
+                Some(map) if map.is_disputed() => match owners().await {
+                    Ok(Some(owners)) => Some(map.settled_by(&owners)),
+                    _ => Some(map),
+                },
+                map => map,
             },
+            Err(error) if error.code().is_none() => return Err(error),
+            Err(shards) => owners().await.map_err(|_| not_a_cluster(endpoint, shards))?,
         };
         let map = map.ok_or_else(|| no_map(endpoint));
         // Who may not ask for that takes the first answer.

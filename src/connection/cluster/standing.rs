@@ -12,9 +12,10 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) enum Standing {
     /// It is a primary, of whatever slots.
     Primary,
-    /// It is a replica: it was replaced if it was a primary before, unless who says so is late.
+    /// It is a replica, or has failed and no slots are its own any more: it was replaced if it was a primary before, unless
+    /// who says so is late.
     Replica,
-    /// It is not known, or has failed.
+    /// It is not known, or has failed and nobody has its slots.
     Unknown,
 }
 
@@ -41,13 +42,15 @@ impl Cluster {
 }
 
 impl ClusterMap {
-    fn standing_of(&self, name: &str) -> Standing {
+    pub(in crate::connection) fn standing_of(&self, name: &str) -> Standing {
         let mut standing = Standing::Unknown;
         for shard in self.shards() {
             if shard.primary.as_ref().is_some_and(|primary| primary.id == name) {
                 return Standing::Primary;
             }
-            if shard.replicas.iter().any(|replica| replica.id == name) {
+            let has_failed = shard.failed.iter().any(|failed| failed.id == name);
+            let is_replaced = has_failed && (shard.primary.is_some() || shard.slots.is_empty());
+            if is_replaced || shard.replicas.iter().any(|replica| replica.id == name) {
                 standing = Standing::Replica;
             }
         }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::connection::cluster::Standing;
 
 fn bulk(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -52,7 +53,40 @@ fn each_slot_has_the_primary_that_is_online() {
     }
     assert!(!map.is_whole());
     assert_eq!(map.primaries().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(map.members().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(map.members().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b", "c", "a", "d"]);
+    assert_eq!(map.failed().map(|member| &member.id[..]).collect::<Vec<_>>(), ["a", "d"]);
+    let standings = [Standing::Replica, Standing::Primary, Standing::Replica, Standing::Unknown];
+    assert_eq!(["a", "b", "c", "d"].map(|name| map.standing_of(name)), standings);
+}
+
+/// Redis since 7.2: nodes that were one shard's are one's for ever, and the slots that are named are those of the first.
+#[test]
+fn where_a_shard_has_two_primaries_the_other_command_says_who_owns_its_slots() {
+    let owner = Value::Array(vec![bulk("h2"), Value::Int(7001), bulk("b"), Value::Array(vec![])]);
+    let slots = Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), owner])]);
+    let slots = ClusterMap::read_slots(&slots, &asked()).unwrap();
+    for health in ["online", "fail"] {
+        let nodes = vec![
+            node("a", "h1", 7000, "master", health),
+            node("b", "h2", 7001, "master", "online"),
+            node("c", "h3", 7002, "replica", "online"),
+        ];
+        let map = read(vec![shard(&[], nodes)]).unwrap();
+        assert!(map.is_disputed(), "{health}");
+        let map = map.settled_by(&slots);
+        assert_eq!((map.is_whole(), map.owner(7)), (true, Some(&endpoint("h2", 7001))), "{health}");
+        let standings = [Standing::Replica, Standing::Primary, Standing::Replica];
+        assert_eq!(["a", "b", "c"].map(|name| map.standing_of(name)), standings, "{health}");
+        assert!(!map.is_disputed(), "{health}");
+    }
+}
+
+/// One that has lost its nodes.conf is another node to the others, at the same address.
+#[test]
+fn a_failed_node_whose_address_another_has_is_left_out() {
+    let nodes = vec![node("a", "h1", 7000, "master", "failed"), node("b", "h1", 7000, "master", "online")];
+    let map = read(vec![shard(&[0, 16_383], nodes)]).unwrap();
+    assert_eq!(map.members().map(|member| &member.id[..]).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]
