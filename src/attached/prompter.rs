@@ -246,7 +246,85 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::runtime::{Gauge, NodeState};
+    use crate::testing::TestBed;
+    use crate::time::ServerTime;
+    use crate::wire::NodeId;
+    use crate::{Attached, Done, Expired, Failure, Lapse, Listener, Topic};
+
+    /// The prompter of the topic `a:{id}`, which runs; and what it asks for, which nobody answers.
+    struct Scene {
+        prompts: Arc<Prompts>,
+        deadlines: Arc<KnownDeadlines>,
+        asked: mpsc::Receiver<Request>,
+        _running: JoinSet<()>,
+    }
+
+    impl Scene {
+        fn start() -> Self {
+            let bed = TestBed::new();
+            let lapsed = |_: Lapse<Expired<u32>>| std::future::ready(Ok::<_, Failure>(Done));
+            let topic = Attached::new(Topic::<u32>::new("a:{id}").unwrap().partitions(16));
+            let listener = Listener::builder(bed.client()).attach(topic, lapsed).build().unwrap();
+            let (runtime, node) = (listener.runtime.clone(), NodeState::of(&listener.runtime));
+            runtime.add_node(&node);
+            runtime.learn(&node, |known| known.can_enrol = true);
+            runtime.attached_topics().for_each(|topic| topic.scanning.store(true, Ordering::Relaxed));
+            let (asking, asked) = mpsc::channel(1000);
+            let readers = Readers::new(runtime.client.store.topology());
+            readers.add(NodeId::NONE, None, asking);
+            let (prompts, deadlines) = (Arc::<Prompts>::default(), Arc::new(KnownDeadlines::new()));
+            let room = Room::new(Gauge::default());
+            let prompter = Prompter::new(runtime, prompts.clone(), deadlines.clone(), readers, room);
+            let mut running = JoinSet::new();
+            running.spawn(prompter.run());
+            Self { prompts, deadlines, asked, _running: running }
+        }
+
+        /// No time passes.
+        async fn prompt(&self, key: Bytes, why: Prompt) {
+            self.prompts.add(key, why);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        /// Prompts that wait where they are heard.
+        fn waiting(&self) -> usize {
+            let keys = self.prompts.take().keys;
+            keys.iter().for_each(|(key, why)| self.prompts.add(key.clone(), *why));
+            keys.len()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_as_many_readings_as_are_on_their_way_prompts_wait_where_they_are_heard() {
+        let mut scene = Scene::start();
+        for number in 0..100 {
+            scene.prompt(format!("a:{number}").into(), Prompt::Wanted).await;
+        }
+        assert_eq!(scene.waiting(), 100 - 32 - 32, "some are on their way, and some are ready");
+        drop(scene.asked.try_recv());
+        scene.prompt("a:100".into(), Prompt::Wanted).await;
+        assert_eq!(scene.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_eight_mebibytes_of_keys_that_are_gathered_prompts_wait_until_these_are_read() {
+        let scene = Scene::start();
+        for number in 0..3000 {
+            let key = Bytes::from(format!("a:{number:04094}"));
+            let pending = scene.deadlines.pend(&key, 4_000_000_000_000, ServerTime::from_ms(1));
+            scene.deadlines.confirm(pending.expect("there is room"));
+            scene.prompt(key, Prompt::Changed).await;
+        }
+        assert_eq!(scene.waiting(), 3000 - (8 << 20) / 4096);
+        tokio::time::sleep(2 * GATHER).await;
+        assert_eq!(scene.waiting(), 0);
+    }
 
     #[test]
     fn deadlines_are_read_before_values_and_each_in_their_order() {

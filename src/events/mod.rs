@@ -38,7 +38,7 @@ use crate::wire::NodeId;
 
 /// Events that may wait for the listener. Beyond, the session waits.
 const QUEUE: usize = 4096;
-/// Touches that may wait for the connection.
+/// Touches that may wait for the connection; and so many that are on their way there.
 const TOUCHES: usize = 1024;
 
 /// A stream of events in which touches are answered.

@@ -16,7 +16,6 @@ use crate::boottime;
 use crate::connection::Address;
 use crate::connection::classify;
 use crate::error::{Error, Result};
-use crate::events::Among;
 use crate::events::calls::Reads;
 use crate::events::chain::{Chain, Numbers};
 use crate::events::decoder::Decoded;
@@ -25,6 +24,7 @@ use crate::events::naming::{check_name, name_of_run};
 use crate::events::open::{Opened, hear_changes, open};
 use crate::events::share::Share;
 use crate::events::supervisor::Supervisor;
+use crate::events::{Among, TOUCHES};
 use crate::log::{info, warn};
 use crate::rounds::{Rounds, until_due};
 
@@ -200,10 +200,10 @@ impl<'a> Session<'a> {
                         return Ok(self.ended());
                     }
                 },
-                Some(asked) = touches.recv() => {
+                Some(asked) = touches.recv(), if touching.len() < TOUCHES => {
                     let (reads, queue) = (Reads::InStream(self.opened.connection.clone()), self.opened.queue.clone());
                     let several = self.supervisor.source.is_of_several();
-                    // There are as many as touches may wait, and no more.
+                    // Who asks has room for the answer, so it needs none here.
                     touching.spawn(async move {
                         queue.push_always(Decoded::Event(Event::Touched(reads.touch(asked, several).await)));
                     });
@@ -356,11 +356,15 @@ async fn wake(urgent_at: Option<Instant>, next_canary: Instant, rounds: &Rounds)
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Arc;
+
+    use futures::FutureExt;
+    use tokio::task::unconstrained;
 
     use super::*;
     use crate::connection::Topology;
-    use crate::events::{Decoder, Source};
+    use crate::events::{Decoder, Question, Source};
     use crate::testing::TestBed;
 
     /// On this test bed, with a share of nothing.
@@ -404,6 +408,40 @@ mod tests {
             session.report_dropped().await;
             let overflow = passed.try_recv() == Ok(Event::Gap(Gap::Overflow));
             assert_eq!(overflow, reported, "{dropped} more, {after} ms later");
+        }
+    }
+
+    /// Else all that are asked for would be sent to a server that answers none.
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_touches_are_on_their_way_and_others_wait_until_one_is_answered() {
+        let bed = TestBed::new();
+        let (supervisor, mut passed) = supervisor(&bed, &["a:".into()]);
+        for is_subscribed in [true, false] {
+            let (asking, mut asked) = mpsc::channel(2 * TOUCHES);
+            let touch = Touch { id: 1, keys: vec!["a:1".into()], question: Question::Glance };
+            while asking.try_send(touch.clone()).is_ok() {}
+            let running = async {
+                if is_subscribed {
+                    let session = Session::open(&supervisor).await.expect("a subscription");
+                    _ = unconstrained(session.run(&mut asked)).await;
+                } else {
+                    unconstrained(supervisor.without_subscription(&mut asked, std::future::pending())).await
+                }
+            };
+            let mut running = pin!(running);
+            while asking.capacity() == 0 {
+                assert!((&mut running).now_or_never().is_none());
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(asking.capacity(), TOUCHES, "as many were taken, and none is answered");
+            let mut answered = 0;
+            while answered < 2 * TOUCHES {
+                tokio::select! {
+                    () = &mut running => panic!("it has ended"),
+                    Some(event) = passed.recv() => answered += usize::from(matches!(event, Event::Touched(_))),
+                }
+            }
+            assert_eq!(asking.capacity(), 2 * TOUCHES);
         }
     }
 }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::connection::Address;
 use crate::error::Error;
-use crate::events::Source;
 use crate::events::calls::Reads;
 use crate::events::event::{Event, Gap, Touch, Touched};
 use crate::events::session::{Ended, Session};
+use crate::events::{Source, TOUCHES};
 use crate::log::{info, warn};
 use crate::log_throttle::LogThrottle;
 
@@ -103,7 +103,7 @@ impl Supervisor {
 
     /// Waits for something while there is no subscription, and has keys read aside: nothing is announced meanwhile, so
     /// that answers need no place among it. Those that come too late for that are none.
-    async fn without_subscription<T>(
+    pub(super) async fn without_subscription<T>(
         &self,
         touches: &mut mpsc::Receiver<Touch>,
         until: impl Future<Output = T>,
@@ -113,7 +113,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 done = &mut until => break done,
-                Some(touch) = touches.recv() => {
+                Some(touch) = touches.recv(), if reading.len() < TOUCHES => {
                     asked.insert(touch.id);
                     let reads = Reads::Aside(self.source.server.seat());
                     reading.spawn(reads.touch(touch, self.source.is_of_several()));

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 
+use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -181,6 +182,26 @@ async fn what_a_replaced_server_has_announced_is_kept_while_nobody_is_known_to_h
     reader.asked(Request::Replaced(NodeId::NONE, vec![Bytes::from("another's")]));
     reader.pass_on();
     assert_eq!((reader.has_to_pass_on(), reader.replaced.len()), (true, 2));
+}
+
+/// Else keys that a replaced server has announced would be lost where their owner is busy.
+#[tokio::test(start_paused = true)]
+async fn with_a_thousand_requests_waiting_who_asks_waits_and_a_reader_asks_again_later() {
+    let (mut reader, _asked) = reader_of(Some(a_primary()), &Arc::new(KnownDeadlines::new()), HashMap::new());
+    let (desk, node, (touches, _touched)) = (reader.desk.clone(), reader.node.clone(), mpsc::channel(1));
+    let (owner, mut requests) = StreamReader::new(desk, node, None, touches);
+    let asking = owner.requests();
+    reader.readers.add(NodeId::NONE, None, asking.clone());
+    while asking.try_send(Request::Late).is_ok() {}
+    assert_eq!(requests.len(), 1024);
+    assert!(asking.send(Request::Late).now_or_never().is_none(), "a watcher waits");
+    reader.told(Standing::Replica).await;
+    reader.keep_replaced(NodeId::NONE, vec![Bytes::from("a:1")]);
+    reader.pass_on();
+    assert!(reader.has_to_pass_on(), "it found no room");
+    assert!(matches!(requests.try_recv(), Ok(Request::Late)));
+    reader.pass_on();
+    assert!(!reader.has_to_pass_on() && requests.len() == 1024);
 }
 
 /// A reader that has missed something and then heard so many keys expire, and a canary after that.

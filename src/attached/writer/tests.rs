@@ -169,6 +169,24 @@ async fn a_key_of_which_others_have_heard_more_is_read_again_after_a_while_and_n
     assert_eq!(prompts.take().keys, [("a".into(), Prompt::Wanted)].into());
 }
 
+#[tokio::test(start_paused = true)]
+async fn four_mebibytes_of_keys_wait_to_be_read_again_and_the_others_are_left_to_a_scan() {
+    let scene = Scene::start();
+    let (writer, ..) = Writer::new(scene.context.clone(), Gauge::default());
+    let prompts = &scene.context.prompts;
+    let again = |number: usize| writer.read_again(vec![format!("{number:04096}").into()], BEHIND);
+    let fitting = (4 << 20) / (4096 + EACH);
+    (0..fitting + 3).for_each(again);
+    let prompted = prompts.take();
+    assert_eq!((prompted.keys.len(), prompted.dropped), (0, 3));
+    tokio::time::sleep(2 * BEHIND).await;
+    assert_eq!(prompts.take().keys.len(), fitting);
+    again(0);
+    tokio::time::sleep(2 * BEHIND).await;
+    let prompted = prompts.take();
+    assert_eq!((prompted.keys.len(), prompted.dropped), (1, 0), "there is room again");
+}
+
 /// Whoever waits for the end of a reading asks nothing of the server: how soon that is answered says nothing of the line.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_reading_does_not_make_a_slow_line_look_quick() {

@@ -146,6 +146,24 @@ fn forged_and_broken_answers_are_none() {
 }
 
 #[test]
+fn an_answer_that_names_more_than_ten_thousand_nodes_is_none_and_no_further_owner_is_believed() {
+    let primary = |port| shard(&[], vec![node("a", "h", port, "master", "online")]);
+    let shards = |count| read((1..=count).map(primary).collect());
+    let slots = |count| {
+        let member = |port| Value::Array(vec![bulk("h"), Value::Int(port), bulk("a")]);
+        let nodes = (1..=count).map(member);
+        let range = [Value::Int(0), Value::Int(16_383)].into_iter().chain(nodes).collect();
+        ClusterMap::read_slots(&Value::Array(vec![Value::Array(range)]), &asked())
+    };
+    assert!(shards(10_001).is_none() && slots(10_001).is_none());
+    assert_eq!(slots(10_000).map(|map| map.members().count()), Some(10_000));
+    let full = shards(10_000).expect("a map");
+    let known = endpoint("h", 10_000);
+    assert_eq!(full.with_owner(7, &known).owner(7), Some(&known));
+    assert!(full.with_owner(7, &endpoint("h", 10_001)) == full, "it has no room");
+}
+
+#[test]
 fn a_node_that_knows_better_is_believed_of_one_slot() {
     let map = read(vec![shard(&[0, 16_383], vec![node("a", "h", 7000, "master", "online")])]).unwrap();
     let moved = map.with_owner(7, &endpoint("new", 7009));

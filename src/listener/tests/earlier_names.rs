@@ -1,5 +1,7 @@
 //! Topics with keys like ours that nobody serves.
 
+use crate::listener::Listener;
+use crate::listener::earlier_names::warn_of_unserved;
 use crate::listener::tests::{secs, succeed};
 use crate::testing::{Log, TestBed};
 use crate::topic::Topic;
@@ -79,4 +81,22 @@ async fn a_list_of_topics_that_is_none_keeps_nobody_from_listening() {
     assert!(armed.is_armed());
     bed.until_finished().await;
     assert_eq!(bed.all_runs().len(), 1);
+}
+
+/// A list that somebody has filled keeps nobody from listening for long.
+#[tokio::test(start_paused = true)]
+async fn of_more_than_ten_thousand_topics_with_keys_like_ours_ten_thousand_are_looked_at() {
+    let bed = TestBed::new();
+    // So no page of the list ends with the last that is looked at.
+    bed.command(["HSET", "keylapse:topics", "x", "not json"]);
+    for number in 0..10_010 {
+        let name = format!("topic.{number}");
+        let entry = serde_json::json!({
+            "name": &name, "pattern": "order:unpaid:{id}", "partitions": 1, "triggers": false
+        });
+        bed.command(["HSET", "keylapse:topics", &name, &entry.to_string()]);
+    }
+    let listener = Listener::builder(bed.client()).on(after(), succeed).build().unwrap();
+    warn_of_unserved(&listener.runtime).await;
+    assert_eq!(bed.calls().made("zcard").len(), 2 * 10_000, "each has two indices");
 }

@@ -95,14 +95,14 @@ impl Store {
         page: usize,
         mut take: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        let (mut cursor, mut wants_more) = (0_u64, true);
+        let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("HSCAN");
             scan.arg(hash).arg(cursor).arg("COUNT").arg(page);
             let mut reply = Reply::new("HSCAN", self.send(doing, hash.as_bytes(), &scan).await?)?;
             cursor = reply.int()?;
             let pairs = reply.list()?.each(Reply::bytes)?;
-            pairs.chunks_exact(2).for_each(|pair| wants_more = take(&pair[0], &pair[1]));
+            let wants_more = pairs.chunks_exact(2).all(|pair| take(&pair[0], &pair[1]));
             if cursor == 0 || !wants_more {
                 return Ok(());
             }
