@@ -53,7 +53,7 @@ test-cluster-rights: ## Run it on clusters of one primary, and the suite of clus
 	$(with_server) && $(on_cluster) $(waiting) --test server -- --test-threads=4
 	$(with_server) && $(waiting) --test clusters -- --test-threads=4
 
-test-clusters-long: ## Run the tests of clusters that take long: four minutes
+test-clusters-long: ## Run the tests of clusters that take long: ten minutes
 	$(with_server) && $(waiting) --test clusters -- --ignored
 
 test-newest: ## Run a short form of them on the newest Redis and the newest Valkey; OFFLINE=1 goes without

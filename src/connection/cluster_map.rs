@@ -36,6 +36,10 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
+    fn is_orphaned(&self) -> bool {
+        self.primary.is_none() && !self.slots.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.primary.is_none() && self.replicas.is_empty() && self.failed.is_empty()
     }
@@ -122,6 +126,21 @@ impl ClusterMap {
         self.shards.iter().flat_map(|shard| &shard.failed)
     }
 
+    /// Those of which nobody has the slots.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &Member> {
+        self.shards.iter().filter(|shard| shard.is_orphaned()).flat_map(|shard| &shard.failed)
+    }
+
+    /// The same, where such a primary serves its slots after all.
+    pub(crate) fn with_primary(mut self, primary: Member) -> Self {
+        for shard in self.shards.iter_mut().filter(|shard| shard.is_orphaned()) {
+            if let Some(place) = shard.failed.iter().position(|failed| *failed == primary) {
+                shard.primary = Some(shard.failed.remove(place));
+            }
+        }
+        Self::of(self.shards)
+    }
+
     pub(super) fn shards(&self) -> &[Shard] {
         &self.shards
     }
@@ -178,8 +197,7 @@ impl ClusterMap {
             self.shards.into_iter().partition(|shard| shard.is_disputed);
         for Shard { primary, replicas, mut failed, .. } in disputed {
             let nodes = primary.into_iter().chain(replicas);
-            let (primaries, mut others): (Vec<_>, Vec<_>) =
-                nodes.partition(|node| !owners.slots_of(node).is_empty());
+            let (primaries, mut others): (Vec<_>, Vec<_>) = nodes.partition(|node| owners.is_owner(node));
             for primary in primaries {
                 let (slots, replicas, failed) =
                     (owners.slots_of(&primary), mem::take(&mut others), mem::take(&mut failed));
@@ -190,6 +208,11 @@ impl ClusterMap {
         }
         shards.retain(|shard| !shard.is_empty());
         Self::of(shards)
+    }
+
+    /// Whether it owns slots.
+    pub(crate) fn is_owner(&self, primary: &Member) -> bool {
+        !self.slots_of(primary).is_empty()
     }
 
     fn slots_of(&self, primary: &Member) -> Vec<RangeInclusive<u16>> {

@@ -35,7 +35,7 @@ pub(crate) struct Peers {
     who: Who,
     /// Whether it was ever named a primary.
     pub(super) was_primary: bool,
-    /// Whether it was one when the listener began.
+    /// Set where it was a primary when the listener began.
     pub(super) is_first: bool,
 }
 

@@ -13,7 +13,7 @@ use redis::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::connection::cluster::Cluster;
-use crate::connection::cluster_map::ClusterMap;
+use crate::connection::cluster_map::{ClusterMap, Member};
 use crate::connection::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
@@ -114,7 +114,8 @@ impl Cluster {
         }
     }
 
-    /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong.
+    /// Those that are known, in any order, and the seeds that are not among them; and those of all these that may be wrong, or
+    /// have failed.
     fn known_nodes(&self) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let map = self.map.borrow().clone();
         let mut known: Vec<_> = map.members().map(|member| member.endpoint.clone()).collect();
@@ -123,7 +124,8 @@ impl Cluster {
         known.extend(self.seeds.iter().filter(is_new).cloned());
         let mut doubted = lock(&self.doubted);
         doubted.retain(|_, since| since.elapsed() < DOUBTED_FOR);
-        known.into_iter().partition(|endpoint| !doubted.contains_key(endpoint))
+        let has_failed = |endpoint: &Endpoint| map.failed().any(|member| member.endpoint == *endpoint);
+        known.into_iter().partition(|endpoint| !doubted.contains_key(endpoint) && !has_failed(endpoint))
     }
 
     /// What the first of them say who answer: the one that knows of most failovers and moves. One that is cut off from the others
@@ -166,14 +168,20 @@ impl Cluster {
         best.or(lone).ok_or_else(nobody)
     }
 
-    /// Asks the primaries that another node calls failed. A node that returns may be promoted before all others have reached
-    /// it. Those call it failed for twice `cluster-node-timeout`, though it serves its slots (Redis, cluster_legacy.c:
-    /// clearNodeFailureIfNeeded()).
+    /// Asks primaries that another node calls failed, where nobody has replaced them. A node that returns may be promoted
+    /// before all others have reached it. Those call it failed for twice `cluster-node-timeout`, though it serves its slots
+    /// (Redis, cluster_legacy.c: clearNodeFailureIfNeeded()).
     async fn ask_failed(&self, told: Told) -> Told {
-        let failed: Vec<_> = told.map.failed().map(|member| member.endpoint.clone()).collect();
-        let ask = async |endpoint: Endpoint| timeout(OTHERS_WITHIN, self.ask(&endpoint)).await.ok()?.ok();
-        let answers = join_all(failed.into_iter().take(ASKED_AT_ONCE).map(ask)).await;
-        answers.into_iter().flatten().fold(told, Told::or_later)
+        let missing: Vec<_> = told.map.missing().take(ASKED_AT_ONCE).cloned().collect();
+        let ask = async |primary: Member| {
+            let seat = self.server(&primary.endpoint).seat();
+            let answer =
+                timeout(OTHERS_WITHIN, seat.call(ASKING, cmd("CLUSTER").arg("SLOTS"))).await.ok()?.ok()?;
+            let owners = ClusterMap::read_slots(&answer, &primary.endpoint)?;
+            owners.is_owner(&primary).then_some(primary)
+        };
+        let served = join_all(missing.into_iter().map(ask)).await.into_iter().flatten();
+        Told { map: served.fold(told.map, ClusterMap::with_primary), ..told }
     }
 
     /// What one node says.

@@ -48,12 +48,14 @@ async fn keys_that_are_written_to_a_node_as_soon_as_it_has_its_first_slot_all_fi
     write_short_ones(scene, 300).await;
 }
 
-/// In agreement with the present primary, so that nothing is written to that one and then lost. The request is one message,
-/// which is lost where there is no link to the primary yet: after 5 s the replica gives up.
+/// In agreement with the present primary, so that nothing is written to that one and then lost. The request is one message:
+/// where there is no link to the primary yet, it is lost, and the replica gives up after 5 s.
 async fn promote(cluster: &Cluster, replica: &Node, slot: u16) {
     let is_owner = async || cluster.owner_of_slot(slot).await.is_ok_and(|owner| owner == *replica);
     let promoted = async || {
-        replica.command(["CLUSTER", "FAILOVER"]).await.unwrap();
+        if replica.command(["CLUSTER", "FAILOVER"]).await.is_err() {
+            return false; // it does not follow yet
+        }
         let within = eventually(PATIENCE, "the replica to be a primary", is_owner);
         tokio::time::timeout(Duration::from_secs(6), within).await.is_ok()
     };
@@ -66,16 +68,10 @@ async fn keys_that_are_written_to_a_primary_that_was_replaced_and_is_promoted_ag
     let scene = Scene::start(reach::cluster().await, 1).await;
     let slot = scene.cluster.slot_of("{new}").await.unwrap();
     let primary = scene.cluster.owner_of_slot(slot).await.unwrap();
-    primary.stop().unwrap();
+    // Killed, not stopped: Redis 8.6.2 now and then loops for ever in one that is stopped, replaced and continued.
+    primary.kill();
     scene.cluster.wait_for_owner_other_than(&primary, slot).await.unwrap();
-    primary.go_on().unwrap();
-    let follows = async || match primary.command(["INFO", "replication"]).await {
-        Ok(Reply::Bulk(info)) => String::from_utf8_lossy(&info).contains("master_link_status:up"),
-        _ => false,
-    };
-    eventually(PATIENCE, "the primary to follow its successor", follows).await;
-    // What was subscribed before it was stopped may look alive there.
-    primary.command(["CLIENT", "KILL", "TYPE", "PUBSUB"]).await.unwrap();
+    primary.restart().await.unwrap();
     until_heard(&primary).await;
     promote(&scene.cluster, &primary, slot).await;
     write_short_ones(scene, 300).await;
