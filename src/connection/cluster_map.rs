@@ -132,9 +132,9 @@ impl ClusterMap {
     }
 
     /// The same, where such a primary serves its slots after all.
-    pub(crate) fn with_primary(mut self, primary: Member) -> Self {
+    pub(crate) fn with_primary(mut self, primary: &Member) -> Self {
         for shard in self.shards.iter_mut().filter(|shard| shard.is_orphaned()) {
-            if let Some(place) = shard.failed.iter().position(|failed| *failed == primary) {
+            if let Some(place) = shard.failed.iter().position(|failed| failed == primary) {
                 shard.primary = Some(shard.failed.remove(place));
             }
         }

@@ -425,7 +425,8 @@ mod tests {
                     let session = Session::open(&supervisor).await.expect("a subscription");
                     _ = unconstrained(session.run(&mut asked)).await;
                 } else {
-                    unconstrained(supervisor.without_subscription(&mut asked, std::future::pending())).await
+                    let never = std::future::pending::<()>();
+                    unconstrained(supervisor.without_subscription(&mut asked, never)).await;
                 }
             };
             let mut running = pin!(running);

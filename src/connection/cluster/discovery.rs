@@ -181,7 +181,7 @@ impl Cluster {
             owners.is_owner(&primary).then_some(primary)
         };
         let served = join_all(missing.into_iter().map(ask)).await.into_iter().flatten();
-        Told { map: served.fold(told.map, ClusterMap::with_primary), ..told }
+        Told { map: served.fold(told.map, |map, primary| map.with_primary(&primary)), ..told }
     }
 
     /// What one node says.
