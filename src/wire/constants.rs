@@ -1,5 +1,7 @@
 //! Numbers that stand in the scripts and in Rust, or in two scripts: a change of one alone is found here.
 
+use std::collections::BTreeSet;
+
 use super::copy::{DUMP, FIELDS, STRING, TOO_LARGE};
 use super::record::{CYCLES, OWN};
 use super::scripts;
@@ -42,4 +44,19 @@ fn copies_begin_with_the_same_bytes() {
         assert!(line.contains(&format!("'\\{kind}'")));
         assert!(scripts::TOUCH.text.contains(line), "touch.lua has no {line:?}");
     }
+}
+
+/// A right that is refused is named by trying the commands of touch.lua one by one.
+#[test]
+fn the_commands_that_are_tried_are_those_of_the_script() {
+    use super::calls::attached::touch_steps;
+    use crate::policy::{Capture, Fields};
+    let all = Capture { cap: 1, dumps: true, fields: Fields::All };
+    let tried = touch_steps(b"key", &all).0.into_iter().map(str::to_ascii_uppercase);
+    let tried: BTreeSet<_> = tried.chain(["TIME".to_owned()]).collect();
+    let code = scripts::TOUCH.text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let quoted = code.flat_map(|line| line.split('\'').skip(1).step_by(2));
+    let is_command = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let called: BTreeSet<_> = quoted.filter(is_command).map(str::to_owned).collect();
+    assert_eq!(tried, called);
 }
