@@ -97,14 +97,16 @@ impl Orders {
 }
 
 impl Order {
-    /// Whether docs/attach.md says of this end that it cannot be known: nobody had enrolled it, since those who do had died or
-    /// its server fell; and nobody could hear its end.
+    /// Whether docs/attach.md says of this end that it cannot be known: nobody had enrolled it, since those who do had died, its
+    /// server fell, or nobody heard that it was written; and nobody could hear its end.
     fn is_unknowable(&self, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
         let before = (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline);
         let is_unheard = write.by.is_some_and(|node| troubles.shards.was_unheard(node, write.deadline));
         let nobody_enrols = is_unheard && troubles.listeners_in_trouble(before) >= ENROL;
-        !was_enrolled && (nobody_enrols || troubles.shards.came_and_went_unheard(write))
+        let came_and_went =
+            troubles.shards.came_and_went_unheard(write) || troubles.shards.lived_unheard(write);
+        !was_enrolled && (nobody_enrols || came_and_went)
     }
 
     fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {

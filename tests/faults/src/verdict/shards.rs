@@ -131,6 +131,12 @@ impl Shards {
         self.outages.iter().any(concerns)
     }
 
+    /// Whether the key came and went while its server's line was out of order, or before it could be heard again.
+    pub(super) fn lived_unheard(&self, write: &Write) -> bool {
+        let its = |one: &&Outage| one.node.is_some() && one.node == write.by;
+        self.outages.iter().filter(its).any(|one| one.time.0 <= write.asked && write.deadline <= one.time.1)
+    }
+
     pub(super) fn moved(&mut self, time: (Micros, Micros)) {
         self.moves.push(time);
     }

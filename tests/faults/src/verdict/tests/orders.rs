@@ -152,6 +152,25 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     finds(tale(2, SERVER, 3_002).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
 }
 
+/// Its server's line was cut when it was written, and its listeners were not back when it expired. What was written before, or
+/// expired later, is lost.
+#[test]
+fn what_came_and_went_while_its_line_was_cut_is_unknowable() {
+    let cut = |since: u64, until: u64, node| {
+        let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
+        let since = since * 1000;
+        let cut = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
+        Tale::new().ordered(1_000, SERVER, None).then(until, HARNESS, cut)
+    };
+    let report = cut(999, 2_990, SERVER).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(cut(999, 2_990, ANOTHER), &[Wrong::Lost]);
+    finds(cut(1_001, 2_990, SERVER), &[Wrong::Lost]);
+    finds(cut(900, 1_500, SERVER), &[Wrong::Lost]);
+    let enrolled = Entry::Enrolled { key: KEY.to_owned() };
+    finds(cut(999, 2_990, SERVER).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
+}
+
 /// Its server fell just after it was written, and the other was heard only when the key had expired there. What was enrolled, or
 /// lived on, or had been there for long is lost.
 #[test]
