@@ -36,10 +36,6 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    fn is_orphaned(&self) -> bool {
-        self.primary.is_none() && !self.slots.is_empty()
-    }
-
     fn is_empty(&self) -> bool {
         self.primary.is_none() && self.replicas.is_empty() && self.failed.is_empty()
     }
@@ -124,21 +120,6 @@ impl ClusterMap {
     /// Primaries that have failed and may return.
     pub(crate) fn failed(&self) -> impl Iterator<Item = &Member> {
         self.shards.iter().flat_map(|shard| &shard.failed)
-    }
-
-    /// Those of which nobody has the slots.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = &Member> {
-        self.shards.iter().filter(|shard| shard.is_orphaned()).flat_map(|shard| &shard.failed)
-    }
-
-    /// The same, where such a primary serves its slots after all.
-    pub(crate) fn with_primary(mut self, primary: &Member) -> Self {
-        for shard in self.shards.iter_mut().filter(|shard| shard.is_orphaned()) {
-            if let Some(place) = shard.failed.iter().position(|failed| failed == primary) {
-                shard.primary = Some(shard.failed.remove(place));
-            }
-        }
-        Self::of(self.shards)
     }
 
     pub(super) fn shards(&self) -> &[Shard] {

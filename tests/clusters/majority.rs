@@ -22,7 +22,7 @@ async fn kept_on_disk(builder: ClusterBuilder) -> Cluster {
 /// Somebody impatient who has been here before.
 async fn knows_all(cluster: &Cluster) -> Schedule {
     let schedule = impatient(&cluster.url()).await.unwrap();
-    assert!(told(&schedule, 8).await.is_empty());
+    eventually(PATIENCE, "all to answer", async || told(&schedule, 8).await.is_empty()).await;
     schedule
 }
 

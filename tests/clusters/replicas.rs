@@ -13,7 +13,7 @@ use crate::reach::FLAGS;
 use crate::support::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none_has_them() {
+async fn timed_without_any_replica_arms_go_on_and_those_that_ask_for_one_say_that_none_has_them() {
     let cluster = crate::reach::cluster().await;
     let beside = Beside::start(&cluster).await;
     let load = Load::start(&cluster, 8, 1000, Duration::from_millis(4)).await;
@@ -62,7 +62,8 @@ async fn a_promoted_replica_without_flags_is_named_and_its_timers_start_all_the_
         log.lines().iter().any(|line| line.contains("no expired events") && line.contains(&silent))
     })
     .await;
-    assert_eq!((health.mode(), health.canary_heard()), (EventMode::Blind, false));
+    let is_blind = async || (health.mode(), health.canary_heard()) == (EventMode::Blind, false);
+    eventually(PATIENCE, "its canaries to be missed", is_blind).await;
     eventually(PATIENCE, "the report to say which", async || {
         let listeners = schedule.listeners().await.unwrap();
         let nodes = listeners.iter().flat_map(|listener| &listener.nodes);

@@ -1,11 +1,11 @@
 //! Who owns what: asked of any node, when something has shown that the map is old.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use futures::future::join_all;
 use futures::stream::iter;
 use futures::{FutureExt, StreamExt};
 use rand::seq::SliceRandom;
@@ -13,7 +13,7 @@ use redis::{Value, cmd, pipe};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::connection::cluster::Cluster;
-use crate::connection::cluster_map::{ClusterMap, Member};
+use crate::connection::cluster_map::ClusterMap;
 use crate::connection::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
@@ -21,6 +21,8 @@ use crate::log::info;
 
 /// Nodes that are asked for the map at the same time.
 const ASKED_AT_ONCE: usize = 3;
+/// So many are asked at most, where those before call a primary failed.
+const ASKED_AT_MOST: usize = 9;
 /// A node that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 /// When one has answered, the others are waited for so long.
@@ -35,16 +37,27 @@ const ASKING: &str = "asking for the cluster's map";
 
 /// What a node says of its cluster.
 pub(super) struct Told {
+    by: Endpoint,
     /// How many failovers and moves it knows of; 0 if it does not say.
     epoch: u64,
     pub(super) map: ClusterMap,
 }
 
 impl Told {
-    /// The later of both; of the same epoch, the one in which more slots have an owner.
+    /// The later of both; of the same epoch, the one in which more slots have an owner. A node that returns may be promoted
+    /// before all others have reached it: those call it failed for twice `cluster-node-timeout` (Redis, cluster_legacy.c:
+    /// clearNodeFailureIfNeeded()). But a node that another calls failed does not speak for itself.
     fn or_later(self, other: Self) -> Self {
-        let age = |told: &Self| (told.epoch, told.map.owned());
-        if age(&other) > age(&self) { other } else { self }
+        let is_other = match self.epoch.cmp(&other.epoch) {
+            Ordering::Equal if self.calls_failed(&other.by) => false,
+            Ordering::Equal => other.calls_failed(&self.by) || other.map.owned() > self.map.owned(),
+            unequal => unequal.is_lt(),
+        };
+        if is_other { other } else { self }
+    }
+
+    fn calls_failed(&self, node: &Endpoint) -> bool {
+        self.map.failed().any(|failed| failed.endpoint == *node)
     }
 }
 
@@ -78,11 +91,8 @@ impl Cluster {
         if lock(&self.refreshed).is_some_and(|at| at >= came) {
             return Ok(());
         }
-        self.stale.store(false, Ordering::Relaxed);
-        let told = match self.ask_anyone_but(None).await {
-            Ok(told) => Ok(self.ask_failed(told).await),
-            Err(error) => Err(error),
-        };
+        self.stale.store(false, Relaxed);
+        let told = self.ask_anyone_but(None).await;
         *lock(&self.refreshed) = Some(Instant::now());
         self.learn(told.inspect_err(|_| self.suspect())?.map);
         Ok(())
@@ -146,7 +156,8 @@ impl Cluster {
                         Some(best) => best.or_later(told),
                         None => told,
                     });
-                    if answered == ASKED_AT_ONCE {
+                    let is_whole = best.as_ref().is_some_and(|best| best.map.is_whole());
+                    if answered >= if is_whole { ASKED_AT_ONCE } else { ASKED_AT_MOST } {
                         break;
                     }
                 }
@@ -166,22 +177,6 @@ impl Cluster {
             None => Error::invalid("a cluster needs at least one host"),
         };
         best.or(lone).ok_or_else(nobody)
-    }
-
-    /// Asks primaries that another node calls failed, where nobody has replaced them. A node that returns may be promoted
-    /// before all others have reached it. Those call it failed for twice `cluster-node-timeout`, though it serves its slots
-    /// (Redis, cluster_legacy.c: clearNodeFailureIfNeeded()).
-    async fn ask_failed(&self, told: Told) -> Told {
-        let missing: Vec<_> = told.map.missing().take(ASKED_AT_ONCE).cloned().collect();
-        let ask = async |primary: Member| {
-            let seat = self.server(&primary.endpoint).seat();
-            let answer =
-                timeout(OTHERS_WITHIN, seat.call(ASKING, cmd("CLUSTER").arg("SLOTS"))).await.ok()?.ok()?;
-            let owners = ClusterMap::read_slots(&answer, &primary.endpoint)?;
-            owners.is_owner(&primary).then_some(primary)
-        };
-        let served = join_all(missing.into_iter().map(ask)).await.into_iter().flatten();
-        Told { map: served.fold(told.map, |map, primary| map.with_primary(&primary)), ..told }
     }
 
     /// What one node says.
@@ -215,7 +210,7 @@ impl Cluster {
         let map = map.ok_or_else(|| no_map(endpoint));
         // Who may not ask for that takes the first answer.
         let epoch = info.ok().and_then(|info| epoch_in(&info)).unwrap_or_default();
-        Ok(Told { epoch, map: map? })
+        Ok(Told { by: endpoint.clone(), epoch, map: map? })
     }
 
     /// What a node says that has been asked over TLS names the ports where its cluster speaks that, or nobody can connect.

@@ -57,12 +57,6 @@ fn each_slot_has_the_primary_that_is_online() {
     assert_eq!(map.failed().map(|member| &member.id[..]).collect::<Vec<_>>(), ["a", "d"]);
     let standings = [Standing::Replica, Standing::Primary, Standing::Replica, Standing::Unknown];
     assert_eq!(["a", "b", "c", "d"].map(|name| map.standing_of(name)), standings);
-    let missing: Vec<_> = map.missing().cloned().collect();
-    assert_eq!(missing.iter().map(|member| &member.id[..]).collect::<Vec<_>>(), ["d"]);
-    let map = missing.iter().fold(map, ClusterMap::with_primary);
-    assert!(map.is_whole());
-    assert_eq!((map.owner(100), map.owner(99)), (Some(&endpoint("h4", 7003)), Some(&endpoint("h2", 7001))));
-    assert_eq!(map.failed().map(|member| &member.id[..]).collect::<Vec<_>>(), ["a"]);
 }
 
 /// Redis since 7.2: nodes that were one shard's are one's for ever, and the slots that are named are those of the first.
