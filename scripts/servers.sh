@@ -85,8 +85,10 @@ with_newer_libraries() {
     # As a program of the server's own name, and with its process id: tests send signals to it.
     program=$(dirname "$1")/newer/$(basename "$1")
     mkdir -p "$(dirname "$program")"
-    printf '#!/bin/sh\nexec "%s" --library-path "%s" --argv0 "$0" "%s" "$@"\n' "$loader" "$path" "$1" >"$program"
-    chmod +x "$program"
+    printf '#!/bin/sh\nexec "%s" --library-path "%s" --argv0 "$0" "%s" "$@"\n' "$loader" "$path" "$1" >"$program.$$"
+    chmod +x "$program.$$"
+    # At once: it may be running.
+    mv "$program.$$" "$program"
     echo "$program"
 }
 

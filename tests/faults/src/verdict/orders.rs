@@ -15,6 +15,8 @@ use crate::ledger::{Entry, Life, Line, Wrote};
 
 /// So many listeners enrol what they hear written, ...
 const ENROL: usize = 2;
+/// ... so many look for what nobody heard, ...
+const SCAN: usize = 1;
 /// ... and another does so this long after one has died, at the latest.
 const TO_TAKE_OVER: Micros = 8 * SECOND;
 
@@ -97,16 +99,18 @@ impl Orders {
 }
 
 impl Order {
-    /// Whether docs/attach.md says of this end that it cannot be known: nobody had enrolled it, since those who do had died, its
-    /// server fell, or nobody heard that it was written; and nobody could hear its end.
-    fn is_unknowable(&self, write: &Write, troubles: &Troubles) -> bool {
+    /// Whether docs/attach.md says of this end that it cannot be known: nobody could enrol it, and nobody could hear its end.
+    fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
-        let before = (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline);
-        let is_unheard = write.by.is_some_and(|node| troubles.shards.was_unheard(node, write.deadline));
-        let nobody_enrols = is_unheard && troubles.listeners_in_trouble(before) >= ENROL;
-        let came_and_went =
-            troubles.shards.came_and_went_unheard(write) || troubles.shards.lived_unheard(write);
-        !was_enrolled && (nobody_enrols || came_and_went)
+        let (shards, before) =
+            (&troubles.shards, (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline));
+        // What nobody heard being written is found by the one that scans.
+        let enrolling = if shards.was_written_unheard(write) { SCAN } else { ENROL };
+        let nobody_enrols =
+            troubles.listeners_in_trouble(before) >= enrolling || shards.lived_without_partition(key, write);
+        let is_unheard = write.by.is_some_and(|node| shards.was_unheard(node, write.deadline));
+        let came_and_went = shards.came_and_went_unheard(write) || shards.lived_unheard(write);
+        !was_enrolled && (nobody_enrols && is_unheard || came_and_went)
     }
 
     fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
@@ -123,7 +127,7 @@ impl Order {
                         "it had reached the replicas, and the one that was promoted had it not",
                     );
                 }
-                None if self.is_unknowable(&write, troubles) => report.unknowable += 1,
+                None if self.is_unknowable(key, &write, troubles) => report.unknowable += 1,
                 None => find(Wrong::Lost, "it was written, and did not fire"),
             }
         }

@@ -131,10 +131,25 @@ impl Shards {
         self.outages.iter().any(concerns)
     }
 
-    /// Whether the key came and went while its server's line was out of order, or before it could be heard again.
+    /// Whether the key was written while its server's line was out of order, or before it could be heard again.
+    pub(super) fn was_written_unheard(&self, write: &Write) -> bool {
+        self.outages_of(write).any(|(since, until)| (since..=until).contains(&write.asked))
+    }
+
+    /// Whether its life was over by then, too.
     pub(super) fn lived_unheard(&self, write: &Write) -> bool {
-        let its = |one: &&Outage| one.node.is_some() && one.node == write.by;
-        self.outages.iter().filter(its).any(|one| one.time.0 <= write.asked && write.deadline <= one.time.1)
+        self.outages_of(write).any(|(since, until)| since <= write.asked && write.deadline <= until)
+    }
+
+    fn outages_of(&self, write: &Write) -> impl Iterator<Item = (Micros, Micros)> {
+        let by = write.by;
+        self.outages.iter().filter(move |one| one.node.is_some() && one.node == by).map(|one| one.time)
+    }
+
+    /// Whether the key came and went while the server of its partition was being replaced.
+    pub(super) fn lived_without_partition(&self, key: &str, write: &Write) -> bool {
+        let is_over = |one: &Succession| write.deadline <= one.promoted + TO_RECONNECT;
+        self.of(key).any(|one| !one.is_orderly && one.since <= write.asked && is_over(one))
     }
 
     pub(super) fn moved(&mut self, time: (Micros, Micros)) {

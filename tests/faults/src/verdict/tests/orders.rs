@@ -126,7 +126,16 @@ fn an_attempt_may_run_again_where_the_server_that_keeps_it_fell() {
     finds(again(kept - 1), &[Wrong::Unexplained]);
 }
 
-/// Where two listeners that enrolled have died, and the server's line was cut when the key expired: but for one of these it is lost.
+/// The server's line was cut at about this time, for 50 ms.
+fn cut(tale: Tale, at: u64, node: u16) -> Tale {
+    let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
+    let since = at * 1000;
+    let cut = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
+    tale.then(at + 50, HARNESS, cut)
+}
+
+/// Where two listeners that enrolled have died, and the server's line was cut when the key expired: but for one of these it is
+/// lost. Where it was also cut when the key was written, one that scanned is enough; or its partition's server is away.
 #[test]
 fn what_nobody_could_enrol_or_hear_is_unknowable() {
     let listener = |number: u32| format!("listener {number}");
@@ -135,14 +144,8 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
         let tale = tale.then(0, HARNESS, Entry::Born { child, actor });
         tale.then(500, HARNESS, Entry::Died { child, status: String::new() })
     };
-    let tale = |deaths: u32, node, cut: u64| {
-        let tale = (0..deaths).fold(Tale::new().ordered(1_000, SERVER, None), died);
-        let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
-        let since = cut * 1000;
-        let cut_off =
-            Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
-        tale.then(cut + 50, HARNESS, cut_off)
-    };
+    let ordered = || Tale::new().ordered(1_000, SERVER, None);
+    let tale = |deaths: u32, node, at: u64| cut((0..deaths).fold(ordered(), died), at, node);
     let report = tale(2, SERVER, 3_002).judged(&[]);
     assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
     finds(tale(1, SERVER, 3_002), &[Wrong::Lost]);
@@ -150,6 +153,21 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     finds(tale(2, SERVER, 500), &[Wrong::Lost]);
     let enrolled = Entry::Enrolled { key: KEY.to_owned() };
     finds(tale(2, SERVER, 3_002).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
+    let report = cut(tale(1, SERVER, 3_002), 990, SERVER).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(cut(tale(0, SERVER, 3_002), 990, SERVER), &[Wrong::Lost]);
+    let kept = shard_of(KEY).unwrap();
+    let away = |since: u64, at| {
+        let since = since * 1000;
+        let (sole_until, promoted, held) = (since + 1_900_000, since + 2_000_000, Held::default());
+        let (partitions, node, is_orderly) = (vec![kept], ANOTHER, false);
+        let entry = Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
+        cut(ordered().then(3_500, HARNESS, entry), at, SERVER)
+    };
+    let report = away(999, 3_002).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(away(999, 500), &[Wrong::Lost]);
+    finds(away(1_001, 3_002), &[Wrong::Lost]);
 }
 
 /// Its server's line was cut when it was written, and its listeners were not back when it expired. What was written before, or
