@@ -252,3 +252,6 @@ fn not_a_cluster(endpoint: &Endpoint, error: Error) -> Error {
     };
     Error::new(ErrorKind::Unsupported, format!("{endpoint} {advice} ({said})"))
 }
+
+#[cfg(test)]
+mod tests;
