@@ -21,7 +21,7 @@ pub(crate) const FIRST: &str = "keylapse:{app.timer/0}:due";
 /// Timers are armed this far ahead.
 const AHEAD: Duration = Duration::from_millis(500);
 /// Longer than anything here takes on a busy machine, and than any fault lasts.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// From when a server sends an answer until somebody has read it and looked at the clock, on a busy machine.
 const AT_THE_KILL: Duration = Duration::from_millis(20);
 /// What is doubled so long before a fault, or after it, may be its work.

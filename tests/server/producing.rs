@@ -273,7 +273,7 @@ async fn a_schedule_and_a_listener_share_names_only_in_one_namespace() {
 /// Age counts from the deadline that a timer was moved to, not from one that it
 /// never had to meet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rescheduled_timer_is_no_older_than_its_new_deadline() {
+async fn timed_a_rescheduled_timer_is_no_older_than_its_new_deadline() {
     let (server, schedule) = server_and_schedule().await;
     let topic =
         topic().max_age(Duration::from_millis(300)).retry(keylapse::Backoff::table([Duration::ZERO; 3]));

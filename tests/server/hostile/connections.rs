@@ -94,7 +94,7 @@ async fn a_server_that_hangs_is_waited_for_and_nothing_runs_twice() {
 /// With no server to settle anything with: within the grace time, and a little
 /// more for what has no answer yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_stops_in_time_though_its_server_is_away_or_silent() {
+async fn timed_a_listener_stops_in_time_though_its_server_is_away_or_silent() {
     for silent in [false, true] {
         let (scene, proxy) = behind_a_proxy(Duration::from_secs(5)).await;
         scene.proves_well("1").await;
