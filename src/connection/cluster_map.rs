@@ -165,7 +165,7 @@ impl ClusterMap {
         Self::checked(shards.collect::<Option<_>>()?)
     }
 
-    /// Whether it takes the answer to CLUSTER SLOTS to say who owns what. Around a failover, CLUSTER SHARDS names several
+    /// Returns true if only CLUSTER SLOTS can tell the owners of slots. Around a failover, CLUSTER SHARDS names several
     /// primaries of one shard, and the slots of the first that has not failed, or of the first (Redis, cluster.c:
     /// addShardReplyForClusterShards()).
     pub(crate) fn is_disputed(&self) -> bool {
@@ -178,7 +178,8 @@ impl ClusterMap {
             self.shards.into_iter().partition(|shard| shard.is_disputed);
         for Shard { primary, replicas, mut failed, .. } in disputed {
             let nodes = primary.into_iter().chain(replicas);
-            let (primaries, mut others): (Vec<_>, Vec<_>) = nodes.partition(|node| owners.is_owner(node));
+            let (primaries, mut others): (Vec<_>, Vec<_>) =
+                nodes.partition(|node| !owners.slots_of(node).is_empty());
             for primary in primaries {
                 let (slots, replicas, failed) =
                     (owners.slots_of(&primary), mem::take(&mut others), mem::take(&mut failed));
@@ -189,11 +190,6 @@ impl ClusterMap {
         }
         shards.retain(|shard| !shard.is_empty());
         Self::of(shards)
-    }
-
-    /// Whether it owns slots.
-    pub(crate) fn is_owner(&self, primary: &Member) -> bool {
-        !self.slots_of(primary).is_empty()
     }
 
     fn slots_of(&self, primary: &Member) -> Vec<RangeInclusive<u16>> {

@@ -42,7 +42,7 @@ impl StreamReader {
         for MovedKey { watch, there, .. } in moved.keys.iter_mut().filter(|_| is_answered) {
             let at = self.stream.is_anchored().then(|| self.stream.place(&watch.key));
             let whole = self.is_trusted() && self.stream.is_whole_since(watch);
-            // What was heard in a gap is still to be noted.
+            // An expiry that was heard in a gap is not noted yet.
             let expired = self.stream.expired_since(watch) || self.held.has(&watch.key);
             *there = Some(There { expired, whole, at });
         }

@@ -21,7 +21,7 @@ use crate::log::info;
 
 /// Nodes that are asked for the map at the same time.
 const ASKED_AT_ONCE: usize = 3;
-/// So many are asked at most, where those before call a primary failed.
+/// Nodes that are asked at most, while by their answers some slots have no owner.
 const ASKED_AT_MOST: usize = 9;
 /// A node that says nothing for so long is not waited for.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ fn at(port: u16) -> Endpoint {
     Endpoint::Tcp { host: "h".into(), port }
 }
 
-/// What the node on this port says: who has all slots, and whether that one has failed.
+/// Returns the answer of the node on port `by`: `primary` has all slots, and this health.
 fn told(by: u16, epoch: u64, primary: u16, health: &str) -> Told {
     let node = [
         ("id", text(&primary.to_string())),

@@ -99,12 +99,12 @@ impl Orders {
 }
 
 impl Order {
-    /// Whether docs/attach.md says of this end that it cannot be known: nobody could enrol it, and nobody could hear its end.
+    /// Returns true if no listener can have enrolled the key or heard its end: docs/attach.md lists these cases.
     fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
         let (shards, before) =
             (&troubles.shards, (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline));
-        // What nobody heard being written is found by the one that scans.
+        // A write that no listener heard is found by the one that scans.
         let enrolling = if shards.was_written_unheard(write) { SCAN } else { ENROL };
         let nobody_enrols =
             troubles.listeners_in_trouble(before) >= enrolling || shards.lived_without_partition(key, write);

@@ -127,26 +127,24 @@ impl Shards {
 
     /// Whether what this server announced at about this time may have reached nobody.
     pub(super) fn was_unheard(&self, node: u16, at: Micros) -> bool {
-        let concerns = |one: &Outage| one.node == Some(node) && overlaps(one.time, (at, at + SECOND));
-        self.outages.iter().any(concerns)
+        self.outages_of(Some(node)).any(|time| overlaps(time, (at, at + SECOND)))
     }
 
-    /// Whether the key was written while its server's line was out of order, or before it could be heard again.
+    /// Returns true if the key was written while the line to its server was broken, or before a listener was back.
     pub(super) fn was_written_unheard(&self, write: &Write) -> bool {
-        self.outages_of(write).any(|(since, until)| (since..=until).contains(&write.asked))
+        self.outages_of(write.by).any(|(since, until)| (since..=until).contains(&write.asked))
     }
 
-    /// Whether its life was over by then, too.
+    /// Returns true if the key expired by then, too.
     pub(super) fn lived_unheard(&self, write: &Write) -> bool {
-        self.outages_of(write).any(|(since, until)| since <= write.asked && write.deadline <= until)
+        self.outages_of(write.by).any(|(since, until)| since <= write.asked && write.deadline <= until)
     }
 
-    fn outages_of(&self, write: &Write) -> impl Iterator<Item = (Micros, Micros)> {
-        let by = write.by;
-        self.outages.iter().filter(move |one| one.node.is_some() && one.node == by).map(|one| one.time)
+    fn outages_of(&self, node: Option<u16>) -> impl Iterator<Item = (Micros, Micros)> {
+        self.outages.iter().filter(move |one| one.node.is_some() && one.node == node).map(|one| one.time)
     }
 
-    /// Whether the key came and went while the server of its partition was being replaced.
+    /// Returns true if the key was written and expired while another took the place of its partition's server.
     pub(super) fn lived_without_partition(&self, key: &str, write: &Write) -> bool {
         let is_over = |one: &Succession| write.deadline <= one.promoted + TO_RECONNECT;
         self.of(key).any(|one| !one.is_orderly && one.since <= write.asked && is_over(one))

@@ -126,12 +126,16 @@ fn an_attempt_may_run_again_where_the_server_that_keeps_it_fell() {
     finds(again(kept - 1), &[Wrong::Unexplained]);
 }
 
-/// The server's line was cut at about this time, for 50 ms.
-fn cut(tale: Tale, at: u64, node: u16) -> Tale {
+/// The server's line was cut for 50 ms.
+fn cut(tale: Tale, since: u64, node: u16) -> Tale {
+    cut_until(tale, since, since + 50, node)
+}
+
+fn cut_until(tale: Tale, since: u64, until: u64, node: u16) -> Tale {
     let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
-    let since = at * 1000;
+    let since = since * 1000;
     let cut = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
-    tale.then(at + 50, HARNESS, cut)
+    tale.then(until, HARNESS, cut)
 }
 
 /// Where two listeners that enrolled have died, and the server's line was cut when the key expired: but for one of these it is
@@ -170,16 +174,11 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     finds(away(1_001, 3_002), &[Wrong::Lost]);
 }
 
-/// Its server's line was cut when it was written, and its listeners were not back when it expired. What was written before, or
-/// expired later, is lost.
+/// The line to its server was cut before the key was written, and listeners were not back when it expired. A key that was
+/// written before the cut, or expired after their return, is lost.
 #[test]
 fn what_came_and_went_while_its_line_was_cut_is_unknowable() {
-    let cut = |since: u64, until: u64, node| {
-        let (fault, partitions) = ("Cut".to_owned(), Some(Vec::new()));
-        let since = since * 1000;
-        let cut = Entry::Fault { since, actor: None, fault, is_outage: true, partitions, node: Some(node) };
-        Tale::new().ordered(1_000, SERVER, None).then(until, HARNESS, cut)
-    };
+    let cut = |since, until, node| cut_until(Tale::new().ordered(1_000, SERVER, None), since, until, node);
     let report = cut(999, 2_990, SERVER).judged(&[]);
     assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
     finds(cut(999, 2_990, ANOTHER), &[Wrong::Lost]);
