@@ -1,10 +1,9 @@
-//! Keys of other programs: writers of all kinds, and a plain subscriber who says what has really expired.
+//! Keys of other programs: writers of all kinds, and what is expected of each.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
 use keylapse_support::{Version, connect};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -15,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use super::Cast;
+use super::{Cast, announcements};
 use crate::clock::now;
 use crate::job::{ATTACHED, partitions};
 use crate::ledger::{Entry, Ledger, Life, Wrote};
@@ -23,7 +22,6 @@ use crate::ledger::{Entry, Ledger, Life, Wrote};
 /// No key lives longer, whatever happens to it.
 const LONGEST_MS: u64 = 4000;
 const LOOK: Duration = Duration::from_millis(100);
-const RECONNECT: Duration = Duration::from_millis(50);
 /// So much longer than its key a field of a hash lives that expires by itself.
 const FIELD_MS: u64 = 60_000;
 /// The seed of the writers is another than that of the plan.
@@ -37,7 +35,7 @@ pub(super) async fn play(cast: &Cast, version: Version, url: &str, ledger: &Ledg
     };
     tokio::select! {
         () = lives => {}
-        () = hear(url, ledger) => unreachable!("it goes on for ever"),
+        never = announcements(url, ATTACHED, None, ledger) => match never {},
         () = look(url, ledger) => unreachable!("it goes on for ever"),
     }
 }
@@ -57,26 +55,6 @@ async fn tell_stories(cast: &Cast, version: Version, url: &str, ledger: &Ledger,
         while all.try_join_next().is_some() {}
     }
     while all.join_next().await.is_some() {}
-}
-
-/// A plain subscriber, straight to the server.
-async fn hear(url: &str, ledger: &Ledger) {
-    loop {
-        let _: RedisResult<()> = async {
-            let mut subscriber = redis::Client::open(url)?.get_async_pubsub().await?;
-            subscriber.subscribe("__keyevent@0__:expired").await?;
-            let mut messages = subscriber.on_message();
-            while let Some(message) = messages.next().await {
-                let key = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
-                if key.starts_with(ATTACHED) {
-                    ledger.write(Entry::Heard { key });
-                }
-            }
-            Ok(())
-        }
-        .await;
-        sleep(RECONNECT).await;
-    }
 }
 
 /// Writes down which keys are expected.

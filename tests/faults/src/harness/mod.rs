@@ -4,6 +4,7 @@ mod actor;
 mod attached;
 mod drain;
 mod probe;
+mod subscriber;
 mod troupe;
 mod vitals;
 
@@ -15,6 +16,7 @@ use keylapse_support::{Builder, Server};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use actor::Actor;
+pub(crate) use subscriber::announcements;
 pub use troupe::Troupe;
 pub use vitals::{Slope, Vitals};
 

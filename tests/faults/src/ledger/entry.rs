@@ -82,6 +82,9 @@ pub enum Entry {
     Heard {
         /// The key.
         key: String,
+        /// Of several servers, the port of the one that announced it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<u16>,
     },
     /// A key was seen to be expected.
     Enrolled {

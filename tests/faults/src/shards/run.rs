@@ -61,6 +61,7 @@ pub(super) async fn run(
     tokio::select! {
         _ = async { tokio::join!(faults(&stage, plan, time, calm), stage.orders.play()) } => {}
         never = witness::enrolments(&stage.group, &stage.troupe.ledger) => match never {},
+        never = witness::expiries(&stage.group, &stage.troupe.ledger) => match never {},
     }
     stage.say("all is over; what is left runs");
     let left = stage.drain(TO_DRAIN).await;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use futures::future::select_all;
 use keylapse::testing::{Node, Reply};
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
@@ -11,6 +12,7 @@ use tokio::time::sleep;
 
 use super::Group;
 use crate::clock::now;
+use crate::harness::announcements;
 use crate::job::{ORDER, number_of, shard, shards_of_orders};
 use crate::ledger::{Entry, Held, Ledger};
 
@@ -68,6 +70,16 @@ pub(super) async fn enrolments(group: &Group, ledger: &Ledger) -> Infallible {
         known = seen;
         sleep(ENROLMENTS).await;
     }
+}
+
+/// Writes down which orders have expired, when, and which server announced it, for ever.
+pub(super) async fn expiries(group: &Group, ledger: &Ledger) -> Infallible {
+    let all = group
+        .nodes()
+        .into_iter()
+        .map(|node| async move { announcements(&node.url(), ORDER, Some(node.port()), ledger).await });
+    let (never, ..) = select_all(all.map(Box::pin)).await;
+    never
 }
 
 /// How far its replication has come, and what it has.

@@ -83,7 +83,7 @@ impl Keys {
                 step.into_iter().for_each(|step| step.told = Some((at, *wrote)));
             }
             Entry::Buried { key } => self.of(key).is_buried = true,
-            Entry::Heard { key } => self.of(key).heard.push(at),
+            Entry::Heard { key, .. } => self.of(key).heard.push(at),
             Entry::Enrolled { key } => self.of(key).enrolled.push(at),
             Entry::Fired { key, .. } | Entry::FiredEnded { key, .. } => {
                 self.of(key).runs.enter(at, pid, entry);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::excuse::Troubles;
 use super::fired::Fires;
 use super::report::{Finding, Report, Wrong, digits, story};
-use super::shards::Write;
+use super::shards::{Shards, Write};
 use crate::clock::{Micros, SECOND};
 use crate::job::{is_order, shard_of};
 use crate::ledger::{Entry, Life, Line, Wrote};
@@ -19,6 +19,8 @@ const ENROL: usize = 2;
 const SCAN: usize = 1;
 /// ... and another does so this long after one has died, at the latest.
 const TO_TAKE_OVER: Micros = 8 * SECOND;
+/// From when a server announces something until a subscriber has it.
+const ON_ITS_WAY: Micros = SECOND / 10;
 
 /// All that is known of them.
 #[derive(Debug, Default)]
@@ -29,6 +31,8 @@ struct Order {
     tries: Vec<Try>,
     /// When it was seen to be expected.
     enrolled: Vec<Micros>,
+    /// When a server announced its end, and which one.
+    announced: Vec<(Micros, u16)>,
     fires: Fires,
 }
 
@@ -66,6 +70,7 @@ impl Orders {
                 last.into_iter().for_each(|one| one.told = Some((at, *wrote, *by, *reached)));
             }
             Entry::Enrolled { key } if is_order(key) => self.of(key).enrolled.push(at),
+            Entry::Heard { key, by: Some(by) } if is_order(key) => self.of(key).announced.push((at, *by)),
             // Those who took the place may have ended it before the next look. It is about servers, too.
             Entry::Succession { held, .. } => {
                 let orders = held.enrolled.iter().filter(|key| is_order(key));
@@ -99,6 +104,20 @@ impl Orders {
 }
 
 impl Order {
+    /// Returns true if what announced its end may have reached no listener. The server announces an end when it finds it: of
+    /// a key that nobody reads, some seconds after the deadline.
+    fn was_unheard(&self, write: &Write, shards: &Shards) -> bool {
+        let mut announced = self.announced.iter().filter(|(at, _)| *at >= write.deadline).peekable();
+        match announced.peek() {
+            Some(_) => {
+                announced.all(|(at, node)| shards.was_unheard(*node, (at - ON_ITS_WAY, at + ON_ITS_WAY)))
+            }
+            None => write
+                .by
+                .is_some_and(|node| shards.was_unheard(node, (write.deadline, write.deadline + SECOND))),
+        }
+    }
+
     /// Returns true if no listener can have enrolled the key or heard its end: docs/attach.md lists these cases.
     fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
@@ -108,7 +127,7 @@ impl Order {
         let enrolling = if shards.was_written_unheard(write) { SCAN } else { ENROL };
         let nobody_enrols =
             troubles.listeners_in_trouble(before) >= enrolling || shards.lived_without_partition(key, write);
-        let is_unheard = write.by.is_some_and(|node| shards.was_unheard(node, write.deadline));
+        let is_unheard = self.was_unheard(write, shards);
         let came_and_went = shards.came_and_went_unheard(write) || shards.lived_unheard(write);
         !was_enrolled && (nobody_enrols && is_unheard || came_and_went)
     }

@@ -125,9 +125,9 @@ impl Shards {
         self.outages.push(Outage { partitions: partitions.to_vec(), node, time });
     }
 
-    /// Whether what this server announced at about this time may have reached nobody.
-    pub(super) fn was_unheard(&self, node: u16, at: Micros) -> bool {
-        self.outages_of(Some(node)).any(|time| overlaps(time, (at, at + SECOND)))
+    /// Returns true if what this server announced in this time may have reached no listener.
+    pub(super) fn was_unheard(&self, node: u16, time: (Micros, Micros)) -> bool {
+        self.outages_of(Some(node)).any(|outage| overlaps(outage, time))
     }
 
     /// Returns true if the key was written while the line to its server was broken, or before a listener was back.

@@ -20,7 +20,7 @@ impl Tale {
     }
 
     fn heard(self, ms: u64) -> Self {
-        self.then(ms, HARNESS, Entry::Heard { key: KEY.to_owned() })
+        self.then(ms, HARNESS, Entry::Heard { key: KEY.to_owned(), by: None })
     }
 
     fn fired(self, ms: u64, pid: u32, id: &str, expiry: &str) -> Self {

@@ -157,6 +157,19 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     finds(tale(2, SERVER, 500), &[Wrong::Lost]);
     let enrolled = Entry::Enrolled { key: KEY.to_owned() };
     finds(tale(2, SERVER, 3_002).then(1_200, HARNESS, enrolled), &[Wrong::Lost]);
+    // Where the server announced its end is known, that counts.
+    let announced = |tale: Tale, at, by| {
+        tale.then(at, HARNESS, Entry::Heard { key: KEY.to_owned(), by: Some(by) }).judged(&[])
+    };
+    let late = announced(tale(2, SERVER, 4_502), 4_520, SERVER);
+    assert_eq!((late.unknowable, late.is_valid()), (1, true), "{:?}", late.findings);
+    for (cut_at, node, announced_at, by) in
+        [(3_002, SERVER, 4_520, SERVER), (4_502, ANOTHER, 4_520, SERVER), (4_502, SERVER, 4_520, ANOTHER)]
+    {
+        let report = announced(tale(2, node, cut_at), announced_at, by);
+        assert_eq!(report.unknowable, 0, "{cut_at} {node} {announced_at} {by}");
+        assert_eq!(report.findings.iter().map(|one| one.wrong).collect::<Vec<_>>(), [Wrong::Lost]);
+    }
     let report = cut(tale(1, SERVER, 3_002), 990, SERVER).judged(&[]);
     assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
     finds(cut(tale(0, SERVER, 3_002), 990, SERVER), &[Wrong::Lost]);
