@@ -55,7 +55,7 @@ async fn scene(flags: &str, count: usize, missing: Missing) {
     proxy.split(Direction::Replies, Some(SEGMENT));
     let notes = Notes::default();
     let before = listeners(&proxy, &notes, count).await;
-    let from = now() + 12_000;
+    let from = now() + 25_000;
     write_many(&server, KEYS, from).await;
     let all = i64::try_from(KEYS).unwrap();
     eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == all).await;

@@ -226,8 +226,6 @@ pub(crate) struct Harness {
     pub(crate) notes: Notes,
     pub(crate) listener: Running,
     keeps_values: bool,
-    /// Whether nothing is heard, so that a key may end before a scan has found it.
-    is_blind: bool,
 }
 
 impl Harness {
@@ -239,7 +237,7 @@ impl Harness {
     /// Where nothing is heard, and that has been so for long enough not to leave keys to others.
     pub(crate) async fn blind() -> Self {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
-        let harness = Self { is_blind: true, ..Self::begin(server("").await, topic, Notes::handler) };
+        let harness = Self::begin(server("").await, topic, Notes::handler);
         harness.listener.until_mode(EventMode::Blind).await;
         harness.pass(now()).await;
         harness.notes.runs().clear();
@@ -275,14 +273,14 @@ impl Harness {
         let notes = Notes::default();
         let keeps_values = !format!("{topic:?}").contains("Capture { cap: 0,");
         let listener = Running::start(&server, |builder| builder.attach(topic, handler(&notes)));
-        Self { server, notes, listener, keeps_values, is_blind: false }
+        Self { server, notes, listener, keeps_values }
     }
 
     /// On this server, with this listener, to which nothing is announced.
     pub(crate) fn begin_blind(server: Server, start: impl FnOnce(&Server, &Notes) -> Running) -> Self {
         let notes = Notes::default();
         let listener = start(&server, &notes);
-        Self { server, notes, listener, keeps_values: true, is_blind: true }
+        Self { server, notes, listener, keeps_values: true }
     }
 
     /// Writes an order that expires so many ms from now; its deadline.
@@ -360,7 +358,8 @@ impl Harness {
         let mut deadline = time.max(now()) + 400;
         self.write_until(&id, "", deadline).await;
         eventually(PATIENCE, "a later key to fire", async || {
-            if self.is_blind && now() > deadline + 2000 {
+            // Where nothing is heard, a key may end before a scan has found it.
+            if !self.listener.hears() && now() > deadline + 2000 {
                 deadline = now() + 400;
                 self.write_until(&id, "", deadline).await;
             }
