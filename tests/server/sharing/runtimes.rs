@@ -155,6 +155,7 @@ async fn calls_go_on_though_their_runtime_ended_before_it_ran() {
     let scene = Scene::start().await;
     let caller = scene.caller().await;
     let ending = standing_still();
+    scene.proxy.stall(Direction::Replies);
     let (mut alone, mut driven) = (caller.arm("1"), caller.arm("2"));
     assert_eq!((&mut alone).now_or_never(), None);
     {
@@ -162,6 +163,7 @@ async fn calls_go_on_though_their_runtime_ended_before_it_ran() {
         assert_eq!((&mut driven).now_or_never(), None);
     }
     ending.shutdown_background();
+    scene.proxy.resume();
     assert_eq!(answers([alone, driven]).await, ["Armed"; 2]);
     assert_eq!(answers([caller.cancel("1"), caller.cancel("2")]).await, ["Cancelled"; 2]);
 }
