@@ -13,7 +13,7 @@ use crate::scene::{
     ALL_FLAGS, Harness, Notes, PATIENCE, lives, now, order, orders, orders_with_values, servers, until_time,
 };
 
-/// Long enough to be enrolled and changed before it is over.
+/// Long enough to be enrolled and changed before it is over. A value is read again later than a deadline: thrice as long.
 const WHILE: u64 = 2000;
 
 /// A test for each row, with a harness that is begun so.
@@ -81,9 +81,9 @@ async fn an_extended_key_fires_at_its_new_deadline_alone(harness: &Harness) {
 }
 
 async fn a_key_that_is_extended_again_and_again_fires_once(harness: &Harness) {
-    let mut deadline = harness.enrol("1", "a sofa", WHILE).await;
+    let mut deadline = harness.enrol("1", "a sofa", 2 * WHILE).await;
     for _ in 0..4 {
-        until_time(deadline - 1000).await;
+        until_time(deadline - WHILE).await;
         deadline += 1000;
         harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
     }
@@ -126,7 +126,7 @@ async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: &Ha
 
 async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: &Harness) {
     let first = harness.enrol("1", "a sofa", WHILE).await;
-    let second = first + WHILE;
+    let second = first + 3 * WHILE;
     harness.write_until("1", "a lamp", second).await;
     harness.passes_without("1", first, second).await;
     harness.fires_once("1", "a lamp", second).await;
@@ -143,7 +143,7 @@ async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: 
 }
 
 async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: &Harness) {
-    let deadline = harness.enrol("1", "a sofa", WHILE).await;
+    let deadline = harness.enrol("1", "a sofa", 3 * WHILE).await;
     harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
     harness.fires_once("1", "a lamp", deadline).await;
 }

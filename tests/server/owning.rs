@@ -153,7 +153,7 @@ async fn p9_what_is_handed_back_at_shut_down_was_stopped_before() {
 async fn a_blocking_handler_costs_its_own_place_and_thread_and_nothing_else() {
     let (server, schedule) = server_and_schedule().await;
     let threads = Blocked::with_threads(2);
-    let blocking = Topic::<u32>::new("app:blocking:{id}").unwrap().lease(ms(1000));
+    let blocking = Topic::<u32>::new("app:blocking:{id}").unwrap().lease(ms(2500));
     let quick = Topic::<u32>::new("app:quick:{id}").unwrap();
     let wall = Arc::<Wall>::default();
     let inner = wall.clone();
@@ -171,12 +171,12 @@ async fn a_blocking_handler_costs_its_own_place_and_thread_and_nothing_else() {
     running.until("it blocks", |stats| stats.topic("app.blocking").unwrap().claimed > 0).await;
     let began = Instant::now();
     for n in 0..100_u64 {
-        arm(&schedule, &quick, &n.to_string(), ms(20 * n), 0).await;
+        arm(&schedule, &quick, &n.to_string(), ms(50 * n), 0).await;
     }
     for _ in 0..100 {
         ran.next().await;
     }
-    assert!(began.elapsed() >= ms(1900), "nearly two leases");
+    assert!(began.elapsed() >= ms(4900), "nearly two leases");
     wall.open();
     running.until("it has ended", |stats| stats.topic("app.blocking").unwrap().handled > 0).await;
     let blocked = running.stats.topic("app.blocking").unwrap();
