@@ -13,7 +13,7 @@ use crate::scene::{
     ALL_FLAGS, Harness, Notes, PATIENCE, lives, now, order, orders, orders_with_values, servers, until_time,
 };
 
-/// Long enough to be enrolled and changed before it is over. A value is read again later than a deadline: thrice as long.
+/// Long enough to be enrolled and changed before it is over.
 const WHILE: u64 = 2000;
 
 /// A test for each row, with a harness that is begun so.
@@ -125,11 +125,15 @@ async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: &Ha
 }
 
 async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: &Harness) {
-    let first = harness.enrol("1", "a sofa", WHILE).await;
-    let second = first + 3 * WHILE;
-    harness.write_until("1", "a lamp", second).await;
-    harness.passes_without("1", first, second).await;
-    harness.fires_once("1", "a lamp", second).await;
+    fires_with_its_new_value(harness, async |id| {
+        let first = harness.enrol(id, "a sofa", WHILE).await;
+        let second = first + WHILE;
+        harness.write_until(id, "a lamp", second).await;
+        let written = now();
+        harness.passes_without(id, first, second).await;
+        (second, written)
+    })
+    .await;
 }
 
 async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: &Harness) {
@@ -143,9 +147,27 @@ async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: 
 }
 
 async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: &Harness) {
-    let deadline = harness.enrol("1", "a sofa", 3 * WHILE).await;
-    harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
-    harness.fires_once("1", "a lamp", deadline).await;
+    fires_with_its_new_value(harness, async |id| {
+        let deadline = harness.enrol(id, "a sofa", WHILE).await;
+        harness.cmd(&["SET", &order(id), "a lamp", "KEEPTTL"]).await;
+        (deadline, now())
+    })
+    .await;
+}
+
+/// A sofa becomes a lamp: the key's deadline then, and when that was done. Values are read again a quarter of a second before the
+/// deadline. A machine that is too busy for that hands over the value before, and says when it was read: another key is tried.
+async fn fires_with_its_new_value(harness: &Harness, becomes_a_lamp: impl AsyncFn(&str) -> (u64, u64)) {
+    for id in ["1", "2", "3", "4", "5"] {
+        let (deadline, done) = becomes_a_lamp(id).await;
+        let run = harness.only(id).await;
+        assert_eq!((run.deadline, run.deadline_known), (deadline, true), "{run:?}");
+        assert!(run.at >= deadline, "early: {run:?}");
+        if run.value_read.is_some_and(|read| read >= done) {
+            return assert_eq!(run.text(), Some("a lamp"), "{run:?}");
+        }
+    }
+    panic!("no value was read again before its deadline");
 }
 
 async fn a_key_that_is_renamed_to_another_topic_does_not_fire(harness: &Harness) {
