@@ -9,7 +9,7 @@ use keylapse_support::{Direction, Proxy, Server, eventually};
 
 use crate::recovery::{by_key, write_many};
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Running, enrolled, now, orders, server, until_later_key, until_time,
+    ALL_FLAGS, Notes, PATIENCE, Running, enrolled_from, in_time, orders, server, until_later_key, until_time,
 };
 
 const KEYS: u64 = 1000;
@@ -55,10 +55,12 @@ async fn scene(flags: &str, count: usize, missing: Missing) {
     proxy.split(Direction::Replies, Some(SEGMENT));
     let notes = Notes::default();
     let before = listeners(&proxy, &notes, count).await;
-    let from = now() + 25_000;
-    write_many(&server, KEYS, from).await;
-    let all = i64::try_from(KEYS).unwrap();
-    eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == all).await;
+    let from = in_time(12_000, 2000, async |from| {
+        write_many(&server, KEYS, from).await;
+        let all = i64::try_from(KEYS).unwrap();
+        eventually(PATIENCE, "all to be enrolled", async || enrolled_from(&server, from).await == all).await;
+    })
+    .await;
     // Nothing expires but what is read: so each expiry is caused by a look.
     server.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await;
     let after = miss(&server, &proxy, &notes, before, (missing, from)).await;

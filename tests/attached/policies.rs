@@ -201,20 +201,30 @@ async fn large_dumps_are_not_kept() {
 /// Only what is read a quarter of a second before the deadline can know of it.
 #[tokio::test]
 async fn a_value_that_changes_unheard_is_read_again_before_the_deadline() {
-    let mut harness = None;
-    let deadline = in_time(5000, 1500, async |deadline| {
-        let server = server("Ex").await;
-        server.cmd(&["SET", &order("1"), "a sofa", "PXAT", &deadline.to_string()]).await;
-        let begun = Harness::on(server, orders_with_values(), Notes::handler).await;
-        begun.until_watched("1", deadline).await;
-        harness = Some(begun);
-    })
-    .await;
-    let harness = harness.expect("it is begun");
-    until_time(deadline - 1000).await;
-    harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
-    harness.fires_once("1", "a lamp", deadline).await;
-    harness.listener.stop().await;
+    // On a machine that is too busy to read it in time, it says when it was read, and another is tried.
+    for _ in 0..5 {
+        let mut harness = None;
+        let deadline = in_time(5000, 1500, async |deadline| {
+            let server = server("Ex").await;
+            server.cmd(&["SET", &order("1"), "a sofa", "PXAT", &deadline.to_string()]).await;
+            let begun = Harness::on(server, orders_with_values(), Notes::handler).await;
+            begun.until_watched("1", deadline).await;
+            harness = Some(begun);
+        })
+        .await;
+        let harness = harness.expect("it is begun");
+        until_time(deadline - 1000).await;
+        harness.cmd(&["SET", &order("1"), "a lamp", "KEEPTTL"]).await;
+        let written = now();
+        let run = harness.only("1").await;
+        assert!((run.deadline, run.deadline_known) == (deadline, true) && run.at >= deadline, "{run:?}");
+        harness.listener.stop().await;
+        if run.value_read.is_some_and(|read| read >= written) {
+            assert_eq!(run.text(), Some("a lamp"), "{run:?}");
+            return;
+        }
+    }
+    panic!("no value was read again before its deadline");
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use keylapse::{EventMode, Expiry, Recovered};
 use keylapse_support::{Server, eventually};
 
 use crate::scene::{
-    ALL_FLAGS, Harness, Notes, PATIENCE, Run, Running, enrolled, in_time, now, order, orders_with_values,
-    server, until_later_key, until_time, until_watched, watched,
+    ALL_FLAGS, Harness, Notes, PATIENCE, Run, Running, enrolled, enrolled_from, in_time, now, order,
+    orders_with_values, server, until_later_key, until_time, until_watched, watched,
 };
 
 /// Writes so many orders that expire one after the other within a second from then.
@@ -54,7 +54,10 @@ async fn what_expires_while_nobody_listens_is_recovered_once() {
     let from = in_time(15_000, 3000, async |from| {
         write_many(&harness.server, KEYS, from).await;
         let all = i64::try_from(KEYS).unwrap();
-        eventually(PATIENCE, "all to be enrolled", async || enrolled(&harness.server).await == all).await;
+        eventually(PATIENCE, "all to be enrolled", async || {
+            enrolled_from(&harness.server, from).await == all
+        })
+        .await;
     })
     .await;
     let Harness { server, notes, listener, .. } = harness;
@@ -150,7 +153,8 @@ async fn a_listener_dies_and_the_other_goes_on() {
         until_hearing(&other).await;
         let from = in_time(4000, 1500, async |from| {
             write_many(&server, 1000, from).await;
-            eventually(PATIENCE, "all to be enrolled", async || enrolled(&server).await == 1000).await;
+            eventually(PATIENCE, "all to be enrolled", async || enrolled_from(&server, from).await == 1000)
+                .await;
         })
         .await;
         until_time(from + 300).await;

@@ -81,13 +81,22 @@ async fn an_extended_key_fires_at_its_new_deadline_alone(harness: &Harness) {
 }
 
 async fn a_key_that_is_extended_again_and_again_fires_once(harness: &Harness) {
-    let mut deadline = harness.enrol("1", "a sofa", 2 * WHILE).await;
-    for _ in 0..4 {
-        until_time(deadline - WHILE).await;
-        deadline += 1000;
-        harness.cmd(&["PEXPIREAT", &order("1"), &deadline.to_string()]).await;
+    for id in ["1", "2", "3", "4", "5"] {
+        let mut deadline = harness.enrol(id, "a sofa", WHILE).await;
+        let mut lives = true;
+        for _ in 0..4 {
+            until_time(deadline - 1000).await;
+            deadline += 1000;
+            let extended = harness.cmd(&["PEXPIREAT", &order(id), &deadline.to_string()]).await;
+            lives &= extended == redis::Value::Int(1);
+        }
+        if lives {
+            harness.fires_once(id, "a sofa", deadline).await;
+            return;
+        }
+        // On a machine that is too busy to be in time, another key is tried.
     }
-    harness.fires_once("1", "a sofa", deadline).await;
+    panic!("no key was extended in time");
 }
 
 async fn a_key_that_is_held_by_a_pause_fires_once_after_it(harness: &Harness) {
@@ -125,49 +134,40 @@ async fn a_key_that_is_overwritten_without_a_deadline_does_not_fire(harness: &Ha
 }
 
 async fn a_key_that_is_overwritten_with_another_deadline_fires_then(harness: &Harness) {
-    fires_with_its_new_value(harness, async |id| {
-        let first = harness.enrol(id, "a sofa", WHILE).await;
-        let second = first + WHILE;
-        harness.write_until(id, "a lamp", second).await;
-        let written = now();
-        harness.passes_without(id, first, second).await;
-        (second, written)
-    })
-    .await;
+    harness
+        .fires_with_its_new_value(async |id| {
+            let first = harness.enrol(id, "a sofa", WHILE).await;
+            let second = first + WHILE;
+            harness.write_until(id, "a lamp", second).await;
+            let written = now();
+            harness.passes_without(id, first, second).await;
+            (second, written)
+        })
+        .await;
 }
 
 async fn a_key_that_is_overwritten_with_an_earlier_deadline_fires_then(harness: &Harness) {
-    let late = harness.enrol("1", "a sofa", 3 * WHILE).await;
-    let early = now() + WHILE;
-    harness.write_until("1", "a lamp", early).await;
-    harness.until_watched("1", early).await;
-    harness.fires_once("1", "a lamp", early).await;
-    harness.pass(late).await;
-    assert_eq!(harness.of("1").len(), 1);
+    let id = harness.fires_with_its_new_value(async |id| {
+        harness.enrol(id, "a sofa", 3 * WHILE).await;
+        let early = now() + WHILE;
+        harness.write_until(id, "a lamp", early).await;
+        let written = now();
+        harness.until_watched(id, early).await;
+        (early, written)
+    });
+    let id = id.await;
+    harness.pass(now() + 2 * WHILE).await;
+    assert_eq!(harness.of(id).len(), 1);
 }
 
 async fn a_key_whose_value_alone_changes_fires_with_the_new_one(harness: &Harness) {
-    fires_with_its_new_value(harness, async |id| {
-        let deadline = harness.enrol(id, "a sofa", WHILE).await;
-        harness.cmd(&["SET", &order(id), "a lamp", "KEEPTTL"]).await;
-        (deadline, now())
-    })
-    .await;
-}
-
-/// A sofa becomes a lamp: the key's deadline then, and when that was done. Values are read again a quarter of a second before the
-/// deadline. A machine that is too busy for that hands over the value before, and says when it was read: another key is tried.
-async fn fires_with_its_new_value(harness: &Harness, becomes_a_lamp: impl AsyncFn(&str) -> (u64, u64)) {
-    for id in ["1", "2", "3", "4", "5"] {
-        let (deadline, done) = becomes_a_lamp(id).await;
-        let run = harness.only(id).await;
-        assert_eq!((run.deadline, run.deadline_known), (deadline, true), "{run:?}");
-        assert!(run.at >= deadline, "early: {run:?}");
-        if run.value_read.is_some_and(|read| read >= done) {
-            return assert_eq!(run.text(), Some("a lamp"), "{run:?}");
-        }
-    }
-    panic!("no value was read again before its deadline");
+    harness
+        .fires_with_its_new_value(async |id| {
+            let deadline = harness.enrol(id, "a sofa", WHILE).await;
+            harness.cmd(&["SET", &order(id), "a lamp", "KEEPTTL"]).await;
+            (deadline, now())
+        })
+        .await;
 }
 
 async fn a_key_that_is_renamed_to_another_topic_does_not_fire(harness: &Harness) {
