@@ -163,6 +163,14 @@ impl<'a> Session<'a> {
 
     /// Passes on what is heard until the connection ends.
     pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
+        match self.listen(touches).await {
+            // A call of its own has found that first.
+            Err(error) if error.is_of_the_line() && self.anchor != Anchor::Never => Ok(Ended::Anchored),
+            ended => ended,
+        }
+    }
+
+    async fn listen(&mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
         if !self.opened.ordered {
             // Answers have no place among what is heard, so attached topics hear nothing.
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::{Backoff, Done, Expired, Failure, Lapse, Listener, Schedule, Topic};
-use keylapse_support::{Proxy, Server, eventually};
+use keylapse_support::{Proxy, Server, Then, eventually};
 
 use crate::capture::Capture;
 use crate::support::{PATIENCE, Running, listener, until_dead};
@@ -95,6 +95,30 @@ async fn a_lost_server_is_named_once_and_so_is_its_return() {
         "{lost}"
     );
     running.until("all to run", |stats| stats.total().handled == 20).await;
+    running.stop().await.unwrap();
+}
+
+/// Its own call finds that the line has broken: that is a lost subscription like any other, whatever was before it.
+#[tokio::test]
+async fn a_line_that_breaks_while_a_canary_is_made_is_no_warning_after_an_outage() {
+    let (log, _guard) = Capture::start();
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let topic = Topic::<String>::new("app:mail:{id}").unwrap();
+    let handler = async |_: Lapse<String>| Ok::<_, Failure>(Done);
+    let running = Running::start(Listener::builder(proxy.app_url()).on(topic, handler));
+    running.until_anchored().await;
+    proxy.refuse().await;
+    proxy.cut();
+    running.until("it to try in vain", |stats| stats.listener().sweep_errors > 4).await;
+    let anchored = running.stats.listener().anchored;
+    proxy.accept().await;
+    running.until("events to flow", move |stats| stats.listener().anchored > anchored).await;
+    let before = log.loud("");
+    proxy.lose_reply(|words| words.iter().any(|word| word.starts_with(b"keylapse:{canary")), Then::Reset);
+    proxy.until_lost(1).await;
+    running.until("events to flow again", move |stats| stats.listener().anchored > anchored + 1).await;
+    assert_eq!(log.loud(""), before, "{:#?}", log.lines());
     running.stop().await.unwrap();
 }
 
