@@ -16,14 +16,15 @@ async fn while_slots_move_no_expiry_is_lost_and_none_doubled_but_in_a_gap() {
     for id in 300..400 {
         scene.move_slot_of(&order(id)).await;
     }
+    // What a busy machine did not answer in time has had two lives.
     let again = written.await.unwrap();
-    assert!(again.is_empty(), "{again:?}");
     scene.notes.until_all(1000).await;
     let notes = scene.end().await;
     notes.assert_explained(1000, &again);
     // A listener that a busy machine holds up may have one.
     let mut doubled = notes.doubled();
-    doubled.retain(|(_, runs)| runs.iter().all(|run| run.expiry != Expiry::Ambiguous));
+    doubled
+        .retain(|(key, runs)| !again.contains(key) && runs.iter().all(|run| run.expiry != Expiry::Ambiguous));
     assert!(doubled.is_empty(), "{doubled:?}");
 }
 
