@@ -308,9 +308,10 @@ async fn the_reader_of_the_log_at_build_reads_what_the_listeners_thread_says() {
     let topic = Topic::<u32>::new("app:log:{id}").unwrap();
     let builder = listener(&server).on(topic, async |_: Lapse<u32>| Ok::<_, Failure>(Done));
     let listening = tracing::subscriber::with_default(subscriber, || builder.build()).unwrap();
-    listening.run_until(tokio::time::sleep(ms(200))).await.unwrap();
-    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert!(said.contains("listening") && said.contains("stopped"), "{said}");
+    let said = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let has_begun = eventually(PATIENCE, "it to listen", async || said().contains("listening"));
+    listening.run_until(has_begun).await.unwrap();
+    assert!(said().contains("stopped"), "{}", said());
 }
 
 /// Attempts that run, and how often two of one arming saw at one moment that they hold the lease.
