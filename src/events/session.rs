@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
     /// Passes on what is heard until the connection ends.
     pub(super) async fn run(mut self, touches: &mut mpsc::Receiver<Touch>) -> Result<Ended> {
         match self.listen(touches).await {
-            // A call of its own has found that first.
+            // A call on this connection detected the loss before the connection reported it.
             Err(error) if error.is_of_the_line() && self.anchor != Anchor::Never => Ok(Ended::Anchored),
             ended => ended,
         }

@@ -404,9 +404,9 @@ impl Harness {
         run
     }
 
-    /// A sofa becomes a lamp, with this deadline, and that is done by then. Its value is read again 250 ms before the deadline.
-    /// A machine that is too busy for that hands over the value before, and says when it was read: then another key is tried.
-    /// Which one had the new value.
+    /// Has up to five keys change from a sofa to a lamp, and returns the id of the first that fires with a value read after the
+    /// change. `becomes_a_lamp` returns the key's deadline, and when the change was done. The listener reads a value again 250 ms
+    /// before the deadline; on a busy machine it may be too late, and then hands over the value before.
     pub(crate) async fn fires_with_its_new_value<'a>(
         &self,
         becomes_a_lamp: impl AsyncFn(&'a str) -> (u64, u64),

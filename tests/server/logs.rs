@@ -98,7 +98,7 @@ async fn a_lost_server_is_named_once_and_so_is_its_return() {
     running.stop().await.unwrap();
 }
 
-/// Its own call finds that the line has broken: that is a lost subscription like any other, whatever was before it.
+/// The call that makes the canary detects the loss first. The subscription is lost as in any other case.
 #[tokio::test]
 async fn a_line_that_breaks_while_a_canary_is_made_is_no_warning_after_an_outage() {
     let (log, _guard) = Capture::start();

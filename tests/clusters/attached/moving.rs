@@ -16,7 +16,7 @@ async fn while_slots_move_no_expiry_is_lost_and_none_doubled_but_in_a_gap() {
     for id in 300..400 {
         scene.move_slot_of(&order(id)).await;
     }
-    // What a busy machine did not answer in time has had two lives.
+    // The writer repeats a write that has no answer in time: such a key may expire twice.
     let again = written.await.unwrap();
     scene.notes.until_all(1000).await;
     let notes = scene.end().await;

@@ -1,4 +1,4 @@
-//! A plain subscriber: it says which keys have really expired, and when that was announced.
+//! A plain subscriber: it notes which expiries a server announces, and when.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::ledger::{Entry, Ledger};
 
 const RECONNECT: Duration = Duration::from_millis(50);
 
-/// Writes down the expiries of keys with this prefix, for ever. It connects straight to the server, which no fault of a line
-/// affects; where there are several servers, the port says which one it is.
+/// Notes the expiries of keys with this prefix, for ever. It connects to the server itself, so that no fault of a line affects it.
+/// Where there are several servers, `port` names this one.
 pub(crate) async fn announcements(url: &str, prefix: &str, port: Option<u16>, ledger: &Ledger) -> Infallible {
     loop {
         // A server that is down or has restarted is tried again.

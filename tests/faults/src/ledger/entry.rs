@@ -82,7 +82,7 @@ pub enum Entry {
     Heard {
         /// The key.
         key: String,
-        /// Of several servers, the port of the one that announced it.
+        /// The port of the server that announced it; none where there is one server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<u16>,
     },

@@ -72,7 +72,7 @@ pub(super) async fn enrolments(group: &Group, ledger: &Ledger) -> Infallible {
     }
 }
 
-/// Writes down which orders have expired, when, and which server announced it, for ever.
+/// Notes each expiry of an order that a server announces, for ever.
 pub(super) async fn expiries(group: &Group, ledger: &Ledger) -> Infallible {
     let all = group
         .nodes()

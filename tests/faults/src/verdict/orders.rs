@@ -104,18 +104,15 @@ impl Orders {
 }
 
 impl Order {
-    /// Returns true if what announced its end may have reached no listener. The server announces an end when it finds it: of
-    /// a key that nobody reads, some seconds after the deadline.
+    /// Returns true if no listener may have received the announcement of its expiry. A server announces the expiry of a key that
+    /// nobody reads when its own cycle finds the key, up to seconds after the deadline.
     fn was_unheard(&self, write: &Write, shards: &Shards) -> bool {
         let mut announced = self.announced.iter().filter(|(at, _)| *at >= write.deadline).peekable();
-        match announced.peek() {
-            Some(_) => {
-                announced.all(|(at, node)| shards.was_unheard(*node, (at - ON_ITS_WAY, at + ON_ITS_WAY)))
-            }
-            None => write
-                .by
-                .is_some_and(|node| shards.was_unheard(node, (write.deadline, write.deadline + SECOND))),
+        if announced.peek().is_none() {
+            let time = (write.deadline, write.deadline + SECOND);
+            return write.by.is_some_and(|node| shards.was_unheard(node, time));
         }
+        announced.all(|(at, node)| shards.was_unheard(*node, (at - ON_ITS_WAY, at + ON_ITS_WAY)))
     }
 
     /// Returns true if no listener can have enrolled the key or heard its end: docs/attach.md lists these cases.
