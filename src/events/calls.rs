@@ -68,8 +68,16 @@ impl Reads {
             Question::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
             Question::Read { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-                match read_touches(groups, self.run(READING, &TOUCH, &commands).await, capture) {
-                    Err(error) => Err(self.explain(error, &asked.keys, capture).await),
+                let read = async || {
+                    let answers = self.run(READING, &TOUCH, &commands).await;
+                    read_touches(groups.clone(), answers, capture)
+                };
+                match read().await {
+                    Err(error) if is_of_script(&error) => match self.refused(&asked.keys, capture).await {
+                        Some(named) => Err(named),
+                        // The right was granted meanwhile, unless the keys differ in it.
+                        None => read().await,
+                    },
                     answer => answer,
                 }
             }
@@ -77,23 +85,17 @@ impl Reads {
         asked.answered(answer)
     }
 
-    /// Redis 7.0 does not name the command that it refuses to a script; and no server does where the command is granted
-    /// for other keys. So each is tried.
-    async fn explain(&self, refused: Error, keys: &[Bytes], capture: &Capture) -> Error {
-        let is_of_script = refused.kind() == ErrorKind::Permission && refused.code() == Some("ERR");
-        let (true, Some(key)) = (is_of_script, keys.first()) else { return refused };
-        let (names, steps) = touch_steps(key, capture);
+    /// Returns the error that names the first command that the user may not run, if there is one. Redis 7.0 does not name
+    /// the command that it refuses to a script; and no server does where the command is granted for other keys. So each is
+    /// tried.
+    async fn refused(&self, keys: &[Bytes], capture: &Capture) -> Option<Error> {
+        let (names, steps) = touch_steps(keys.first()?, capture);
         let is_refused = |answer: &Result<Value>| {
             answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Permission)
         };
-        match self.send(READING, &steps).await.iter().position(is_refused) {
-            Some(place) => {
-                let message =
-                    format!("{READING}: the user may not run the '{}' command on them", names[place]);
-                Error::new(ErrorKind::Permission, message)
-            }
-            None => refused,
-        }
+        let place = self.send(READING, &steps).await.iter().position(is_refused)?;
+        let message = format!("{READING}: the user may not run the '{}' command on them", names[place]);
+        Some(Error::new(ErrorKind::Permission, message))
     }
 
     /// Makes calls of a script, and loads it first where the server does not have it.
@@ -127,6 +129,11 @@ impl Reads {
             Self::Aside(seat) => seat.call_each(doing, commands).await,
         }
     }
+}
+
+/// Returns whether a command was refused to a script, and not the script to the user.
+fn is_of_script(error: &Error) -> bool {
+    error.kind() == ErrorKind::Permission && error.code() == Some("ERR")
 }
 
 pub(super) async fn send(connection: &MultiplexedConnection, doing: &str, command: &Cmd) -> Result<Value> {

@@ -27,7 +27,7 @@ pub(crate) struct RefusedRead {
     pub(crate) rule: String,
     /// A key that was to be read.
     pub(crate) key: Bytes,
-    /// When that was refused last.
+    /// When the latest read was sent that was refused.
     pub(crate) last: Instant,
 }
 
@@ -39,6 +39,8 @@ pub(crate) struct Refusals(Mutex<Refused>);
 struct Refused {
     /// A server has each rule once, so these are no more than commands that read keys, and one.
     reads: Vec<(RefusedRead, String)>,
+    /// Where a right was granted last, and when the read was sent that showed it.
+    granted: Option<(NodeId, Instant)>,
     others: [Option<String>; 2],
 }
 
@@ -53,21 +55,31 @@ impl Refusals {
         lock(&self.0).others[asked as usize].take().is_some()
     }
 
-    /// A read is refused; whether it is news that this right is missing.
+    /// A read is refused; whether it is news that this right is missing. Answers may be taken in another order than the
+    /// server gave them: a read that was sent before one that showed a grant is no news.
     pub(crate) fn begin_read(&self, read: RefusedRead, what: &str) -> bool {
         let mut refused = lock(&self.0);
+        if refused.granted.is_some_and(|(by, sent)| by == read.by && read.last <= sent) {
+            return false;
+        }
         let same = |(one, _): &&mut (RefusedRead, String)| one.by == read.by && one.rule == read.rule;
         if let Some((one, _)) = refused.reads.iter_mut().find(same) {
-            one.last = read.last;
+            one.last = one.last.max(read.last);
             return false;
         }
         refused.reads.push((read, of_error(what)));
         true
     }
 
-    /// Ends the refusals of reads for which this holds.
-    pub(crate) fn end_reads(&self, is_granted: impl Fn(&RefusedRead) -> bool) {
-        lock(&self.0).reads.retain(|(read, _)| !is_granted(read));
+    /// Ends the refusals for which the answer to a read shows that the right is there: by which server, and when it was
+    /// sent.
+    pub(crate) fn end_reads(&self, by: NodeId, sent: Instant, is_granted: impl Fn(&RefusedRead) -> bool) {
+        let mut refused = lock(&self.0);
+        let before = refused.reads.len();
+        refused.reads.retain(|(read, _)| !is_granted(read));
+        if refused.reads.len() < before {
+            refused.granted = Some((by, sent));
+        }
     }
 
     /// Whether keys cannot be read or found.
@@ -84,23 +96,28 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn read(rule: &str) -> RefusedRead {
-        RefusedRead { by: NodeId::NONE, rule: rule.into(), key: "a".into(), last: Instant::now() }
-    }
+    use super::*;
 
     #[test]
     fn each_is_news_once_until_it_is_granted() {
-        let refusals = Refusals::default();
+        let (refusals, by, start) = (Refusals::default(), NodeId::NONE, Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let begin = |rule: &str, ms, what| {
+            let read = RefusedRead { by, rule: rule.into(), key: "a".into(), last: at(ms) };
+            refusals.begin_read(read, what)
+        };
         assert!(refusals.begin(Asked::Changes, "c") && !refusals.hide_keys());
-        assert!(refusals.begin_read(read("+get"), "a") && !refusals.begin_read(read("+get"), "b"));
-        assert!(refusals.begin_read(read("+type"), "t") && refusals.hide_keys());
+        assert!(begin("+get", 1, "a") && !begin("+get", 2, "b"));
+        assert!(begin("+type", 3, "t") && refusals.hide_keys());
         assert_eq!(refusals.all(), ["a", "t", "c"]);
-        refusals.end_reads(|read| read.rule == "+get");
+        refusals.end_reads(by, at(4), |read| read.rule == "+get");
         assert_eq!(refusals.all(), ["t", "c"]);
-        refusals.end_reads(|_| true);
-        assert!(!refusals.hide_keys() && refusals.begin_read(read("+get"), "a"));
+        refusals.end_reads(by, at(6), |_| true);
+        assert!(!begin("+get", 5, "a") && !refusals.hide_keys());
+        refusals.end_reads(by, at(8), |_| true);
+        assert!(begin("+get", 7, "a") && refusals.hide_keys());
         assert!(refusals.end(Asked::Changes) && !refusals.end(Asked::Changes));
     }
 }

@@ -1,6 +1,7 @@
 //! What is refused and says why, and what looks strange and works.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,8 @@ use keylapse::{
     Attached, Done, Error, ErrorKind, EventMode, Failure, KeptValue, Lapse, Listener, ListenerBuilder,
     Result, Schedule, Topic, WriteBack,
 };
-use keylapse_support::{Server, eventually};
+use keylapse_support::{Direction, Proxy, Server, Then, eventually};
+use redis::Value;
 
 use crate::scene::{
     ALL_FLAGS, Harness, Log, Notes, PATIENCE, Running, enrolled, now, order, orders, orders_with_values,
@@ -429,6 +431,38 @@ async fn a_right_that_is_missing_is_named_once_and_the_mode_stays_until_it_is_gr
         harness.until_granted(EventMode::Changes).await;
         harness.listener.stop().await;
     }
+}
+
+/// To name the right, each command is tried after the script was refused. By then it may have been granted.
+#[tokio::test]
+async fn a_right_that_is_granted_before_its_name_is_found_is_not_reported() {
+    let (log, _guard) = Log::keep();
+    let server = server(ALL_FLAGS).await;
+    let proxy = Arc::new(Proxy::before(&server).await);
+    let url = proxy.app_url();
+    let harness = Harness::begin_with(server, |_, notes| {
+        Running::at(&url, |builder| builder.attach(orders_with_values(), notes.handler()))
+    });
+    harness.listener.until_mode(EventMode::Changes).await;
+    harness.enrol("0", "the server has the script", 60_000).await;
+    acl(&harness.server, &["-get", "(+get ~keylapse:*)"]).await;
+    let line = proxy.clone();
+    let stall = move |words: &[Bytes]| {
+        if words[0] == "EVALSHA" && words.iter().any(|word| word == "app:order:1") {
+            line.stall(Direction::Replies);
+        }
+        false
+    };
+    proxy.lose_reply(stall, Then::Stall);
+    let deadline = harness.write("1", "a sofa", 5000).await;
+    let none = Value::Array(Vec::new());
+    eventually(PATIENCE, "a refusal", async || harness.cmd(&["ACL", "LOG"]).await != none).await;
+    acl(&harness.server, &["+get"]).await;
+    proxy.heal().await;
+    harness.fires_once("1", "a sofa", deadline).await;
+    assert_eq!(log.lines_with(&["WARN", "attached keys cannot be read"]), 0);
+    assert_eq!(harness.refusals(), [""; 0]);
+    harness.listener.stop().await;
 }
 
 #[tokio::test]

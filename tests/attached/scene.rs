@@ -283,8 +283,8 @@ impl Harness {
         Self { server, notes, listener, keeps_values }
     }
 
-    /// On this server, with this listener, to which nothing is announced.
-    pub(crate) fn begin_blind(server: Server, start: impl FnOnce(&Server, &Notes) -> Running) -> Self {
+    /// On this server, with this listener. Waits for nothing.
+    pub(crate) fn begin_with(server: Server, start: impl FnOnce(&Server, &Notes) -> Running) -> Self {
         let notes = Notes::default();
         let listener = start(&server, &notes);
         Self { server, notes, listener, keeps_values: true }

@@ -40,7 +40,7 @@ async fn a_right_that_is_granted_later_ends_that() {
 async fn with_rules_of_the_blind(rules: &[&str]) -> Harness {
     let server = server(ALL_FLAGS).await;
     server.cmd(&[&["ACL", "SETUSER", keylapse_support::APP_USER], rules].concat()).await;
-    Harness::begin_blind(server, |server, notes| {
+    Harness::begin_with(server, |server, notes| {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         Running::start(server, |builder| builder.attach(topic, notes.handler()))
     })
@@ -52,7 +52,7 @@ async fn a_subscription_that_delivers_nothing_is_made_anew_until_one_does() {
     let proxy = Proxy::before(&server).await;
     proxy.hush(true);
     let url = proxy.app_url();
-    let harness = Harness::begin_blind(server, |_, notes: &Notes| {
+    let harness = Harness::begin_with(server, |_, notes: &Notes| {
         let topic = orders_with_values().scan_every(Duration::from_millis(100));
         Running::at(&url, |builder| builder.attach(topic, notes.handler()))
     });

@@ -18,7 +18,7 @@ const UNREFUSED: Duration = Duration::from_secs(60);
 
 impl StreamReader {
     /// Logs and counts a read that the server refuses, and ends the refusals that its answer disproves.
-    pub(super) fn note_refusal(&self, request: &Request, touched: &Touched) {
+    pub(super) fn note_refusal(&self, request: &Request, touched: &Touched, sent: Instant) {
         let (partition, keys): (_, Vec<&Bytes>) = match request {
             Request::Look(Look { partition, watches, .. }) => {
                 (*partition, watches.iter().map(|one| &one.key).collect())
@@ -30,7 +30,7 @@ impl StreamReader {
         let by = self.stream.node();
         if let Some((_, found)) = &touched.answer {
             let is_script = !matches!(request, Request::Glance(_));
-            topic.refusals.end_reads(|read| {
+            topic.refusals.end_reads(by, sent, |read| {
                 let shown = || {
                     shows(&read.rule, is_script, found)
                         || read.rule.starts_with('~') && keys.contains(&&read.key)
@@ -41,7 +41,7 @@ impl StreamReader {
         let Some(error) = &touched.refused else { return };
         topic.attached.refused_reads.add(keys.len());
         let rule = rule_of(error, topic.config.pattern.literal_prefix());
-        let read = RefusedRead { by, rule: rule.clone(), key: Bytes::clone(key), last: Instant::now() };
+        let read = RefusedRead { by, rule: rule.clone(), key: Bytes::clone(key), last: sent };
         let key = Escaped(key);
         if topic.refusals.begin_read(read, &format!("{key}: {error}; the rule is {rule}")) {
             warn!(topic = %topic.config.name, %key, %rule, %error, "attached keys cannot be read: a right is missing");

@@ -204,6 +204,37 @@ async fn with_a_thousand_requests_waiting_who_asks_waits_and_a_reader_asks_again
     assert!(!reader.has_to_pass_on() && requests.len() == 1024);
 }
 
+/// Each touch is a task, so their answers may be taken in another order than that of the server.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_what_was_asked_before_an_answer_that_ended_it_begins_no_other() {
+    let (writes, _written) = Writes::new(Gauge::default());
+    let (mut reader, mut asked) = reader(&Arc::new(KnownDeadlines::new()), HashMap::from([(0, writes)]));
+    reader.heard(canary(1)).await;
+    let id = asked.try_recv().expect("the time of the anchor is asked for").id;
+    let answer = Some((ServerTime::from_ms(NOW), Vec::new()));
+    reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
+
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        reader.asked(Request::Read(Read::of(0, vec!["a:1".into()], Capture::default())));
+        ids.push(asked.try_recv().expect("a touch").id);
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let error = "the user may not run the 'get' command on them";
+    let refused = |id| Heard::Touched(Touched { id, answer: None, refused: Some(error.into()) });
+    let refusals = |reader: &StreamReader| reader.topic(0).refusals.all().len();
+    reader.heard(refused(ids[0])).await;
+    assert_eq!(refusals(&reader), 1);
+    let found = Found { copy: Bytes::from_static(b"\x02a"), ..until(NOW + 60_000) };
+    let answer = Some((ServerTime::from_ms(NOW), vec![found]));
+    reader.heard(Heard::Touched(Touched { id: ids[2], answer, refused: None })).await;
+    assert_eq!(refusals(&reader), 0, "it is granted");
+    reader.heard(refused(ids[1])).await;
+    assert_eq!(refusals(&reader), 0, "that was asked before");
+    reader.heard(refused(ids[3])).await;
+    assert_eq!(refusals(&reader), 1, "it is taken away again");
+}
+
 /// A reader that has missed something and then heard so many keys expire, and a canary after that.
 async fn after_a_gap(
     keys: usize,

@@ -130,7 +130,7 @@ impl StreamReader {
             self.note_unsure(keys, touched.answer, sent).await;
             return self.judge_unproven().await;
         }
-        self.note_refusal(&request, &touched);
+        self.note_refusal(&request, &touched, sent.at);
         let request = match request {
             Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
             Request::Replaced(by, keys) if touched.answer.is_none() => return self.keep_replaced(by, keys),
