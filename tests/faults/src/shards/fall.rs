@@ -47,10 +47,10 @@ impl Fall {
         self.since = now();
         strike(&self.node);
         let all = replicas.into_iter().map(async |replica| {
-            let held = witness::held(&replica, &self.partitions).await;
-            (replica, held)
+            let held = witness::held(&replica, &self.node, &self.partitions).await?;
+            Some((replica, held))
         });
-        self.heirs = join_all(all).await;
+        self.heirs = join_all(all).await.into_iter().flatten().collect();
     }
 
     /// Waits until another has its place.
@@ -75,7 +75,7 @@ impl Fall {
         }
     }
 
-    /// What it had when the other fell; of one that was not asked then, what it has now.
+    /// What it had when the other fell; of one whose answer came too late for that, what it has now.
     async fn held_by(&self, heir: &Node) -> Held {
         match self.heirs.iter().find(|(node, _)| node == heir) {
             Some((_, held)) => held.clone(),

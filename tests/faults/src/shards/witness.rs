@@ -22,22 +22,24 @@ const ENROLMENTS: Duration = Duration::from_millis(200);
 /// A replica takes in what its primary had sent in less than this.
 const LOOKS: usize = 200;
 
-/// The armings that a server has in these partitions, and the orders that live there. Of a replica of a primary that has fallen: once
-/// nothing more comes from that one.
+/// The armings that a replica of a primary that has fallen has in these partitions, and the orders that live there, once
+/// nothing more comes from that one. Returns none if the replica follows another, or none, before that is seen: the
+/// machine was too busy.
 ///
 /// # Panics
 /// If it does not answer for ten seconds.
-pub(super) async fn held(node: &Node, partitions: &[u32]) -> Held {
+pub(super) async fn held(replica: &Node, fallen: &Node, partitions: &[u32]) -> Option<Held> {
     let (mut before, mut why) = (None, None);
     for _ in 0..LOOKS {
-        match look(node, partitions).await {
-            Ok((offset, held)) if before == Some(offset) => return held,
-            Ok((offset, _)) => before = Some(offset),
+        match look(replica, partitions).await {
+            Ok((followed, _)) if followed.primary != Some(fallen.port()) => return None,
+            Ok((followed, held)) if before == Some(followed.offset) => return Some(held),
+            Ok((followed, _)) => before = Some(followed.offset),
             Err(error) => why = Some(error),
         }
         sleep(LOOK_AGAIN).await;
     }
-    panic!("{node:?} does not say what it has: {why:?}");
+    panic!("{replica:?} does not say what it has: {why:?}");
 }
 
 /// At once, of one that goes on to serve.
@@ -82,12 +84,19 @@ pub(super) async fn expiries(group: &Group, ledger: &Ledger) -> Infallible {
     never
 }
 
-/// How far its replication has come, and what it has.
-async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Held)> {
+/// The primary that a server follows, and how far it has come in what that one sends.
+struct Followed {
+    primary: Option<u16>,
+    offset: Option<u64>,
+}
+
+/// Whom a server follows, and what it has.
+async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(Followed, Held)> {
     let mut connection = keylapse_support::connect(&node.url()).await?;
     // Without it a replica in a cluster sends readers elsewhere. Other servers refuse it.
     let _ = redis::cmd("READONLY").exec_async(&mut connection).await;
-    let offset = offset(&mut connection).await?;
+    let info: redis::InfoDict = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
+    let followed = Followed { primary: info.get("master_port"), offset: info.get("slave_repl_offset") };
     let looked = now();
     let keys = redis::cmd("KEYS").arg(format!("{ORDER}*")).query_async(&mut connection).await?;
     let (mut numbers, mut enrolled) = (Vec::new(), Vec::new());
@@ -98,7 +107,7 @@ async fn look(node: &Node, partitions: &[u32]) -> RedisResult<(u64, Held)> {
             numbers.extend(keys.iter().filter_map(|key| number_of(key)));
         }
     }
-    Ok((offset, Held { numbers, keys, enrolled, looked }))
+    Ok((followed, Held { numbers, keys, enrolled, looked }))
 }
 
 /// The keys that this hash of a partition is about.
@@ -108,9 +117,4 @@ async fn keys_in(
     hash: &str,
 ) -> RedisResult<Vec<String>> {
     redis::cmd("HKEYS").arg(shard(partition).key(hash).to_owned()).query_async(connection).await
-}
-
-async fn offset(connection: &mut MultiplexedConnection) -> RedisResult<u64> {
-    let info: redis::InfoDict = redis::cmd("INFO").arg("replication").query_async(connection).await?;
-    Ok(info.get("slave_repl_offset").or_else(|| info.get("master_repl_offset")).unwrap_or_default())
 }
