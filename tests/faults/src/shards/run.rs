@@ -58,6 +58,9 @@ pub(super) async fn run(
     calm: Duration,
     folder: &Path,
 ) -> Outcome {
+    if cast.keys_per_second > 0 {
+        witness::until_heard(&stage.group, cast.listeners).await;
+    }
     tokio::select! {
         _ = async { tokio::join!(faults(&stage, plan, time, calm), stage.orders.play()) } => {}
         never = witness::enrolments(&stage.group, &stage.troupe.ledger) => match never {},

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::select_all;
 use keylapse::testing::{Node, Reply};
+use keylapse_support::eventually;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
@@ -17,6 +18,7 @@ use crate::job::{ORDER, number_of, shard, shards_of_orders};
 use crate::ledger::{Entry, Held, Ledger};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const TO_BEGIN: Duration = Duration::from_secs(60);
 /// An order lives for much longer.
 const ENROLMENTS: Duration = Duration::from_millis(200);
 /// A replica takes in what its primary had sent in less than this.
@@ -51,6 +53,30 @@ pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Held {
         sleep(LOOK_AGAIN).await;
     }
     panic!("{node:?} does not say what it has");
+}
+
+/// Waits until so many listeners are subscribed at each primary that has orders. What expires before that is lost, if nobody
+/// has enrolled it.
+///
+/// # Panics
+/// If they are not within a minute.
+pub(super) async fn until_heard(group: &Group, listeners: usize) {
+    for partition in shards_of_orders() {
+        let all = async || match group.owner(partition).await {
+            Some(owner) => is_heard(&owner, listeners).await,
+            None => false,
+        };
+        eventually(TO_BEGIN, "the listeners to subscribe", all).await;
+    }
+}
+
+async fn is_heard(node: &Node, listeners: usize) -> bool {
+    let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST", "TYPE", "PUBSUB"]).await else {
+        return false;
+    };
+    let clients = String::from_utf8_lossy(&clients);
+    // Others have channels of slots alone, where they are woken.
+    clients.lines().filter(|client| !client.contains(" sub=0 psub=0 ")).count() >= listeners
 }
 
 /// Writes down which orders are seen to be expected, for ever.
