@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::excuse::Troubles;
 use super::fired::Fires;
 use super::report::{Finding, Report, Wrong, digits, story};
-use super::shards::{Shards, Write};
+use super::shards::{Enrolment, Shards, Write};
 use crate::clock::{Micros, SECOND};
 use crate::job::{is_order, shard_of};
 use crate::ledger::{Entry, Life, Line, Wrote};
@@ -91,9 +91,12 @@ impl Orders {
 
     /// Adds to the report what became of them.
     pub(super) fn judge(&self, lines: &[Line], troubles: &Troubles, report: &mut Report) {
+        let enrolments: Vec<_> = self.0.values().filter_map(Order::enrolment).collect();
         for (key, order) in &self.0 {
             let mut wrongs = Vec::new();
-            order.judge(key, troubles, report, &mut |wrong, what| wrongs.push((wrong, what.to_owned())));
+            order.judge(key, troubles, &enrolments, report, &mut |wrong, what| {
+                wrongs.push((wrong, what.to_owned()));
+            });
             for (wrong, what) in wrongs {
                 let kept = shard_of(key).unwrap_or_default();
                 let what = format!("{key}, of partition {kept}: {what}");
@@ -104,6 +107,12 @@ impl Orders {
 }
 
 impl Order {
+    fn enrolment(&self) -> Option<Enrolment> {
+        let write = self.tries.last()?.done()?;
+        let seen = self.enrolled.iter().copied().filter(|at| *at >= write.asked).min()?;
+        Some(Enrolment { told: write.told, seen })
+    }
+
     /// Returns true if no listener may have received the announcement of its expiry. A server announces the expiry of a key that
     /// nobody reads when its own cycle finds the key, up to seconds after the deadline.
     fn was_unheard(&self, write: &Write, shards: &Shards) -> bool {
@@ -116,7 +125,7 @@ impl Order {
     }
 
     /// Returns true if no listener can have enrolled the key or heard its end: docs/attach.md lists these cases.
-    fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles) -> bool {
+    fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles, enrolments: &[Enrolment]) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
         let (shards, before) =
             (&troubles.shards, (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline));
@@ -125,11 +134,18 @@ impl Order {
         let nobody_enrols =
             troubles.listeners_in_trouble(before) >= enrolling || shards.lived_without_partition(key, write);
         let is_unheard = self.was_unheard(write, shards);
-        let came_and_went = shards.came_and_went_unheard(write) || shards.lived_unheard(write);
+        let came_and_went = shards.came_and_went_unheard(write, enrolments) || shards.lived_unheard(write);
         !was_enrolled && (nobody_enrols && is_unheard || came_and_went)
     }
 
-    fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
+    fn judge(
+        &self,
+        key: &str,
+        troubles: &Troubles,
+        enrolments: &[Enrolment],
+        report: &mut Report,
+        find: &mut impl FnMut(Wrong, &str),
+    ) {
         let has_fired = self.fires.iter().next().is_some();
         if let Some(write) = self.tries.last().and_then(Try::done) {
             report.attached += 1;
@@ -143,7 +159,7 @@ impl Order {
                         "it had reached the replicas, and the one that was promoted had it not",
                     );
                 }
-                None if self.is_unknowable(key, &write, troubles) => report.unknowable += 1,
+                None if self.is_unknowable(key, &write, troubles, enrolments) => report.unknowable += 1,
                 None => find(Wrong::Lost, "it was written, and did not fire"),
             }
         }

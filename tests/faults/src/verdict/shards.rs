@@ -13,6 +13,8 @@ use crate::ledger::{Entry, Held};
 /// A replica has what its primary acknowledged so long ago, on a busy machine, too. What is older and not there was lost
 /// otherwise.
 const LAG: Micros = SECOND;
+/// How long before a fall a write shows how long enrolling took.
+const RECENT: Micros = 10 * SECOND;
 /// From when a server is seen in its new place until what was overdue there has begun.
 const TO_CATCH_UP: Micros = 2 * SECOND;
 
@@ -65,6 +67,13 @@ impl Succession {
     }
 }
 
+/// When a write was acknowledged, and its key was seen to be enrolled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enrolment {
+    pub(super) told: Micros,
+    pub(super) seen: Micros,
+}
+
 /// A key that another program wrote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
@@ -78,10 +87,17 @@ pub(super) struct Write {
 }
 
 impl Succession {
-    /// Whether the old one acknowledged it, just before it fell or after that.
-    fn may_have_been_last(&self, write: &Write) -> bool {
+    /// Whether the old one acknowledged it, not longer than this before it fell, or after that.
+    fn was_told_within(&self, before: Micros, write: &Write) -> bool {
         let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
-        is_by_the_old && self.since.saturating_sub(write.told) <= LAG
+        is_by_the_old && self.since.saturating_sub(write.told) <= before
+    }
+
+    /// How long enrolling took at most, of what was written in the seconds before it fell: long on a busy machine.
+    fn enrolling_took(&self, enrolments: &[Enrolment]) -> Micros {
+        let recent = self.since.saturating_sub(RECENT)..self.since;
+        let of_then = enrolments.iter().filter(|one| recent.contains(&one.told) && one.seen <= self.since);
+        of_then.map(|one| one.seen.saturating_sub(one.told)).max().unwrap_or_default()
     }
 
     /// Whether the old one acknowledged it then, and the new one did not have it. What had
@@ -90,13 +106,14 @@ impl Succession {
         let had_lost_its_place = write.asked >= self.promoted;
         let would_be_seen = write.deadline > self.held.looked;
         let is_there = self.held.keys.binary_search_by(|held| held.as_str().cmp(key)).is_ok();
-        self.may_have_been_last(write) && (had_lost_its_place || would_be_seen && !is_there)
+        self.was_told_within(LAG, write) && (had_lost_its_place || would_be_seen && !is_there)
     }
 
     /// Whether the old one acknowledged it so late that nobody may have enrolled it, and it expired before the new one was
     /// heard.
-    fn came_and_went_unheard(&self, write: &Write) -> bool {
-        self.may_have_been_last(write) && write.deadline <= self.promoted + TO_RECONNECT
+    fn came_and_went_unheard(&self, write: &Write, enrolments: &[Enrolment]) -> bool {
+        let before = LAG.max(self.enrolling_took(enrolments));
+        self.was_told_within(before, write) && write.deadline <= self.promoted + TO_RECONNECT
     }
 }
 
@@ -205,8 +222,8 @@ impl Shards {
 
     /// Whether nobody could learn of this key: its server fell when it had just been written, and its life was over before
     /// another was heard in that place.
-    pub(super) fn came_and_went_unheard(&self, write: &Write) -> bool {
-        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write))
+    pub(super) fn came_and_went_unheard(&self, write: &Write, enrolments: &[Enrolment]) -> bool {
+        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write, enrolments))
     }
 
     /// What happened to this key's server when a timer of that deadline was due.

@@ -220,6 +220,30 @@ fn what_came_and_went_around_a_fall_is_unknowable() {
     finds(tale(129, SERVER, &[]).then(400, HARNESS, seen), &[Wrong::Lost]);
     let for_long = Tale::new().ordered(100, SERVER, None).replaced_by(1_200, held(&[]), Vec::new());
     finds(for_long, &[Wrong::Lost]);
+    // Another key shows by when it is enrolled how far behind enrolling was when the server fell.
+    let behind = |seen| {
+        let other = format!("{KEY}7");
+        let (how, life) = ("SET".to_owned(), Life::Until(9_000_000));
+        let asked = Entry::WriteAsked { key: other.clone(), how, life };
+        let told =
+            Entry::WriteTold { key: other.clone(), wrote: Wrote::Done, by: Some(SERVER), reached: None };
+        let fired = Entry::Fired {
+            key: other.clone(),
+            id: "a".into(),
+            attempt: 1,
+            deadline: 0,
+            expiry: "Heard".into(),
+        };
+        let ended = Entry::FiredEnded { key: other.clone(), id: "a".into(), attempt: 1, end: End::Done };
+        let tale = Tale::new().then(50, HARNESS, asked).then(51, HARNESS, told).ordered(100, SERVER, None);
+        let tale = tale.then(seen, HARNESS, Entry::Enrolled { key: other });
+        let tale = tale.replaced_by(1_200, held(&[]), Vec::new());
+        tale.then(9_001, LISTENER, fired).then(9_010, LISTENER, ended)
+    };
+    let report = behind(1_190).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(behind(900), &[Wrong::Lost]);
+    finds(behind(1_210), &[Wrong::Lost]);
     let lived_on = Tale::new().tried(1_100, 1_101, Wrote::Done, Some(SERVER), None);
     let promoted_early = Entry::Succession {
         partitions: Vec::new(),
