@@ -27,7 +27,7 @@ pub(crate) struct RefusedRead {
     pub(crate) rule: String,
     /// A key that was to be read.
     pub(crate) key: Bytes,
-    /// When the latest read was sent that was refused.
+    /// When the latest refused read was sent.
     pub(crate) last: Instant,
 }
 
@@ -55,8 +55,8 @@ impl Refusals {
         lock(&self.0).others[asked as usize].take().is_some()
     }
 
-    /// A read is refused; whether it is news that this right is missing. Answers may be taken in another order than the
-    /// server gave them: a read that was sent before one that showed a grant is no news.
+    /// A read is refused; whether it is news that this right is missing. A listener may process answers in another order than
+    /// the server gave them, so a read that was sent before one that showed a grant is no news.
     pub(crate) fn begin_read(&self, read: RefusedRead, what: &str) -> bool {
         let mut refused = lock(&self.0);
         if refused.granted.is_some_and(|(by, sent)| by == read.by && read.last <= sent) {
@@ -71,8 +71,7 @@ impl Refusals {
         true
     }
 
-    /// Ends the refusals for which the answer to a read shows that the right is there: by which server, and when it was
-    /// sent.
+    /// Ends the refusals that an answer disproves. `by` is the server that has answered, `sent` when the read was sent.
     pub(crate) fn end_reads(&self, by: NodeId, sent: Instant, is_granted: impl Fn(&RefusedRead) -> bool) {
         let mut refused = lock(&self.0);
         let before = refused.reads.len();

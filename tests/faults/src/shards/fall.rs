@@ -75,7 +75,8 @@ impl Fall {
         }
     }
 
-    /// What it had when the other fell; of one whose answer came too late for that, what it has now.
+    /// Returns the data that the heir had when the primary fell. If the harness could not read that in time, returns the data
+    /// that the heir has now.
     async fn held_by(&self, heir: &Node) -> Held {
         match self.heirs.iter().find(|(node, _)| node == heir) {
             Some((_, held)) => held.clone(),

@@ -55,8 +55,8 @@ pub(super) async fn held_now(node: &Node, partitions: &[u32]) -> Held {
     panic!("{node:?} does not say what it has");
 }
 
-/// Waits until so many listeners are subscribed at each primary that has orders. What expires before that is lost, if nobody
-/// has enrolled it.
+/// Waits until each primary that has orders has so many subscribed listeners. An order that expires earlier is lost, unless a
+/// listener has enrolled it.
 ///
 /// # Panics
 /// If they are not within a minute.
@@ -75,7 +75,7 @@ async fn is_heard(node: &Node, listeners: usize) -> bool {
         return false;
     };
     let clients = String::from_utf8_lossy(&clients);
-    // Others have channels of slots alone, where they are woken.
+    // A connection for wake-ups subscribes to sharded channels alone.
     clients.lines().filter(|client| !client.contains(" sub=0 psub=0 ")).count() >= listeners
 }
 

@@ -13,7 +13,7 @@ use crate::ledger::{Entry, Held};
 /// A replica has what its primary acknowledged so long ago, on a busy machine, too. What is older and not there was lost
 /// otherwise.
 const LAG: Micros = SECOND;
-/// How long before a fall a write shows how long enrolling took.
+/// Writes of so long before a primary fell show how long enrolling took then.
 const RECENT: Micros = 10 * SECOND;
 /// From when a server is seen in its new place until what was overdue there has begun.
 const TO_CATCH_UP: Micros = 2 * SECOND;
@@ -87,13 +87,13 @@ pub(super) struct Write {
 }
 
 impl Succession {
-    /// Whether the old one acknowledged it, not longer than this before it fell, or after that.
+    /// Returns true if the old primary acknowledged the write after it fell, or at most `before` earlier.
     fn was_told_within(&self, before: Micros, write: &Write) -> bool {
         let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
         is_by_the_old && self.since.saturating_sub(write.told) <= before
     }
 
-    /// How long enrolling took at most, of what was written in the seconds before it fell: long on a busy machine.
+    /// Returns how long the slowest enrolment took, of the keys that were written in the seconds before the primary fell.
     fn enrolling_took(&self, enrolments: &[Enrolment]) -> Micros {
         let recent = self.since.saturating_sub(RECENT)..self.since;
         let of_then = enrolments.iter().filter(|one| recent.contains(&one.told) && one.seen <= self.since);
