@@ -198,6 +198,8 @@ pub enum Entry {
         partitions: Vec<u32>,
         /// The port of the old one.
         node: u16,
+        /// The port of the new one.
+        successor: u16,
         /// Whether the old one gave its place away with all that it had.
         is_orderly: bool,
         /// When the old one was killed, stopped, or told to make way.

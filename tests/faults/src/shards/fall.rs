@@ -98,11 +98,17 @@ impl Fall {
 
     /// Puts it on record: now nobody takes the old one for what it was.
     pub(super) fn record(&self, stage: &Stage, heir: Heir, is_orderly: bool) {
-        let Heir { sole_until, promoted, held, .. } = heir;
-        let (partitions, since, node) = (self.partitions.clone(), self.since, self.node.port());
-        let succession =
-            Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
-        stage.troupe.ledger.write(succession);
+        let Heir { node: successor, sole_until, promoted, held } = heir;
+        stage.troupe.ledger.write(Entry::Succession {
+            partitions: self.partitions.clone(),
+            node: self.node.port(),
+            successor: successor.port(),
+            is_orderly,
+            since: self.since,
+            sole_until,
+            promoted,
+            held,
+        });
     }
 }
 

@@ -67,6 +67,7 @@ impl Oracle {
         let mut oracle = Self { troubles: Troubles::new(lease), ..Self::default() };
         lines.iter().for_each(|line| oracle.enter(line));
         oracle.troubles.close();
+        oracle.troubles.shards.measure_enrolling(&oracle.orders.enrolments());
         oracle
     }
 

@@ -89,12 +89,16 @@ impl Orders {
         self.0.entry(key.to_owned()).or_default()
     }
 
+    /// Returns when each order was acknowledged, and was seen to be enrolled.
+    pub(super) fn enrolments(&self) -> Vec<Enrolment> {
+        self.0.values().filter_map(Order::enrolment).collect()
+    }
+
     /// Adds to the report what became of them.
     pub(super) fn judge(&self, lines: &[Line], troubles: &Troubles, report: &mut Report) {
-        let enrolments: Vec<_> = self.0.values().filter_map(Order::enrolment).collect();
         for (key, order) in &self.0 {
             let mut wrongs = Vec::new();
-            order.judge(key, troubles, &enrolments, report, &mut |wrong, what| {
+            order.judge(key, troubles, report, &mut |wrong, what| {
                 wrongs.push((wrong, what.to_owned()));
             });
             for (wrong, what) in wrongs {
@@ -125,7 +129,7 @@ impl Order {
     }
 
     /// Returns true if no listener can have enrolled the key or heard its end: docs/attach.md lists these cases.
-    fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles, enrolments: &[Enrolment]) -> bool {
+    fn is_unknowable(&self, key: &str, write: &Write, troubles: &Troubles) -> bool {
         let was_enrolled = self.enrolled.iter().any(|at| *at >= write.asked);
         let (shards, before) =
             (&troubles.shards, (write.deadline.saturating_sub(TO_TAKE_OVER), write.deadline));
@@ -134,18 +138,11 @@ impl Order {
         let nobody_enrols =
             troubles.listeners_in_trouble(before) >= enrolling || shards.lived_without_partition(key, write);
         let is_unheard = self.was_unheard(write, shards);
-        let came_and_went = shards.came_and_went_unheard(write, enrolments) || shards.lived_unheard(write);
+        let came_and_went = shards.came_and_went_unheard(write) || shards.lived_unheard(write);
         !was_enrolled && (nobody_enrols && is_unheard || came_and_went)
     }
 
-    fn judge(
-        &self,
-        key: &str,
-        troubles: &Troubles,
-        enrolments: &[Enrolment],
-        report: &mut Report,
-        find: &mut impl FnMut(Wrong, &str),
-    ) {
+    fn judge(&self, key: &str, troubles: &Troubles, report: &mut Report, find: &mut impl FnMut(Wrong, &str)) {
         let has_fired = self.fires.iter().next().is_some();
         if let Some(write) = self.tries.last().and_then(Try::done) {
             report.attached += 1;
@@ -159,7 +156,7 @@ impl Order {
                         "it had reached the replicas, and the one that was promoted had it not",
                     );
                 }
-                None if self.is_unknowable(key, &write, troubles, enrolments) => report.unknowable += 1,
+                None if self.is_unknowable(key, &write, troubles) => report.unknowable += 1,
                 None => find(Wrong::Lost, "it was written, and did not fire"),
             }
         }

@@ -51,12 +51,15 @@ pub enum Weather {
 struct Succession {
     partitions: Vec<u32>,
     node: u16,
+    successor: u16,
     is_orderly: bool,
     since: Micros,
     sole_until: Micros,
     promoted: Micros,
     /// When the old one knew it.
     over: Micros,
+    /// How long the slowest enrolment took, of the keys that were written in the seconds before the primary fell.
+    enrolling_took: Micros,
     held: Held,
 }
 
@@ -93,11 +96,10 @@ impl Succession {
         is_by_the_old && self.since.saturating_sub(write.told) <= before
     }
 
-    /// Returns how long the slowest enrolment took, of the keys that were written in the seconds before the primary fell.
-    fn enrolling_took(&self, enrolments: &[Enrolment]) -> Micros {
+    fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
         let recent = self.since.saturating_sub(RECENT)..self.since;
         let of_then = enrolments.iter().filter(|one| recent.contains(&one.told) && one.seen <= self.since);
-        of_then.map(|one| one.seen.saturating_sub(one.told)).max().unwrap_or_default()
+        self.enrolling_took = of_then.map(|one| one.seen.saturating_sub(one.told)).max().unwrap_or_default();
     }
 
     /// Whether the old one acknowledged it then, and the new one did not have it. What had
@@ -109,17 +111,19 @@ impl Succession {
         self.was_told_within(LAG, write) && (had_lost_its_place || would_be_seen && !is_there)
     }
 
-    /// Whether the old one acknowledged it so late that nobody may have enrolled it, and it expired before the new one was
-    /// heard.
-    fn came_and_went_unheard(&self, write: &Write, enrolments: &[Enrolment]) -> bool {
-        let before = LAG.max(self.enrolling_took(enrolments));
-        self.was_told_within(before, write) && write.deadline <= self.promoted + TO_RECONNECT
+    /// Returns true if nobody may have enrolled the key, and it expired before listeners had subscribed to the new primary: the
+    /// old one acknowledged it too late for that, or the new one did.
+    fn came_and_went_unheard(&self, write: &Write) -> bool {
+        let was_too_late = self.was_told_within(LAG.max(self.enrolling_took), write);
+        let was_too_early = write.by == Some(self.successor) && self.since <= write.asked;
+        (was_too_late || was_too_early) && write.deadline <= self.promoted + TO_RECONNECT
     }
 }
 
 impl Shards {
     pub(super) fn succession(&mut self, at: Micros, entry: &Entry) {
-        let Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held } = entry
+        let Entry::Succession { partitions, node, successor, is_orderly, since, sole_until, promoted, held } =
+            entry
         else {
             return;
         };
@@ -129,13 +133,20 @@ impl Shards {
         self.successions.push(Succession {
             partitions: partitions.clone(),
             node: *node,
+            successor: *successor,
             is_orderly: *is_orderly,
             since: *since,
             sole_until: *sole_until,
             promoted: *promoted,
             over: at,
+            enrolling_took: 0,
             held,
         });
+    }
+
+    /// Measures for each succession how far behind enrolling was when the primary fell.
+    pub(super) fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
+        self.successions.iter_mut().for_each(|one| one.measure_enrolling(enrolments));
     }
 
     pub(super) fn outage(&mut self, partitions: &[u32], node: Option<u16>, time: (Micros, Micros)) {
@@ -220,10 +231,10 @@ impl Shards {
         self.successions.iter().find(lost_by).map(|one| one.since.saturating_sub(write.told))
     }
 
-    /// Whether nobody could learn of this key: its server fell when it had just been written, and its life was over before
-    /// another was heard in that place.
-    pub(super) fn came_and_went_unheard(&self, write: &Write, enrolments: &[Enrolment]) -> bool {
-        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write, enrolments))
+    /// Returns true if no listener could learn of this key: it was written when its primary had just fallen, or to the new
+    /// one, and it expired before listeners had subscribed to that one.
+    pub(super) fn came_and_went_unheard(&self, write: &Write) -> bool {
+        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write))
     }
 
     /// What happened to this key's server when a timer of that deadline was due.

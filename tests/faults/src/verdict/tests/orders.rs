@@ -8,6 +8,7 @@ const KEY: &str = "app:order:1";
 /// The ports of a server, and of another.
 const SERVER: u16 = 7000;
 const ANOTHER: u16 = 7001;
+const SUCCESSOR: u16 = 7002;
 
 impl Tale {
     /// Written at this time by this server for two seconds, and answered at once.
@@ -40,6 +41,7 @@ impl Tale {
         let succession = Entry::Succession {
             partitions,
             node: SERVER,
+            successor: SUCCESSOR,
             is_orderly: false,
             since,
             sole_until: since + 1_900_000,
@@ -177,8 +179,16 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     let away = |since: u64, at| {
         let since = since * 1000;
         let (sole_until, promoted, held) = (since + 1_900_000, since + 2_000_000, Held::default());
-        let (partitions, node, is_orderly) = (vec![kept], ANOTHER, false);
-        let entry = Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
+        let entry = Entry::Succession {
+            partitions: vec![kept],
+            node: ANOTHER,
+            successor: SUCCESSOR,
+            is_orderly: false,
+            since,
+            sole_until,
+            promoted,
+            held,
+        };
         cut(ordered().then(3_500, HARNESS, entry), at, SERVER)
     };
     let report = away(999, 3_002).judged(&[]);
@@ -248,6 +258,7 @@ fn what_came_and_went_around_a_fall_is_unknowable() {
     let promoted_early = Entry::Succession {
         partitions: Vec::new(),
         node: SERVER,
+        successor: SUCCESSOR,
         is_orderly: false,
         since: 1_102_000,
         sole_until: 1_200_000,
@@ -255,4 +266,19 @@ fn what_came_and_went_around_a_fall_is_unknowable() {
         held: held(&[]),
     };
     finds(lived_on.then(1_400, HARNESS, promoted_early), &[Wrong::Lost]);
+}
+
+/// The new primary acknowledged it, and it expired there before listeners had subscribed, a second after its promotion was
+/// seen at 2,130. A key that was enrolled, expired later, or was written elsewhere is lost.
+#[test]
+fn what_came_and_went_at_a_new_server_is_unknowable() {
+    let tale =
+        |written, by| Tale::new().ordered(written, by, None).replaced_by(130, Held::default(), Vec::new());
+    let report = tale(1_000, SUCCESSOR).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(tale(1_000, ANOTHER), &[Wrong::Lost]);
+    finds(tale(1_131, SUCCESSOR), &[Wrong::Lost]);
+    finds(tale(129, SUCCESSOR), &[Wrong::Lost]);
+    let seen = Entry::Enrolled { key: KEY.to_owned() };
+    finds(tale(1_000, SUCCESSOR).then(1_500, HARNESS, seen), &[Wrong::Lost]);
 }

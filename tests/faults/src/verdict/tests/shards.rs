@@ -35,10 +35,16 @@ impl Tale {
     fn succession(self, since: u64, held: &[u64], is_orderly: bool) -> Self {
         let since = since * 1000;
         let held = Held { numbers: held.to_vec(), ..Held::default() };
-        let (partitions, node) = (vec![shard()], 7000);
-        let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
-        let succession =
-            Entry::Succession { partitions, node, is_orderly, since, sole_until, promoted, held };
+        let succession = Entry::Succession {
+            partitions: vec![shard()],
+            node: 7000,
+            successor: 7001,
+            is_orderly,
+            since,
+            sole_until: since + 1_900_000,
+            promoted: since + 2_000_000,
+            held,
+        };
         self.then(since / 1000 + 2_500, HARNESS, succession)
     }
 }
