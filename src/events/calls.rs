@@ -68,10 +68,8 @@ impl Reads {
             Question::Glance => read_glanced(self.send(READING, &glance_commands(&asked.keys)).await),
             Question::Read { capture, horizon } => {
                 let (groups, commands) = touches(&asked.keys, capture, *horizon, several);
-                let read = async || {
-                    let answers = self.run(READING, &TOUCH, &commands).await;
-                    read_touches(groups.clone(), answers, capture)
-                };
+                let read =
+                    async || read_touches(&groups, self.run(READING, &TOUCH, &commands).await, capture);
                 match read().await {
                     Err(error) if is_of_script(&error) => match self.refused(&asked.keys, capture).await {
                         Some(named) => Err(named),

@@ -168,19 +168,19 @@ pub(crate) fn by_slot(keys: &[Bytes], slot_of: impl Fn(&[u8]) -> u16) -> BTreeMa
 
 /// What is answered to that.
 pub(crate) fn read_touches(
-    groups: Vec<Vec<usize>>,
+    groups: &[Vec<usize>],
     mut answers: Vec<Result<Value>>,
     capture: &Capture,
 ) -> Result<(ServerTime, Vec<Found>)> {
     let time = read_time(answers.pop())?;
     let mut found = vec![Found::ELSEWHERE; groups.iter().map(Vec::len).sum()];
-    for (places, answer) in groups.into_iter().zip(answers) {
+    for (places, answer) in groups.iter().zip(answers) {
         let some = match answer {
             Ok(answer) => read_touched(answer, places.len(), capture)?.1,
             Err(error) => vec![elsewhere(error)?; places.len()],
         };
-        for (place, one) in places.into_iter().zip(some) {
-            found[place] = one;
+        for (place, one) in places.iter().zip(some) {
+            found[*place] = one;
         }
     }
     Ok((time, found))
