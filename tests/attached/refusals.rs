@@ -447,6 +447,7 @@ async fn a_right_that_is_granted_before_its_name_is_found_is_not_reported() {
     harness.enrol("0", "the server has the script", 60_000).await;
     acl(&harness.server, &["-get", "(+get ~keylapse:*)"]).await;
     let line = proxy.clone();
+    // It matches no request, so no reply is lost: the line stalls when the request arrives.
     let stall = move |words: &[Bytes]| {
         if words[0] == "EVALSHA" && words.iter().any(|word| word == "app:order:1") {
             line.stall(Direction::Replies);

@@ -193,24 +193,28 @@ pub enum Entry {
         slots: usize,
     },
     /// A server has taken the place of another; the line's time is when the old one had learned of it.
-    Succession {
-        /// What is kept there.
-        partitions: Vec<u32>,
-        /// The port of the old one.
-        node: u16,
-        /// The port of the new one.
-        successor: u16,
-        /// Whether the old one gave its place away with all that it had.
-        is_orderly: bool,
-        /// When the old one was killed, stopped, or told to make way.
-        since: Micros,
-        /// Until when nobody but the old one can have acknowledged anything.
-        sole_until: Micros,
-        /// When the new one was first seen in its place.
-        promoted: Micros,
-        /// What it had then.
-        held: Held,
-    },
+    Succession(Succession),
+}
+
+/// A server that took the place of another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Succession {
+    /// What is kept there.
+    pub partitions: Vec<u32>,
+    /// The port of the old one.
+    pub node: u16,
+    /// The port of the new one.
+    pub successor: u16,
+    /// Whether the old one gave its place away with all that it had.
+    pub is_orderly: bool,
+    /// When the old one was killed, stopped, or told to make way.
+    pub since: Micros,
+    /// Until when nobody but the old one can have acknowledged anything.
+    pub sole_until: Micros,
+    /// When the new one was first seen in its place.
+    pub promoted: Micros,
+    /// What it had then.
+    pub held: Held,
 }
 
 /// What a server had that took the place of another.

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use entry::{End, Entry, Held, Life, Line, Told, Wrote};
+pub use entry::{End, Entry, Held, Life, Line, Succession, Told, Wrote};
 pub use reader::read_all;
 
 use crate::clock::{Micros, now};

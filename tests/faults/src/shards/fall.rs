@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Stage, witness};
 use crate::clock::{Micros, now};
-use crate::ledger::{Entry, Held};
+use crate::ledger::{Entry, Held, Succession};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Longer than any replacement takes.
@@ -99,7 +99,7 @@ impl Fall {
     /// Puts it on record: now nobody takes the old one for what it was.
     pub(super) fn record(&self, stage: &Stage, heir: Heir, is_orderly: bool) {
         let Heir { node: successor, sole_until, promoted, held } = heir;
-        stage.troupe.ledger.write(Entry::Succession {
+        stage.troupe.ledger.write(Entry::Succession(Succession {
             partitions: self.partitions.clone(),
             node: self.node.port(),
             successor: successor.port(),
@@ -108,7 +108,7 @@ impl Fall {
             sole_until,
             promoted,
             held,
-        });
+        }));
     }
 }
 

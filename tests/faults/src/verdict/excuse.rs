@@ -83,7 +83,7 @@ impl Troubles {
                 self.shards.outage(partitions, *node, (*since, at + TO_RECONNECT));
             }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
-            Entry::Succession { .. } => self.shards.succession(at, entry),
+            Entry::Succession(one) => self.shards.succession(at, one),
             Entry::Moved { since, .. } => self.shards.moved((*since, at)),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
             Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),

@@ -11,7 +11,7 @@ use super::report::{Finding, Report, Wrong, digits, story};
 use super::shards::{Enrolment, Shards, Write};
 use crate::clock::{Micros, SECOND};
 use crate::job::{is_order, shard_of};
-use crate::ledger::{Entry, Life, Line, Wrote};
+use crate::ledger::{Entry, Life, Line, Succession, Wrote};
 
 /// So many listeners enrol what they hear written, ...
 const ENROL: usize = 2;
@@ -72,7 +72,7 @@ impl Orders {
             Entry::Enrolled { key } if is_order(key) => self.of(key).enrolled.push(at),
             Entry::Heard { key, by: Some(by) } if is_order(key) => self.of(key).announced.push((at, *by)),
             // Those who took the place may have ended it before the next look. It is about servers, too.
-            Entry::Succession { held, .. } => {
+            Entry::Succession(Succession { held, .. }) => {
                 let orders = held.enrolled.iter().filter(|key| is_order(key));
                 orders.for_each(|key| self.of(key).enrolled.push(held.looked));
                 return false;
@@ -98,9 +98,7 @@ impl Orders {
     pub(super) fn judge(&self, lines: &[Line], troubles: &Troubles, report: &mut Report) {
         for (key, order) in &self.0 {
             let mut wrongs = Vec::new();
-            order.judge(key, troubles, report, &mut |wrong, what| {
-                wrongs.push((wrong, what.to_owned()));
-            });
+            order.judge(key, troubles, report, &mut |wrong, what| wrongs.push((wrong, what.to_owned())));
             for (wrong, what) in wrongs {
                 let kept = shard_of(key).unwrap_or_default();
                 let what = format!("{key}, of partition {kept}: {what}");

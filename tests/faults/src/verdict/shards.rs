@@ -8,7 +8,7 @@ use super::oracle::{Arm, Run};
 use super::report::ms_of;
 use crate::clock::{Micros, SECOND};
 use crate::job::shard_of;
-use crate::ledger::{Entry, Held};
+use crate::ledger::Succession;
 
 /// A replica has what its primary acknowledged so long ago, on a busy machine, too. What is older and not there was lost
 /// otherwise.
@@ -21,7 +21,7 @@ const TO_CATCH_UP: Micros = 2 * SECOND;
 /// What befell the servers that keep parts of a topic.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
-    successions: Vec<Succession>,
+    replacements: Vec<Replacement>,
     outages: Vec<Outage>,
     /// When slots moved, whose ever they were.
     moves: Vec<(Micros, Micros)>,
@@ -48,26 +48,12 @@ pub enum Weather {
 
 /// A server that took another's place.
 #[derive(Debug)]
-struct Succession {
-    partitions: Vec<u32>,
-    node: u16,
-    successor: u16,
-    is_orderly: bool,
-    since: Micros,
-    sole_until: Micros,
-    promoted: Micros,
+struct Replacement {
+    record: Succession,
     /// When the old one knew it.
     over: Micros,
     /// How long the slowest enrolment took, of the keys that were written in the seconds before the primary fell.
     enrolling_took: Micros,
-    held: Held,
-}
-
-impl Succession {
-    /// From the first thing that may not have reached the new one until nobody asks the old one any more.
-    fn time(&self) -> (Micros, Micros) {
-        (self.since.saturating_sub(LAG), self.over + SECOND)
-    }
 }
 
 /// When a write was acknowledged, and its key was seen to be enrolled.
@@ -89,25 +75,31 @@ pub(super) struct Write {
     pub(super) reached: Option<bool>,
 }
 
-impl Succession {
+impl Replacement {
+    /// From the first thing that may not have reached the new one until nobody asks the old one any more.
+    fn time(&self) -> (Micros, Micros) {
+        (self.record.since.saturating_sub(LAG), self.over + SECOND)
+    }
+
     /// Returns true if the old primary acknowledged the write after it fell, or at most `before` earlier.
     fn was_told_within(&self, before: Micros, write: &Write) -> bool {
-        let is_by_the_old = write.by == Some(self.node) && write.asked <= self.over;
-        is_by_the_old && self.since.saturating_sub(write.told) <= before
+        let is_by_the_old = write.by == Some(self.record.node) && write.asked <= self.over;
+        is_by_the_old && self.record.since.saturating_sub(write.told) <= before
     }
 
     fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
-        let recent = self.since.saturating_sub(RECENT)..self.since;
-        let of_then = enrolments.iter().filter(|one| recent.contains(&one.told) && one.seen <= self.since);
+        let recent = self.record.since.saturating_sub(RECENT)..self.record.since;
+        let of_then =
+            enrolments.iter().filter(|one| recent.contains(&one.told) && one.seen <= self.record.since);
         self.enrolling_took = of_then.map(|one| one.seen.saturating_sub(one.told)).max().unwrap_or_default();
     }
 
     /// Whether the old one acknowledged it then, and the new one did not have it. What had
     /// expired by the time that one was looked at may have been there.
     fn has_lost(&self, key: &str, write: &Write) -> bool {
-        let had_lost_its_place = write.asked >= self.promoted;
-        let would_be_seen = write.deadline > self.held.looked;
-        let is_there = self.held.keys.binary_search_by(|held| held.as_str().cmp(key)).is_ok();
+        let had_lost_its_place = write.asked >= self.record.promoted;
+        let would_be_seen = write.deadline > self.record.held.looked;
+        let is_there = self.record.held.keys.binary_search_by(|held| held.as_str().cmp(key)).is_ok();
         self.was_told_within(LAG, write) && (had_lost_its_place || would_be_seen && !is_there)
     }
 
@@ -115,38 +107,22 @@ impl Succession {
     /// old one acknowledged it too late for that, or the new one did.
     fn came_and_went_unheard(&self, write: &Write) -> bool {
         let was_too_late = self.was_told_within(LAG.max(self.enrolling_took), write);
-        let was_too_early = write.by == Some(self.successor) && self.since <= write.asked;
-        (was_too_late || was_too_early) && write.deadline <= self.promoted + TO_RECONNECT
+        let was_too_early = write.by == Some(self.record.successor) && self.record.since <= write.asked;
+        (was_too_late || was_too_early) && write.deadline <= self.record.promoted + TO_RECONNECT
     }
 }
 
 impl Shards {
-    pub(super) fn succession(&mut self, at: Micros, entry: &Entry) {
-        let Entry::Succession { partitions, node, successor, is_orderly, since, sole_until, promoted, held } =
-            entry
-        else {
-            return;
-        };
-        let mut held = held.clone();
-        held.numbers.sort_unstable();
-        held.keys.sort_unstable();
-        self.successions.push(Succession {
-            partitions: partitions.clone(),
-            node: *node,
-            successor: *successor,
-            is_orderly: *is_orderly,
-            since: *since,
-            sole_until: *sole_until,
-            promoted: *promoted,
-            over: at,
-            enrolling_took: 0,
-            held,
-        });
+    pub(super) fn succession(&mut self, at: Micros, record: &Succession) {
+        let mut record = record.clone();
+        record.held.numbers.sort_unstable();
+        record.held.keys.sort_unstable();
+        self.replacements.push(Replacement { record, over: at, enrolling_took: 0 });
     }
 
     /// Measures for each succession how far behind enrolling was when the primary fell.
     pub(super) fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
-        self.successions.iter_mut().for_each(|one| one.measure_enrolling(enrolments));
+        self.replacements.iter_mut().for_each(|one| one.measure_enrolling(enrolments));
     }
 
     pub(super) fn outage(&mut self, partitions: &[u32], node: Option<u16>, time: (Micros, Micros)) {
@@ -174,8 +150,8 @@ impl Shards {
 
     /// Returns true if the key was written and expired while another took the place of its partition's server.
     pub(super) fn lived_without_partition(&self, key: &str, write: &Write) -> bool {
-        let is_over = |one: &Succession| write.deadline <= one.promoted + TO_RECONNECT;
-        self.of(key).any(|one| !one.is_orderly && one.since <= write.asked && is_over(one))
+        let is_over = |one: &Replacement| write.deadline <= one.record.promoted + TO_RECONNECT;
+        self.of(key).any(|one| !one.record.is_orderly && one.record.since <= write.asked && is_over(one))
     }
 
     pub(super) fn moved(&mut self, time: (Micros, Micros)) {
@@ -189,20 +165,22 @@ impl Shards {
         self.outages.iter().filter(ours).map(|one| one.time)
     }
 
-    fn of(&self, key: &str) -> impl Iterator<Item = &Succession> {
+    fn of(&self, key: &str) -> impl Iterator<Item = &Replacement> {
         let shard = shard_of(key);
-        self.successions.iter().filter(move |one| shard.is_some_and(|shard| one.partitions.contains(&shard)))
+        self.replacements
+            .iter()
+            .filter(move |one| shard.is_some_and(|shard| one.record.partitions.contains(&shard)))
     }
 
     /// Whether what was done in this time may not have reached the server that was promoted, or was done by one that had
     /// been replaced.
     pub(super) fn excuse(&self, key: &str, time: (Micros, Micros)) -> bool {
-        self.of(key).any(|one| !one.is_orderly && overlaps(one.time(), time))
+        self.of(key).any(|one| !one.record.is_orderly && overlaps(one.time(), time))
     }
 
     /// Whether an answer may have been lost in this time.
     pub(super) fn had_trouble(&self, key: &str, time: (Micros, Micros)) -> bool {
-        let mut times = self.of(key).map(Succession::time).chain(self.outages(key));
+        let mut times = self.of(key).map(Replacement::time).chain(self.outages(key));
         times.any(|trouble| overlaps(trouble, time))
     }
 
@@ -210,36 +188,38 @@ impl Shards {
     /// or if that cannot be why it has no end.
     pub(super) fn unreplicated(&self, n: u64, arm: &Arm, runs: &[Run]) -> Option<Micros> {
         let (told, _) = arm.told?;
-        let lost_by = |one: &&Succession| {
-            let was_told_by_the_old = arm.asked < one.since.max(one.sole_until) && told <= one.sole_until;
-            let is_recent = one.since.saturating_sub(told) <= LAG;
-            let has_begun_since = runs.iter().any(|run| run.started >= one.promoted);
+        let lost_by = |one: &&Replacement| {
+            let was_told_by_the_old =
+                arm.asked < one.record.since.max(one.record.sole_until) && told <= one.record.sole_until;
+            let is_recent = one.record.since.saturating_sub(told) <= LAG;
+            let has_begun_since = runs.iter().any(|run| run.started >= one.record.promoted);
             was_told_by_the_old
                 && is_recent
                 && !has_begun_since
-                && one.held.numbers.binary_search(&n).is_err()
+                && one.record.held.numbers.binary_search(&n).is_err()
         };
         self.of(&arm.key)
-            .filter(|one| !one.is_orderly)
+            .filter(|one| !one.record.is_orderly)
             .find(lost_by)
-            .map(|one| one.since.saturating_sub(told))
+            .map(|one| one.record.since.saturating_sub(told))
     }
 
     /// The same of a key that another program wrote: it lies where it was written, wherever its timers are kept.
     pub(super) fn unreplicated_key(&self, key: &str, write: &Write) -> Option<Micros> {
-        let lost_by = |one: &&Succession| !one.is_orderly && one.has_lost(key, write);
-        self.successions.iter().find(lost_by).map(|one| one.since.saturating_sub(write.told))
+        let lost_by = |one: &&Replacement| !one.record.is_orderly && one.has_lost(key, write);
+        self.replacements.iter().find(lost_by).map(|one| one.record.since.saturating_sub(write.told))
     }
 
     /// Returns true if no listener could learn of this key: it was written when its primary had just fallen, or to the new
     /// one, and it expired before listeners had subscribed to that one.
     pub(super) fn came_and_went_unheard(&self, write: &Write) -> bool {
-        self.successions.iter().any(|one| !one.is_orderly && one.came_and_went_unheard(write))
+        self.replacements.iter().any(|one| !one.record.is_orderly && one.came_and_went_unheard(write))
     }
 
     /// What happened to this key's server when a timer of that deadline was due.
     pub(super) fn weather(&self, key: &str, deadline: Micros) -> Weather {
-        let failed = |one: &Succession| (one.since..=one.promoted + TO_CATCH_UP).contains(&deadline);
+        let failed =
+            |one: &Replacement| (one.record.since..=one.record.promoted + TO_CATCH_UP).contains(&deadline);
         if self.of(key).any(failed) {
             Weather::Failed
         } else if self.moves.iter().any(|(since, until)| (since..=until).contains(&&deadline)) {
@@ -251,13 +231,13 @@ impl Shards {
 
     /// How long after its server's place was taken began what had come due while it was empty.
     pub(super) fn caught_up_after(&self, key: &str, deadline: Micros, started: Micros) -> Option<Micros> {
-        let was_empty = |one: &&Succession| (one.since..=one.promoted).contains(&deadline);
-        self.of(key).find(was_empty).map(|one| started.saturating_sub(one.promoted))
+        let was_empty = |one: &&Replacement| (one.record.since..=one.record.promoted).contains(&deadline);
+        self.of(key).find(was_empty).map(|one| started.saturating_sub(one.record.promoted))
     }
 
     /// With which the report begins.
     pub(super) fn report(&self) -> ByShard {
-        let promoted_after = self.successions.iter().map(|one| one.promoted - one.since).max();
+        let promoted_after = self.replacements.iter().map(|one| one.record.promoted - one.record.since).max();
         ByShard { promoted_after, ..ByShard::default() }
     }
 }

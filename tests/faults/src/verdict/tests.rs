@@ -7,13 +7,17 @@ mod shards;
 use super::{Letter, Report, Wrong, judge};
 use crate::clock::{Micros, SECOND};
 use crate::job::Work;
-use crate::ledger::{End, Entry, Line, Told};
+use crate::ledger::{End, Entry, Held, Line, Succession, Told};
 
 const LEASE: Micros = 2 * SECOND;
 const PRODUCER: u32 = 1;
 const LISTENER: u32 = 2;
 const OTHER: u32 = 3;
 const HARNESS: u32 = 9;
+/// The ports of a server, of another, and of one that takes the place of either.
+const SERVER: u16 = 7000;
+const ANOTHER: u16 = 7001;
+const SUCCESSOR: u16 = 7002;
 
 /// Ledger lines of a run with one key, in milliseconds.
 struct Tale(Vec<Line>);
@@ -68,6 +72,15 @@ impl Tale {
     fn outage(self, since: u64, until: u64, actor: Option<&str>) -> Self {
         let (actor, since) = (actor.map(str::to_owned), since * 1000);
         self.then(until, HARNESS, cut(since, actor, None))
+    }
+
+    /// This server falls at this time. Another has its place two seconds later, and the fallen one learns of it half a second
+    /// after that.
+    fn fell(self, ms: u64, node: u16, partitions: Vec<u32>, held: Held, is_orderly: bool) -> Self {
+        let (since, successor) = (ms * 1000, SUCCESSOR);
+        let (sole_until, promoted) = (since + 1_900_000, since + 2_000_000);
+        let one = Succession { partitions, node, successor, is_orderly, since, sole_until, promoted, held };
+        self.then(ms + 2_500, HARNESS, Entry::Succession(one))
     }
 
     fn judged(mut self, letters: &[Letter]) -> Report {

@@ -2,13 +2,9 @@
 
 use super::*;
 use crate::job::shard_of;
-use crate::ledger::{Held, Life, Wrote};
+use crate::ledger::{Life, Wrote};
 
 const KEY: &str = "app:order:1";
-/// The ports of a server, and of another.
-const SERVER: u16 = 7000;
-const ANOTHER: u16 = 7001;
-const SUCCESSOR: u16 = 7002;
 
 impl Tale {
     /// Written at this time by this server for two seconds, and answered at once.
@@ -37,18 +33,7 @@ impl Tale {
     }
 
     fn replaced_by(self, since: u64, held: Held, partitions: Vec<u32>) -> Self {
-        let since = since * 1000;
-        let succession = Entry::Succession {
-            partitions,
-            node: SERVER,
-            successor: SUCCESSOR,
-            is_orderly: false,
-            since,
-            sole_until: since + 1_900_000,
-            promoted: since + 2_000_000,
-            held,
-        };
-        self.then(since / 1000 + 2_500, HARNESS, succession)
+        self.fell(since, SERVER, partitions, held, false)
     }
 }
 
@@ -176,21 +161,8 @@ fn what_nobody_could_enrol_or_hear_is_unknowable() {
     assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
     finds(cut(tale(0, SERVER, 3_002), 990, SERVER), &[Wrong::Lost]);
     let kept = shard_of(KEY).unwrap();
-    let away = |since: u64, at| {
-        let since = since * 1000;
-        let (sole_until, promoted, held) = (since + 1_900_000, since + 2_000_000, Held::default());
-        let entry = Entry::Succession {
-            partitions: vec![kept],
-            node: ANOTHER,
-            successor: SUCCESSOR,
-            is_orderly: false,
-            since,
-            sole_until,
-            promoted,
-            held,
-        };
-        cut(ordered().then(3_500, HARNESS, entry), at, SERVER)
-    };
+    let away =
+        |since, at| cut(ordered().fell(since, ANOTHER, vec![kept], Held::default(), false), at, SERVER);
     let report = away(999, 3_002).judged(&[]);
     assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
     finds(away(999, 500), &[Wrong::Lost]);
@@ -255,17 +227,15 @@ fn what_came_and_went_around_a_fall_is_unknowable() {
     finds(behind(900), &[Wrong::Lost]);
     finds(behind(1_210), &[Wrong::Lost]);
     let lived_on = Tale::new().tried(1_100, 1_101, Wrote::Done, Some(SERVER), None);
-    let promoted_early = Entry::Succession {
-        partitions: Vec::new(),
+    let promoted_early = Succession {
         node: SERVER,
-        successor: SUCCESSOR,
-        is_orderly: false,
         since: 1_102_000,
         sole_until: 1_200_000,
         promoted: 1_300_000,
         held: held(&[]),
+        ..Succession::default()
     };
-    finds(lived_on.then(1_400, HARNESS, promoted_early), &[Wrong::Lost]);
+    finds(lived_on.then(1_400, HARNESS, Entry::Succession(promoted_early)), &[Wrong::Lost]);
 }
 
 /// The new primary acknowledged it, and it expired there before listeners had subscribed, a second after its promotion was

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::job::shard_of;
-use crate::ledger::Held;
 use crate::verdict::Weather;
 
 /// Of another partition than `KEY`.
@@ -33,19 +32,8 @@ impl Tale {
     }
 
     fn succession(self, since: u64, held: &[u64], is_orderly: bool) -> Self {
-        let since = since * 1000;
         let held = Held { numbers: held.to_vec(), ..Held::default() };
-        let succession = Entry::Succession {
-            partitions: vec![shard()],
-            node: 7000,
-            successor: 7001,
-            is_orderly,
-            since,
-            sole_until: since + 1_900_000,
-            promoted: since + 2_000_000,
-            held,
-        };
-        self.then(since / 1000 + 2_500, HARNESS, succession)
+        self.fell(since, SERVER, vec![shard()], held, is_orderly)
     }
 }
 
