@@ -6,7 +6,8 @@
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
 --   12 values
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
+--   4 the highest number of a canary below, or time in ms of what has none,
+--   5 '1' where keys are written back for their retries; else '0',
 --   6 the name of the server of all positions in the call ('' where there is one),
 --   7 how many keys may be enrolled, 8 how long before its deadline a key is read again, in ms (0: not),
 --   then per key: key, deadline in ms (0: it has none, or is deleted), number of the last canary, count
@@ -15,11 +16,11 @@
 -- Returns: secs, micros, the first check (score, or ''), then per key: 0 stale, 1 enrolled,
 --   2 known already, 3 no room, 4 enrolled, and a copy is wanted: there is none, or none will be read before
 --   the deadline; 5 it was written back by us, 6 not remembered any more
--- Invariants: what was done at a later position stands; of two readings at one position the later holds.
---   Where no canary is heard, so does the later of any two, ten seconds after one was heard. Of a key that was met
---   with on another server, too, what was asked for before anything was written of it is refused. A copy stays
---   until there is another, whatever deadline the key is given; where there is none yet, that of an earlier
---   reading of the same deadline is taken.
+-- Invariants: what was done at a later position stands, and so does what a check found at a later time; of two readings
+--   at one position the later holds. Without a canary the later of any two holds, if it was made ten seconds after the
+--   last canary. Of a key that was met with on another server, too, what was asked for before anything was written of it
+--   is refused. A copy stays until there is another, whatever deadline the key is given; where there is none yet, that
+--   of an earlier reading of the same deadline is taken.
 
 local cap, again = tonumber(ARGV[7]), tonumber(ARGV[8])
 local BASE, WIDTH = 8, node == '' and 6 or 7
@@ -50,13 +51,14 @@ local function enrol(key, deadline, n, c, stamp, copy, asked)
   local bytes = redis.call('HGET', watch, key)
   local old = bytes and read_watch(bytes)
   local past = recall(key)
-  if is_overtaken(past, old, asked) then return 0 end
+  if is_overtaken(past, old, asked) or has_ended(past, stamp, asked) then return 0 end
   local here = old and old.node == node and old
   if n == 0 then
-    -- Where no canary is heard, only times can be compared; where one is, whoever hears it knows better.
-    if now - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
+    -- Without a canary only times can be compared; whoever hears canaries has better knowledge.
+    local read = stamp / 1000
+    if read <= floor or read - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
     if here and stamp < here.stamp then return late(key, here, deadline, stamp, copy) end
-  elseif n <= floor or earlier(n, c, stamp, past) then
+  elseif n <= floor or before(n, c, past.n, past.c) then
     return 0
   elseif here and earlier(n, c, stamp, here) then
     return late(key, here, deadline, stamp, copy)

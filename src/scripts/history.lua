@@ -45,8 +45,8 @@ local function before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
--- What a server without a name has announced of a key: latest position, and the time of what was read there; what
--- was written back; traces of recoveries, each a reach of positions of which one was meant; gaps, each by the canary
+-- What a server without a name has announced of a key: latest position; the latest time at which a check found what was
+-- read before to have ended, in µs; what was written back; traces of recoveries, each a reach of positions of which one was meant; gaps, each by the canary
 -- after it, and how many of the expiries before that were fired for those who heard them in the gap; and ranges of
 -- what was noted, in order and apart, each from a canary on up to an expiry.
 local function unpack_past(kept)
@@ -194,8 +194,19 @@ local function earlier(n, c, stamp, than)
   return before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
 end
 
+-- stamp: when a check found what was read before to have ended; 0 for an expiry that was heard
 local function advance(past, n, c, stamp)
-  if not earlier(n, c, stamp, past) then past.n, past.c, past.stamp = n, c, stamp end
+  if before(past.n, past.c, n, c) then past.n, past.c = n, c end
+  past.stamp = math.max(past.stamp, stamp)
+end
+
+-- Whether a later check found that to have ended which was read at this time. Both times are one server's; without a
+-- canary there is no other order. A time that its clock has not reached yet is of before that was set back. Where it is
+-- not this partition's clock, what was asked for after the last write came later for certain.
+local function has_ended(past, stamp, asked)
+  if stamp >= past.stamp then return false end
+  if node == '' then return past.stamp <= secs * 1000000 + micros end
+  return asked <= past.changed
 end
 
 -- The watch of a key: its deadline, position and time of the reading; where its server has a name, how many expiries
@@ -248,14 +259,13 @@ local function forget(key)
   redis.call('ZREM', checks, key)
 end
 
--- Forgets a watch as of a position, where there is one, so that what was read before does not come back.
--- trace: of the recovery that it ends with, if it does
+-- Forgets a watch as of a position and a time, so that what was read before does not come back.
+-- trace: of the recovery that it ends with, if it does; of no use without a canary
 local function forget_as_of(key, n, c, stamp, trace)
   forget(key)
-  if n == 0 then return end
   local past = recall(key)
   advance(past, n, c, stamp)
-  past.traces[#past.traces + 1] = trace
+  if n > 0 then past.traces[#past.traces + 1] = trace end
   remember(key, past)
 end
 

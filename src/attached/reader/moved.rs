@@ -51,8 +51,11 @@ impl StreamReader {
         let _ = back.try_send(Request::Judge(moved));
     }
 
-    /// Judges them.
+    /// Judges them. If a gap has begun meanwhile, they are looked at again.
     pub(super) async fn judge_moved(&mut self, moved: Moved) {
+        if !self.has_positions() {
+            return;
+        }
         let Moved { partition, keys, sent, touched, room, .. } = moved;
         for MovedKey { watch, found: Found { stamp, life, copy }, there } in keys {
             let state = match touching(life, &watch, stamp) {

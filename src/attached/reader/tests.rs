@@ -18,7 +18,7 @@ use crate::runtime::Gauge;
 use crate::testing::TestBed;
 use crate::time::Reading;
 use crate::topic::Topic;
-use crate::wire::{Deed, Found, Life, NodeId};
+use crate::wire::{Deed, Found, Judged, Life, NodeId};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -140,6 +140,50 @@ async fn what_a_glance_does_not_cover_is_read() {
         matches!(written.try_recv().map(|last| last.what), Ok(Write::Done(_))),
         "and that is the end of it"
     );
+}
+
+/// Else it fires as recovered, and once more when another listener notes that it heard the key expire.
+#[tokio::test(start_paused = true)]
+async fn in_a_gap_no_look_is_made_and_none_that_is_answered_then_says_anything() {
+    for is_alone in [true, false] {
+        let (writes, mut written) = Writes::new(Gauge::default());
+        let peers = (!is_alone).then(a_primary);
+        let deadlines = Arc::new(KnownDeadlines::new());
+        let (mut reader, mut asked) = reader_of(peers, &deadlines, HashMap::from([(0, writes)]));
+        reader.told(Standing::Primary).await;
+        reader.heard(canary(1)).await;
+        let anchor = asked.try_recv().expect("the time of the anchor is asked for");
+        reader.heard(gone(&anchor)).await;
+        let at = reader.stream.place(&Bytes::from("key"));
+        let look = || {
+            let (key, head) = (Bytes::from("key"), Bytes::new());
+            let watches = vec![Watch { key, head, deadline: NOW - 1, at, answered: false }];
+            let (capture, room) = (Capture::default(), Taken::default());
+            Request::Look(Look { partition: 0, watches, capture, horizon: 0, room })
+        };
+        let read = || Request::Read(Read::of(0, vec!["another".into()], Capture::default()));
+        for (begun, found) in [(look(), Found { life: Life::Gone, ..until(0) }), (read(), until(NOW + 1000))] {
+            reader.asked(begun);
+            let id = asked.try_recv().expect("it is read").id;
+            reader.heard(Heard::Lost).await;
+            let answer = Some((ServerTime::from_ms(NOW), vec![found]));
+            reader.heard(Heard::Touched(Touched { id, answer, refused: None })).await;
+            reader.asked(look());
+            reader.asked(read());
+            assert!(asked.try_recv().is_err(), "nothing is asked for");
+            reader.heard(canary(reader.stream.number + 2)).await;
+            reader.told(Standing::Primary).await;
+            while let Ok(touch) = asked.try_recv() {
+                reader.heard(gone(&touch)).await;
+            }
+            assert!(written.try_recv().is_err(), "nothing follows");
+        }
+        reader.asked(look());
+        let touch = asked.try_recv().expect("it is read");
+        reader.heard(gone(&touch)).await;
+        let judged = written.try_recv().expect("it is judged").what;
+        assert!(matches!(judged, Write::Judge(Judged { deed: Deed::Fire { .. }, .. })));
+    }
 }
 
 /// Two servers' clocks are never compared: or a key that is not due yet by its own would be looked at without end.

@@ -15,14 +15,9 @@ use crate::wire::Life;
 pub(super) const AT_ONCE: usize = 4;
 
 impl StreamReader {
-    /// What is read in a gap has no position, unless nothing has.
-    pub(super) fn can_enrol(&self) -> bool {
+    /// What is read in a gap has no position, unless nothing has. So it says nothing, and is not asked for either.
+    pub(super) fn has_positions(&self) -> bool {
         self.is_trusted() || self.node.known().mode.hears_nothing()
-    }
-
-    /// Looks that cannot be made come back. Where there is one server, none is taken then.
-    fn can_look(&self) -> bool {
-        self.peers.is_none() || self.can_enrol()
     }
 
     /// When a touch was sent that is answered now, by the clock of a partition, at the least: nothing that was written there
@@ -46,9 +41,8 @@ impl StreamReader {
     /// Somebody asks.
     pub(super) fn asked(&mut self, request: Request) {
         match request {
-            // In a gap nothing can be enrolled: whoever asks, asks again.
-            Request::Glance(_) | Request::Read(_) if !self.can_enrol() => {}
-            Request::Look(_) if !self.can_look() => {}
+            // Looks come back by themselves; who reads, reads again.
+            Request::Look(_) | Request::Glance(_) | Request::Read(_) if !self.has_positions() => {}
             Request::Replaced(by, keys) => {
                 self.keep_replaced(by, keys);
                 self.look_at_replaced();
@@ -133,13 +127,19 @@ impl StreamReader {
         self.note_refusal(&request, &touched, sent.at);
         let request = match request {
             Request::Recall(moved) => return self.recalled(moved, touched.answer.is_some()),
-            Request::Replaced(by, keys) if touched.answer.is_none() => return self.keep_replaced(by, keys),
+            Request::Replaced(by, keys) if touched.answer.is_none() || !self.is_trusted() => {
+                return self.keep_replaced(by, keys);
+            }
             request => request,
         };
         let Some(answer) = touched.answer else { return };
         // A slot where no partition lies may have moved unnoticed.
         if answer.1.iter().any(|found| found.life == Life::Elsewhere) {
             self.runtime.client.store.topology().suspect();
+        }
+        // The gap began while this was on its way: others may have heard what has become of the keys.
+        if !self.has_positions() {
+            return;
         }
         match request {
             Request::Look(look) => self.look(look, answer, sent).await,

@@ -252,7 +252,7 @@ impl Store {
         read: &[&Enrolment],
     ) -> Result<(Option<u64>, Vec<Enrolled>)> {
         use Enrolled::{Forgotten, Full, Known, New, Ours, Stale, Wanted};
-        let heard = read.iter().map(|one| one.at.canary);
+        let heard = read.iter().map(|one| number(one.at, one.stamp));
         let mut call = self.history_call(&scripts::ENROL, at, heard, policy.restores(), node);
         call.arg(policy.cap_of_partition(at.of)).arg(policy.reread_ms());
         for one in read {
@@ -289,7 +289,7 @@ impl Store {
     ) -> Result<(Option<u64>, Vec<bool>)> {
         let (mut next, mut stood) = (None, vec![false; all.len()]);
         for (node, places) in by_node(all, |one| one.at.node) {
-            let heard = places.iter().map(|place| all[*place].at.canary);
+            let heard = places.iter().map(|place| number(all[*place].at, all[*place].stamp));
             let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores(), node);
             places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
             let mut reply = call.reply().await?;
@@ -385,6 +385,12 @@ impl Store {
         call.arg(newest).arg(i32::from(restores)).arg(node.as_bytes());
         call
     }
+}
+
+/// What a reading or a check counts as where pages of the history turn: its last canary, which is a time in ms too, or
+/// else its own.
+fn number(at: Position, stamp: ServerTime) -> u64 {
+    if at.canary > 0 { at.canary } else { stamp.ms() }
 }
 
 fn add_judged(call: &mut Call<'_>, one: &Judged) {

@@ -52,6 +52,7 @@ explored! {
     deletions_are_heard_no_more: "revoked flags", revoked, 50_000, [Row(Deleted), StaleRefused];
     a_replica_speaks_too: "a replica", replicated, 120_000, [ReplicaIgnored];
     connections_break: "broken connections", broken, 250_000, [Row(Recovered), RecoveredBefore, UnsureFired];
+    what_was_read_before_a_gap_is_written_after: "late readings", late, 500_000, [Row(Recovered), StaleRefused];
     what_was_heard_in_a_gap_is_followed_by_another: "torn", torn, 300_000, [UnsureFired, AgreedBefore];
     flags_are_cleared: "cleared flags", muted, 60_000, [JumpNoticed, Row(Recovered)];
     hints_are_dropped: "dropped hints", crowded, 50_000, [UnsureFired];

@@ -42,6 +42,7 @@ each_is_missed! {
     found_gone: FoundGone, torn, LOST;
     jump_is_gap: JumpIsGap, muted, LOST;
     drop_is_gap: DropIsGap, crowded, LOST;
+    look_anchored: LookAnchored, broken, DOUBLE;
     fenced: Fenced, broken, LOST;
     canary_after_touch: CanaryAfterTouch, muted, LOST;
     heard_before_deadline: HeardBeforeDeadline, broken, LOST;

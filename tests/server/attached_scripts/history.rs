@@ -128,6 +128,25 @@ async fn memory_is_forgotten_page_by_page_and_never_the_newest_two() {
     }
 }
 
+/// Or the memory of a server whose expiries nobody hears would grow without end.
+#[tokio::test]
+async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks() {
+    let mut scene = Scene::start().await;
+    for round in 0..4 {
+        let begin = round * SPAN;
+        scene.clock(FIRST + begin).await;
+        let (key, read) = (format!("key {round}"), stamp(begin * 1000));
+        assert_eq!(scene.enrol(&key, FIRST + begin + 1000, (0, 0), read, b"").await, Enrolled::New);
+        scene.clock(FIRST + begin + 2000).await;
+        let watch = scene.watch(&key).await;
+        assert!(scene.judge(&watch, (0, 0), stamp((begin + 2000) * 1000), fire()).await);
+        assert_eq!(scene.length("history").await + scene.length("history_old").await, 2.min(round + 1));
+        assert_eq!(scene.enrol(&key, FIRST + begin + 1000, (0, 0), read, b"").await, Enrolled::Stale);
+    }
+    // Of what is forgotten, what was read before stays refused.
+    assert_eq!(scene.enrol("key 0", FIRST + 1000, (0, 0), stamp(0), b"").await, Enrolled::Stale);
+}
+
 /// By its number, and not by that of whoever fills it.
 #[tokio::test]
 async fn a_page_that_a_late_listener_fills_keeps_what_others_have_noted() {

@@ -22,15 +22,30 @@ impl Scene {
 
     /// Reads until when `a` lives there, asked for that long after the beginning, by the partition's clock.
     async fn read_on(&self, at: Position, asked: u64) -> Enrolled {
+        self.read_then(at, stamp(0), asked).await
+    }
+
+    async fn read_then(&self, at: Position, stamp: ServerTime, asked: u64) -> Enrolled {
         let (key, copy) = (Bytes::from_static(b"a"), Bytes::from_static(b"\x02value"));
         let (deadline, asked) = (FIRST + 1000, ServerTime::from_ms(FIRST + asked));
-        let read = Enrolment { key, deadline, at, stamp: stamp(0), asked, copy };
+        let read = Enrolment { key, deadline, at, stamp, asked, copy };
         self.store.enrol(&self.at, &on(), &[read]).await.expect("an answer").1[0]
     }
 
     /// A verdict of who has asked this server, and was so far in the stream of the one before.
     async fn judge_on(&self, watch: &Watch, at: Position, before: Option<Position>, deed: Deed) -> bool {
-        let judged = Judged { watch: watch.clone(), at, stamp: stamp(0), before, deed };
+        self.judge_then(watch, at, stamp(0), before, deed).await
+    }
+
+    async fn judge_then(
+        &self,
+        watch: &Watch,
+        at: Position,
+        stamp: ServerTime,
+        before: Option<Position>,
+        deed: Deed,
+    ) -> bool {
+        let judged = Judged { watch: watch.clone(), at, stamp, before, deed };
         self.store.judge(&self.at, &on(), &[judged]).await.expect("an answer").1[0]
     }
 }
@@ -103,6 +118,29 @@ async fn what_was_read_on_another_server_is_later_only_if_it_was_asked_for_after
     assert_eq!(scene.length("watch").await, 0);
     assert_eq!(scene.read_on(on_node("a", 6000, 0), 1999).await, Enrolled::Stale);
     assert_eq!(scene.read_on(on_node("a", 6000, 0), 2001).await, Enrolled::New);
+}
+
+/// The server's clock need not be the partition's, and may be set back: what was asked for since is later all the same.
+#[tokio::test]
+async fn what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unless_it_was_asked_for_since() {
+    for (judged, read) in [(0, 0), (0, 5000), (5000, 0), (5000, 9000)] {
+        let at = |canary: u64| match canary {
+            0 => Position { node: node("a"), ..Position::default() },
+            canary => on_node("a", canary, 0),
+        };
+        let mut scene = Scene::start().await;
+        assert_eq!(scene.read_on(at(judged), 0).await, Enrolled::New);
+        scene.clock(FIRST + 2000).await;
+        let watch = scene.watch("a").await;
+        // Its clock is an hour ahead.
+        let hour = 3_600_000_000;
+        assert!(scene.judge_then(&watch, at(judged), stamp(hour + 1_003_000), None, fire()).await);
+        let case = format!("behind {judged}, read behind {read}");
+        assert_eq!(scene.read_then(at(read), stamp(hour + 999_000), 1999).await, Enrolled::Stale, "{case}");
+        if read >= judged {
+            assert_eq!(scene.read_then(at(read), stamp(hour), 2001).await, Enrolled::New, "{case}");
+        }
+    }
 }
 
 #[tokio::test]

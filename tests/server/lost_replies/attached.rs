@@ -18,13 +18,14 @@ const DEADLINE: u64 = START + 100;
 /// No canary has a number that the clock has not reached.
 const FIRST_CANARY: u64 = START - 1000;
 
-/// When something was read: later, the later its place.
+/// When something was read: later, the later its place; without one, at the start.
 fn stamp(at: Position) -> ServerTime {
     ServerTime::new(0, micros(at))
 }
 
 fn micros(at: Position) -> u64 {
-    at.canary * 1000 + u64::from(at.count)
+    let ms = if at.canary == 0 { START } else { at.canary };
+    ms * 1000 + u64::from(at.count)
 }
 
 fn place(at: Spot) -> Option<Position> {

@@ -44,7 +44,8 @@ pub struct Index {
     /// What was noted, in order and apart: who is anchored hears, and notes,
     /// all in its order.
     noted: [[Option<Range>; RANGES]; NODES],
-    /// The latest moment from which anything was done: what was read before is stale.
+    /// The latest place from which anything was done, and the latest touch that has ended what was read before: what
+    /// was read before either is stale.
     pub(super) latest: [Moment; NODES],
     traces: [Option<Trace>; 3],
     /// How many of the expiries before each canary were fired for who had no anchor.
@@ -148,9 +149,10 @@ impl Index {
 
     fn advance(&mut self, rules: Rules, to: Moment) {
         let latest = &mut self.latest[drawer(rules, to.at.node)];
-        if !to.is_before(rules, *latest) {
-            *latest = to;
+        if !to.at.is_before(rules, latest.at) {
+            latest.at = to.at;
         }
+        latest.stamp = latest.stamp.max(to.stamp);
     }
 
     /// Remembers a deadline, unless something that came after it was read is
@@ -161,7 +163,11 @@ impl Index {
         let node = watch.read.at.node;
         let elsewhere = (0..NODES).any(|other| other != node && self.seen[other]);
         let overtaken = elsewhere && !fresh && rules.has(Rule::AskedAfter);
-        let later = |latest: &Moment| watch.read.is_before(rules, *latest);
+        let ended = |latest: &Moment| {
+            let here = !watch.read.at.is_apart(rules, latest.at);
+            here && watch.read.stamp < latest.stamp
+        };
+        let later = |latest: &Moment| watch.read.at.is_before(rules, latest.at) || ended(latest);
         let stale = self.latest.iter().any(later) && rules.has(Rule::StaleRefused);
         let newer = self.watch.is_some_and(|standing| watch.read.is_before(rules, standing.read));
         let refused = overtaken || stale || (newer && rules.has(Rule::EnrolmentsOrdered));

@@ -4,7 +4,7 @@ use super::Attached;
 use super::index::Noted;
 use super::rules::Rule;
 use super::seen::Seen;
-use super::world::{Anchor, Event, Listener, NODES, Name, Place, Stream, World};
+use super::world::{Anchor, Event, Key, Listener, Look, NODES, Name, Place, Stream, World};
 
 impl Attached {
     /// The next event of a server's stream.
@@ -169,13 +169,26 @@ impl Attached {
             stream.tear();
         }
         (stream.anchor, stream.confirmed) = (None, false);
-        if listener.look.is_some_and(|look| look.read.at.node == node) {
-            listener.look = None;
+        if self.rules.has(Rule::LookAnchored) {
+            listener.look = listener.look.and_then(|look| look.after_gap(node, self.scope.late));
         }
         let stream = &mut listener.streams[node];
         if self.rules.has(Rule::DeletionsForgottenAtGap) {
             stream.deleted = None;
         }
+    }
+}
+
+impl Look {
+    /// What remains of a look when the stream of a server is broken: a deadline that was found is on its way already,
+    /// and nothing else follows.
+    fn after_gap(self, node: usize, may_be_late: bool) -> Option<Self> {
+        if self.read.at.node != node {
+            return Some(self);
+        }
+        let Key::Mortal { deadline, .. } = self.found else { return None };
+        let same = self.watch.is_some_and(|watch| watch.read.at.node == node && watch.deadline == deadline);
+        (may_be_late && !same).then_some(Self { watch: None, late: true, ..self })
     }
 }
 

@@ -17,7 +17,7 @@ impl Attached {
         let node = self.touched_at(world, who, watch);
         let read = Moment { at: Place::of(node), stamp: world.next_stamp() };
         let found = world.read_key(node);
-        let look = Look { watch, found, read, expired: false, fresh: true, old: None };
+        let look = Look { watch, found, read, expired: false, fresh: true, late: false, old: None };
         world.listeners[who].look = Some(look);
         let moved_from = watch.map(|watch| watch.read.at.node).filter(|from| *from != node);
         if let Some(from) = moved_from.filter(|_| self.rules.has(Rule::BothFenced)) {
@@ -140,6 +140,9 @@ impl Attached {
         }
         let place = world.listeners[who].streams[look.read.at.node].place;
         world.listeners[who].look = None;
+        if look.late {
+            return self.enrol(world, look);
+        }
         let known = world.index.known();
         self.fire_unsure_at(world, who, look);
         self.fire_elsewhere(world, who, look);

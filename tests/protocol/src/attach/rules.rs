@@ -25,6 +25,8 @@ pub enum Rule {
     JumpIsGap,
     /// A dropped hint is a gap.
     DropIsGap,
+    /// A key is looked at, and judged, by who has an anchor, and never in a gap.
+    LookAnchored,
     /// A touch has read all that was published before it.
     Fenced,
     /// That nothing was heard is proven by a canary heard after the touch.

@@ -72,6 +72,8 @@ pub struct Scope {
     pub shorten: bool,
     /// Whether the topic fires what vanished, too.
     pub vanished: bool,
+    /// Whether what was read before a gap may be written after it.
+    pub late: bool,
     /// Whether handlers take their time; without, nothing depends on them.
     pub runs: bool,
     /// How many ranges of what was noted are kept apart, at most four.
@@ -107,6 +109,7 @@ impl Scope {
             replica: false,
             shorten: false,
             vanished: false,
+            late: false,
             runs: false,
             ranges: 4,
             second: Second::None,
@@ -157,6 +160,11 @@ impl Scope {
     /// Connections break twice.
     pub const fn broken() -> Self {
         Self { purse: Purse { deeds: 0, gaps: 2, ..Purse::CALM }, ..Self::calm() }
+    }
+
+    /// The same, and what was read before may be written after.
+    pub const fn late() -> Self {
+        Self { late: true, ..Self::broken() }
     }
 
     /// The operator clears the flags for a while.

@@ -1,6 +1,7 @@
 //! What can happen next.
 
 use super::Attached;
+use super::rules::Rule;
 use super::world::{Event, Key, Watch, World};
 
 /// What a writer does to the key.
@@ -148,7 +149,8 @@ impl Attached {
             || !listener.dropped.is_empty()
             || self.holds_elsewhere(world, who, node);
         let reason = world.index.watch.is_some() || world.key() != Key::Absent || heard;
-        let anchored = stream.anchor.is_some() && self.is_trusted(world, who, node);
+        let anchored = !self.rules.has(Rule::LookAnchored)
+            || stream.anchor.is_some() && self.is_trusted(world, who, node);
         listener.look.is_none() && anchored && reason && self.answers(world, node)
     }
 

@@ -134,6 +134,8 @@ pub struct Look {
     pub expired: bool,
     /// Whether nothing was written of the key since it was sent.
     pub fresh: bool,
+    /// Whether the anchor was lost since: a deadline that was found is written all the same.
+    pub late: bool,
     /// Where the listener was then in the stream of the server on which what is remembered was read.
     pub old: Option<Place>,
 }
@@ -294,8 +296,8 @@ impl World {
         let (standing, latest) = (self.index.watch, self.index.latest);
         let mut late = [false; NODES];
         for look in self.listeners.iter_mut().filter_map(|listener| listener.look.as_mut()) {
-            let (node, latest) = (look.read.at.node, latest[look.read.at.node]);
-            late[node] |= look.read.at == latest.at && look.read < latest;
+            let node = look.read.at.node;
+            late[node] |= look.read.stamp < latest[node].stamp;
             if let Some(overtaken) = look.watch.as_mut().filter(|watch| Some(**watch) != standing) {
                 overtaken.read.stamp = 0;
             }
