@@ -25,6 +25,8 @@ enum Missing {
     Killed,
     /// Their subscriptions are cut 10 ms before the first key is due.
     Cut,
+    /// The same, and again and again for half a second.
+    Flapping,
 }
 
 fn attached(builder: ListenerBuilder, notes: &Notes) -> ListenerBuilder {
@@ -88,6 +90,13 @@ async fn miss(
         server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         return listeners_before;
     }
+    if missing == Missing::Flapping {
+        for cut in 0..25 {
+            until_time(from - 10 + 20 * cut).await;
+            server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        }
+        return listeners_before;
+    }
     until_time(from - 1000).await;
     for one in listeners_before {
         if missing == Missing::Killed { one.kill() } else { one.stop().await }
@@ -97,7 +106,7 @@ async fn miss(
 }
 
 async fn with(flags: &str) {
-    let all = [Missing::Away, Missing::Killed, Missing::Cut];
+    let all = [Missing::Away, Missing::Killed, Missing::Cut, Missing::Flapping];
     join_all([1, 3].into_iter().flat_map(|count| all.map(|missing| scene(flags, count, missing)))).await;
 }
 

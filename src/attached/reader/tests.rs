@@ -162,7 +162,8 @@ async fn in_a_gap_no_look_is_made_and_none_that_is_answered_then_says_anything()
             Request::Look(Look { partition: 0, watches, capture, horizon: 0, room })
         };
         let read = || Request::Read(Read::of(0, vec!["another".into()], Capture::default()));
-        for (begun, found) in [(look(), Found { life: Life::Gone, ..until(0) }), (read(), until(NOW + 1000))] {
+        for (begun, found) in [(look(), Found { life: Life::Gone, ..until(0) }), (read(), until(NOW + 1000))]
+        {
             reader.asked(begun);
             let id = asked.try_recv().expect("it is read").id;
             reader.heard(Heard::Lost).await;

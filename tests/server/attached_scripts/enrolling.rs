@@ -118,9 +118,8 @@ async fn a_value_that_has_not_changed_is_not_written_again_and_stays_with_a_new_
 #[tokio::test]
 async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key() {
     let mut scene = Scene::start().await;
-    let blind = async |scene: &Scene, ms: u64| {
-        scene.enrol("a", FIRST + 60_000, (0, 0), stamp(ms * 1000), b"").await
-    };
+    let blind =
+        async |scene: &Scene, ms: u64| scene.enrol("a", FIRST + 60_000, (0, 0), stamp(ms * 1000), b"").await;
     assert_eq!(blind(&scene, 0).await, Enrolled::New, "nobody has heard anything");
     assert_eq!(scene.note("a", 0, 1).await, Noted::Lapse);
     // It counts when the key was read, and not when that is written.
