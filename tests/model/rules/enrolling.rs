@@ -8,7 +8,7 @@ on_each_server! {
     reading_an_unchanged_key_again_restores_a_lost_check,
     reading_an_unchanged_key_again_leaves_its_check_to_who_has_taken_it,
     a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing,
-    what_is_forgotten_without_a_canary_leaves_nothing,
+    what_is_forgotten_without_a_canary_is_remembered_by_its_time,
     a_history_is_forgotten_although_nothing_else_is_noted,
     who_finds_no_check_is_told_whether_another_has_taken_the_last,
     the_check_of_a_watch_that_is_lost_or_cut_short_is_removed,
@@ -46,11 +46,13 @@ async fn a_key_without_a_deadline_that_was_not_enrolled_leaves_nothing(rig: &mut
     assert_eq!(rig.read(canary + 1000, canary, 0).await.0, Enrolled::New, "nothing later was done to it");
 }
 
-async fn what_is_forgotten_without_a_canary_leaves_nothing(rig: &mut Rig) {
+async fn what_is_forgotten_without_a_canary_is_remembered_by_its_time(rig: &mut Rig) {
     rig.attach();
     assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New);
     assert_eq!(rig.read(0, 0, 0).await, (Enrolled::Forgotten, None));
-    assert_eq!(rig.histories().await, 0, "a history is of positions");
+    assert_eq!(rig.histories().await, 1);
+    rig.pass(ms(1)).await;
+    assert_eq!(rig.read(rig.now() + 1000, 0, 0).await.0, Enrolled::New, "it was read later");
 }
 
 async fn a_history_is_forgotten_although_nothing_else_is_noted(rig: &mut Rig) {
