@@ -46,9 +46,9 @@ local function before(n, c, than_n, than_c)
 end
 
 -- What a server without a name has announced of a key: latest position; the latest time at which a check found what was
--- read before to have ended, in µs; what was written back; traces of recoveries, each a reach of positions of which one was meant; gaps, each by the canary
--- after it, and how many of the expiries before that were fired for those who heard them in the gap; and ranges of
--- what was noted, in order and apart, each from a canary on up to an expiry.
+-- read before to have ended, in µs; what was written back; traces of recoveries, each a reach of positions of which one
+-- was meant; gaps, each by the canary after it, and how many of the expiries before that were fired for those who heard
+-- them in the gap; and ranges of what was noted, in order and apart, each from a canary on up to an expiry.
 local function unpack_past(kept)
   local past = { traces = {}, gaps = {}, noted = {} }
   local traces, gaps, at
