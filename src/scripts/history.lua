@@ -260,12 +260,12 @@ local function forget(key)
 end
 
 -- Forgets a watch as of a position and a time, so that what was read before does not come back.
--- trace: of the recovery that it ends with, if it does; of no use without a canary
+-- trace: of the recovery that it ends with, if it does; without a canary it reaches nothing, and is not kept
 local function forget_as_of(key, n, c, stamp, trace)
   forget(key)
   local past = recall(key)
   advance(past, n, c, stamp)
-  if n > 0 then past.traces[#past.traces + 1] = trace end
+  past.traces[#past.traces + 1] = trace
   remember(key, past)
 end
 

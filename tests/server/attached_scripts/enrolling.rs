@@ -149,6 +149,18 @@ async fn what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_
     }
 }
 
+#[tokio::test]
+async fn an_expiry_that_is_noted_later_does_not_undo_that() {
+    let mut scene = Scene::start().await;
+    assert_eq!(scene.read("a", 0, 0, 1).await, Enrolled::New);
+    scene.clock(FIRST + 2000).await;
+    let watch = scene.watch("a").await;
+    assert!(scene.judge(&watch, (0, 0), stamp(1_003_000), fire()).await);
+    assert_eq!(scene.note("a", 500, 1).await, Noted::Lapse);
+    assert_eq!(scene.read("a", 900, 0, 1_002_999).await, Enrolled::Stale);
+    assert_eq!(scene.read("a", 900, 0, 1_003_000).await, Enrolled::New, "it was not read before");
+}
+
 /// What was written by a time that has not come refuses nothing.
 #[tokio::test]
 async fn after_the_clock_was_set_back_a_key_is_enrolled_as_before() {

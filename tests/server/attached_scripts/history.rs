@@ -145,6 +145,11 @@ async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks() {
     }
     // Of what is forgotten, what was read before stays refused.
     assert_eq!(scene.enrol("key 0", FIRST + 1000, (0, 0), stamp(0), b"").await, Enrolled::Stale);
+    let floor = 2 * SPAN;
+    assert_eq!(scene.get("meta", "floor").await, (FIRST + floor).to_string());
+    for (read, expected) in [(floor, Enrolled::Stale), (floor + 1, Enrolled::New)] {
+        assert_eq!(scene.enrol("b", FIRST + 5 * SPAN, (0, 0), stamp(read * 1000), b"").await, expected);
+    }
 }
 
 /// By its number, and not by that of whoever fills it.
