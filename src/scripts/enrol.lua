@@ -18,9 +18,9 @@
 --   the deadline; 5 it was written back by us, 6 not remembered any more
 -- Invariants: what was done at a later position stands, and so does what a check found at a later time; of two readings
 --   at one position the later holds. Without a canary the later of any two holds, if it was made ten seconds after the
---   last canary. Of a key that was met with on another server, too, what was asked for before anything was written of it
---   is refused. A copy stays until there is another, whatever deadline the key is given; where there is none yet, that
---   of an earlier reading of the same deadline is taken.
+--   last canary. If a key was read on two servers, a reading is refused that was asked for before the last write of the
+--   key. A copy stays until there is another, whatever deadline the key is given; where there is none yet, that of an
+--   earlier reading of the same deadline is taken.
 
 local cap, again = tonumber(ARGV[7]), tonumber(ARGV[8])
 local BASE, WIDTH = 8, node == '' and 6 or 7
@@ -54,7 +54,7 @@ local function enrol(key, deadline, n, c, stamp, copy, asked)
   if is_overtaken(past, old, asked) or has_ended(past, stamp, asked) then return 0 end
   local here = old and old.node == node and old
   if n == 0 then
-    -- Without a canary only times can be compared; whoever hears canaries has better knowledge.
+    -- Without a canary only times can be compared, from ten seconds after the key's last canary on.
     local read = stamp / 1000
     if read <= floor or read - math.max(past.n, old and old.n or 0) < HEARD then return 0 end
     if here and stamp < here.stamp then return late(key, here, deadline, stamp, copy) end

@@ -45,10 +45,14 @@ local function before(n, c, than_n, than_c)
   return n < than_n or n == than_n and c < than_c
 end
 
--- What a server without a name has announced of a key: latest position; the latest time at which a check found what was
--- read before to have ended, in µs; what was written back; traces of recoveries, each a reach of positions of which one
--- was meant; gaps, each by the canary after it, and how many of the expiries before that were fired for those who heard
--- them in the gap; and ranges of what was noted, in order and apart, each from a canary on up to an expiry.
+-- What a server without a name has announced of a key:
+--   its latest position;
+--   the time of the latest check that has ended an enrolment, in µs;
+--   what was written back;
+--   traces of recoveries, each a reach of positions of which one was meant;
+--   gaps, each by the canary after it, and how many of the expiries before that were fired for those who heard them in
+--   the gap;
+--   ranges of what was noted, in order and apart, each from a canary on up to an expiry.
 local function unpack_past(kept)
   local past = { traces = {}, gaps = {}, noted = {} }
   local traces, gaps, at
@@ -194,15 +198,15 @@ local function earlier(n, c, stamp, than)
   return before(n, c, than.n, than.c) or n == than.n and c == than.c and stamp < than.stamp
 end
 
--- stamp: when a check found what was read before to have ended; 0 for an expiry that was heard
+-- stamp: the time of a check that has ended an enrolment; 0 for an expiry that was heard
 local function advance(past, n, c, stamp)
   if before(past.n, past.c, n, c) then past.n, past.c = n, c end
   past.stamp = math.max(past.stamp, stamp)
 end
 
--- Whether a later check found that to have ended which was read at this time. Both times are one server's; without a
--- canary there is no other order. A time that its clock has not reached yet is of before that was set back. Where it is
--- not this partition's clock, what was asked for after the last write came later for certain.
+-- Whether a check has ended the enrolment since this reading. The key's server stamps both: without a canary there is no
+-- other order. If its clock was set back, the order is wrong. Then the check lies in the future by this partition's clock;
+-- or, if the server has a name and a clock of its own, the key was asked for after the last write.
 local function has_ended(past, stamp, asked)
   if stamp >= past.stamp then return false end
   if node == '' then return past.stamp <= secs * 1000000 + micros end

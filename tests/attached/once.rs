@@ -23,10 +23,8 @@ enum Missing {
     Away,
     /// The same, without a chance to hand anything over.
     Killed,
-    /// Their subscriptions are cut 10 ms before the first key is due.
-    Cut,
-    /// The same, and again and again for half a second.
-    Flapping,
+    /// Their subscriptions are cut so many times, every 20 ms, from 10 ms before the first key is due.
+    Cut(u64),
 }
 
 fn attached(builder: ListenerBuilder, notes: &Notes) -> ListenerBuilder {
@@ -85,13 +83,8 @@ async fn miss(
     (missing, from): (Missing, u64),
 ) -> Vec<Running> {
     let count = listeners_before.len();
-    if missing == Missing::Cut {
-        until_time(from - 10).await;
-        server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        return listeners_before;
-    }
-    if missing == Missing::Flapping {
-        for cut in 0..25 {
+    if let Missing::Cut(times) = missing {
+        for cut in 0..times {
             until_time(from - 10 + 20 * cut).await;
             server.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         }
@@ -106,7 +99,7 @@ async fn miss(
 }
 
 async fn with(flags: &str) {
-    let all = [Missing::Away, Missing::Killed, Missing::Cut, Missing::Flapping];
+    let all = [Missing::Away, Missing::Killed, Missing::Cut(1), Missing::Cut(25)];
     join_all([1, 3].into_iter().flat_map(|count| all.map(|missing| scene(flags, count, missing)))).await;
 }
 

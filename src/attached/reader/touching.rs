@@ -15,7 +15,8 @@ use crate::wire::Life;
 pub(super) const AT_ONCE: usize = 4;
 
 impl StreamReader {
-    /// What is read in a gap has no position, unless nothing has. So it says nothing, and is not asked for either.
+    /// Whether what is read now may be used. In a gap a reading has no position in the stream, and is neither asked for
+    /// nor used. In a mode without events no reading has one, and all are used.
     pub(super) fn has_positions(&self) -> bool {
         self.is_trusted() || self.node.known().mode.hears_nothing()
     }

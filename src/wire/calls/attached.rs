@@ -387,8 +387,8 @@ impl Store {
     }
 }
 
-/// What a reading or a check counts as where pages of the history turn: its last canary, which is a time in ms too, or
-/// else its own.
+/// The number by which pages of the history turn: that of the last canary, or the time of a reading or a check without
+/// one. Both are ms of the server's clock.
 fn number(at: Position, stamp: ServerTime) -> u64 {
     if at.canary > 0 { at.canary } else { stamp.ms() }
 }

@@ -128,7 +128,7 @@ async fn without_a_canary_nothing_is_enrolled_while_somebody_hears_the_key() {
     assert_eq!(blind(&scene, 10_000).await, Enrolled::New);
 }
 
-/// Such a reading may come late from a scan; its canary is a guess where something was missed, and may be higher.
+/// A scan may write such a reading late. Its canary may have the higher number, if the other reader has missed one.
 #[tokio::test]
 async fn what_was_read_before_a_key_was_found_gone_is_refused_with_or_without_a_canary() {
     let at = |canary: Option<u64>| canary.map_or((0, 0), |canary| (FIRST + canary, 0));
@@ -161,7 +161,7 @@ async fn an_expiry_that_is_noted_later_does_not_undo_that() {
     assert_eq!(scene.read("a", 900, 0, 1_003_000).await, Enrolled::New, "it was not read before");
 }
 
-/// What was written by a time that has not come refuses nothing.
+/// A check from before that has a time in the future, and refuses nothing.
 #[tokio::test]
 async fn after_the_clock_was_set_back_a_key_is_enrolled_as_before() {
     let mut scene = Scene::start().await;

@@ -143,7 +143,7 @@ async fn without_a_canary_memory_is_forgotten_by_the_time_of_the_checks() {
         assert_eq!(scene.length("history").await + scene.length("history_old").await, 2.min(round + 1));
         assert_eq!(scene.enrol(&key, FIRST + begin + 1000, (0, 0), read, b"").await, Enrolled::Stale);
     }
-    // Of what is forgotten, what was read before stays refused.
+    // The history has forgotten this key, and still refuses a reading from before its floor.
     assert_eq!(scene.enrol("key 0", FIRST + 1000, (0, 0), stamp(0), b"").await, Enrolled::Stale);
     let floor = 2 * SPAN;
     assert_eq!(scene.get("meta", "floor").await, (FIRST + floor).to_string());

@@ -34,18 +34,10 @@ impl Scene {
 
     /// A verdict of who has asked this server, and was so far in the stream of the one before.
     async fn judge_on(&self, watch: &Watch, at: Position, before: Option<Position>, deed: Deed) -> bool {
-        self.judge_then(watch, at, stamp(0), before, deed).await
+        self.judged(Judged { watch: watch.clone(), at, stamp: stamp(0), before, deed }).await
     }
 
-    async fn judge_then(
-        &self,
-        watch: &Watch,
-        at: Position,
-        stamp: ServerTime,
-        before: Option<Position>,
-        deed: Deed,
-    ) -> bool {
-        let judged = Judged { watch: watch.clone(), at, stamp, before, deed };
+    async fn judged(&self, judged: Judged) -> bool {
         self.store.judge(&self.at, &on(), &[judged]).await.expect("an answer").1[0]
     }
 }
@@ -134,7 +126,9 @@ async fn what_was_read_before_a_server_said_that_the_key_is_gone_is_refused_unle
         let watch = scene.watch("a").await;
         // Its clock is an hour ahead.
         let hour = 3_600_000_000;
-        assert!(scene.judge_then(&watch, at(judged), stamp(hour + 1_003_000), None, fire()).await);
+        let (at_judged, stamp_judged) = (at(judged), stamp(hour + 1_003_000));
+        let verdict = Judged { watch, at: at_judged, stamp: stamp_judged, before: None, deed: fire() };
+        assert!(scene.judged(verdict).await);
         let case = format!("behind {judged}, read behind {read}");
         assert_eq!(scene.read_then(at(read), stamp(hour + 999_000), 2000).await, Enrolled::Stale, "{case}");
         if read >= judged {

@@ -44,8 +44,8 @@ pub struct Index {
     /// What was noted, in order and apart: who is anchored hears, and notes,
     /// all in its order.
     noted: [[Option<Range>; RANGES]; NODES],
-    /// The latest place from which anything was done, and the latest touch that has ended what was read before: what
-    /// was read before either is stale.
+    /// The latest place from which anything was done, and the latest touch that has ended an enrolment. What was read
+    /// before either is stale.
     pub(super) latest: [Moment; NODES],
     traces: [Option<Trace>; 3],
     /// How many of the expiries before each canary were fired for who had no anchor.
@@ -163,11 +163,10 @@ impl Index {
         let node = watch.read.at.node;
         let elsewhere = (0..NODES).any(|other| other != node && self.seen[other]);
         let overtaken = elsewhere && !fresh && rules.has(Rule::AskedAfter);
-        let ended = |latest: &Moment| {
-            let here = !watch.read.at.is_apart(rules, latest.at);
-            here && watch.read.stamp < latest.stamp
+        let Moment { at, stamp } = watch.read;
+        let later = |latest: &Moment| {
+            at.is_before(rules, latest.at) || !at.is_apart(rules, latest.at) && stamp < latest.stamp
         };
-        let later = |latest: &Moment| watch.read.at.is_before(rules, latest.at) || ended(latest);
         let stale = self.latest.iter().any(later) && rules.has(Rule::StaleRefused);
         let newer = self.watch.is_some_and(|standing| watch.read.is_before(rules, standing.read));
         let refused = overtaken || stale || (newer && rules.has(Rule::EnrolmentsOrdered));

@@ -180,8 +180,8 @@ impl Attached {
 }
 
 impl Look {
-    /// What remains of a look when the stream of a server is broken: a deadline that was found is on its way already,
-    /// and nothing else follows.
+    /// What remains of a look when the stream of a server breaks. The listener may still write a deadline that it has
+    /// found; it drops all else.
     fn after_gap(self, node: usize, may_be_late: bool) -> Option<Self> {
         if self.read.at.node != node {
             return Some(self);

@@ -72,7 +72,7 @@ pub struct Scope {
     pub shorten: bool,
     /// Whether the topic fires what vanished, too.
     pub vanished: bool,
-    /// Whether what was read before a gap may be written after it.
+    /// Whether a listener may write, after a gap, a deadline that it has read before.
     pub late: bool,
     /// Whether handlers take their time; without, nothing depends on them.
     pub runs: bool,
@@ -162,7 +162,7 @@ impl Scope {
         Self { purse: Purse { deeds: 0, gaps: 2, ..Purse::CALM }, ..Self::calm() }
     }
 
-    /// The same, and what was read before may be written after.
+    /// The same, and a deadline that was read before a gap may be written after it.
     pub const fn late() -> Self {
         Self { late: true, ..Self::broken() }
     }

@@ -134,7 +134,7 @@ pub struct Look {
     pub expired: bool,
     /// Whether nothing was written of the key since it was sent.
     pub fresh: bool,
-    /// Whether the anchor was lost since: a deadline that was found is written all the same.
+    /// Whether the anchor was lost since: then only the deadline that was found is still written.
     pub late: bool,
     /// Where the listener was then in the stream of the server on which what is remembered was read.
     pub old: Option<Place>,
