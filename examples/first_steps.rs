@@ -1,7 +1,7 @@
 //! The program and the tests of docs/first-steps.md: an order that is not paid in time is closed.
 //!
-//!     cargo run --example first_steps -- listen   # and in another terminal `-- place A-1`, `-- pay A-1`
-//!     cargo test --example first_steps            # needs no server
+//!     cargo run --bin first_steps -- listen   # and in another terminal `-- place A-1`, `-- pay A-1`
+//!     cargo test --bin first_steps            # needs no server
 
 use std::time::Duration;
 

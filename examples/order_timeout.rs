@@ -1,7 +1,7 @@
 //! An order that is not paid in time is closed.
 //!
-//!     REDIS_URL=redis://127.0.0.1/ cargo run --example order_timeout
-//!     cargo test --example order_timeout   # needs no server
+//!     REDIS_URL=redis://127.0.0.1/ cargo run --bin order_timeout
+//!     cargo test --bin order_timeout   # needs no server
 //!
 //! Three orders are placed and one of them is paid. It ends when the other two are closed.
 

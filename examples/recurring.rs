@@ -1,8 +1,8 @@
 //! Something to be done again and again, until it need not be: here, asking a courier where parcels
 //! are.
 //!
-//!     REDIS_URL=redis://127.0.0.1/ cargo run --example recurring
-//!     cargo test --example recurring   # needs no server
+//!     REDIS_URL=redis://127.0.0.1/ cargo run --bin recurring
+//!     cargo test --bin recurring   # needs no server
 //!
 //! Stop it with ctrl-c and start it again: it goes on where it was. Start it twice: each parcel is
 //! asked for by one of the two.

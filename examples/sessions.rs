@@ -1,7 +1,7 @@
 //! Sessions that another program keeps alive: each visit extends a key's time to live, and when it has
 //! really run out the visitor is logged out.
 //!
-//!     REDIS_URL=redis://127.0.0.1/ cargo run --example sessions
+//!     REDIS_URL=redis://127.0.0.1/ cargo run --bin sessions
 //!
 //! Ada comes back three times, Brook does not, and Cleo logs out by herself. It ends when Ada's and
 //! Brook's sessions have ended.

@@ -37,16 +37,17 @@ import time
 # Who judges a mutant, fastest first: a name, the target that cargo builds, and the tests to run of it.
 # Tests that compare scripts as texts would notice every change, and so judge nothing.
 LUA_JUDGES = [
-    ("rules", ["--test", "model"], ["rules::", "--skip", "hundred_thousand"]),
+    ("rules", ["--test", "suite"], ["model::rules::", "--skip", "hundred_thousand"]),
     ("roles", ["--lib"], ["roles::", "attached::", "schedule::", "wire::", "runtime::", "testing::",
                           "--skip", "copies_begin_with_the_same_bytes"]),  # fmt: skip
-    ("attached scripts", ["--test", "server"], ["attached_scripts"]),
+    ("attached scripts", ["--test", "suite"], ["server::attached_scripts"]),
     ("listener", ["--lib"], ["listener::"]),
-    ("producing", ["--test", "server"], ["producing::", "holding::", "wire::", "scripts::",
-                                         "--skip", "the_example_in_a_shell"]),  # fmt: skip
-    ("kit", ["--test", "kit"], []),
-    ("machine", ["--test", "model"], ["machine::", "hundred_thousand"]),
-    ("server", ["--test", "server"], ["lost_replies::", "hostile::", "life::", "on_time::", "python::", "subscription::"]),
+    ("producing", ["--test", "suite"], ["server::producing::", "server::holding::", "server::wire::", "server::scripts::",
+                                        "--skip", "the_example_in_a_shell"]),  # fmt: skip
+    ("kit", ["--test", "suite"], ["kit::"]),
+    ("machine", ["--test", "suite"], ["model::machine::", "hundred_thousand"]),
+    ("server", ["--test", "suite"], ["server::lost_replies::", "server::hostile::", "server::life::", "server::on_time::",
+                                     "server::python::", "server::subscription::"]),  # fmt: skip
     ("attached", ["--test", "attached"], ["--test-threads=12"]),
 ]
 RUST_JUDGES = [("lib", ["--lib"], [])] + [judge for judge in LUA_JUDGES if judge[1] != ["--lib"]]
@@ -226,7 +227,7 @@ def all_mutants(tree, only, files):
 
 def build(tree, target, args):
     """The test binary of one target, or None and what the compiler said."""
-    command = ["cargo", "test", "-q", "-p", "keylapse", "--no-run", "--message-format=json", *args]
+    command = ["cargo", "test", "-q", "--no-run", "--message-format=json", *args]
     env = dict(os.environ, CARGO_TARGET_DIR=str(target))
     done = subprocess.run(command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:

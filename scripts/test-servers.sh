@@ -2,7 +2,7 @@
 # Runs the tests on each server of scripts/servers.sh, one after the other; `make test-newest` is a short form:
 #
 #     scripts/test-servers.sh                                # the whole suite
-#     scripts/test-servers.sh --test server --test model     # what `cargo test` is to be told
+#     scripts/test-servers.sh --test suite     # what `cargo test` is to be told
 #
 # The last line sums up. It ends with 1 if a test has failed on one of them.
 set -eu

@@ -170,15 +170,3 @@ pub use wire::calls::forward::Forwarded;
 pub use wire::calls::letters::Replayed;
 pub use wire::calls::produce::{Cancelled, Rescheduled};
 pub use wire::record::{DeadReason, FailedAttempt};
-
-/// The programs of the README and of the guide are compiled with the examples of this documentation.
-#[cfg(all(doctest, feature = "testing", feature = "tower", feature = "metrics"))]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/first-steps.md")]
-#[doc = include_str!("../docs/handlers.md")]
-#[doc = include_str!("../docs/retries.md")]
-#[doc = include_str!("../docs/attach.md")]
-#[doc = include_str!("../docs/attach-uses.md")]
-#[doc = include_str!("../docs/testing.md")]
-#[doc = include_str!("../docs/operations.md")]
-struct Guides;

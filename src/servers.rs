@@ -196,7 +196,6 @@ mod tests {
             (Servers::at("redis://:hunter2@h").tls(Tls::new()), "rediss://"),
             (Servers::at("hunter2").tls(Tls::new()), "scheme"),
             (Servers::unix("/tmp/s").tls(Tls::new()), "Unix socket"),
-            (Servers::one("h").tls(Tls::new().server_name("no name")), "server_name"),
         ] {
             let shown = format!("{servers:?}");
             let said = refusal(servers);

@@ -192,7 +192,7 @@ async fn a_worker_is_killed_with_all_that_it_has_started() {
 
 /// Each scene for a few seconds: its line is whole, and nothing is lost, early or fires twice.
 #[test]
-#[ignore = "half a minute: cargo test -p keylapse-bench --test smoke -- --ignored plays it"]
+#[ignore = "half a minute: cargo test -p keylapse-bench --test bench smoke -- --ignored plays it"]
 fn each_scene_of_attached_topics_ends_with_its_line() {
     let Some(_home) = home() else { return };
     let sessions = ["--sessions", "500x200@1000", "--seconds", "4", "--alone", "1", "--ttl", "2"];

@@ -134,7 +134,7 @@ impl Stage {
 
     /// A listener with a connection of its own.
     fn listener(&self) -> Result<Listener> {
-        let notify = Notify::new(self.clock.clone(), self.ledger.clone())?;
+        let notify = Notify { clock: self.clock.clone(), ledger: self.ledger.clone() };
         Ok(Listener::builder(self.server.app_url()).on(self.topic.clone(), notify).build()?)
     }
 

@@ -1,25 +1,39 @@
-//! The merchants: a real HTTP endpoint, and five ways to treat a notice.
+//! The merchants: an endpoint on loopback, and five ways to treat a notice.
+//!
+//! A notice is a line of JSON on a connection of its own, and so is the answer: HTTP would bring more crates than the
+//! rest of this program.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Json, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
 
 /// What a merchant is told: a payment has gone through.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Notice {
-    pub(crate) url: String,
+    pub(crate) merchant: SocketAddr,
     pub(crate) trade: u64,
     pub(crate) cents: u64,
+}
+
+/// What arrives at a merchant's.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    idempotency_key: String,
+    notice: Notice,
+}
+
+/// What a merchant says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Success,
+    BadGateway,
+    Gone,
 }
 
 /// How a merchant treats a notice.
@@ -62,14 +76,6 @@ impl Merchant {
     }
 }
 
-impl FromStr for Merchant {
-    type Err = StatusCode;
-
-    fn from_str(name: &str) -> Result<Self, StatusCode> {
-        Self::ALL.into_iter().find(|merchant| merchant.name() == name).ok_or(StatusCode::NOT_FOUND)
-    }
-}
-
 /// All merchants, at one address on loopback.
 #[derive(Clone)]
 pub(crate) struct Merchants {
@@ -90,14 +96,18 @@ impl Merchants {
     pub(crate) async fn open() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let merchants = Self { address: listener.local_addr()?, books: Arc::default() };
-        let app = Router::new().route("/{merchant}", post(receive)).with_state(merchants.books.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        let books = merchants.books.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // Who told it may have hung up.
+                tokio::spawn(receive(stream, books.clone()));
+            }
+        });
         Ok(merchants)
     }
 
     pub(crate) fn notice(&self, trade: u64) -> Notice {
-        let url = format!("http://{}/{}", self.address, Merchant::of(trade).name());
-        Notice { url, trade, cents: 100 + trade * 37 % 9900 }
+        Notice { merchant: self.address, trade, cents: 100 + trade * 37 % 9900 }
     }
 
     /// The idempotency keys of what was booked: each once, however often it came.
@@ -106,35 +116,56 @@ impl Merchants {
     }
 }
 
-async fn receive(
-    State(books): State<Arc<Mutex<Books>>>,
-    Path(merchant): Path<String>,
-    headers: HeaderMap,
-    Json(notice): Json<Notice>,
-) -> Result<&'static str, StatusCode> {
-    let merchant: Merchant = merchant.parse()?;
-    let key = headers.get("idempotency-key").ok_or(StatusCode::BAD_REQUEST)?;
-    let tries = lock(&books).note(merchant, &notice, &String::from_utf8_lossy(key.as_bytes()));
+/// Tells a merchant.
+pub(crate) async fn tell(notice: &Notice, idempotency_key: String) -> io::Result<Answer> {
+    let mut stream = BufStream::new(TcpStream::connect(notice.merchant).await?);
+    write(&mut stream, &Request { idempotency_key, notice: notice.clone() }).await?;
+    read(&mut stream).await
+}
+
+async fn receive(stream: TcpStream, books: Arc<Mutex<Books>>) -> io::Result<()> {
+    let mut stream = BufStream::new(stream);
+    let request: Request = read(&mut stream).await?;
+    let answer = answer(&request, &books).await;
+    write(&mut stream, &answer).await
+}
+
+async fn answer(request: &Request, books: &Mutex<Books>) -> Answer {
+    let merchant = Merchant::of(request.notice.trade);
+    let tries = lock(books).note(merchant, request);
     match merchant {
         // It was booked, but the gateway in front is broken.
-        Merchant::Flaky if tries <= 1 + notice.cents % 3 => return Err(StatusCode::BAD_GATEWAY),
+        Merchant::Flaky if tries <= 1 + request.notice.cents % 3 => return Answer::BadGateway,
         Merchant::Late if tries == 1 => tokio::time::sleep(2 * crate::TIMEOUT).await,
         // Longer than anybody asks.
         Merchant::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
-        Merchant::Closed => return Err(StatusCode::GONE),
+        Merchant::Closed => return Answer::Gone,
         Merchant::Prompt | Merchant::Flaky | Merchant::Late => {}
     }
-    Ok("success")
+    Answer::Success
+}
+
+async fn write(stream: &mut BufStream<TcpStream>, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.flush().await
+}
+
+async fn read<T: for<'de> Deserialize<'de>>(stream: &mut BufStream<TcpStream>) -> io::Result<T> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await?;
+    Ok(serde_json::from_str(&line)?)
 }
 
 impl Books {
     /// Books a notice whose key is new, whatever will be answered. How often this trade was told of, this
     /// time included.
-    fn note(&mut self, merchant: Merchant, notice: &Notice, key: &str) -> u64 {
+    fn note(&mut self, merchant: Merchant, request: &Request) -> u64 {
         if merchant != Merchant::Closed {
-            self.booked.insert(key.to_owned());
+            self.booked.insert(request.idempotency_key.clone());
         }
-        let tries = self.tries.entry(notice.trade).or_default();
+        let tries = self.tries.entry(request.notice.trade).or_default();
         *tries += 1;
         *tries
     }

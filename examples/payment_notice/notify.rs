@@ -3,38 +3,25 @@
 use std::sync::Arc;
 
 use keylapse::{Failure, Handler, Lapse, Outcome};
-use reqwest::StatusCode;
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
-use crate::merchants::Notice;
+use crate::merchants::{Answer, Notice, tell};
 
 /// What an attempt needs.
 pub(crate) struct Notify {
-    http: reqwest::Client,
-    clock: Clock,
-    ledger: Arc<Ledger>,
-}
-
-impl Notify {
-    pub(crate) fn new(clock: Clock, ledger: Arc<Ledger>) -> reqwest::Result<Self> {
-        // Built with the rest of this repository, the client has TLS and asks whose, though none is spoken here.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        // The merchants are on this machine, whatever proxy the environment names.
-        Ok(Self { http: reqwest::Client::builder().no_proxy().build()?, clock, ledger })
-    }
+    pub(crate) clock: Clock,
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 impl Handler<Notice> for Notify {
     async fn call(&self, lapse: Lapse<Notice>) -> Result<Outcome, Failure> {
         self.ledger.started(&lapse, self.clock.now().await?);
-        let notice = lapse.payload();
-        let request = self.http.post(&notice.url).header("Idempotency-Key", lapse.id()).json(notice);
-        let answer = request.send().await?;
-        if answer.status() == StatusCode::GONE {
-            return Err(Failure::dead("the merchant has closed"));
+        match tell(lapse.payload(), lapse.id()).await? {
+            Answer::Success => {}
+            Answer::BadGateway => return Err(Failure::retry("502 Bad Gateway")),
+            Answer::Gone => return Err(Failure::dead("the merchant has closed")),
         }
-        answer.error_for_status()?;
         self.ledger.handled(lapse.arming());
         Ok(Outcome::Done)
     }

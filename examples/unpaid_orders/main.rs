@@ -1,12 +1,12 @@
 //! Orders that another program writes are closed, unless they are paid in time.
 //!
-//!     cargo run --example unpaid_orders           # listens until ctrl-c; REDIS_URL names the server
+//!     cargo run --bin unpaid_orders           # listens until ctrl-c; REDIS_URL names the server
 //!     python3 examples/unpaid_orders/shop.py      # in another terminal: a shop that knows only Redis
 //!
 //! Without Python, the same shop in Rust plays beside the listener, and it ends when the last order is
 //! paid or closed:
 //!
-//!     cargo run --example unpaid_orders -- shop
+//!     cargo run --bin unpaid_orders -- shop
 //!
 //! Any other client will do as well:
 //!

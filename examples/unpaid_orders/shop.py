@@ -4,7 +4,7 @@
     python3 examples/unpaid_orders/shop.py --orders 20
 
 Each order is a key with a time to live. Paying deletes it. What happens to the others is the business of
-whoever listens: `cargo run --example unpaid_orders`. It needs the package `redis`.
+whoever listens: `cargo run --bin unpaid_orders`. It needs the package `redis`.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 //! The pages show the programs as they are, and the figures of a run of these programs.
 //!
-//! `KEYLAPSE_BLESS=1 cargo test -p recipes --test page` writes them anew; `make recipes-record` plays all recipes and
+//! `KEYLAPSE_BLESS=1 cargo test -p recipes --test recipes page` writes them anew; `make recipes-record` plays all recipes and
 //! keeps what happened.
 
 use std::fs;

@@ -17,6 +17,7 @@ mod forwarding;
 mod hanging;
 mod hostile;
 mod idle;
+mod kit;
 mod life;
 mod load;
 mod logins;

@@ -44,7 +44,7 @@ impl Listening {
     pub(crate) fn start_with(server: &Server, topic: &str, lease: Duration, ledger: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
-            .args(["--exact", "child::listen_if_told_to", "--nocapture"])
+            .args(["--exact", "crash::child::listen_if_told_to", "--nocapture"])
             .env(URL, server.url())
             .env(TOPIC, topic)
             .env(LEASE, lease.as_millis().to_string())

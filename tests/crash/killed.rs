@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keylapse_support::{Server, skipped, took_at_most};
 
-use crate::child::{Journal, Listening, arm, scheduled};
+use crate::crash::child::{Journal, Listening, arm, scheduled};
 
 /// The bound on top of the lease: a process to be scheduled.
 const ABOUT_A_SECOND: Duration = Duration::from_millis(1500);

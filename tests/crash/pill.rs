@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use keylapse::DeadReason;
 use keylapse_support::{Server, eventually};
 
-use crate::child::{Listening, arm, scheduled};
+use crate::crash::child::{Listening, arm, scheduled};
 
 const BYSTANDERS: usize = 100;
 

@@ -7,7 +7,7 @@ use keylapse::TimerPhase;
 use keylapse_support::{Server, eventually};
 use rustix::process::Signal;
 
-use crate::child::{Journal, Listening, arm, scheduled};
+use crate::crash::child::{Journal, Listening, arm, scheduled};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_a_listener_that_wakes_up_after_its_lease_is_told_and_ignored() {

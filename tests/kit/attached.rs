@@ -6,7 +6,7 @@ use keylapse::testing::{Listening, TestBed};
 use keylapse::{Attached, Done, Expired, Expiry, Failure, Lapse, Topic};
 use tokio::sync::mpsc;
 
-use crate::support::ms;
+use crate::kit::support::ms;
 
 const MINUTES: Duration = Duration::from_secs(900);
 

@@ -3,7 +3,7 @@
 use keylapse::testing::{Run, TestBed};
 use keylapse::{Failure, Lapse, Outcome};
 
-use crate::support::{arm, ms, reminders, secs};
+use crate::kit::support::{arm, ms, reminders, secs};
 
 /// Fails, snoozes and succeeds, by key and attempt.
 async fn moody(lapse: Lapse<String>) -> Result<Outcome, Failure> {
@@ -55,7 +55,7 @@ async fn a_hundred_times_the_same_order() {
 
 #[tokio::test(start_paused = true)]
 async fn timers_of_one_moment_run_in_the_order_of_arming() {
-    let bed = crate::support::bed().await;
+    let bed = crate::kit::support::bed().await;
     for id in ["z", "a", "m"] {
         arm(&bed, id, secs(1)).await;
     }

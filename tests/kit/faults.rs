@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::LapseSource;
 use keylapse::testing::{Notifications, Run, TestBed};
 
-use crate::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};
+use crate::kit::support::{arm, bed, bed_with_one, listen, ms, reminders, secs, succeed};
 
 /// Arms three timers under a fault and lets time pass to just before the first, then
 /// beyond the last and what any fault may cost.

@@ -13,7 +13,7 @@ use keylapse::{
     Outcome,
 };
 
-use crate::support::{arm, bed_with_one, reminders, secs, succeed};
+use crate::kit::support::{arm, bed_with_one, reminders, secs, succeed};
 
 type Boxed = Box<dyn Error + Send + Sync>;
 type Counter = Arc<AtomicUsize>;

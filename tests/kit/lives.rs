@@ -7,7 +7,7 @@ use keylapse::testing::{End, TestBed};
 use keylapse::{Backoff, Cancelled, DeadReason, Done, ErrorKind, Failure, Handler, Lapse, Outcome};
 use tokio::sync::Semaphore;
 
-use crate::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
+use crate::kit::support::{arm, bed, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 
 const DAY: Duration = secs(86_400);
 

@@ -3,7 +3,7 @@
 use keylapse::testing::{Run, TestBed};
 use keylapse::{LapseSource, Stats};
 
-use crate::support::{arm, bed, listen, ms, reminders, secs, succeed};
+use crate::kit::support::{arm, bed, listen, ms, reminders, secs, succeed};
 
 /// The listener is calm after 7 s, and sweeps every 5 s.
 const AT_ONCE: [u64; 2] = [7, 7 + 86_400];

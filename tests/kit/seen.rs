@@ -5,69 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use keylapse::testing::TestBed;
 use keylapse::{
-    Done, ErrorKind, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled, Sample, Stats,
-    Topic,
+    Done, ErrorKind, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled, Sample, Topic,
 };
-use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing::{Span, span};
 
-use crate::support::{arm, listen, ms, reminders, secs, succeed};
-
-/// Succeeds, but fails for `bad`.
-async fn pick(lapse: Lapse<String>) -> Result<Done, Failure> {
-    tokio::time::sleep(ms(30)).await;
-    if lapse.capture("id") == Some("bad") { Err(Failure::retry("no")) } else { Ok(Done) }
-}
-
-/// A timer that runs, one that dies at its third attempt, and one that a sweep finds: seconds later.
-async fn play(bed: &TestBed) -> Stats {
-    let stats = listen(bed, pick).await.stats().clone();
-    arm(bed, "good", secs(1)).await;
-    arm(bed, "bad", secs(1)).await;
-    bed.until_finished().await;
-    bed.notifications().lose();
-    arm(bed, "tardy", secs(1)).await;
-    bed.until_finished().await;
-    bed.notifications().heal();
-    bed.notifications().disconnect();
-    bed.pass(secs(5)).await;
-    stats
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_metric_has_its_name_and_labels_and_none_has_a_key() {
-    let recorder = PrometheusBuilder::new().set_buckets(&[0.01, 0.1, 1.0]).unwrap().build_recorder();
-    let _guard = metrics::set_default_local_recorder(&recorder);
-    let (bed, exporter) = (TestBed::new(), recorder.handle());
-    play(&bed).await;
-    let shown = exporter.render();
-    for line in [
-        r#"keylapse_lapses_total{topic="reminder",source="timer",outcome="done"} 1"#,
-        r#"keylapse_lapses_total{topic="reminder",source="timer",outcome="error"} 3"#,
-        r#"keylapse_lapses_total{topic="reminder",source="sweep",outcome="done"} 1"#,
-        r#"keylapse_lateness_seconds_bucket{topic="reminder",source="timer",le="0.01"} 4"#,
-        r#"keylapse_lateness_seconds_count{topic="reminder",source="sweep"} 1"#,
-        r#"keylapse_handler_seconds_bucket{topic="reminder",le="0.01"} 0"#,
-        r#"keylapse_handler_seconds_bucket{topic="reminder",le="0.1"} 5"#,
-        r#"keylapse_retries_total{topic="reminder"} 2"#,
-        r#"keylapse_dead_total{topic="reminder",reason="exhausted"} 1"#,
-        r#"keylapse_leases_lost_total{topic="reminder"} 0"#,
-        r#"keylapse_notifications_missed_total{topic="reminder"} 1"#,
-        r#"keylapse_claims_total{topic="reminder",result="taken"} 4"#,
-        "# HELP keylapse_lapses_total",
-        "# TYPE keylapse_canary_seconds histogram",
-    ] {
-        assert!(shown.contains(line), "{line}:\n{shown}");
-    }
-    let gap = |line: &&str| {
-        line.starts_with("keylapse_gaps_total{node=") && line.contains("reason=\"disconnected\"")
-    };
-    assert!(shown.lines().any(|line| gap(&line)), "{shown}");
-    assert!(shown.contains("keylapse_canary_seconds_bucket{node="), "{shown}");
-    for key in ["good", "bad", "tardy"] {
-        assert!(!shown.contains(key), "{shown}");
-    }
-}
+use crate::kit::support::{arm, listen, ms, pick, play, reminders, secs, succeed};
 
 #[tokio::test(start_paused = true)]
 async fn statistics_iterate_as_names_labels_and_values() {

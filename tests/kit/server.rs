@@ -25,7 +25,7 @@ const AT: &str = "the server is at ";
 #[tokio::test]
 async fn a_server_ends_also_when_the_test_is_killed() {
     let mut test = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--ignored", "--exact", "--nocapture", "server::a_test_that_is_killed"])
+        .args(["--ignored", "--exact", "--nocapture", "kit::server::a_test_that_is_killed"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");

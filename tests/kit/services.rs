@@ -12,7 +12,7 @@ use keylapse::{DeadReason, Done, Failure, FailureError, Lapse, Outcome};
 use tower::util::BoxCloneService;
 use tower::{Service, ServiceBuilder, service_fn};
 
-use crate::support::{arm, bed_with_one, listen, ms, reminders, secs};
+use crate::kit::support::{arm, bed_with_one, listen, ms, reminders, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_layer_fails_an_attempt() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::testing::TestBed;
 use keylapse::{Done, Failure, Lapse, Schedule};
 
-use crate::support::reminders;
+use crate::kit::support::reminders;
 
 #[tokio::test]
 async fn clients_of_any_kind_find_a_bed_in_real_time_on_a_port() {

@@ -3,7 +3,7 @@
 use keylapse::testing::{End, TestBed};
 use keylapse::{Done, Failure, Lapse, Outcome};
 
-use crate::support::{arm, bed_with_one, fail, listen, ms, reminders, secs, succeed};
+use crate::kit::support::{arm, bed_with_one, fail, listen, ms, reminders, secs, succeed};
 
 async fn panics(lapse: Lapse<String>) -> Result<Done, Failure> {
     assert_eq!(lapse.payload(), "goodbye", "as the test says");

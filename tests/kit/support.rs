@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylapse::testing::{Listening, TestBed};
-use keylapse::{Backoff, Done, Failure, Handler, Lapse, Topic};
+use keylapse::{Backoff, Done, Failure, Handler, Lapse, Stats, Topic};
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -49,4 +49,25 @@ pub(crate) async fn bed_with_one(handler: impl Handler<String>, delay: Duration)
 pub(crate) async fn arm(bed: &TestBed, id: &str, delay: Duration) {
     let armed = bed.schedule().arm(&reminders(), [id], delay, &"hello".to_owned()).await;
     assert!(armed.expect("memory does not fail").is_armed());
+}
+
+/// Succeeds, but fails for `bad`.
+pub(crate) async fn pick(lapse: Lapse<String>) -> Result<Done, Failure> {
+    tokio::time::sleep(ms(30)).await;
+    if lapse.capture("id") == Some("bad") { Err(Failure::retry("no")) } else { Ok(Done) }
+}
+
+/// A timer that runs, one that dies at its third attempt, and one that a sweep finds: seconds later.
+pub(crate) async fn play(bed: &TestBed) -> Stats {
+    let stats = listen(bed, pick).await.stats().clone();
+    arm(bed, "good", secs(1)).await;
+    arm(bed, "bad", secs(1)).await;
+    bed.until_finished().await;
+    bed.notifications().lose();
+    arm(bed, "tardy", secs(1)).await;
+    bed.until_finished().await;
+    bed.notifications().heal();
+    bed.notifications().disconnect();
+    bed.pass(secs(5)).await;
+    stats
 }

@@ -7,7 +7,7 @@ use keylapse::{Arming, Cancelled, ErrorKind, NewArm, Rescheduled, Schedule, Time
 use keylapse_support::eventually;
 use tokio::sync::mpsc;
 
-use crate::support::{PATIENCE, server_and_schedule};
+use crate::server::support::{PATIENCE, server_and_schedule};
 
 const LATER: Duration = Duration::from_secs(600);
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 
-use crate::hostile::scene::{Scene, orders};
-use crate::support::PATIENCE;
+use crate::server::hostile::scene::{Scene, orders};
+use crate::server::support::PATIENCE;
 
 /// The ids of the clients that have subscribed.
 async fn subscribers(server: &Server) -> BTreeSet<String> {

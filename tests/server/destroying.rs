@@ -13,8 +13,10 @@ use keylapse::{
 use keylapse_support::{APP_PASSWORD, APP_USER, Proxy, Server, Then, eventually};
 use redis::{Value, from_redis_value};
 
-use crate::capture::Capture;
-use crate::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead, until_lost};
+use crate::server::capture::Capture;
+use crate::server::support::{
+    PATIENCE, Running, listener, reporting, server_and_schedule, until_dead, until_lost,
+};
 
 const LONG: Duration = Duration::from_secs(3600);
 

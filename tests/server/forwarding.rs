@@ -8,7 +8,7 @@ use keylapse::{Client, ErrorKind, ForwardTo, Forwarded, Schedule};
 use keylapse_support::{Proxy, Server, Then};
 use redis::{FromRedisValue, from_redis_value};
 
-use crate::support::load_scripts;
+use crate::server::support::load_scripts;
 
 /// As a user who may write the key: nobody else could have it done.
 async fn server_and_schedule() -> (Server, Schedule) {

@@ -10,7 +10,7 @@ use keylapse::{
 };
 use keylapse_support::{Direction, Proxy, eventually};
 
-use crate::support::{
+use crate::server::support::{
     PATIENCE, Running, gated, listener, reporting, reports, server_and_schedule, until_dead, until_lost,
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::{Arming, Backoff, Done, Failure, Lapse, Outcome, Topic};
 
-use crate::support::{Running, listener, reporting, server_and_schedule};
+use crate::server::support::{Running, listener, reporting, server_and_schedule};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_armed_timer_runs_once_with_its_payload_and_is_gone() {

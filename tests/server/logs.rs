@@ -5,8 +5,8 @@ use std::time::Duration;
 use keylapse::{Backoff, Done, Expired, Failure, Lapse, Listener, Schedule, Topic};
 use keylapse_support::{Proxy, Server, Then, eventually};
 
-use crate::capture::Capture;
-use crate::support::{PATIENCE, Running, listener, until_dead};
+use crate::server::capture::Capture;
+use crate::server::support::{PATIENCE, Running, listener, until_dead};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

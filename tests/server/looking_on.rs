@@ -8,7 +8,7 @@ use keylapse::{Backoff, DeadReason, Done, ErrorKind, Failure, Lapse, Outcome, Sc
 use keylapse_support::{Fsync, Server, eventually};
 use redis::from_redis_value;
 
-use crate::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead};
+use crate::server::support::{PATIENCE, Running, listener, reporting, server_and_schedule, until_dead};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use keylapse::{Done, Lapse, NewArm, Schedule, Topic};
 use keylapse_support::{Server, took_at_most};
 
-use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
+use crate::server::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
 
 /// How long after its deadline a handler began; the server and the handler
 /// share this machine's clock. An early start is an error.

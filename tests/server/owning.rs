@@ -12,7 +12,9 @@ use keylapse_support::{Direction, Proxy, Server, eventually, took_at_most};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::support::{PATIENCE, Running, listener, reporting, reports, server_and_schedule, until_lost};
+use crate::server::support::{
+    PATIENCE, Running, listener, reporting, reports, server_and_schedule, until_lost,
+};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylapse::{Done, Failure, Lapse, ListenerBuilder, NewArm, Priority, Schedule, Topic};
 use keylapse_support::{Server, eventually};
 
-use crate::support::{Running, listener};
+use crate::server::support::{Running, listener};
 
 const ALL: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 const EACH: usize = 10_000;

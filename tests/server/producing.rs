@@ -10,7 +10,7 @@ use keylapse::{
 use keylapse_support::{Fsync, Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
-use crate::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
+use crate::server::support::{PATIENCE, Reports, Running, listener, reporting, server_and_schedule};
 
 const LATER: Duration = Duration::from_secs(3600);
 

@@ -10,9 +10,9 @@ use keylapse_support::{Proxy, Server, Then, skipped};
 use redis::Value;
 use tokio::process::Command;
 
-use crate::support::{Running, listener, reporting, server_and_schedule};
+use crate::server::support::{Running, listener, reporting, server_and_schedule};
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/producer.py");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/producer.py");
 
 /// Runs the program; what it prints, or says when it fails.
 async fn produce(url: &str, words: &[&str]) -> String {

@@ -13,7 +13,7 @@ use keylapse::{Client, Done, ErrorKind, Failure, Lapse, Replayed, Schedule, Topi
 use keylapse_support::{Proxy, Then};
 
 use self::contents::{Contents, fill};
-use crate::support::{Running, listener, server_and_schedule, until_dead};
+use crate::server::support::{Running, listener, server_and_schedule, until_dead};
 
 const LONG: Duration = Duration::from_secs(3600);
 

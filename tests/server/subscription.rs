@@ -8,7 +8,7 @@ use keylapse::internals::{Store, events};
 use keylapse::{Done, Lapse, Topic};
 use keylapse_support::{Proxy, Server, eventually, skipped_on_a_cluster};
 
-use crate::support::{PATIENCE, Reports, Running, listener, reporting, show_log};
+use crate::server::support::{PATIENCE, Reports, Running, listener, reporting, show_log};
 
 fn topic() -> Topic<u32> {
     Topic::new("app:sub:{id}").unwrap()
@@ -55,7 +55,7 @@ async fn an_idle_listener_sends_at_most_three_requests_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_subscription_comes_back_and_what_was_missed_is_swept_up() {
-    let (server, schedule) = crate::support::server_and_schedule().await;
+    let (server, schedule) = crate::server::support::server_and_schedule().await;
     let (running, mut reported) = start(listener(&server));
     for n in 0..5 {
         running.until("the subscription to stand", |stats| stats.listener().anchored > u64::from(n)).await;
@@ -69,7 +69,7 @@ async fn a_killed_subscription_comes_back_and_what_was_missed_is_swept_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_flags_are_added_only_when_asked_for() {
-    let (server, _) = crate::support::server_and_schedule().await;
+    let (server, _) = crate::server::support::server_and_schedule().await;
     let flags = async || -> Vec<String> {
         redis::from_redis_value(server.cmd(&["CONFIG", "GET", "notify-keyspace-events"]).await).unwrap()
     };

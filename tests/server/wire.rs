@@ -15,11 +15,11 @@ use redis::{AsyncCommands, FromRedisValue};
 use regex::Regex;
 use tokio::process::Command;
 
-use crate::attached_scripts::{Scene, on, since};
-use crate::scripts::source::Source;
-use crate::support::{PATIENCE, Running, listener, reports, server_and_schedule};
+use crate::REPOSITORY;
+use crate::server::attached_scripts::{Scene, on, since};
+use crate::server::scripts::source::Source;
+use crate::server::support::{PATIENCE, Running, listener, reports, server_and_schedule};
 
-const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 const PAGE: &str = include_str!("../../docs/wire.md");
 
 #[test]

@@ -1,4 +1,4 @@
-//! What calls cost. Nothing is asserted: `cargo test --release --test cost -- --ignored --nocapture`.
+//! What calls cost. Nothing is asserted: `cargo test --release -p keylapse-testserver --test testserver cost -- --ignored --nocapture`.
 
 use std::time::Instant;
 

@@ -2,8 +2,8 @@
 
 use keylapse_support::{Server, eventually};
 
-use crate::scene::{PATIENCE, run_at};
-use crate::trouble::LOOKER;
+use crate::commands::scene::{PATIENCE, run_at};
+use crate::commands::trouble::LOOKER;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_attaching_would_mean_is_said_to_who_may_only_read() {

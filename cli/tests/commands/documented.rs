@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylapse_support::eventually;
 use serde_json::{Map, Value};
 
-use crate::scene::{Do, PATIENCE, Ran, Scene, run_at};
+use crate::commands::scene::{Do, PATIENCE, Ran, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// What no scene here brings about, and what of the table of both only letters have.

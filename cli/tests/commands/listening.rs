@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse_support::{Fsync, Program, Server, eventually};
 
-use crate::scene::{Do, PATIENCE, Scene, plain, run_at};
+use crate::commands::scene::{Do, PATIENCE, Scene, plain, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::scene::{Do, PATIENCE, Scene, plain};
+use crate::commands::scene::{Do, PATIENCE, Scene, plain};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::scene::{Do, PATIENCE, Scene};
+use crate::commands::scene::{Do, PATIENCE, Scene};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

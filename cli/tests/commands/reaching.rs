@@ -7,7 +7,7 @@ use keylapse::testing::{Cluster, SentinelGroup};
 use keylapse::{Client, Schedule, Servers, Tls, Topic};
 use keylapse_support::{Authority, skipped, tls_settings, write};
 
-use crate::scene::{Do, Ran, run_at};
+use crate::commands::scene::{Do, Ran, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LETTER: &str = r#"{"v":1,"type":"letter","topic":"order.unpaid","key":"order:unpaid:dead","id":"00000000000000a7",

@@ -6,7 +6,7 @@ use keylapse::console::{Console, Export};
 use keylapse::{NewArm, Schedule};
 use keylapse_support::Server;
 
-use crate::scene::{Do, Ran, Scene};
+use crate::commands::scene::{Do, Ran, Scene};
 
 const TIMERS: u32 = 1_000_000;
 const LETTERS: u32 = 1_000_000;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use keylapse_support::{Program, Server, eventually};
 
-use crate::scene::{PATIENCE, Scene, run_at};
+use crate::commands::scene::{PATIENCE, Scene, run_at};
 
 /// A program that serves until it is dropped.
 struct Serving {
@@ -29,7 +29,7 @@ impl Serving {
         Self { _program: program, at }
     }
 
-    fn health(&self, args: &[&str]) -> crate::scene::Ran {
+    fn health(&self, args: &[&str]) -> crate::commands::scene::Ran {
         run_at(
             "redis://127.0.0.1:1/",
             &[&["health", "--at", &format!("http://{}", self.at)], args].concat(),
@@ -78,7 +78,7 @@ async fn health_is_what_the_program_says_of_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_for_those_who_have_a_token() {
     let scene = Scene::new().await;
-    scene.arm(b"1", PATIENCE, crate::scene::Do::Succeed).await;
+    scene.arm(b"1", PATIENCE, crate::commands::scene::Do::Succeed).await;
     let folder = tempfile::tempdir().expect("a folder");
     let token = "0123456789abcdef0123456789abcdef";
     let file = keylapse_support::write(folder.path(), "token", token);

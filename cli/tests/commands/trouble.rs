@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::Topic;
 
-use crate::scene::{Do, Scene, run_at};
+use crate::commands::scene::{Do, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

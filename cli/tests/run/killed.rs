@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::program::ids_by_key;
-use crate::{Receiver, Scene, Then};
+use crate::run::program::ids_by_key;
+use crate::run::{Receiver, Scene, Then};
 
 /// How many are delivered between two kills. Few of them are under way at each, so that hardly a timer is so often that it
 /// is taken for what kills.

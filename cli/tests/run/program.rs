@@ -11,7 +11,7 @@ use keylapse::{Schedule, Topic};
 use keylapse_support::{Program, Server, eventually};
 use tempfile::TempDir;
 
-use crate::Heard;
+use crate::run::Heard;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::program::{PATIENCE, ids_by_key};
-use crate::{Receiver, Scene, Then};
+use crate::run::program::{PATIENCE, ids_by_key};
+use crate::run::{Receiver, Scene, Then};
 
 const AGAIN: &str = "the file was read again, and holds";
 const ENDED: &str = "keylapse::listener::run: stopped";

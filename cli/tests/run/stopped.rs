@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::program::ids_by_key;
-use crate::{Receiver, Scene, Then};
+use crate::run::program::ids_by_key;
+use crate::run::{Receiver, Scene, Then};
 
 const TIMERS: usize = 300;
 

@@ -3,8 +3,8 @@
 use keylapse::console::{Entry, EntryState};
 use keylapse_support::{Server, eventually};
 
-use crate::shop::{bury, console, shop};
-use crate::terminal::{Terminal, WITHIN};
+use crate::top::shop::{bury, console, shop};
+use crate::top::terminal::{Terminal, WITHIN};
 
 /// What the server has of the orders.
 struct Orders<'a>(&'a Server);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use keylapse::Listener;
 use keylapse_support::{Server, eventually};
 
-use crate::shop::{orders, populate, shop};
-use crate::terminal::{KEYLAPSE, Terminal, WITHIN, cannot_run};
+use crate::top::shop::{orders, populate, shop};
+use crate::top::terminal::{KEYLAPSE, Terminal, WITHIN, cannot_run};
 
 #[tokio::test]
 async fn screens_are_gone_through_and_the_terminal_is_left_as_it_was() {

@@ -6,7 +6,7 @@ use keylapse::console::{Console, Export};
 use keylapse::{Schedule, Topic};
 use keylapse_support::Server;
 
-use crate::terminal::cannot_run;
+use crate::top::terminal::cannot_run;
 
 /// What would be a command to a terminal.
 const ERROR: &str = "boom\u{1b}[2J\u{1b}]0;owned\u{7}\r\n\u{202e}and no more";

@@ -7,7 +7,7 @@ use keylapse_support::{Server, eventually};
 use recipes::beside::{batch, heartbeat, limit, pull, session};
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const SECOND: Duration = Duration::from_secs(1);
 

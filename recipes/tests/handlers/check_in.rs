@@ -10,7 +10,7 @@ use recipes::stage::ledger::Event;
 use redis::aio::MultiplexedConnection;
 use with_keylapse::{check_in, end, lapses, streaks, visits};
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const FAR: When = When::In(Duration::from_secs(3600));
 

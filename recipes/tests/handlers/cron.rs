@@ -5,7 +5,7 @@ use keylapse::testing::TestBed;
 use recipes::cron::with_keylapse::{Plan, arm_next, run, runs};
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

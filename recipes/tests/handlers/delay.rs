@@ -6,7 +6,7 @@ use recipes::delay::with_keylapse::{handle, messages, send};
 use recipes::stage::World;
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,7 @@ use keylapse::{DeadReason, NewArm};
 use recipes::list::with_keylapse::{mail, sales, sold};
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 #[tokio::test(start_paused = true)]
 async fn one_at_a_time_is_first_in_first_out_also_within_a_millisecond() -> keylapse::Result<()> {

@@ -10,7 +10,7 @@ use recipes::stage::ledger::Event;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 /// A bed, and an account with an entry.
 struct Bank {

@@ -6,7 +6,7 @@ use recipes::mail::with_keylapse::{Mail, deliver, mails, send};
 use recipes::stage::ledger::Event;
 use serde_json::{Value, json};
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 fn to() -> String {
     "ann@example.com".to_owned()

@@ -9,7 +9,7 @@ use recipes::notice::webhook::{Merchant, Notice, Secret, Sender};
 use recipes::notice::with_keylapse::{announce, notices, notify, post};
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const DAY: Duration = Duration::from_secs(24 * 3600);

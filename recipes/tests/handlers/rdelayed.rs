@@ -5,7 +5,7 @@ use keylapse::{DeadReason, ErrorKind};
 use recipes::rdelayed::with_keylapse::{App, FIRST, ask, cards, destroy, forget, learn};
 use recipes::stage::ledger::Event;
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const MOMENT: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -4,7 +4,7 @@ use keylapse::testing::TestBed;
 use recipes::stage::ledger::Event;
 use recipes::topics::with_keylapse::{UNOPENED, UNPAID, close, orders, packets, pay, pay_back, place, send};
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 const MOMENT: Duration = Duration::from_millis(1);
 

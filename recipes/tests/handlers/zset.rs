@@ -4,7 +4,7 @@ use keylapse::testing::TestBed;
 use recipes::stage::ledger::Event;
 use recipes::zset::with_keylapse::{close, orders, place};
 
-use crate::support::Notes;
+use crate::handlers::support::Notes;
 
 #[tokio::test(start_paused = true)]
 async fn an_order_is_closed_when_its_time_is_over_and_again_if_that_failed() -> keylapse::Result<()> {

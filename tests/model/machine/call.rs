@@ -1,6 +1,6 @@
 //! A call with everything filled in, and what a store answers to it.
 
-use crate::rig::{ArmReply, LEASE, Rig, keys};
+use crate::model::rig::{ArmReply, LEASE, Rig, keys};
 use bytes::Bytes;
 use keylapse::internals::{
     AckReply, ArmHow, Cancel, CancelReply, Claim, Claimed, Held, LetterBounds, NewTimer, Replay, Scan,

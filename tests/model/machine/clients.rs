@@ -9,7 +9,7 @@ use keylapse::internals::{
 
 use super::call::Call;
 use super::op::{Ahead, Ask, Ending, Op, Pick, When};
-use crate::rig::Ids;
+use crate::model::rig::Ids;
 
 /// Few, so that things happen to the same ones; ordinary ones and others.
 pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"ab", b"b", b"\xff\x00", b""];

@@ -12,7 +12,7 @@ use super::clients::{Clients, KEYS, Scene};
 use super::harness::Served;
 use super::op::{Ask, Broken, Op, Pass, Step};
 use super::oracle::{Moment, Oracle};
-use crate::rig::{Rig, ms};
+use crate::model::rig::{Rig, ms};
 
 pub(crate) type Verdict<T = ()> = Result<T, String>;
 

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::driver::{Driver, Verdict};
 use super::op::Step;
-use crate::rig::{Events, Rig};
+use crate::model::rig::{Events, Rig};
 
 /// A server, and what its listeners hear.
 pub(crate) struct Served {

@@ -1,6 +1,6 @@
 //! When timers come due, and what becomes of those that are armed over.
 
-use crate::rig::{ArmCode, ArmReply, Rig, ms, system_time};
+use crate::model::rig::{ArmCode, ArmReply, Rig, ms, system_time};
 use bytes::Bytes;
 use keylapse::internals::record::Record;
 use keylapse::internals::{End, MAX_DEADLINE_MS, WireWhen};
@@ -88,7 +88,7 @@ async fn arming_again_replaces(rig: &mut Rig) {
 
 async fn arming_over_a_waiting_retry_starts_over(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    rig.end(&held, crate::rig::retry(500)).await;
+    rig.end(&held, crate::model::rig::retry(500)).await;
     assert_eq!(rig.arm_in("a", 10).await.1.code, ArmCode::Replaced);
     rig.pass(ms(11)).await;
     assert_eq!(rig.claim().await.claimed.timers[0].state, None, "this is a first attempt");
@@ -112,7 +112,7 @@ async fn if_absent_over_a_running_attempt_says_exists(rig: &mut Rig) {
 
 async fn rescheduling_keeps_arming_payload_and_attempt(rig: &mut Rig) {
     let (timer, held) = rig.run("a").await;
-    rig.end(&held, crate::rig::retry(1000)).await;
+    rig.end(&held, crate::model::rig::retry(1000)).await;
     let moved = rig.reschedule("a", WireWhen::In(5)).await;
     let deadline = rig.ceil() + 5;
     assert_eq!(moved, Rescheduled::Rescheduled(system_time(deadline)));

@@ -4,7 +4,7 @@ use keylapse::internals::record::{Letter, State};
 use keylapse::internals::{Claim, End, Scan, SettleReply};
 use keylapse::{ArmingId, DeadReason};
 
-use crate::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms};
+use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms};
 
 on_each_server! {
     a_record_of_a_newer_version_is_parked_for_a_minute,

@@ -1,6 +1,6 @@
 //! Canaries: keys of a moment, which number the stream of expired keys.
 
-use crate::rig::Rig;
+use crate::model::rig::Rig;
 
 on_each_server! {
     one_canary_lives_at_a_time,

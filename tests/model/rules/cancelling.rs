@@ -1,6 +1,6 @@
 //! After a cancel nothing of that arming runs.
 
-use crate::rig::{ArmCode, Rig, ms, retry};
+use crate::model::rig::{ArmCode, Rig, ms, retry};
 use keylapse::Cancelled;
 use keylapse::internals::{Cancel, CancelReply, MAX_DEADLINE_MS, Scan, SettleReply, WireWhen};
 

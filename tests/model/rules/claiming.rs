@@ -2,7 +2,7 @@
 
 use keylapse::internals::{Heads, Index};
 
-use crate::rig::{Ids, LEASE, Rig, ms, retry};
+use crate::model::rig::{Ids, LEASE, Rig, ms, retry};
 
 on_each_server! {
     a_claim_takes_no_more_than_its_limit,

@@ -9,7 +9,7 @@ use keylapse::internals::{
 };
 use keylapse::{Cancelled, ErrorKind};
 
-use crate::rig::{ArmCode, Events, LETTERS, Rig, ask, dead, ms, retry};
+use crate::model::rig::{ArmCode, Events, LETTERS, Rig, ask, dead, ms, retry};
 
 on_each_server! {
     what_is_armed_is_closed_by_force_alone,

@@ -2,7 +2,7 @@
 
 use keylapse::internals::attached::{Deed, Enrolled, Noted};
 
-use crate::rig::{Rig, ms};
+use crate::model::rig::{Rig, ms};
 
 on_each_server! {
     reading_an_unchanged_key_again_restores_a_lost_check,

@@ -3,7 +3,7 @@
 use keylapse::internals::event::Event;
 use keylapse::internals::{End, Held, Index, WireWhen};
 
-use crate::rig::{Events, Ids, Rig, ms, retry};
+use crate::model::rig::{Events, Ids, Rig, ms, retry};
 
 on_each_server! {
     a_lower_head_wakes,
@@ -140,7 +140,7 @@ async fn a_resume_wakes(rig: &mut Rig) {
 
 async fn a_replay_wakes(rig: &mut Rig) {
     let (_, held) = rig.run("a").await;
-    rig.end(&held, crate::rig::dead()).await;
+    rig.end(&held, crate::model::rig::dead()).await;
     let id = rig.letters().await[0].id.clone();
     let mut events = Events::open(rig).await;
     let _ = rig.replay(&id).await;

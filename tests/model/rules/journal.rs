@@ -3,7 +3,7 @@
 use keylapse::DeadReason;
 use keylapse::internals::{Ended, Ending, JournalBounds, JournalPosition, Scan, WireWhen};
 
-use crate::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
+use crate::model::rig::{ArmCode, LEASE, Rig, dead, ms, retry, snooze};
 
 on_each_server! {
     without_being_asked_nothing_is_kept,

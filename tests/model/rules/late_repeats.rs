@@ -1,6 +1,6 @@
 //! Repeats of unanswered calls that arrive after other calls.
 
-use crate::rig::{LEASE, Rig, ms};
+use crate::model::rig::{LEASE, Rig, ms};
 
 on_each_server! {
     a_late_repeat_of_a_claim_cuts_no_renewed_lease_short,

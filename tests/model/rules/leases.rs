@@ -1,6 +1,6 @@
 //! One live attempt: tokens, leases, and what becomes of those that are lost.
 
-use crate::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
+use crate::model::rig::{ArmCode, LEASE, Rig, dead, letter_name, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::DeadReason;
 use keylapse::internals::record::Letter;

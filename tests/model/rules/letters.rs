@@ -1,6 +1,6 @@
 //! Dead letters, their bounds, and their way back.
 
-use crate::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
+use crate::model::rig::{ArmCode, LETTERS, Rig, dead, letter_name, ms, retry};
 use bytes::Bytes;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{

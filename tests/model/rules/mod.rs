@@ -6,14 +6,14 @@ macro_rules! on_each_server {
         mod in_process {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&mut crate::rig::Rig::in_process(stringify!($case)).await).await;
+                super::$case(&mut crate::model::rig::Rig::in_process(stringify!($case)).await).await;
             })*
         }
 
         mod real {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&mut crate::rig::Rig::real(stringify!($case)).await).await;
+                super::$case(&mut crate::model::rig::Rig::real(stringify!($case)).await).await;
             })*
         }
     };

@@ -1,6 +1,6 @@
 //! An arming over a running attempt is kept, and takes effect when that ends.
 
-use crate::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
+use crate::model::rig::{ArmCode, ArmReply, LEASE, Rig, dead, ms, retry, snooze};
 use bytes::Bytes;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{End, Followed, Group, Index, NewTimer, RawLetter, SettleReply, WireWhen};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylapse::internals::{NewTimer, WireWhen};
 
-use crate::rig::{Rig, ms};
+use crate::model::rig::{Rig, ms};
 
 on_each_server! {
     earlier_deadlines_come_first,

@@ -4,7 +4,7 @@ use keylapse::ErrorKind;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{ArmHow, Store, TopicEntry, WireWhen};
 
-use crate::rig::{ArmCode, Rig};
+use crate::model::rig::{ArmCode, Rig};
 
 on_each_server! {
     another_number_of_partitions_is_refused,

@@ -1,6 +1,6 @@
 //! The slow repair: everything can be rebuilt from records and states.
 
-use crate::rig::{ArmCode, LEASE, Rig, ms, retry};
+use crate::model::rig::{ArmCode, LEASE, Rig, ms, retry};
 use keylapse::internals::record::{Record, State};
 use keylapse::internals::{End, Held, MAX_DEADLINE_MS, Scan, Token, WireWhen};
 

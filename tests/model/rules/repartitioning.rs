@@ -7,7 +7,7 @@ use keylapse::internals::{
     Cargo, Listing, RepartitionId, Repartitioning, Reshape, Shape, Standing, WireWhen,
 };
 
-use crate::rig::{ArmCode, Rig, dead, ms, retry};
+use crate::model::rig::{ArmCode, Rig, dead, ms, retry};
 
 on_each_server! {
     what_is_paused_takes_timers_and_gives_none_out,
@@ -283,7 +283,7 @@ async fn who_runs_is_listed_until_the_lease_ends(rig: &mut Rig) {
     rig.end(&held, retry(10_000_000)).await;
     rig.run("a").await;
     assert_eq!(running(rig).await, ["a"]);
-    rig.pass(ms(crate::rig::LEASE + 1)).await;
+    rig.pass(ms(crate::model::rig::LEASE + 1)).await;
     assert!(running(rig).await.is_empty(), "whoever held it is gone");
 }
 

@@ -1,6 +1,6 @@
 //! Calls whose answers were lost, made once more.
 
-use crate::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
+use crate::model::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
 use bytes::Bytes;
 use keylapse::Replayed;
 use keylapse::internals::{Cancel, Claim, End, Look, NewTimer, ServerTime, WireWhen};
@@ -82,7 +82,7 @@ async fn a_repeated_arm_finds_what_is_kept_behind_a_released_attempt(rig: &mut R
 
 async fn a_repeated_arm_finds_a_retry_at_its_present_deadline(rig: &mut Rig) {
     let (timer, held) = rig.run("a").await;
-    rig.end(&held, crate::rig::retry(500)).await;
+    rig.end(&held, crate::model::rig::retry(500)).await;
     let deadline = rig.ceil() + 500;
     rig.pass(ms(3)).await;
     let reply = rig.arm_again(&timer).await;

@@ -5,7 +5,7 @@ use keylapse::DeadReason;
 use keylapse::internals::record::{Letter, Record, State};
 use keylapse::internals::{AckReply, End, Held, Settle, SettleReply, Token};
 
-use crate::rig::{LETTERS, Rig, dead, letter_name, ms, retry};
+use crate::model::rig::{LETTERS, Rig, dead, letter_name, ms, retry};
 
 on_each_server! {
     an_ack_removes_the_timer,

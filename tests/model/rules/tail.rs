@@ -8,7 +8,7 @@ use keylapse::internals::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::rig::{Events, Rig, dead, ms, retry, snooze};
+use crate::model::rig::{Events, Rig, dead, ms, retry, snooze};
 
 on_each_server! {
     nobody_looks_and_nothing_is_told,

@@ -8,7 +8,7 @@ use keylapse::internals::{ArmHow, Trigger, events};
 use keylapse::{Durably, Reached, TriggerKey};
 use keylapse_support::eventually;
 
-use crate::rig::{Rig, ms, unix_ms};
+use crate::model::rig::{Rig, ms, unix_ms};
 
 on_each_server! {
     a_trigger_tells_of_the_attempt,

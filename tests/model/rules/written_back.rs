@@ -6,7 +6,7 @@ use keylapse::internals::attached::{Enrolled, Noted};
 use keylapse::internals::record::State;
 use keylapse::internals::{End, Held, Scan};
 
-use crate::rig::{Rig, ms, retry, snooze};
+use crate::model::rig::{Rig, ms, retry, snooze};
 
 on_each_server! {
     what_is_written_back_has_its_value_again,

@@ -1,7 +1,6 @@
 //! Attached topics: every state within the bounds, and every promise in each.
 
-mod explore;
-
+use crate::explore;
 use keylapse_protocol::attach::decision::Verdict;
 use keylapse_protocol::attach::{Attached, Scope, Seen};
 use stateright::{Checker, HasDiscoveries, Model};

@@ -1,9 +1,7 @@
 //! Attached topics: each rule is needed. Without it the checker finds a
 //! promise that breaks.
 
-#[macro_use]
-mod missed;
-
+use crate::missed;
 use keylapse_protocol::attach::{Attached, Deed, Rule, Rules, Scope, Step};
 use stateright::Model;
 

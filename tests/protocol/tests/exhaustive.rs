@@ -1,7 +1,6 @@
 //! Every state within the bounds, and every promise in each of them.
 
-mod explore;
-
+use crate::explore;
 use keylapse_protocol::model::{Protocol, Scope, Seen};
 use stateright::{Checker, Model};
 

@@ -3,9 +3,7 @@
 //! That is the evidence that a promise can break at all, and so that the
 //! exploration with all rules says something.
 
-#[macro_use]
-mod missed;
-
+use crate::missed;
 use keylapse_protocol::model::{Protocol, Rule, Rules, Scope};
 
 const REPEATS: &str = "a repeat says what the first call did, and does nothing";

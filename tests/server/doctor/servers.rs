@@ -8,7 +8,7 @@ use keylapse_support::{Fsync, Proxy, Reach, Server, Then, command, eventually, s
 
 use super::impostor::{Impostor, bulk};
 use super::{codes, diagnose, find, well};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 /// Settings of a server, each with the code that it shows. What `well` makes shows none of them.
 const SETTINGS: [(&str, &[(&str, &str)]); 12] = [

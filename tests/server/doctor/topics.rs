@@ -7,7 +7,7 @@ use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::{codes, diagnose, find, well};
-use crate::support::{PATIENCE, Running, listener};
+use crate::server::support::{PATIENCE, Running, listener};
 
 const LATER: Duration = Duration::from_secs(3600);
 

@@ -9,7 +9,7 @@ use keylapse_support::{Server, eventually};
 use redis::{AsyncCommands, Value};
 
 use super::{codes, diagnose, well};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 /// Everything that there is, byte by byte, and until when.
 async fn everything(server: &Server) -> BTreeMap<Vec<u8>, (Value, i64)> {

@@ -8,7 +8,7 @@ use keylapse_support::{Deadline, Direction, Proxy, Server, eventually, skipped_o
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders, orders_at};
-use crate::support::{PATIENCE, Running, listener, show_log};
+use crate::server::support::{PATIENCE, Running, listener, show_log};
 
 const SOON: Duration = Duration::from_millis(300);
 

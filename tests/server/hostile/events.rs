@@ -7,7 +7,7 @@ use keylapse_support::{Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 const CHANNEL: &str = "__keyevent@0__:expired";
 const HOUR: Duration = Duration::from_secs(3600);

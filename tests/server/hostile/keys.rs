@@ -12,7 +12,7 @@ use keylapse::{
 use redis::Value;
 
 use super::scene::Tally;
-use crate::support::{Running, listener, reporting, server_and_schedule, until_dead};
+use crate::server::support::{Running, listener, reporting, server_and_schedule, until_dead};
 
 /// Nobody listens there.
 const NOBODY: &str = "redis://127.0.0.1:1/";

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use super::scene::{Tally, orders};
-use crate::support::refusal;
+use crate::server::support::refusal;
 
 const PASSWORD: &str = "hunter2";
 

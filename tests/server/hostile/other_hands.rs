@@ -12,7 +12,7 @@ use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::{Scene, Tally, bytes, orders};
-use crate::support::{PATIENCE, Running, gated, listener, refusal, reporting, server_and_schedule};
+use crate::server::support::{PATIENCE, Running, gated, listener, refusal, reporting, server_and_schedule};
 
 const SOON: Duration = Duration::from_millis(300);
 const HOUR: Duration = Duration::from_secs(3600);

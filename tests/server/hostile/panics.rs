@@ -7,7 +7,7 @@ use keylapse::{Backoff, DeadReason, Done, Failure, Lapse, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::scene::Tally;
-use crate::support::{Running, listener, reporting, reports, server_and_schedule, until_dead};
+use crate::server::support::{Running, listener, reporting, reports, server_and_schedule, until_dead};
 
 const LEASE: Duration = Duration::from_millis(300);
 const SECRET: &str = "hunter2";

@@ -7,7 +7,7 @@ use keylapse::{DeadReason, Done, ErrorKind, Failure, Lapse, MAX_PAYLOAD, NewArm,
 use serde::{Deserialize, Serialize};
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{Running, listener, reporting, server_and_schedule, until_dead};
+use crate::server::support::{Running, listener, reporting, server_and_schedule, until_dead};
 
 const SECRET: &str = "hunter2";
 

@@ -10,7 +10,7 @@ use keylapse_support::{APP_PASSWORD, APP_USER, Server, eventually};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, refusal, server_and_schedule, show_log};
+use crate::server::support::{PATIENCE, Running, refusal, server_and_schedule, show_log};
 
 const SOON: Duration = Duration::from_millis(300);
 const WRONG: &str = "hunter2";

@@ -9,8 +9,8 @@ use keylapse::{Done, ErrorKind, Failure, Lapse, Listener, NewArm, Schedule, Stat
 use keylapse_support::{Proxy, Server, eventually};
 
 use super::scene::{Tally, orders};
-use crate::capture::Capture;
-use crate::support::{PATIENCE, Running, listener, until_dead};
+use crate::server::capture::Capture;
+use crate::server::support::{PATIENCE, Running, listener, until_dead};
 
 const SECRET: &str = "hunter2";
 

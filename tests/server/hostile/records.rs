@@ -10,7 +10,7 @@ use keylapse_support::eventually;
 use redis::Value;
 
 use super::scene::{Scene, orders};
-use crate::support::{PATIENCE, until_dead};
+use crate::server::support::{PATIENCE, until_dead};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -12,7 +12,7 @@ use keylapse::{
 use keylapse_support::{Server, eventually};
 use redis::Value;
 
-use crate::support::{PATIENCE, Running, show_log};
+use crate::server::support::{PATIENCE, Running, show_log};
 
 /// How often each key was handled.
 #[derive(Clone, Default)]

@@ -8,7 +8,7 @@ use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, gated, listener, reporting, server_and_schedule, show_log};
+use crate::server::support::{PATIENCE, Running, gated, listener, reporting, server_and_schedule, show_log};
 
 /// Time enough to change the server before it is over.
 const SOON: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use keylapse::{Backoff, Client, ErrorKind, Listener, MAX_DELAY, Schedule, Topic,
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, listener, server_and_schedule, until_dead};
+use crate::server::support::{PATIENCE, Running, listener, server_and_schedule, until_dead};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -7,7 +7,7 @@ use keylapse::{ErrorKind, Listener, Schedule};
 use keylapse_support::{Server, skipped_on_a_cluster};
 
 use super::scene::{Tally, orders, orders_at};
-use crate::support::refusal;
+use crate::server::support::refusal;
 
 const SOON: Duration = Duration::from_millis(100);
 

@@ -9,7 +9,7 @@ use keylapse_support::{Server, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::{Scene, Tally, orders};
-use crate::support::{PATIENCE, Running, gated, listener, server_and_schedule, until_dead};
+use crate::server::support::{PATIENCE, Running, gated, listener, server_and_schedule, until_dead};
 
 /// A name beside this one, in its slot.
 fn aside(name: &str) -> String {

@@ -8,7 +8,7 @@ use keylapse::internals::{Capture, Fields, ServerTime, SlotId};
 
 use super::call::{Caller, START, Said, bytes, id, key, list};
 use super::row::Row;
-use crate::attached_scripts::on;
+use crate::server::attached_scripts::on;
 
 use super::step::{Spot, Step, fire, note};
 

@@ -9,7 +9,7 @@ use keylapse::{Client, Done, ErrorKind, Failure, Lapse, ListenerBuilder, NewArm,
 use keylapse_support::{Server, eventually, times_are_judged};
 
 use super::{LONG, orders};
-use crate::support::{PATIENCE, Running, listener, server_and_schedule};
+use crate::server::support::{PATIENCE, Running, listener, server_and_schedule};
 
 type Ran = Arc<Mutex<BTreeMap<u32, u32>>>;
 

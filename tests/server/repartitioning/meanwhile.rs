@@ -9,8 +9,8 @@ use redis::{Value, cmd};
 
 use super::contents::partition;
 use super::{LONG, orders};
-use crate::capture::Capture;
-use crate::support::{PATIENCE, Running, refusal, reporting, server_and_schedule};
+use crate::server::capture::Capture;
+use crate::server::support::{PATIENCE, Running, refusal, reporting, server_and_schedule};
 
 /// Closes all partitions of four for eight, as a call does that then dies.
 async fn close_all(server: &Server) {

@@ -8,7 +8,7 @@ use keylapse_support::{Server, eventually};
 
 use super::contents::{Contents, fill, meta, partition};
 use super::{LONG, orders};
-use crate::support::{PATIENCE, Running, gated, listener, server_and_schedule};
+use crate::server::support::{PATIENCE, Running, gated, listener, server_and_schedule};
 
 #[tokio::test]
 async fn what_cannot_be_repartitioned_is_refused_with_what_to_do() {

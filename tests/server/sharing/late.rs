@@ -14,7 +14,7 @@ use redis::InfoDict;
 use tokio::net::TcpStream;
 
 use super::scene::{Scene, key};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 fn timer(id: &str) -> NewTimer {
     NewTimer {

@@ -5,7 +5,7 @@ use keylapse_support::{Direction, eventually, skipped_on_a_cluster};
 use redis::Value;
 
 use super::scene::Scene;
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 /// Of a runtime of one thread, on which nothing happens meanwhile.
 fn tasks() -> usize {

@@ -8,7 +8,7 @@ use keylapse::{Arming, MAX_PAYLOAD, TimerPhase};
 use keylapse_support::{Direction, eventually, skipped_on_a_cluster};
 
 use super::scene::{LATER, Scene};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 const MIB: usize = 1 << 20;
 

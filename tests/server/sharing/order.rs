@@ -8,7 +8,7 @@ use keylapse::{NewArm, TimerPhase};
 use keylapse_support::{Direction, Then, eventually};
 
 use super::scene::{Caller, LATER, Scene, word_of};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 /// Of an arm of many.
 fn arm_many(caller: &Caller, ids: &[&'static str], only_if_absent: bool) -> BoxFuture<'static, String> {

@@ -10,7 +10,7 @@ use keylapse::{ErrorKind, NewArm, Topic};
 use keylapse_support::{Direction, Then, command, eventually};
 
 use super::scene::{Caller, LATER, Scene};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,7 @@ use keylapse_support::{Direction, Then, eventually};
 use tokio::runtime::{Builder, Runtime};
 
 use super::scene::{Caller, LATER, Scene, word_of};
-use crate::support::PATIENCE;
+use crate::server::support::PATIENCE;
 
 /// The first call that a driver carries.
 const DRIVEN: &str = "driven";

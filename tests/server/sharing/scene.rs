@@ -11,7 +11,7 @@ use keylapse_support::{Direction, Proxy, Server, Then, eventually};
 use tokio::task::JoinHandle;
 
 pub(super) use super::caller::{Caller, LATER, word_of};
-use crate::support::{PATIENCE, load_scripts, show_log};
+use crate::server::support::{PATIENCE, load_scripts, show_log};
 
 const PREFIX: &str = "app:share:";
 

@@ -20,6 +20,7 @@
 //! This crate is a tool for tests, so what cannot go on panics, with a message that says what was
 //! tried and what to do. Everything listens on 127.0.0.1 only and ends with the value that owns it.
 
+#[cfg(feature = "tls")]
 mod authority;
 mod binary;
 mod conf;
@@ -33,9 +34,15 @@ mod reach;
 mod server;
 mod skipped;
 mod timed;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
+mod tls;
 mod version;
 mod wait;
 
+#[cfg(feature = "tls")]
 pub use authority::{Authority, Files, write};
 pub use binary::Binary;
 pub use conf::{app_user_line, tls_lines, tls_settings};

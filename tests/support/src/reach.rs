@@ -39,6 +39,10 @@ impl Reach {
         static REACH: OnceLock<Reach> = OnceLock::new();
         REACH.get_or_init(|| {
             let tls = said(TLS).map(PathBuf::from);
+            assert!(
+                tls.is_none() || cfg!(feature = "tls"),
+                "{TLS} needs tests with TLS: see `make test-tls`"
+            );
             if let Some(folder) = &tls {
                 let ca = folder.join("ca.pem");
                 let trusted = said(TRUSTED).is_some_and(|path| Path::new(&path) == ca);
@@ -58,6 +62,7 @@ impl Reach {
         })
     }
 
+    #[cfg(feature = "tls")]
     /// One server, over TLS, with the certificates of this folder.
     pub fn over_tls(folder: impl Into<PathBuf>) -> Self {
         Self { tls: Some(folder.into()), ..Self::default() }

@@ -6,7 +6,7 @@ use keylapse_support::Server;
 use keylapse_web::{Access, Token};
 use serde_json::json;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::Chrome;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse::console::EntryState;
 use keylapse_support::eventually;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::{Chrome, WITHIN};
 
 async fn browser(is_scripted: bool) -> Option<Chrome> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use keylapse::{Key, Topic};
 use serde_json::json;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::Chrome;
 
 /// What would be run if it were not text, and what would hide or turn around what stands beside it.

@@ -3,7 +3,7 @@
 use keylapse_support::eventually;
 use serde_json::json;
 
-use crate::scene::Scene;
+use crate::browser::scene::Scene;
 use keylapse_browser::{Chrome, WITHIN};
 
 /// Each page, and what has to be seen there.

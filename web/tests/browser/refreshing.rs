@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::Chrome;
 
 /// Waits of the page take a fiftieth of their time, and `hide` makes it a page that nobody sees.

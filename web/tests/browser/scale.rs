@@ -7,7 +7,7 @@ use keylapse::console::Export;
 use keylapse_support::Server;
 use keylapse_web::Access;
 
-use crate::scene::{Do, Scene, now_ms};
+use crate::browser::scene::{Do, Scene, now_ms};
 use keylapse_browser::Chrome;
 
 const TIMERS: u32 = 1_000_000;

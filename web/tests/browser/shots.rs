@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse_support::eventually;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::Chrome;
 
 /// Each page, and in which forms.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse_browser::Chrome;
 use serde_json::json;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 
 /// A source of events that the test itself feeds.
 const FAKE: &str = r"

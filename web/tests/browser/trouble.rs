@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylapse_web::Access;
 use serde_json::json;
 
-use crate::scene::{Do, Scene};
+use crate::browser::scene::{Do, Scene};
 use keylapse_browser::Chrome;
 
 /// Waits of the page take a twentieth of their time.

@@ -3,8 +3,8 @@
 use keylapse::console::Became;
 use serde_json::json;
 
-use crate::shop::{HOUR, PAYLOAD, Shop};
-use crate::site::Site;
+use crate::http::shop::{HOUR, PAYLOAD, Shop};
+use crate::http::site::Site;
 
 const FIRST: &str = "/api/v1/topics/order/timers/order:first";
 

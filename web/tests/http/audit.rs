@@ -6,9 +6,9 @@ use std::sync::{Mutex, Once};
 use keylapse_web::Web;
 use serde_json::json;
 
-use crate::keys::encoded;
-use crate::shop::{HOUR, PAYLOAD, Shop};
-use crate::site::{FORM, READ_TOKEN, Site, TOKEN, guarded};
+use crate::http::keys::encoded;
+use crate::http::shop::{HOUR, PAYLOAD, Shop};
+use crate::http::site::{FORM, READ_TOKEN, Site, TOKEN, guarded};
 
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 

@@ -8,9 +8,9 @@ use keylapse::console::Console;
 use keylapse_support::eventually;
 use serde_json::json;
 
-use crate::shop::Shop;
-use crate::site::Site;
-use crate::slow::PATIENCE;
+use crate::http::shop::Shop;
+use crate::http::site::Site;
+use crate::http::slow::PATIENCE;
 
 const LOOKING: [&str; 9] = [
     "/api/v1/status",

@@ -3,10 +3,10 @@
 use keylapse_support::eventually;
 use serde_json::{Value, json};
 
-use crate::keys::encoded;
-use crate::shop::Shop;
-use crate::site::{FORM, Site};
-use crate::slow::PATIENCE;
+use crate::http::keys::encoded;
+use crate::http::shop::Shop;
+use crate::http::site::{FORM, Site};
+use crate::http::slow::PATIENCE;
 
 const BULK: &str = "/api/v1/topics/order/bulk";
 

@@ -7,7 +7,7 @@ use keylapse_web::{Access, Patience, Web};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::site::{Site, nowhere};
+use crate::http::site::{Site, nowhere};
 
 /// 2,000 connections that are held, half of which have said something, keep nobody out.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use keylapse_web::{Access, Certificate, ServeError, Server, Web};
 
-use crate::site::{READ_TOKEN, Site, TOKEN, guarded, nowhere};
+use crate::http::site::{READ_TOKEN, Site, TOKEN, guarded, nowhere};
 
 async fn site(access: &Access) -> Site {
     Site::serve(Web::new(nowhere(), access.clone()), access).await

@@ -3,8 +3,8 @@
 use keylapse::console::text;
 use serde_json::json;
 
-use crate::shop::Shop;
-use crate::site::Site;
+use crate::http::shop::Shop;
+use crate::http::site::Site;
 
 /// All but letters and digits.
 pub(crate) fn encoded(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! What is read.
 
-use crate::shop::{PAYLOAD, Shop};
-use crate::site::Site;
+use crate::http::shop::{PAYLOAD, Shop};
+use crate::http::site::Site;
 use keylapse_web::{Access, Web};
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn payloads_are_shown_where_they_may_be_and_are_asked_for() {
 #[tokio::test]
 async fn what_has_ended_is_read_page_by_page() {
     let shop = Shop::open().await;
-    let orders = shop.orders.clone().journal(100, crate::shop::HOUR);
+    let orders = shop.orders.clone().journal(100, crate::http::shop::HOUR);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let handle =
         async |_: keylapse::Lapse<String>| Ok::<keylapse::Outcome, keylapse::Failure>(keylapse::Done.into());
@@ -136,14 +136,15 @@ async fn what_has_ended_is_read_page_by_page() {
     for n in 0..5 {
         shop.arm(format!("order:{n}").as_bytes(), std::time::Duration::ZERO).await;
     }
-    keylapse_support::eventually(crate::slow::PATIENCE, "the ends", async || shop.timers().await == 1).await;
+    keylapse_support::eventually(crate::http::slow::PATIENCE, "the ends", async || shop.timers().await == 1)
+        .await;
     let site = Site::open(&shop.console).await;
     let (mut after, mut keys) = (String::new(), Vec::new());
     loop {
         let page = site.get(&format!("/api/v1/topics/order/journal?count=2{after}")).await.with(200);
         keys.extend(page["entries"].as_array().expect("entries").iter().map(|one| one["key"].to_string()));
         let Some(next) = page["next"].as_str() else { break };
-        after = format!("&after={}", crate::keys::encoded(next));
+        after = format!("&after={}", crate::http::keys::encoded(next));
     }
     keys.sort_unstable();
     assert_eq!(keys, (0..5).map(|n| format!("\"order:{n}\"")).collect::<Vec<_>>());

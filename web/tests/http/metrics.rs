@@ -2,8 +2,8 @@
 
 use keylapse_web::Web;
 
-use crate::shop::Shop;
-use crate::site::{READ_TOKEN, Site, guarded, nowhere};
+use crate::http::shop::Shop;
+use crate::http::site::{READ_TOKEN, Site, guarded, nowhere};
 
 #[tokio::test]
 async fn topics_are_shown_whoever_serves_them_beside_what_the_process_records() {

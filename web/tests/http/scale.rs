@@ -8,9 +8,9 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::answer::Answer;
-use crate::shop::Shop;
-use crate::site::Site;
+use crate::http::answer::Answer;
+use crate::http::shop::Shop;
+use crate::http::site::Site;
 
 const TIMERS: u32 = 1_000_000;
 const LETTERS: u32 = 100_000;

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::answer::Answer;
-use crate::slow::PATIENCE;
+use crate::http::answer::Answer;
+use crate::http::slow::PATIENCE;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// What a page posts.

@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::answer::Answer;
-use crate::shop::Shop;
-use crate::site::{Site, nowhere, read};
+use crate::http::answer::Answer;
+use crate::http::shop::Shop;
+use crate::http::site::{Site, nowhere, read};
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,9 +8,9 @@ use keylapse_web::{Access, Patience, Web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::shop::Shop;
-use crate::site::Site;
-use crate::slow::PATIENCE;
+use crate::http::shop::Shop;
+use crate::http::site::Site;
+use crate::http::slow::PATIENCE;
 
 #[tokio::test]
 async fn what_happens_is_told_as_it_happens_and_the_end_is_an_end() {

@@ -11,8 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
-use crate::answer::Answer;
-use crate::site::{Site, guarded, nowhere, read};
+use crate::http::answer::Answer;
+use crate::http::site::{Site, guarded, nowhere, read};
 
 const REQUEST: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::scene::plain;
+use crate::commands::scene::plain;
 
 /// In place of this machine's and this run's, of the same length where a table is not to change.
 pub(super) const HOST: &str = "shop-worker";

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::alike::{ADDRESS, HOST, PID};
 use super::{Stage, path, play};
-use crate::scene::PATIENCE;
+use crate::commands::scene::PATIENCE;
 
 const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Serialize, Deserialize)]
@@ -37,8 +37,10 @@ impl Shop {
         let server = Server::start().await;
         // As the page tells an operator to do; all else is the line of redis.conf.
         server.cmd(&["ACL", "SETUSER", APP_USER, "~order:*", "~session:*"]).await;
-        let looker: Vec<_> =
-            ["ACL", "SETUSER", "looker"].into_iter().chain(crate::trouble::LOOKER.split(' ')).collect();
+        let looker: Vec<_> = ["ACL", "SETUSER", "looker"]
+            .into_iter()
+            .chain(crate::commands::trouble::LOOKER.split(' '))
+            .collect();
         server.cmd(&looker).await;
         for (key, seconds) in [("session:ada", "1800"), ("session:bob", "2400")] {
             server.cmd(&["SET", key, "{}", "EX", seconds]).await;
@@ -208,9 +210,9 @@ async fn each_command_of_the_page_says_what_the_page_shows() {
 fn the_page_gives_the_rights_that_are_tested() {
     let page = std::fs::read_to_string(path("operate.md")).expect("the page");
     assert!(
-        page.contains(&format!("ACL SETUSER looker {}", crate::trouble::LOOKER)),
+        page.contains(&format!("ACL SETUSER looker {}", crate::commands::trouble::LOOKER)),
         "{}",
-        crate::trouble::LOOKER
+        crate::commands::trouble::LOOKER
     );
 }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::alike::ADDRESS;
 use super::{Stage, play};
-use crate::scene::PATIENCE;
+use crate::commands::scene::PATIENCE;
 
 /// As the page has it; another is free here.
 const PORT: &str = ":8000";

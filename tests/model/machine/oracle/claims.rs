@@ -5,9 +5,9 @@ use keylapse::internals::record::{Record, State};
 use keylapse::internals::{Claim, Claimed, ClaimedTimer, DEAD_AT, Held, Index, Look, QUARANTINE_AT};
 
 use super::{Holder, Oracle, promise};
-use crate::machine::clients::KEYS;
-use crate::machine::driver::Verdict;
-use crate::rig::LEASE;
+use crate::model::machine::clients::KEYS;
+use crate::model::machine::driver::Verdict;
+use crate::model::rig::LEASE;
 
 impl Oracle {
     pub(super) fn claim(&mut self, call: &Claim, claimed: &Claimed, looks: &[Option<Look>]) -> Verdict {

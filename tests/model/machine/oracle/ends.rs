@@ -4,7 +4,7 @@ use bytes::Bytes;
 use keylapse::internals::{AckReply, End, Followed, Held, Settle, SettleReply};
 
 use super::{Life, Oracle, promise};
-use crate::machine::driver::Verdict;
+use crate::model::machine::driver::Verdict;
 
 impl Oracle {
     pub(super) fn ack(&mut self, held: &[Held], reply: &AckReply) -> Verdict {

@@ -28,7 +28,7 @@ use self::sleeper::Sleeper;
 use super::call::{Answer, Call};
 use super::clients::KEYS;
 use super::driver::{Sight, Verdict};
-use crate::rig::letter_name;
+use crate::model::rig::letter_name;
 
 /// For how long a repeat is recognised, in ms.
 const MEMORY: u64 = 600_000;

@@ -6,8 +6,8 @@ use keylapse::internals::record::{Record, State};
 use keylapse::internals::{Look, QUARANTINE_AT};
 
 use super::{Entry, Life, Oracle, promise};
-use crate::machine::clients::KEYS;
-use crate::machine::driver::{Sight, Verdict};
+use crate::model::machine::clients::KEYS;
+use crate::model::machine::driver::{Sight, Verdict};
 
 impl Oracle {
     pub(crate) fn agrees(&mut self, sight: &Sight) -> Verdict {

@@ -4,7 +4,7 @@ use keylapse::internals::event::Event;
 use keylapse::internals::{Heads, Held, Index};
 
 use super::{Oracle, promise};
-use crate::machine::driver::{Sight, Verdict};
+use crate::model::machine::driver::{Sight, Verdict};
 
 /// It makes no claims of its own, hears what everybody hears, and looks when
 /// its time has come.

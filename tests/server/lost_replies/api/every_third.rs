@@ -10,7 +10,7 @@ use keylapse::{Arming, Cancelled, Done, Failure, Lapse, Topic};
 use keylapse_support::{Then, command};
 
 use super::{Line, stop, topic};
-use crate::support::{Running, reporting};
+use crate::server::support::{Running, reporting};
 
 const TIMERS: usize = 120;
 

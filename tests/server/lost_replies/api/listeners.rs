@@ -5,7 +5,7 @@ use keylapse::{Cancelled, Done, Failure, Lapse};
 use keylapse_support::Then;
 
 use super::{BOTH, Line, next_ids, stop, topic};
-use crate::support::{Running, listener, reporting, until_lost};
+use crate::server::support::{Running, listener, reporting, until_lost};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_without_a_reply_still_stops_a_running_attempt() {

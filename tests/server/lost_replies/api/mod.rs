@@ -11,7 +11,7 @@ use keylapse::internals::scripts::Script;
 use keylapse::{Backoff, Client, Done, Lapse, Listener, ListenerBuilder, Schedule, Topic, TopicStats};
 use keylapse_support::{Proxy, Server, Then};
 
-use crate::support::{Reports, Running, listener, load_scripts, reporting, show_log};
+use crate::server::support::{Reports, Running, listener, load_scripts, reporting, show_log};
 
 /// A lost reply shows at once, or only by its not coming.
 const BOTH: [Then; 2] = [Then::Close, Then::Stall];

@@ -3,11 +3,10 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Mutex, PoisonError, atomic::Ordering},
 };
 
 use bytes::{Bytes, BytesMut};
-use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::TcpStream,
@@ -20,10 +19,15 @@ use super::{
     dialogue::Dialogue,
     faults::{Cut, Faults, Then, Weather},
     frame::{Frame, Malformed},
-    session,
 };
+use crate::tls;
 
 const READ: usize = 64 * 1024;
+
+/// Bytes each way with a client.
+pub(crate) trait Session: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Session for T {}
 
 /// What all connections of a proxy share.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub(super) struct Shared {
     /// Where plain TCP is spoken.
     pub(super) upstream: SocketAddr,
     /// Set where clients speak TLS.
-    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) tls: Option<tls::Acceptor>,
     pub(super) faults: Faults,
     pub(super) counters: Counters,
 }
@@ -59,7 +63,10 @@ pub(super) async fn serve(mut client: TcpStream, shared: &Shared, mut cut: watch
 async fn relay(client: &mut TcpStream, mut server: TcpStream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let client = session::begin(shared.tls.as_ref(), client).await?;
+    let client: Box<dyn Session> = match &shared.tls {
+        None => Box::new(client),
+        Some(tls) => tls.accept(client).await?,
+    };
     let (from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = server.split();
     let dialogue = Mutex::default();

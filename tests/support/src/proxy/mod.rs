@@ -12,7 +12,6 @@ mod dialogue;
 mod faults;
 mod frame;
 mod listener;
-mod session;
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +31,9 @@ use self::{
     faults::{Cut, Faults},
     listener::Listener,
 };
-use crate::{APP_PASSWORD, APP_USER, Reach, Server};
+use crate::{APP_PASSWORD, APP_USER, Reach, Server, tls};
 
+pub(crate) use connection::Session;
 pub use faults::{Direction, Then, any, command};
 
 /// How long [`Proxy::until_lost`] waits.
@@ -80,7 +80,7 @@ impl Proxy {
     fn serving(listener: Listener, upstream: u16, reach: Reach) -> Self {
         let shared = Arc::new(Shared {
             upstream: (Ipv4Addr::LOCALHOST, upstream).into(),
-            tls: reach.tls().map(session::config),
+            tls: reach.tls().map(tls::Acceptor::of),
             faults: Faults::none(),
             counters: Counters::default(),
         });

@@ -1,6 +1,6 @@
 //! Arguments that each script could be given.
 
-use crate::random::Random;
+use crate::differential::random::Random;
 
 /// What the callers of scripts know.
 pub(crate) struct World {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::arguments::World;
-use crate::random::Random;
+use crate::differential::random::Random;
 
 pub(crate) struct Script {
     pub(crate) name: String,

@@ -1,0 +1,4 @@
+//! The harness with tiny numbers, and the page of its figures.
+
+mod scale;
+mod smoke;

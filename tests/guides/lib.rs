@@ -1,0 +1,12 @@
+//! The programs of the README and of the guide, which are compiled as examples of documentation are.
+
+#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/first-steps.md")]
+#[doc = include_str!("../../docs/handlers.md")]
+#[doc = include_str!("../../docs/retries.md")]
+#[doc = include_str!("../../docs/attach.md")]
+#[doc = include_str!("../../docs/attach-uses.md")]
+#[doc = include_str!("../../docs/testing.md")]
+#[doc = include_str!("../../docs/operations.md")]
+#[cfg(doctest)]
+struct Guides;

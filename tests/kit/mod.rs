@@ -1,0 +1,14 @@
+//! The test kit, tested: `keylapse::testing`.
+
+mod attached;
+mod determinism;
+mod faults;
+mod handlers;
+mod lives;
+mod quiet;
+mod seen;
+mod server;
+mod services;
+mod serving;
+mod signals;
+mod support;

@@ -1,0 +1,11 @@
+//! The library against one real server: what a newcomer runs, in one binary.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+/// Where the library, its scripts and its pages are.
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+mod crash;
+mod kit;
+mod model;
+mod server;

@@ -1,0 +1,12 @@
+//! What users get of keylapse: its public API, what the compiler says to mistakes, packages, builds and pages.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+/// Where the library and its pages are.
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+mod metrics;
+mod packages;
+mod pages;
+mod public_api;
+mod wrong_handlers;

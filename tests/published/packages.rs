@@ -1,0 +1,154 @@
+//! What a program gets that depends on keylapse: nothing that only tests need.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What a cargo command says, or how it fails.
+fn cargo(args: &[&str]) -> Result<String, String> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(program).args(args))
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let done = command.current_dir(crate::REPOSITORY).output().map_err(|error| error.to_string())?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if done.status.success() { Ok(text(done.stdout)) } else { Err(text(done.stderr)) }
+}
+
+/// One line for each crate of a build, with its features.
+fn crates(features: &[&str]) -> Vec<String> {
+    let tree =
+        ["tree", "-p", "keylapse", "-e", "normal,build", "--prefix", "none", "-f", "{p} {f}", "--offline"];
+    let tree = cargo(&[&tree, features].concat()).unwrap();
+    tree.lines().map(str::to_owned).collect()
+}
+
+fn has(crates: &[String], name: &str) -> bool {
+    crates.iter().any(|line| line.split(' ').next() == Some(name))
+}
+
+/// Whether tokio's clock can be paused.
+fn has_paused_clock(crates: &[String]) -> bool {
+    let features = |line: &String| line.rsplit(' ').next().unwrap_or_default().to_owned();
+    crates.iter().filter(|line| line.starts_with("tokio ")).any(|line| features(line).contains("test-util"))
+}
+
+#[test]
+fn a_production_build_has_no_server_no_lua_and_no_clock_that_stops() {
+    for features in [["--no-default-features"].as_slice(), &[], &["--features", "metrics,tower"]] {
+        let crates = crates(features);
+        assert!(has(&crates, "keylapse") && has(&crates, "tokio"), "{crates:#?}");
+        for unwanted in [
+            "keylapse-testserver",
+            "mlua",
+            "mlua-sys",
+            "keylapse-support",
+            "proptest",
+            "cc",
+            "rustls",
+            "ring",
+        ] {
+            assert!(!has(&crates, unwanted), "{features:?} brings {unwanted}");
+        }
+        assert!(!has_paused_clock(&crates), "{features:?} brings tokio's test-util");
+    }
+}
+
+/// One provider, and of the library that offers others as well none but that.
+#[test]
+fn tls_is_one_feature_with_one_provider() {
+    let crates = crates(&["--features", "tls"]);
+    assert!(has(&crates, "rustls") && has(&crates, "ring") && has(&crates, "rustls-native-certs"));
+    for unwanted in ["aws-lc-rs", "aws-lc-sys", "openssl", "webpki-roots", "keylapse-testserver"] {
+        assert!(!has(&crates, unwanted), "tls brings {unwanted}");
+    }
+}
+
+#[test]
+fn the_feature_testing_brings_them() {
+    let crates = crates(&["--features", "testing"]);
+    assert!(has(&crates, "keylapse-testserver") && has(&crates, "mlua") && has_paused_clock(&crates));
+}
+
+/// The files of a package, without those that cargo adds.
+fn files(package: &str) -> Vec<String> {
+    let list = cargo(&["package", "--list", "--allow-dirty", "--offline", "-p", package]).unwrap();
+    let added = [".cargo_vcs_info.json", "Cargo.toml", "Cargo.toml.orig", "Cargo.lock"];
+    list.lines().map(|line| line.replace('\\', "/")).filter(|line| !added.contains(&line.as_str())).collect()
+}
+
+#[test]
+fn the_package_is_source_examples_and_documents() {
+    let root = Path::new(crate::REPOSITORY);
+    let files = files("keylapse");
+    for file in &files {
+        let top = file.split('/').next().unwrap_or_default();
+        let page = !file.contains('/') && (file.ends_with(".md") || file.starts_with("LICENSE-"));
+        assert!(page || ["src", "examples", "docs"].contains(&top), "{file} is packaged");
+        assert!(!file.starts_with("src/fuzzing/"), "{file} is packaged");
+        assert!(!file.starts_with("docs/") || file.ends_with(".md"), "{file} is packaged");
+    }
+    // Scripts and the pages that the documentation includes are compiled.
+    for script in root.join("src/scripts").read_dir().unwrap() {
+        let name = script.unwrap().file_name().into_string().unwrap();
+        assert!(files.contains(&format!("src/scripts/{name}")), "{name} is missing");
+    }
+    for needed in [
+        "README.md",
+        "docs/first-steps.md",
+        "docs/handlers.md",
+        "docs/attach.md",
+        "docs/testing.md",
+        "docs/operations.md",
+        "LICENSE-MIT",
+    ] {
+        assert!(files.iter().any(|file| file == needed), "{needed} is missing");
+    }
+}
+
+#[test]
+fn the_package_of_the_test_server_is_its_source() {
+    for file in files("keylapse-testserver") {
+        assert!(file.starts_with("src/") || file == "README.md", "{file} is packaged");
+    }
+}
+
+/// `make package` builds them, too.
+#[test]
+fn both_packages_can_be_made() {
+    let version = cargo(&["--version"]).unwrap();
+    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    if minor.is_none_or(|minor| minor < 90) {
+        eprintln!("skipped: {} packages no two crates of which one needs the other", version.trim());
+        return;
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    let target = ["--target-dir", target.to_str().unwrap()];
+    let package = [
+        "package",
+        "--no-verify",
+        "--allow-dirty",
+        "--offline",
+        "-p",
+        "keylapse-testserver",
+        "-p",
+        "keylapse",
+    ];
+    cargo(&[package.as_slice(), &target].concat()).unwrap();
+}
+
+/// The oldest Rust that Cargo.toml promises, where rustup has it.
+#[test]
+fn the_oldest_rust_builds_it() {
+    let toolchain = concat!("+", env!("CARGO_PKG_RUST_VERSION"));
+    let cargo = |args: &[&str]| run(Command::new("cargo").arg(toolchain).args(args).env_remove("RUSTC"));
+    if cargo(&["--version"]).is_err() {
+        eprintln!("skipped: no toolchain {toolchain}");
+        return;
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oldest");
+    let target = ["--target-dir", target.to_str().unwrap()];
+    for features in [["--no-default-features"].as_slice(), &["--features", "testing,tls,tower"]] {
+        cargo(&[["check", "-p", "keylapse", "--lib"].as_slice(), features, &target].concat()).unwrap();
+    }
+}

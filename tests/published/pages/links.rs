@@ -1,0 +1,165 @@
+//! Links lead somewhere, and the book has each page of docs/ once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Pages that are not in the repository's root or in docs/, and link into it.
+const OTHERS: [&str; 2] = ["bench/README.md", "testserver/README.md"];
+/// Its programs are whole files of a package of their own, which compiles them.
+const COMPILED_ELSEWHERE: &str = "recipes.md";
+
+#[test]
+fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
+    let root = root();
+    let mut pages = [markdown_in(&root), markdown_in(&root.join("docs"))].concat();
+    pages.extend(OTHERS.map(|page| root.join(page)));
+    let broken: Vec<_> = pages.iter().flat_map(|page| broken_links(&root, page)).collect();
+    assert_eq!(broken, [""; 0], "links that lead nowhere");
+    let links: usize = pages.iter().map(|page| links(&read(page)).len()).sum();
+    assert!(links > 150, "{links} links were found");
+}
+
+/// A page of docs/ is read on its own, as a page of the book and in the repository: all three have what lies in docs/.
+#[test]
+fn no_page_of_the_book_links_out_of_it() {
+    let leave = markdown_in(&root().join("docs")).into_iter().flat_map(|page| {
+        let name = page.file_name().expect("a page").to_string_lossy().into_owned();
+        let links = links(&read(&page)).into_iter().filter(|link| link.starts_with("../"));
+        links.map(move |link| format!("{name}: {link}")).collect::<Vec<_>>()
+    });
+    assert_eq!(leave.collect::<Vec<_>>(), [""; 0], "name what is not in docs/ in code font");
+}
+
+#[test]
+fn the_book_has_each_page_of_docs_exactly_once() {
+    let docs = root().join("docs");
+    let mut listed = links(&read(&docs.join("SUMMARY.md")));
+    listed.sort();
+    let mut pages: Vec<_> = markdown_in(&docs)
+        .into_iter()
+        .map(|page| page.file_name().expect("a page").to_string_lossy().into_owned())
+        .filter(|page| page != "SUMMARY.md")
+        .collect();
+    pages.sort();
+    assert_eq!(listed, pages, "what docs/SUMMARY.md lists, and what there is");
+}
+
+#[test]
+fn each_program_of_the_book_is_compiled() {
+    let compile = read(&root().join("tests/guides/lib.rs")) + &read(&root().join("web/src/lib.rs"));
+    for page in markdown_in(&root().join("docs")) {
+        let (name, text) = (page.file_name().expect("a page").to_string_lossy().into_owned(), read(&page));
+        let fences: BTreeSet<_> =
+            text.lines().filter_map(|line| line.trim_start().strip_prefix("```rust")).collect();
+        assert!(
+            fences.iter().all(|fence| !fence.contains("ignore")),
+            "{name}: a program that nobody compiles"
+        );
+        let compiled = compile.contains(&format!("include_str!(\"../../docs/{name}\")"));
+        let excused = fences.is_empty() || name == COMPILED_ELSEWHERE;
+        assert!(
+            compiled || excused,
+            "neither tests/guides/lib.rs nor web/src/lib.rs includes docs/{name}, which has programs"
+        );
+    }
+}
+
+/// It is run and tested there: `make test` runs the tests of examples.
+#[test]
+fn the_first_program_and_its_tests_are_an_example() {
+    let page = read(&root().join("docs/first-steps.md"));
+    let programs: Vec<_> =
+        page.split("```rust,no_run\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [program, _attached, tests, ..] = programs[..] else { panic!("{} programs", programs.len()) };
+    let example = read(&root().join("examples/first_steps.rs"));
+    let (_, example) = example.split_once("\n\n").expect("what it is for");
+    assert_eq!(format!("{program}\n{tests}"), example, "docs/first-steps.md shows examples/first_steps.rs");
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(crate::REPOSITORY)
+}
+
+fn read(page: &Path) -> String {
+    fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    files.filter(|file| file.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+fn broken_links(root: &Path, page: &Path) -> Vec<String> {
+    let text = read(page);
+    let leads_nowhere = |link: &String| {
+        let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+        let target =
+            if file.is_empty() { page.to_owned() } else { page.parent().expect("a folder").join(file) };
+        let heading_is_there = || heading.is_empty() || anchors(&read(&target)).contains(heading);
+        !target.exists() || !heading_is_there()
+    };
+    let of = page.strip_prefix(root).expect("a page of ours").display();
+    links(&text).into_iter().filter(leads_nowhere).map(|link| format!("{of}: {link}")).collect()
+}
+
+/// Where a page's links lead, but for those to other sites.
+fn links(text: &str) -> Vec<String> {
+    let prose = prose(text);
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+}
+
+/// A page without its programs and what stands in code font. A link's text may be in code font, so its
+/// brackets stay.
+fn prose(text: &str) -> String {
+    let lines = outside_of_fences(text).collect::<Vec<_>>().join("\n");
+    lines.split('`').step_by(2).collect()
+}
+
+fn outside_of_fences(text: &str) -> impl Iterator<Item = &str> {
+    let mut within = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        within ^= fence;
+        !within && !fence
+    })
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut seen = BTreeMap::new();
+    let headings = outside_of_fences(text).filter_map(|line| {
+        let heading = line.trim_start_matches('#');
+        (line.len() > heading.len()).then(|| heading.strip_prefix(' ')).flatten()
+    });
+    let numbered = headings.map(|heading| {
+        let anchor = anchor(heading);
+        let before = seen.entry(anchor.clone()).or_insert(0);
+        *before += 1;
+        if *before == 1 { anchor } else { format!("{anchor}-{}", *before - 1) }
+    });
+    numbered.collect()
+}
+
+fn anchor(heading: &str) -> String {
+    let shown = heading.split("](").map(|part| part.split_once(')').map_or(part, |(_, after)| after));
+    let text = if heading.contains("](") { shown.collect::<String>() } else { heading.to_owned() };
+    let kept = text.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[test]
+fn an_anchor_is_made_of_words_and_hyphens() {
+    for (heading, expected) in [
+        ("Why not subscribe to expired events?", "why-not-subscribe-to-expired-events"),
+        ("The layers of `tower`", "the-layers-of-tower"),
+        ("RESP2", "resp2"),
+        ("Retries, and why the key is not written back", "retries-and-why-the-key-is-not-written-back"),
+        ("`write_back`", "write_back"),
+    ] {
+        assert_eq!(anchor(heading), expected);
+    }
+    assert_eq!(links("[a](b.md#c) `[d](e)` [f](https://g) [`h`](i.md)"), ["b.md#c", "i.md"]);
+    assert!(anchors("# A\n## B\n```sh\n# C\n```\n## B").iter().eq(["a", "b", "b-1"]));
+}

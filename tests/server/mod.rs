@@ -1,0 +1,29 @@
+//! The library against real servers.
+
+mod attached_scripts;
+mod bulk;
+mod capture;
+mod demoted;
+mod destroying;
+mod doctor;
+mod forwarding;
+mod holding;
+mod hostile;
+mod life;
+mod logs;
+mod looking_on;
+mod lost_replies;
+mod on_time;
+mod owning;
+mod priorities;
+mod producing;
+mod python;
+mod redis_conf;
+mod repartitioning;
+mod rounding;
+mod scripts;
+mod sharing;
+mod subscription;
+mod support;
+mod wire;
+mod write_order;

@@ -1,0 +1,5 @@
+//! Servers and proxies, tested.
+
+mod proxy;
+mod rights;
+mod server;

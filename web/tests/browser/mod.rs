@@ -1,0 +1,11 @@
+//! The dashboard in a real browser, before a real server.
+mod access;
+mod acting;
+mod hostile;
+mod looking;
+mod refreshing;
+mod scale;
+mod scene;
+mod shots;
+mod tailing;
+mod trouble;

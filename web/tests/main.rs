@@ -1,0 +1,6 @@
+//! The dashboard over HTTP and in a browser, before a real server.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+mod browser;
+mod http;
