@@ -64,14 +64,14 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 untimed = --skip ::timed_
 one_server = $(with_server) && cargo test -q
 # What takes longest is for `make test-all`.
-long = crash:: model::machine::
+long = crash:: model::machine:: kit::determinism:: server::on_time:: server::priorities:: server::repartitioning:: server::subscription::
 attached = agreed:: changes:: deadlines:: fields:: once:: order:: rows:: slice::
 
 test: ## Run units, rules, and the suites on one server
 	@echo "Compiling 110 crates, which takes about two minutes the first time; the tests take a minute and a half."
 	cargo test --no-run
 	$(one_server) --lib --bins -- $(untimed)
-	$(one_server) --test suite -- --test-threads=8 $(untimed) $(long:%=--skip %)
+	$(one_server) --test suite -- --test-threads=12 $(untimed) $(long:%=--skip %)
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
 # Selected together, so that each crate is built once, with the features of all.
@@ -84,7 +84,7 @@ test-all: test test-rest ## Run everything: that, clusters, faults, the programs
 test-rest:
 	$(rest) --no-run
 	$(rest) --no-run --test matrix --test clusters
-	$(with_server) && $(rest) -q --lib --bins --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %)
+	$(with_server) && $(rest) -q --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %)
 	cargo test -q --doc
 	$(rest) -q --doc
 	$(with_server) && scripts/side-by-side.sh \
