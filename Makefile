@@ -21,8 +21,11 @@ one_of = @$(if $(filter $($(1)),$(2)),,$(error $(1) is one of: $(2)))
 
 # ------------------------------------------------------------------------------------------------ Demos
 
-# Compiled as quickly as can be, and with progress to see.
-show = $(with_server) && cargo run --profile demo -p $(1) $(2) --
+# `release`, as the demos but the first measure, or `dev` to go on with what the tests have built.
+PROFILE = release
+folder = $${CARGO_TARGET_DIR:-target}/$(PROFILE:dev=debug)
+# $(call built,PACKAGE,ARGUMENTS): the dev-dependencies of an example are as the tests have them.
+built = cargo build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),$(rest_packages) --example certificates,-p $(1)) $(2)
 shows = notices attach cluster sentinel operate webhooks
 SHOW = notices
 # QUICK=--quick is a third of the demos of several servers.
@@ -34,25 +37,26 @@ demo: ## Run payment notices under faults; SHOW=attach, cluster, sentinel, opera
 
 # Payment notices are retried until they are taken, beside plain subscribers who lose some.
 demo-notices:
-	@echo "Compiling 80 crates, which takes about a minute the first time; the demo takes a quarter of a minute."
-	@$(call show,keylapse-examples,--bin payment_notice)
+	@echo "Compiling 80 crates, which takes about a minute the first time; the demo takes 12 seconds."
+	@scripts/demo.sh
 
 # 10,000 keys of other programs among 1,000,000. ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a
 # quarter of a minute, the defaults a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach:
-	@echo "Compiling 80 crates, which takes about a minute the first time; the demo takes a minute and a half."
-	@$(call show,keylapse-examples,--bin attach_at_scale)
+	@echo "Compiling 80 crates, which takes about two minutes the first time; the demo takes a minute and a half."
+	@$(with_server) && cargo run --profile $(PROFILE) -p keylapse-examples --bin attach_at_scale
 
 # Primaries are killed and stopped and slots moved, or masters by sentinels, under 800 timers a second.
 demo-cluster demo-sentinel:
 	@echo "Compiling 150 crates, which takes about two minutes the first time; the demo takes a minute."
-	@$(call show,keylapse-faults,--bin faults) $@ $(QUICK)
+	@$(call built,keylapse-faults,--bin faults)
+	@$(with_server) && $(folder)/faults $@ $(QUICK)
 
 # Both run the program `keylapse`, which no example builds.
 demo-operate demo-webhooks:
 	@echo "Compiling 280 crates, which takes about four minutes the first time; the demo takes half a minute."
-	@cargo build --profile demo -p keylapse-cli --bin keylapse --example $(subst -,_,$@)
-	@$(call show,keylapse-cli,--example $(subst -,_,$@))
+	@$(call built,keylapse-cli,--bin keylapse --example $(subst -,_,$@))
+	@$(with_server) && $(folder)/examples/$(subst -,_,$@)
 
 # ------------------------------------------------------------------------------------------------ Tests
 
@@ -75,8 +79,9 @@ test: ## Run units, rules, and the suites on one server
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
 # Selected together, so that each crate is built once, with the features of all.
-rest = cargo test --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
+rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
 	--exclude keylapse-tests-attached
+rest = cargo test $(rest_packages)
 mostly_waits = run:: stories::
 
 test-all: test test-rest ## Run everything: that, clusters, faults, the programs, pages, packages, the protocol explored
@@ -165,9 +170,7 @@ SEEDS = 20
 FAULT_SECONDS = 12
 CLUSTER_SECONDS = 20
 MINUTES = 30
-# `release`, or `dev` to go on with what the tests have built.
-PROFILE = release
-faults = $(with_server) && cargo run -q --profile $(PROFILE) -p keylapse-faults --bin faults --
+faults = $(call built,keylapse-faults,--bin faults) && $(with_server) && $(folder)/faults
 
 faults: ## Break everything by SEEDS=20 plans and judge every timer; PLAN=table, cluster, kills, soak … is another kind
 	$(call one_of,PLAN,$(plans))

@@ -8,12 +8,12 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use crate::screen::Screen;
 
-const KILLS_FROM: Duration = Duration::from_secs(3);
-const KILLS_TO: Duration = Duration::from_secs(6);
+const KILLS_FROM: Duration = Duration::from_millis(1500);
+const KILLS_TO: Duration = Duration::from_millis(3500);
 const KILL_EVERY: Duration = Duration::from_millis(50);
-const SILENCE_FROM: Duration = Duration::from_secs(7);
-const KILLS_IN_SILENCE: Duration = Duration::from_secs(9);
-const SILENCE_TO: Duration = Duration::from_secs(11);
+const SILENCE_FROM: Duration = Duration::from_secs(4);
+const KILLS_IN_SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_TO: Duration = Duration::from_millis(6500);
 
 /// Breaks what a listener hears, and mends it again.
 pub(crate) async fn play(server: &Server, screen: &Screen) {

@@ -51,15 +51,15 @@ use subscriber::Subscriber;
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// For how long a merchant is waited for.
-const TIMEOUT: Duration = Duration::from_millis(500);
-/// How long the last notice may take. The ladder and five timeouts add up to seven seconds.
+const TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the last notice may take. The ladder and five timeouts add up to four seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// More than can die here.
 const LETTERS: usize = 1000;
 
 /// Real ladders take a day: see [`Backoff::payment_notice`].
 fn ladder() -> Backoff {
-    Backoff::table([300, 600, 1200, 2400].map(Duration::from_millis))
+    Backoff::table([150, 300, 600, 1200].map(Duration::from_millis))
 }
 
 /// What the producer and the listeners agree on.

@@ -14,11 +14,11 @@ use crate::merchants::{Merchants, Notice};
 
 /// Notices armed at the start, in one call, to be due over [`SPAN_MS`].
 const AT_ONCE: u64 = 240;
-const SPAN_MS: u64 = 12_000;
+const SPAN_MS: u64 = 6_000;
 /// Notices armed after that, one by one, half of them due at once: who is to run them must hear of
 /// them, or find them.
 const ONE_BY_ONE: u64 = 240;
-const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(30);
 /// After so many of these, the producer changes its mind about one of the first.
 const SECOND_THOUGHTS: u64 = 4;
 

@@ -1,12 +1,12 @@
 //! The port that clients connect to.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Shutdown, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::net::{Shutdown, shutdown};
+use socket2::SockRef;
 use tokio::{net::TcpListener, time::sleep};
 
 use super::connection::{self, Shared};
@@ -76,6 +76,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Closing is not enough: while another thread starts a process, that one holds a copy of
         // every socket until it becomes its own program, and the port would go on accepting.
-        let _ = shutdown(&self.0, Shutdown::Both);
+        let _ = SockRef::from(&self.0).shutdown(Shutdown::Both);
     }
 }
