@@ -9,4 +9,5 @@ mod metrics;
 mod packages;
 mod pages;
 mod public_api;
+mod users;
 mod wrong_handlers;

@@ -1,5 +1,6 @@
 //! What a program gets that depends on keylapse: nothing that only tests need.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -51,6 +52,26 @@ fn a_production_build_has_no_server_no_lua_and_no_clock_that_stops() {
             assert!(!has(&crates, unwanted), "{features:?} brings {unwanted}");
         }
         assert!(!has_paused_clock(&crates), "{features:?} brings tokio's test-util");
+    }
+}
+
+/// What is compiled before anything runs, without our own: these are in folders.
+fn others(package: &str, edges: &str) -> BTreeSet<String> {
+    let tree = cargo(&["tree", "-p", package, "-e", edges, "--prefix", "none", "-f", "{p}", "--offline"]);
+    let tree = tree.unwrap();
+    let names = tree.lines().map(|line| line.trim_end_matches(" (*)").trim_end_matches(" (proc-macro)"));
+    names.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_owned).collect()
+}
+
+/// More than these make the first minute longer: see which came (`cargo tree`), and whether it can be done without.
+#[test]
+fn the_library_and_the_first_programs_bring_few_crates() {
+    let library = others("keylapse", "normal,build");
+    assert!((50..=88).contains(&library.len()), "{}: {library:#?}", library.len());
+    let first = others("keylapse-examples", "normal,build,dev");
+    assert!((60..=110).contains(&first.len()), "{}: {first:#?}", first.len());
+    for heavy in ["axum", "reqwest", "rustls", "ring", "proptest", "icu_normalizer"] {
+        assert!(!first.iter().any(|one| one.starts_with(&format!("{heavy} "))), "the examples bring {heavy}");
     }
 }
 

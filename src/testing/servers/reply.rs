@@ -1,6 +1,6 @@
 //! What a server answers, as the test kit shows it.
 
-use redis::{RedisError, Value};
+use redis::{RedisError, ToRedisArgs, Value};
 
 use crate::testing::Reply;
 
@@ -19,7 +19,8 @@ pub(super) fn of(value: Value) -> Reply {
         Value::Double(number) => Reply::Double(number),
         Value::Boolean(flag) => Reply::Boolean(flag),
         Value::VerbatimString { text, .. } => Reply::Verbatim(text.into()),
-        Value::BigNumber(number) => Reply::Bulk(number.into()),
+        // Bytes, or a number where another crate has turned on `num-bigint` of `redis`.
+        Value::BigNumber(number) => Reply::Bulk(number.to_redis_args().concat().into()),
         Value::ServerError(error) => error_of(&error.into()),
         other => Reply::Error(format!("ERR an answer of a kind that is not known here: {other:?}")),
     }
