@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the tests on each server of scripts/servers.sh, one after the other; `make test-newest` is a short form:
+# Runs the tests on each server of scripts/servers.sh, one after the other; `make test-more SUITE=newest` is a short form:
 #
 #     scripts/test-servers.sh                                # the whole suite
-#     scripts/test-servers.sh --test suite     # what `cargo test` is to be told
+#     scripts/test-servers.sh --test suite                   # what `cargo test` is to be told
 #
 # The last line sums up. It ends with 1 if a test has failed on one of them.
 set -eu
@@ -16,11 +16,7 @@ suite() {
         cargo test --no-fail-fast "$@"
         return
     fi
-    # As `make test` does, without what needs no server.
-    ended=0
-    cargo test --no-fail-fast --workspace --lib --bins --tests --examples || ended=1
-    make test-waiting || ended=1
-    return $ended
+    make --keep-going test test-all
 }
 
 servers=$(scripts/servers.sh)

@@ -67,7 +67,7 @@ async fn measured(options: &Options) -> Result<Record, Fault> {
         }
     }
     Ok(Record {
-        command: "make bench-scale".to_owned(),
+        command: "make bench OF=scale".to_owned(),
         commit: commit(),
         server: machine.server,
         processors: machine.processors,

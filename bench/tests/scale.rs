@@ -1,6 +1,6 @@
 //! docs/scale.md shows what was recorded, and what follows from it.
 //!
-//! `KEYLAPSE_BLESS=1 cargo test -p keylapse-bench --test bench scale` writes it anew; `make bench-scale-record` measures before.
+//! `KEYLAPSE_BLESS=1 cargo test -p keylapse-bench --test bench scale` writes it anew; `make bench OF=scale-record` measures before.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! An evening on call, played on a server as it is when it was just installed: `make demo-operate`.
+//! An evening on call, played on a server as it is when it was just installed: `make demo SHOW=operate`.
 //!
 //! A doctor's advice is followed. A shop's orders are closed by a listener while the bank is silent, so that some become
 //! dead letters. The listener is killed in the middle of its work; the program says so, and why nothing runs. Another one
@@ -169,7 +169,7 @@ async fn play() -> Result<()> {
         .map(|folder| folder.join("keylapse"));
     let program = program
         .filter(|program| program.exists())
-        .ok_or("build the program first: make demo-operate does")?;
+        .ok_or("build the program first: make demo SHOW=operate does")?;
     println!("# A server as it is when it was just installed.\n$ export KEYLAPSE_URL={url}");
     let mut on_call = OnCall { program, url: url.clone(), commands: 0, findings: 0, replayed: 0, failed: 0 };
     on_call.see_the_doctor(&mut server).await?;

@@ -1,9 +1,9 @@
 //! Orders that another program writes, among a million keys that nobody attaches to; and beside them
 //! what a plain subscriber of expired events hears.
 //!
-//!     make demo-attach
-//!     ATTACH_FOREIGN=50000 ATTACH_KEYS=1000 make demo-attach   # a quarter of a minute
-//!     ATTACH_FLAGS='KExg$' make demo-attach                    # enrolled as they are written
+//!     make demo SHOW=attach
+//!     ATTACH_FOREIGN=50000 ATTACH_KEYS=1000 make demo SHOW=attach   # a quarter of a minute
+//!     ATTACH_FLAGS='KExg$' make demo SHOW=attach                    # enrolled as they are written
 //!
 //! Two servers get the same keys. On one runs a keylapse listener that attaches to `app:order:{id}`.
 //! On the other nothing does, as keylapse reads keys when they are due, and so makes the server

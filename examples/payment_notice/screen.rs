@@ -98,7 +98,7 @@ were cut off when the listeners were, and connected again 10 ms later.
   {unheard_by_both:4} neither program heard of, so a second one is no remedy
   {heard_by_both:4} both heard of: both would tell the merchant, and neither knows of the other
   {tardy:4} came more than {LATE_MS} ms late, the last after {latest} ms. keylapse reads each key when it is due, so
-       that the server announces it at once, to everybody; `make demo-attach` shows how late the
+       that the server announces it at once, to everybody; `make demo SHOW=attach` shows how late the
        server is by itself"
     );
 }

@@ -22,7 +22,7 @@ const WATCHED: usize = 1000;
 const WEIGHED: u64 = 10_000;
 /// Hours ahead for which it is said how many keys are due.
 const HOURS: usize = 24;
-/// Bytes that an enrolled key costs without its value: `make demo-attach` measures it, docs/attach.md says how.
+/// Bytes that an enrolled key costs without its value: `make demo SHOW=attach` measures it, docs/attach.md says how.
 const ENROLLED_BYTES: u64 = 360;
 
 /// A look at the keys that match a pattern, about to be taken: set options, then [`run`](Self::run) it.

@@ -1,6 +1,6 @@
 //! Writers that do to their keys whatever comes to their mind, and a plain subscriber who says what has expired.
 //!
-//! `make random-writers` is the long form: 100,000 expiries for each number of listeners, on each
+//! `make test-more SUITE=random-writers` is the long form: 100,000 expiries for each number of listeners, on each
 //! server version at hand.
 
 use std::ops::ControlFlow;

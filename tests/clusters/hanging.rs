@@ -37,7 +37,7 @@ async fn what_a_primary_holds_that_hangs_for_three_seconds_starts_late_and_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: make test-clusters-long"]
+#[ignore = "long: make test-more SUITE=clusters-long"]
 async fn what_a_primary_holds_that_hangs_for_ten_seconds_starts_late_and_once() {
     hangs_for(Duration::from_secs(10)).await;
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use keylapse::{Schedule, Servers, Tls};
 use keylapse_support::{Authority, Reach, Server, skipped, tls_lines, write};
 
-/// All of them, with files and a port of this test: the suite runs on the same lines by `make test-tls`.
+/// All of them, with files and a port of this test: the suite runs on the same lines by `make test-more SUITE=tls`.
 #[tokio::test]
 async fn a_server_takes_the_lines_of_tls_as_they_stand() {
     let folder = tempfile::tempdir().unwrap();

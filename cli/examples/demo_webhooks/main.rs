@@ -1,5 +1,5 @@
 //! Orders whose keys expire are told to a shop, by a program that nobody has written a line of Rust for: `make
-//! demo-webhooks`.
+//! demo SHOW=webhooks`.
 //!
 //! Another program writes keys with `SET … EX`, and arms notices over HTTP. `keylapse run` calls the shop, which fails
 //! now and then; it is killed in the middle of that, started again, and told to read its file again. What the shop never

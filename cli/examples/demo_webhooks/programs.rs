@@ -15,7 +15,7 @@ pub(crate) fn keylapse() -> Result<PathBuf> {
     if program.exists() {
         Ok(program)
     } else {
-        Err("build the program first: make demo-webhooks does".into())
+        Err("build the program first: make demo SHOW=webhooks does".into())
     }
 }
 

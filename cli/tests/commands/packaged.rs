@@ -1,6 +1,6 @@
 //! The files of packaging/: what they start is what the program understands, and the files that they give it are right.
 //!
-//! `make test-packaging` builds the image and runs it, where there is something that can.
+//! `make test-more SUITE=packaging` builds the image and runs it, where there is something that can.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -17,7 +17,7 @@ const SLOW_US: &str = "5000";
 
 /// Prints how long each command took, and what the server found slow.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it takes minutes and two gigabytes: make operate-scale"]
+#[ignore = "it takes minutes and two gigabytes: make test-more SUITE=operate-scale"]
 async fn no_command_is_slow_however_much_there_is() {
     let scene = crowded().await;
     let slow = ["CONFIG", "SET", "slowlog-log-slower-than", SLOW_US];

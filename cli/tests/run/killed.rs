@@ -16,7 +16,7 @@ async fn killed_ten_times_it_loses_nothing_and_repeats_under_the_same_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a minute: make kills-webhooks"]
+#[ignore = "a minute: make faults PLAN=kills-webhooks"]
 async fn killed_a_hundred_times_it_loses_nothing_and_repeats_under_the_same_id() {
     kill_again_and_again(100).await;
 }

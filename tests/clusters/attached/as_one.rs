@@ -124,7 +124,7 @@ async fn each(first: Option<&str>, check: impl Fn(usize, Doubled)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: make test-clusters-long"]
+#[ignore = "long: make test-more SUITE=clusters-long"]
 async fn slots_that_move_as_one_to_and_fro_on_a_busy_machine_lose_and_double_nothing() {
     // The canaries of no primary lie there.
     each(None, |_, doubled| assert!(doubled.is_empty(), "{} twice: {:?}", doubled.len(), doubled.first()))
@@ -134,7 +134,7 @@ async fn slots_that_move_as_one_to_and_fro_on_a_busy_machine_lose_and_double_not
 /// With that slot the canaries of both primaries have other names, which is a gap: for each listener at a moment of its own.
 /// So one may hear in its turn what another hears in a gap, and both names fire.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: make test-clusters-long"]
+#[ignore = "long: make test-more SUITE=clusters-long"]
 async fn slots_with_that_of_canaries_that_move_to_and_fro_double_only_what_another_listener_hears_in_a_gap() {
     each(Some("{canary/0}"), |listeners, mut doubled| {
         println!("{} twice with {listeners} listeners", doubled.len());

@@ -135,7 +135,7 @@ async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: make test-clusters-long"]
+#[ignore = "long: make test-more SUITE=clusters-long"]
 async fn p3_what_a_replaced_primary_announces_after_its_successor_fires_once_twenty_times() {
     for _ in 0..20 {
         each_fires_once_that_both_announce().await;

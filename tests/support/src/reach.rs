@@ -14,7 +14,7 @@ use std::{
 
 use crate::{conf, skipped};
 
-/// A folder with `ca.pem`, `server.pem` and `server.key`: `make test-tls` makes one.
+/// A folder with `ca.pem`, `server.pem` and `server.key`: `make test-more SUITE=tls` makes one.
 const TLS: &str = "KEYLAPSE_TEST_TLS";
 const TOPOLOGY: &str = "KEYLAPSE_TEST_TOPOLOGY";
 const LINE: &str = "KEYLAPSE_TEST_LINE";
@@ -41,12 +41,16 @@ impl Reach {
             let tls = said(TLS).map(PathBuf::from);
             assert!(
                 tls.is_none() || cfg!(feature = "tls"),
-                "{TLS} needs tests with TLS: see `make test-tls`"
+                "{TLS} needs tests with TLS: see `make test-more SUITE=tls`"
             );
             if let Some(folder) = &tls {
                 let ca = folder.join("ca.pem");
                 let trusted = said(TRUSTED).is_some_and(|path| Path::new(&path) == ca);
-                assert!(trusted, "with {TLS} the tests need {TRUSTED}={}: see `make test-tls`", ca.display());
+                assert!(
+                    trusted,
+                    "with {TLS} the tests need {TRUSTED}={}: see `make test-more SUITE=tls`",
+                    ca.display()
+                );
             }
             let cluster = match said(TOPOLOGY).as_deref() {
                 None => false,

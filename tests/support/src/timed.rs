@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `make test-timed` sets this, and runs the tests whose names begin with `timed_`, one after the other: where nothing
+/// `make test-all` sets this, and runs the tests whose names begin with `timed_`, one after the other: where nothing
 /// competes with them.
 const JUDGES: &str = "KEYLAPSE_TIMED";
 

@@ -38,7 +38,7 @@ const PAGES: [&str; 14] = [
 
 /// Prints how long each page took, and what the server found slow.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it takes minutes and a gigabyte: make web-scale"]
+#[ignore = "it takes minutes and a gigabyte: make test-more SUITE=web-scale"]
 async fn no_page_is_slow_however_much_there_is() {
     let Some(mut chrome) = Chrome::start().await else { return };
     let scene = crowded().await;

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_millis(200);
 
 /// Prints how long each took, and what the server found slow.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it takes minutes and a gigabyte: make operate-scale"]
+#[ignore = "it takes minutes and a gigabyte: make test-more SUITE=operate-scale"]
 async fn no_request_is_slow_however_much_there_is() {
     let shop = Shop::open().await;
     shop.arm_many(TIMERS).await;
@@ -92,7 +92,7 @@ async fn steps(shop: &Shop) -> usize {
 
 /// All places of the tail are taken, and a million more are asked for.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it takes a minute: make operate-scale"]
+#[ignore = "it takes a minute: make test-more SUITE=operate-scale"]
 async fn a_million_who_would_look_on_are_told_why_they_cannot() {
     const LINES: usize = 50;
     let shop = Shop::open().await;

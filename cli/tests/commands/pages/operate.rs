@@ -216,7 +216,7 @@ fn the_page_gives_the_rights_that_are_tested() {
     );
 }
 
-/// `make test-alerts` tries the file.
+/// `make test-more SUITE=alerts` tries the file.
 #[test]
 fn the_page_of_alerts_shows_the_rules_as_they_are() {
     let docs = path("alerts");
