@@ -1,4 +1,4 @@
-//! Topics on clusters, and on servers that sentinels watch. These tests mostly wait for failovers: `make test` runs
+//! Topics on clusters, and on servers that sentinels watch. These tests mostly wait for failovers: `make test-all` runs
 //! many of them at a time.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
