@@ -82,21 +82,24 @@ test: ## Run units, rules, and the suites on one server
 rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
 	--exclude keylapse-tests-attached
 rest = cargo test $(rest_packages)
+# What mostly waits, and what compiles programs of users meanwhile.
 mostly_waits = run:: stories::
+compiles = users::
 
 test-all: test test-rest ## Run everything: that, clusters, faults, the programs, pages, packages, the protocol explored
 
 test-rest:
 	$(rest) --no-run
 	$(rest) --no-run --test matrix --test clusters
-	$(with_server) && $(rest) -q --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %)
+	$(with_server) && $(rest) -q --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %) $(compiles:%=--skip %)
 	cargo test -q --doc
 	$(rest) -q --doc
 	$(with_server) && scripts/side-by-side.sh \
 		"cargo test -q --test suite -- --test-threads=4 $(untimed) $(long)" \
 		"cargo test -q --test attached -- --test-threads=16 $(untimed) $(attached:%=--skip %)" \
 		"$(rest) -q --test matrix -- --test-threads=4 $(untimed)" \
-		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)"
+		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)" \
+		"$(rest) -q --test published -- $(compiles)"
 	$(with_server) && $(rest) -q --test clusters -- --test-threads=6 $(untimed)
 	$(with_server) && export KEYLAPSE_TIMED=1 && cargo test -q --test suite --test attached -- --test-threads=1 ::timed_ && \
 		$(rest) -q --test clusters -- --test-threads=1 ::timed_
