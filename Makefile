@@ -43,18 +43,18 @@ demo-notices:
 # 10,000 keys of other programs among 1,000,000. ATTACH_FOREIGN and ATTACH_KEYS say how many: 50000 and 1000 take a
 # quarter of a minute, the defaults a minute and a half. examples/attach_at_scale/settings.rs names what else can be set.
 demo-attach:
-	@echo "Compiling 80 crates, which takes about two minutes the first time; the demo takes a minute and a half."
+	@echo "Compiling 80 crates, which takes some minutes the first time; the demo takes a minute and a half."
 	@$(with_server) && cargo run --profile $(PROFILE) -p keylapse-examples --bin attach_at_scale
 
 # Primaries are killed and stopped and slots moved, or masters by sentinels, under 800 timers a second.
 demo-cluster demo-sentinel:
-	@echo "Compiling 150 crates, which takes about two minutes the first time; the demo takes a minute."
+	@echo "Compiling 150 crates, which takes some minutes the first time; the demo takes a minute."
 	@$(call built,keylapse-faults,--bin faults)
 	@$(with_server) && $(folder)/faults $@ $(QUICK)
 
 # Both run the program `keylapse`, which no example builds.
 demo-operate demo-webhooks:
-	@echo "Compiling 280 crates, which takes about four minutes the first time; the demo takes half a minute."
+	@echo "Compiling 280 crates, which takes some minutes the first time; the demo takes half a minute."
 	@$(call built,keylapse-cli,--bin keylapse --example $(subst -,_,$@))
 	@$(with_server) && $(folder)/examples/$(subst -,_,$@)
 
@@ -66,41 +66,66 @@ server: ## Find a Redis or Valkey server, or fetch one into .server/, and print 
 # The tests of one server mostly wait, those of attached topics even more: many run at a time. What promises a time is
 # tested where nothing competes.
 untimed = --skip ::timed_
-one_server = $(with_server) && cargo test -q
-# What takes longest is for `make test-all`.
+# `--no-fail-fast` has the tests of one crate run after those of another have failed.
+KEEP =
+one_server = $(with_server) && cargo test -q $(KEEP)
+# The longest tests are left to `make test-all`.
 long = crash:: model::machine:: kit::determinism:: server::on_time:: server::priorities:: server::repartitioning:: server::subscription::
 attached = agreed:: changes:: deadlines:: fields:: once:: order:: rows:: slice::
 
-test: ## Run units, rules, and the suites on one server
-	@echo "Compiling 110 crates, which takes about two minutes the first time; the tests take a minute and a half."
+test: test-compiled test-units test-suite test-attached ## Run units, rules, and the suites on one server
+
+test-compiled:
+	@echo "Compiling 100 crates, which takes about two minutes the first time; the tests take a minute and a half."
 	cargo test --no-run
+
+test-units:
 	$(one_server) --lib --bins -- $(untimed)
+
+test-suite:
 	$(one_server) --test suite -- --test-threads=12 $(untimed) $(long:%=--skip %)
+
+test-attached:
 	$(one_server) --test attached -- --test-threads=24 $(untimed) $(attached)
 
 # Selected together, so that each crate is built once, with the features of all.
 rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exclude keylapse-tests \
 	--exclude keylapse-tests-attached
-rest = cargo test $(rest_packages)
-# What mostly waits, and what compiles programs of users meanwhile.
+rest = cargo test $(KEEP) $(rest_packages)
+# Cargo's `--tests` and `--all-targets` leave these out, as they mostly wait.
+unselected = --test matrix --test clusters
+# These mostly wait, too; the tests of users' builds compile meanwhile.
 mostly_waits = run:: stories::
 compiles = users::
 
 test-all: test test-rest ## Run everything: that, clusters, faults, the programs, pages, packages, the protocol explored
 
-test-rest:
+# Each runs whatever becomes of the others, with `make --keep-going`.
+test-rest: rest-compiled rest-busy rest-documentation rest-waiting rest-clusters rest-timed
+
+rest-compiled:
 	$(rest) --no-run
-	$(rest) --no-run --test matrix --test clusters
+	$(rest) --no-run $(unselected)
+
+rest-busy:
 	$(with_server) && $(rest) -q --tests -- --test-threads=4 $(untimed) $(mostly_waits:%=--skip %) $(compiles:%=--skip %)
+
+rest-documentation:
 	cargo test -q --doc
 	$(rest) -q --doc
+
+rest-waiting:
 	$(with_server) && scripts/side-by-side.sh \
 		"cargo test -q --test suite -- --test-threads=4 $(untimed) $(long)" \
 		"cargo test -q --test attached -- --test-threads=16 $(untimed) $(attached:%=--skip %)" \
 		"$(rest) -q --test matrix -- --test-threads=4 $(untimed)" \
 		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)" \
 		"$(rest) -q --test published -- $(compiles)"
+
+rest-clusters:
 	$(with_server) && $(rest) -q --test clusters -- --test-threads=6 $(untimed)
+
+rest-timed:
 	$(with_server) && export KEYLAPSE_TIMED=1 && cargo test -q --test suite --test attached -- --test-threads=1 ::timed_ && \
 		$(rest) -q --test clusters -- --test-threads=1 ::timed_
 
@@ -263,6 +288,7 @@ lint: ## Check formatting, lints and documentation; each warning is an error
 	cargo fmt --all --check
 	rustfmt --edition 2024 --check tests/rolling/rolling.rs
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace $(unselected) -- -D warnings
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy -p keylapse --lib -- -D warnings
 	cargo clippy -p keylapse --lib --features tls,console -- -D warnings

@@ -16,7 +16,7 @@ suite() {
         cargo test --no-fail-fast "$@"
         return
     fi
-    make --keep-going test test-all
+    make --keep-going test-all KEEP=--no-fail-fast
 }
 
 servers=$(scripts/servers.sh)

@@ -1,4 +1,4 @@
-//! What a journal and somebody who looks on cost the server: `cargo bench -p keylapse-bench --bench journal`.
+//! Measures what a journal and a tail cost the server: `cargo bench -p keylapse-bench --bench journal`.
 //!
 //! Timers are armed and handled with neither, with each and with both, in turn, and the processor time of one server is
 //! compared. Absolute figures belong to the machine.

@@ -21,14 +21,14 @@ pub(crate) struct Notice {
     pub(crate) cents: u64,
 }
 
-/// What arrives at a merchant's.
+/// A notice on its way to a merchant.
 #[derive(Serialize, Deserialize)]
 struct Request {
     idempotency_key: String,
     notice: Notice,
 }
 
-/// What a merchant says.
+/// A merchant's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Success,
@@ -99,7 +99,7 @@ impl Merchants {
         let books = merchants.books.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Who told it may have hung up.
+                // An error is that the sender has closed the connection.
                 tokio::spawn(receive(stream, books.clone()));
             }
         });

@@ -1,10 +1,11 @@
-//! What users get of keylapse: its public API, what the compiler says to mistakes, packages, builds and pages.
+//! Keylapse as users get it: its public API, what the compiler says to mistakes, packages, builds and pages.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 /// Where the library and its pages are.
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+mod cargo;
 mod metrics;
 mod packages;
 mod pages;

@@ -1,4 +1,4 @@
-//! What an exporter of metrics shows.
+//! An exporter shows each metric with its name and labels.
 
 #[path = "../kit/support.rs"]
 #[allow(dead_code)] // as that suite needs it

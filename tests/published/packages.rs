@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What a cargo command says, or how it fails.
+use crate::REPOSITORY;
+use crate::cargo::run;
+
+/// Runs a cargo command in the repository.
 fn cargo(args: &[&str]) -> Result<String, String> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(program).args(args))
+    run(Path::new(REPOSITORY), crate::cargo::cargo().args(args))
 }
 
-fn run(command: &mut Command) -> Result<String, String> {
-    let done = command.current_dir(crate::REPOSITORY).output().map_err(|error| error.to_string())?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    if done.status.success() { Ok(text(done.stdout)) } else { Err(text(done.stderr)) }
-}
-
-/// One line for each crate of a build, with its features.
-fn crates(features: &[&str]) -> Vec<String> {
-    let tree =
-        ["tree", "-p", "keylapse", "-e", "normal,build", "--prefix", "none", "-f", "{p} {f}", "--offline"];
-    let tree = cargo(&[&tree, features].concat()).unwrap();
+/// One line for each crate of a package, and more where several need it.
+fn tree(package: &str, edges: &str, args: &[&str]) -> Vec<String> {
+    let tree = ["tree", "-p", package, "-e", edges, "--prefix", "none", "--offline"];
+    let tree = cargo(&[&tree, args].concat()).unwrap();
     tree.lines().map(str::to_owned).collect()
+}
+
+/// The crates of a build, with their features.
+fn crates(features: &[&str]) -> Vec<String> {
+    tree("keylapse", "normal,build", &[&["-f", "{p} {f}"], features].concat())
 }
 
 fn has(crates: &[String], name: &str) -> bool {
@@ -55,12 +55,11 @@ fn a_production_build_has_no_server_no_lua_and_no_clock_that_stops() {
     }
 }
 
-/// What is compiled before anything runs, without our own: these are in folders.
+/// The crates of others that are compiled before anything runs: ours are in folders.
 fn others(package: &str, edges: &str) -> BTreeSet<String> {
-    let tree = cargo(&["tree", "-p", package, "-e", edges, "--prefix", "none", "-f", "{p}", "--offline"]);
-    let tree = tree.unwrap();
-    let names = tree.lines().map(|line| line.trim_end_matches(" (*)").trim_end_matches(" (proc-macro)"));
-    names.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_owned).collect()
+    let lines = tree(package, edges, &["-f", "{p}"]).into_iter();
+    let names = lines.map(|line| line.trim_end_matches(" (*)").trim_end_matches(" (proc-macro)").to_owned());
+    names.filter(|name| !name.is_empty() && !name.contains('/')).collect()
 }
 
 /// More than these make the first minute longer: see which came (`cargo tree`), and whether it can be done without.
@@ -99,13 +98,13 @@ fn files(package: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_package_is_source_examples_and_documents() {
-    let root = Path::new(crate::REPOSITORY);
+fn the_package_is_source_and_documents() {
+    let root = Path::new(REPOSITORY);
     let files = files("keylapse");
     for file in &files {
         let top = file.split('/').next().unwrap_or_default();
         let page = !file.contains('/') && (file.ends_with(".md") || file.starts_with("LICENSE-"));
-        assert!(page || ["src", "examples", "docs"].contains(&top), "{file} is packaged");
+        assert!(page || ["src", "docs"].contains(&top), "{file} is packaged");
         assert!(!file.starts_with("src/fuzzing/"), "{file} is packaged");
         assert!(!file.starts_with("docs/") || file.ends_with(".md"), "{file} is packaged");
     }
@@ -162,7 +161,9 @@ fn both_packages_can_be_made() {
 #[test]
 fn the_oldest_rust_builds_it() {
     let toolchain = concat!("+", env!("CARGO_PKG_RUST_VERSION"));
-    let cargo = |args: &[&str]| run(Command::new("cargo").arg(toolchain).args(args).env_remove("RUSTC"));
+    let cargo = |args: &[&str]| {
+        run(Path::new(REPOSITORY), Command::new("cargo").arg(toolchain).args(args).env_remove("RUSTC"))
+    };
     if cargo(&["--version"]).is_err() {
         eprintln!("skipped: no toolchain {toolchain}");
         return;

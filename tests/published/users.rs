@@ -3,11 +3,11 @@
 use std::env;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::REPOSITORY;
+use crate::cargo::{cargo, run};
 
 /// A program that depends on keylapse, and has no lock file of ours.
 struct Program(TempDir);
@@ -35,19 +35,18 @@ impl Program {
     }
 
     fn cargo(&self, arguments: &[&str]) {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("users");
-        let mut command = Command::new(cargo);
-        command.args(arguments).current_dir(self.0.path()).env("CARGO_TARGET_DIR", target);
+        let mut command = cargo();
+        command.args(arguments).env("CARGO_TARGET_DIR", target);
         command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
         if arguments.contains(&"-Z") {
-            // Not what is built: who chooses the versions.
+            // The choice of versions is not stable; what is compiled with them is.
             command.env("RUSTC_BOOTSTRAP", "1");
         }
-        let output = command.output().expect("cargo runs");
-        let manifest = fs::read_to_string(self.0.path().join("Cargo.toml")).expect("it was written");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{manifest}{arguments:?}: {said}");
+        if let Err(said) = run(self.0.path(), &mut command) {
+            let manifest = fs::read_to_string(self.0.path().join("Cargo.toml")).expect("it was written");
+            panic!("{manifest}{arguments:?}: {said}");
+        }
     }
 }
 

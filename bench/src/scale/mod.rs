@@ -1,4 +1,4 @@
-//! What several servers bring, and what a goal would take: `make bench OF=scale` measures it, `docs/scale.md` shows it.
+//! Several servers measured, and a goal calculated from them: `make bench OF=scale`, whose figures are docs/scale.md.
 //!
 //! The way of a figure: a run ends as a [`Record`], its [`Costs`] are those of one timer, a [`Goal`] makes them a
 //! [`Plan`], and [`markdown`] writes all of it down as it stands on the page.

@@ -1,30 +1,23 @@
 //! A server's directory: its configuration, its data and its log.
 
 use std::{
-    env,
     fs::{self, File},
-    hash::{BuildHasher, RandomState},
     path::{Path, PathBuf},
-    process,
 };
+
+use tempfile::TempDir;
 
 use crate::{Error, binary::REPOSITORY};
 
 const LOG_LINES: usize = 30;
 
-/// A directory that is removed with this value, unless it is kept. A crate for that would be compiled before the demo.
 #[derive(Debug)]
-pub(super) struct Home {
-    path: PathBuf,
-    is_kept: bool,
-}
+pub(super) struct Home(TempDir);
 
 impl Home {
     pub(super) fn new() -> Result<Self, Error> {
-        let name = format!("keylapse-server-{}-{:016x}", process::id(), RandomState::new().hash_one(0));
-        let path = env::temp_dir().join(name);
-        fs::create_dir(&path).map_err(Error::because("cannot make a directory for the server"))?;
-        let home = Self { path, is_kept: false };
+        let folder = tempfile::Builder::new().prefix("keylapse-server-").tempdir();
+        let home = folder.map(Self).map_err(Error::because("cannot make a directory for the server"))?;
         // A copy, so that CONFIG REWRITE in a test does not edit the repository.
         fs::copy(Path::new(REPOSITORY).join("redis.conf"), home.config())
             .map_err(Error::because("cannot copy redis.conf from the root of the repository"))?;
@@ -32,7 +25,7 @@ impl Home {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     pub(super) fn config(&self) -> PathBuf {
@@ -68,15 +61,6 @@ impl Home {
 
     /// Leaves the directory in place for whoever looks into the failure.
     pub(super) fn keep(&mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // The rest is in the system's temporary directory.
-            let _ = fs::remove_dir_all(&self.path);
-        }
+        self.0.disable_cleanup(true);
     }
 }
