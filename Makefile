@@ -241,8 +241,8 @@ benches = all attach webhooks scale scale-record
 OF = all
 run_bench = $(with_server) && cargo run --release -p keylapse-$(1) --bin keylapse-$(2) --
 
-bench-quick: ## Measure the most important in under three minutes; the last line is the sum of it
-	@echo "Compiling 130 crates with all optimisations, which takes about three minutes the first time."
+bench-quick: ## Measure the most important in under four minutes; the last line is the sum of it
+	@echo "Compiling 110 crates with all optimisations, which takes about two minutes the first time."
 	@$(call run_bench,bench,bench) --rounds $(ROUNDS) --quick $(BENCH)
 
 bench: ## Measure keylapse and all other systems that can run here, for an hour; OF=attach, webhooks or scale is another
