@@ -94,7 +94,7 @@ rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exc
 rest = cargo test $(KEEP) $(rest_packages)
 # Cargo's `--tests` and `--all-targets` leave these out, as they mostly wait.
 unselected = --test matrix --test clusters
-# These mostly wait, too; the tests of users' builds compile meanwhile.
+# These mostly wait, too; the tests of users' builds compile meanwhile, and give way.
 mostly_waits = run:: stories::
 compiles = users::
 
@@ -120,7 +120,7 @@ rest-waiting:
 		"cargo test -q --test attached -- --test-threads=16 $(untimed) $(attached:%=--skip %)" \
 		"$(rest) -q --test matrix -- --test-threads=4 $(untimed)" \
 		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)" \
-		"$(rest) -q --test published -- $(compiles)"
+		"nice -n 19 $(rest) -q --test published -- $(compiles)"
 
 rest-clusters:
 	$(with_server) && $(rest) -q --test clusters -- --test-threads=6 $(untimed)
