@@ -94,8 +94,9 @@ rest_packages = --workspace --exclude keylapse --exclude keylapse-examples --exc
 rest = cargo test $(KEEP) $(rest_packages)
 # Cargo's `--tests` and `--all-targets` leave these out, as they mostly wait.
 unselected = --test matrix --test clusters
-# These mostly wait, too; the tests of users' builds compile meanwhile, and give way.
+# These mostly wait, too.
 mostly_waits = run:: stories::
+# These compile beside the clusters, and give way.
 compiles = users::
 
 test-all: test test-rest ## Run everything: that, clusters, faults, the programs, pages, packages, the protocol explored
@@ -119,11 +120,12 @@ rest-waiting:
 		"cargo test -q --test suite -- --test-threads=4 $(untimed) $(long)" \
 		"cargo test -q --test attached -- --test-threads=16 $(untimed) $(attached:%=--skip %)" \
 		"$(rest) -q --test matrix -- --test-threads=4 $(untimed)" \
-		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)" \
-		"nice -n 19 $(rest) -q --test published -- $(compiles)"
+		"$(rest) -q --test cli --test recipes -- --test-threads=4 $(untimed) $(mostly_waits)"
 
 rest-clusters:
-	$(with_server) && $(rest) -q --test clusters -- --test-threads=6 $(untimed)
+	$(with_server) && scripts/side-by-side.sh \
+		"$(rest) -q --test clusters -- --test-threads=6 $(untimed)" \
+		"nice -n 19 $(rest) -q --test published -- $(compiles)"
 
 rest-timed:
 	$(with_server) && export KEYLAPSE_TIMED=1 && cargo test -q --test suite --test attached -- --test-threads=1 ::timed_ && \
