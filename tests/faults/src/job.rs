@@ -14,6 +14,8 @@ pub const ATTEMPTS: u32 = 3;
 pub const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Leases that an attempt may lose before its timer is buried: two beside others, two in a group, one alone.
 pub const LEASES: usize = 5;
+/// A call is made again when it has waited for its answer for the lease divided by this: while the lease still lasts.
+pub const ANSWERS_IN_A_LEASE: u32 = 4;
 /// Partitions of the topic whose timers have trigger keys.
 const PARTITIONS: u32 = 2;
 /// Numbers that each producer process has for its armings.

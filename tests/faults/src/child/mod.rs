@@ -10,6 +10,7 @@ use std::time::Duration;
 use keylapse::Client;
 use rustix::process::getppid;
 
+use crate::job::ANSWERS_IN_A_LEASE;
 use crate::ledger::Ledger;
 
 pub use listener::listen;
@@ -39,10 +40,9 @@ impl Orders {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// A client whose calls have a short time to be answered, against the lease: a lost reply is asked for
-    /// again before the lease is over.
+    /// A client that makes a call again before the lease is over.
     pub fn client(&self) -> keylapse::Result<Client> {
-        Client::new(&self.url)?.answer_within(self.lease() / 4)
+        Client::new(&self.url)?.answer_within(self.lease() / ANSWERS_IN_A_LEASE)
     }
 }
 

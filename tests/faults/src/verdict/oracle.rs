@@ -6,7 +6,7 @@ use super::attached::Keys;
 use super::excuse::Troubles;
 use super::orders::Orders;
 use crate::clock::Micros;
-use crate::job::Work;
+use crate::job::{ANSWERS_IN_A_LEASE, Work};
 use crate::ledger::{End, Entry, Line, Told};
 
 /// Everything that a run left behind.
@@ -17,6 +17,8 @@ pub(super) struct Oracle {
     pub(super) calls: HashMap<String, Vec<Call>>,
     pub(super) runs: HashMap<u64, Vec<Run>>,
     pub(super) troubles: Troubles,
+    /// How long a call waits before it is made again.
+    answer_within: Micros,
     pub(super) keys: Keys,
     pub(super) orders: Orders,
 }
@@ -64,7 +66,8 @@ impl Run {
 impl Oracle {
     /// Reads lines that are sorted by time.
     pub(super) fn read(lines: &[Line], lease: Micros) -> Self {
-        let mut oracle = Self { troubles: Troubles::new(lease), ..Self::default() };
+        let answer_within = lease / Micros::from(ANSWERS_IN_A_LEASE);
+        let mut oracle = Self { troubles: Troubles::new(lease), answer_within, ..Self::default() };
         lines.iter().for_each(|line| oracle.enter(line));
         oracle.troubles.close();
         oracle.troubles.shards.measure_enrolling(&oracle.orders.enrolments());
@@ -124,12 +127,13 @@ impl Oracle {
         calls.get(place + 1)
     }
 
-    /// Whether the call's first answer may have been lost: the repeat of an arm whose timer has run and
-    /// ended meanwhile finds nothing, and arms again (docs/wire.md).
+    /// Whether the call was made again, as its first answer was lost or came too late: the repeat of an arm whose timer
+    /// has run and ended meanwhile finds nothing, and arms again (docs/wire.md).
     pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
         let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
         let time = (arm.asked, until);
-        self.troubles.had_outage(arm.by, time) || self.troubles.shards.had_trouble(&arm.key, time)
+        let waited = until.saturating_sub(arm.asked) >= self.answer_within;
+        waited || self.troubles.had_outage(arm.by, time) || self.troubles.shards.had_trouble(&arm.key, time)
     }
 
     /// The same of an arming by its number.

@@ -117,6 +117,20 @@ fn what_was_acknowledged_and_has_no_end_is_lost() {
 }
 
 #[test]
+fn a_call_that_waited_too_long_was_made_again_and_may_have_armed_before() {
+    let tale = |told: u64| {
+        let asked = Entry::ArmAsked { n: 1, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 100 };
+        let deadline = Some((told + 100) * 1000);
+        let told_at = Entry::ArmTold { n: 1, told: Told::Armed, deadline, reached: None };
+        let tale =
+            Tale::new().then(0, PRODUCER, asked).ran(101, LISTENER, (1, 1)).then(told, PRODUCER, told_at);
+        tale.ran(told + 101, LISTENER, (1, 1))
+    };
+    finds(tale(500), &[]);
+    finds(tale(499), &[Wrong::Early, Wrong::Unexplained]);
+}
+
+#[test]
 fn what_was_never_acknowledged_may_vanish() {
     finds(Tale::new().armed(0, 1, Told::Unknown), &[]);
     finds(Tale::new().armed(0, 1, Told::Refused), &[]);
@@ -139,12 +153,12 @@ fn a_key_that_was_free_again_proves_that_its_timer_had_ended() {
 #[test]
 fn an_arm_whose_answer_was_lost_may_have_replaced_and_run_before_it_armed_again() {
     let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
-    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(900_000), reached: None };
+    let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(500_000), reached: None };
     let tale = || Tale::new().armed(0, 1, Told::Armed).then(10, PRODUCER, asked.clone());
     let twice = |tale: Tale| {
-        tale.ran(150, LISTENER, (2, 1)).then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1))
+        tale.ran(150, LISTENER, (2, 1)).then(499, PRODUCER, told.clone()).ran(550, LISTENER, (2, 1))
     };
-    finds(twice(tale().outage(10, 890, Some("producer 0"))), &[]);
+    finds(twice(tale().outage(10, 490, Some("producer 0"))), &[]);
     finds(twice(tale()), &[Wrong::Lost, Wrong::Early, Wrong::Unexplained]);
 }
 
@@ -153,10 +167,10 @@ fn an_arm_whose_answer_was_lost_may_have_followed_a_running_attempt() {
     let asked = Entry::ArmAsked { n: 2, key: "loud:a".to_owned(), work: Work::Succeed, delay_ms: 0 };
     let told = Entry::ArmTold { n: 2, told: Told::Armed, deadline: Some(110_000), reached: None };
     let tale = || Tale::new().armed(0, 1, Told::Armed).then(110, PRODUCER, asked.clone());
-    let followed = |tale: Tale| tale.then(899, PRODUCER, told.clone()).ran(950, LISTENER, (2, 1));
+    let followed = |tale: Tale| tale.then(499, PRODUCER, told.clone()).ran(550, LISTENER, (2, 1));
     let running = || tale().started(101, LISTENER, (1, 1)).ended(120, LISTENER, (1, 1), End::Failed);
-    finds(followed(running().outage(110, 890, Some("producer 0"))), &[]);
-    finds(followed(tale().outage(110, 890, Some("producer 0"))), &[Wrong::Lost]);
+    finds(followed(running().outage(110, 490, Some("producer 0"))), &[]);
+    finds(followed(tale().outage(110, 490, Some("producer 0"))), &[Wrong::Lost]);
     finds(followed(running()), &[Wrong::Lost]);
 }
 
