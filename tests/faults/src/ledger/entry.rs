@@ -91,6 +91,13 @@ pub enum Entry {
         /// The key.
         key: String,
     },
+    /// How many listeners were seen to be subscribed to a server from now on.
+    Subscribed {
+        /// Its port.
+        node: u16,
+        /// How many.
+        listeners: usize,
+    },
     /// A handler of the attached topic began.
     Fired {
         /// The key.

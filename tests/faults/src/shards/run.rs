@@ -65,6 +65,7 @@ pub(super) async fn run(
         _ = async { tokio::join!(faults(&stage, plan, time, calm), stage.orders.play()) } => {}
         never = witness::enrolments(&stage.group, &stage.troupe.ledger) => match never {},
         never = witness::expiries(&stage.group, &stage.troupe.ledger) => match never {},
+        never = witness::subscriptions(&stage.group, &stage.troupe.ledger) => match never {},
     }
     stage.say("all is over; what is left runs");
     let left = stage.drain(TO_DRAIN).await;

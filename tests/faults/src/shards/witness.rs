@@ -1,6 +1,6 @@
 //! What one server has, as it is read there, not by way of the library.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -70,13 +70,32 @@ pub(super) async fn until_heard(group: &Group, listeners: usize) {
     }
 }
 
-async fn is_heard(node: &Node, listeners: usize) -> bool {
+async fn is_heard(owner: &Node, listeners: usize) -> bool {
+    subscribed(owner).await.is_some_and(|count| count >= listeners)
+}
+
+/// How many listeners are subscribed to a server, if it answers.
+async fn subscribed(node: &Node) -> Option<usize> {
     let Ok(Reply::Bulk(clients)) = node.command(["CLIENT", "LIST", "TYPE", "PUBSUB"]).await else {
-        return false;
+        return None;
     };
     let clients = String::from_utf8_lossy(&clients);
-    // A connection for wake-ups subscribes to sharded channels alone.
-    clients.lines().filter(|client| !client.contains(" sub=0 psub=0 ")).count() >= listeners
+    // For attached keys a listener subscribes to patterns. Its connection for wake-ups does not, nor does a plain subscriber.
+    Some(clients.lines().filter(|client| !client.contains(" psub=0 ")).count())
+}
+
+/// Notes how many listeners are subscribed to each server, whenever that changes, for ever.
+pub(super) async fn subscriptions(group: &Group, ledger: &Ledger) -> Infallible {
+    let mut known = HashMap::new();
+    loop {
+        for node in group.nodes() {
+            let (port, listeners) = (node.port(), subscribed(&node).await.unwrap_or_default());
+            if known.insert(port, listeners) != Some(listeners) {
+                ledger.write(Entry::Subscribed { node: port, listeners });
+            }
+        }
+        sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// Writes down which orders are seen to be expected, for ever.

@@ -84,6 +84,7 @@ impl Troubles {
             }
             Entry::Fault { since, actor, is_outage: true, .. } => self.outage(actor.clone(), *since, at),
             Entry::Succession(one) => self.shards.succession(at, one),
+            Entry::Subscribed { node, listeners } => self.shards.subscribed(at, *node, *listeners),
             Entry::Moved { since, .. } => self.shards.moved((*since, at)),
             // The run itself, which hosts all lines, has no actor: then everybody was cut off.
             Entry::Stalled { since } => self.outage(self.actor(pid, at).map(str::to_owned), *since, at),

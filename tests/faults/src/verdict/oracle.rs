@@ -70,7 +70,7 @@ impl Oracle {
         let mut oracle = Self { troubles: Troubles::new(lease), answer_within, ..Self::default() };
         lines.iter().for_each(|line| oracle.enter(line));
         oracle.troubles.close();
-        oracle.troubles.shards.measure_enrolling(&oracle.orders.enrolments());
+        oracle.troubles.shards.measure(&oracle.orders.enrolments());
         oracle
     }
 

@@ -23,6 +23,8 @@ const TO_CATCH_UP: Micros = 2 * SECOND;
 pub(super) struct Shards {
     replacements: Vec<Replacement>,
     outages: Vec<Outage>,
+    /// By server: from when on how many listeners were subscribed to it.
+    subscribed: BTreeMap<u16, Vec<(Micros, usize)>>,
     /// When slots moved, whose ever they were.
     moves: Vec<(Micros, Micros)>,
 }
@@ -54,6 +56,8 @@ struct Replacement {
     over: Micros,
     /// How long the slowest enrolment took, of the keys that were written in the seconds before the primary fell.
     enrolling_took: Micros,
+    /// From when on a listener was subscribed to the new one.
+    subscribed: Micros,
 }
 
 /// When a write was acknowledged, and its key was seen to be enrolled.
@@ -87,6 +91,20 @@ impl Replacement {
         is_by_the_old && self.record.since.saturating_sub(write.told) <= before
     }
 
+    /// When every listener was subscribed to the new one, if nothing held it up, or the first was.
+    fn is_listened_to(&self) -> Micros {
+        self.subscribed.max(self.record.promoted + TO_RECONNECT)
+    }
+
+    fn measure_subscribing(&mut self, subscribed: &BTreeMap<u16, Vec<(Micros, usize)>>) {
+        let promoted = self.record.promoted;
+        let of_it = subscribed.get(&self.record.successor).map(Vec::as_slice).unwrap_or_default();
+        let (before, after) = of_it.split_at(of_it.partition_point(|(at, _)| *at <= promoted));
+        let was_before = before.last().is_some_and(|(_, listeners)| *listeners > 0);
+        let first = after.iter().find(|(_, listeners)| *listeners > 0).map(|(at, _)| *at);
+        self.subscribed = if was_before { promoted } else { first.unwrap_or(promoted) };
+    }
+
     fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
         let recent = self.record.since.saturating_sub(RECENT)..self.record.since;
         let of_then =
@@ -108,7 +126,7 @@ impl Replacement {
     fn came_and_went_unheard(&self, write: &Write) -> bool {
         let was_too_late = self.was_told_within(LAG.max(self.enrolling_took), write);
         let was_too_early = write.by == Some(self.record.successor) && self.record.since <= write.asked;
-        (was_too_late || was_too_early) && write.deadline <= self.record.promoted + TO_RECONNECT
+        (was_too_late || was_too_early) && write.deadline <= self.is_listened_to()
     }
 }
 
@@ -117,12 +135,19 @@ impl Shards {
         let mut record = record.clone();
         record.held.numbers.sort_unstable();
         record.held.keys.sort_unstable();
-        self.replacements.push(Replacement { record, over: at, enrolling_took: 0 });
+        self.replacements.push(Replacement { record, over: at, enrolling_took: 0, subscribed: 0 });
     }
 
-    /// Measures for each succession how far behind enrolling was when the primary fell.
-    pub(super) fn measure_enrolling(&mut self, enrolments: &[Enrolment]) {
-        self.replacements.iter_mut().for_each(|one| one.measure_enrolling(enrolments));
+    pub(super) fn subscribed(&mut self, at: Micros, node: u16, listeners: usize) {
+        self.subscribed.entry(node).or_default().push((at, listeners));
+    }
+
+    /// Measures for each succession how far behind enrolling was when the primary fell, and when the new one had a listener.
+    pub(super) fn measure(&mut self, enrolments: &[Enrolment]) {
+        for one in &mut self.replacements {
+            one.measure_enrolling(enrolments);
+            one.measure_subscribing(&self.subscribed);
+        }
     }
 
     pub(super) fn outage(&mut self, partitions: &[u32], node: Option<u16>, time: (Micros, Micros)) {
@@ -150,7 +175,7 @@ impl Shards {
 
     /// Returns true if the key was written and expired while another took the place of its partition's server.
     pub(super) fn lived_without_partition(&self, key: &str, write: &Write) -> bool {
-        let is_over = |one: &Replacement| write.deadline <= one.record.promoted + TO_RECONNECT;
+        let is_over = |one: &Replacement| write.deadline <= one.is_listened_to();
         self.of(key).any(|one| !one.record.is_orderly && one.record.since <= write.asked && is_over(one))
     }
 

@@ -252,3 +252,19 @@ fn what_came_and_went_at_a_new_server_is_unknowable() {
     let seen = Entry::Enrolled { key: KEY.to_owned() };
     finds(tale(1_000, SUCCESSOR).then(1_500, HARNESS, seen), &[Wrong::Lost]);
 }
+
+/// The deadline is at 3,131, and a second after the promotion was seen is 3,130.
+#[test]
+fn what_expires_before_a_listener_subscribes_to_a_new_server_is_unknowable() {
+    let tale = |node, subscribed: &[(u64, usize)]| {
+        let tale = Tale::new().ordered(1_131, SUCCESSOR, None).replaced_by(130, Held::default(), Vec::new());
+        let subscribed = subscribed.iter().copied();
+        subscribed
+            .fold(tale, |tale, (ms, listeners)| tale.then(ms, HARNESS, Entry::Subscribed { node, listeners }))
+    };
+    let report = tale(SUCCESSOR, &[(1_500, 0), (3_131, 1)]).judged(&[]);
+    assert_eq!((report.unknowable, report.is_valid()), (1, true), "{:?}", report.findings);
+    finds(tale(ANOTHER, &[(1_500, 0), (3_131, 1)]), &[Wrong::Lost]);
+    finds(tale(SUCCESSOR, &[(1_500, 0), (3_130, 1)]), &[Wrong::Lost]);
+    finds(tale(SUCCESSOR, &[(1_500, 1), (2_500, 0), (3_131, 1)]), &[Wrong::Lost]);
+}
