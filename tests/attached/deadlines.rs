@@ -23,8 +23,8 @@ async fn enrolled() -> Harness {
     harness
 }
 
-/// Longer than a server is without a processor: Redis 7.0 calls a deadline that passes during `PEXPIRE` itself `del`, and
-/// Valkey does not write such a key.
+/// In ms, and longer than a server waits for a processor. Redis 7.0 announces `del` if the deadline passes while `PEXPIRE`
+/// runs. Valkey does not write a key whose deadline has passed.
 const SOON: &str = "250";
 
 /// Waits until the key has expired, and has the server announce it.

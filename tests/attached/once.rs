@@ -30,8 +30,8 @@ enum Missing {
     Cut(u64),
 }
 
-/// Whether a listener has heard nothing for five seconds: it recovers keys that another may hear of later (docs/attach.md).
-/// Only a machine that is too busy makes that happen here.
+/// Remembers that a listener received no canary for five seconds. Such a listener recovers keys whose expiry another one
+/// may receive later (docs/attach.md). Here this happens only where the machine is too busy.
 #[derive(Clone, Debug, Default)]
 struct Deafness(Arc<AtomicBool>);
 

@@ -127,8 +127,8 @@ impl Oracle {
         calls.get(place + 1)
     }
 
-    /// Whether the call was made again, as its first answer was lost or came too late: the repeat of an arm whose timer
-    /// has run and ended meanwhile finds nothing, and arms again (docs/wire.md).
+    /// Returns true if the producer may have made the call again, because its first answer was lost or came too late. If
+    /// the timer has run and ended in between, the second call arms it again (docs/wire.md).
     pub(super) fn may_be_repeated(&self, arm: &Arm) -> bool {
         let until = arm.told.map_or(Micros::MAX, |(at, _)| at);
         let time = (arm.asked, until);
