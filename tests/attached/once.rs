@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylapse::{Attached, EventMode, Expiry, ListenerBuilder};
+use keylapse::{Attached, Expiry, ListenerBuilder};
 use keylapse_support::{Direction, Proxy, Server, eventually};
 use tokio::time::sleep;
 
 use crate::recovery::{by_key, write_many};
 use crate::scene::{
-    ALL_FLAGS, Notes, PATIENCE, Running, enrolled_from, in_time, orders, server, until_later_key, until_time,
+    ALL_FLAGS, Notes, PATIENCE, Running, enrolled_from, hears, in_time, orders, server, until_later_key,
+    until_time,
 };
 
 const KEYS: u64 = 1000;
@@ -39,7 +40,7 @@ impl Deafness {
     fn watch(&self, listener: &Running) {
         let (stats, seen) = (listener.stats.clone(), self.0.clone());
         tokio::spawn(async move {
-            while !matches!(stats.mode(), EventMode::Blind | EventMode::Unsubscribed) {
+            while hears(&stats) {
                 sleep(Duration::from_millis(20)).await;
             }
             seen.store(true, Ordering::Relaxed);

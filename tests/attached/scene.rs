@@ -167,7 +167,7 @@ impl Running {
 
     /// Whether anything is heard at all.
     pub(crate) fn hears(&self) -> bool {
-        !matches!(self.stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed)
+        hears(&self.stats)
     }
 
     /// Waits until it hears, and has scanned.
@@ -192,6 +192,11 @@ impl Running {
         let stopped = tokio::time::timeout(PATIENCE, self.task).await.expect("it stops in time");
         stopped.expect("no panic").expect("no error");
     }
+}
+
+/// Returns true if the listener of these counters receives what the server announces.
+pub(crate) fn hears(stats: &Stats) -> bool {
+    !matches!(stats.mode(), EventMode::Starting | EventMode::Blind | EventMode::Unsubscribed)
 }
 
 /// How many keys are enrolled, in the topic's only partition.
