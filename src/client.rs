@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Endpoints, Streams, Target};
+use crate::connection::{Endpoints, Home, Streams, Target};
 use crate::error::{Error, Result};
 use crate::rounds::Rounds;
 use crate::wire::{DEFAULT_ANSWER_WITHIN, DEFAULT_NAMESPACE, Store, check_name};
@@ -82,7 +82,8 @@ impl Client {
     /// The same over streams that `open` opens, in place of the URL's host: for a tunnel, or a TLS stack of
     /// your own. User, password and database are still the URL's; with `rediss://`, TLS is spoken over them. It is called for each connection, of which a
     /// producer has up to two and a listener up to three, and again after each is lost; its errors are treated as
-    /// a server that is away. A listener opens its streams on a thread and a tokio runtime of its own.
+    /// a server that is away. Streams are opened on tokio runtimes of keylapse's own: a listener has one, and all schedules of
+    /// a process share one.
     pub fn streams<F, S>(self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -130,9 +131,9 @@ impl Client {
         Ok(())
     }
 
-    /// The same with connections of its own: they live on the runtime on which they were opened.
+    /// The same with connections of its own, which live on the runtime on which they are opened.
     pub(crate) fn apart(self) -> Self {
-        Self { store: Store::new(self.store.target(), self.answer_within), ..self }
+        Self { store: Store::new(&self.store.target().at_home(Home::Opener), self.answer_within), ..self }
     }
 
     #[cfg(feature = "testing")]

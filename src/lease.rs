@@ -31,10 +31,8 @@ pub(crate) enum Told {
 /// How far an attempt has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Claimed. Nobody relies on the lease yet.
+    /// Claimed, and perhaps left to the runtime of the handlers. Nobody relies on the lease yet.
     Waiting,
-    /// Left to the handlers' runtime, whose turn it is.
-    Started,
     /// The handler relies on the lease.
     Running,
     /// What it has come to is being settled.
@@ -65,7 +63,7 @@ struct Times {
 pub(crate) enum Fault {
     /// It was not extended in time.
     NotExtended,
-    /// The handler blocks, or its runtime does not run it.
+    /// The handler blocks, or its runtime does.
     Overdue,
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
+use crate::connection::home::Home;
 use crate::connection::password::Password;
 use crate::connection::stream::Streams;
 use crate::connection::tls::Tls;
@@ -21,6 +22,8 @@ pub(crate) struct Access {
     pub(crate) tls: Option<Tls>,
     /// Opens streams in place of TCP and Unix sockets.
     pub(crate) streams: Option<Streams>,
+    /// Where connections live.
+    pub(crate) home: Home,
 }
 
 impl Access {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::connection::access::Access;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::home::Home;
 use crate::connection::outage::Outage;
 
 /// One server, and how a connection there is made. Shows itself without user and password.
@@ -25,6 +26,11 @@ impl Address {
     /// Where it is.
     pub(crate) fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()
+    }
+
+    /// Where its connections live.
+    pub(crate) fn home(&self) -> Home {
+        self.access.home
     }
 
     pub(crate) fn db(&self) -> i64 {

@@ -12,7 +12,7 @@ pub(crate) use self::standing::Standing;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -39,6 +39,7 @@ const TURN: Duration = Duration::from_millis(4);
 
 /// The servers of a cluster, found by asking those that are known.
 pub(crate) struct Cluster {
+    this: Weak<Self>,
     seeds: Vec<Endpoint>,
     /// How one gets into all of them.
     access: Arc<Access>,
@@ -57,8 +58,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Endpoint>, access: Arc<Access>, answer_within: Duration) -> Self {
-        Self {
+    pub(crate) fn new(seeds: Vec<Endpoint>, access: Arc<Access>, answer_within: Duration) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             seeds,
             access,
             reported: AtomicBool::default(),
@@ -70,7 +72,7 @@ impl Cluster {
             doubted: Mutex::default(),
             refreshed: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
-        }
+        })
     }
 
     /// From now on the losses and returns of nodes are said.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::connection::access::Access;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::home::Home;
 use crate::connection::password::{Environment, OF_SENTINELS, OF_SERVERS, Password};
 use crate::connection::target::{Endpoints, Target};
 use crate::connection::tls::Tls;
@@ -74,7 +75,15 @@ impl Draft {
         };
         let access = |login: Login, db| {
             let (Login { user, password }, tls) = (login, self.tls.clone());
-            Arc::new(Access { user, password, db, resp3: self.resp3, tls, streams: None })
+            Arc::new(Access {
+                user,
+                password,
+                db,
+                resp3: self.resp3,
+                tls,
+                streams: None,
+                home: Home::OwnThread,
+            })
         };
         let (access, sentinel_access) = (access(login, self.db), access(sentinel_login, 0));
         Ok(Target { endpoints: self.endpoints, access, sentinel_access })

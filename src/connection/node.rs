@@ -1,7 +1,7 @@
 //! One connection to one server, renewed whenever it is of no more use.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -22,13 +22,18 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// A shared connection. Not `redis`' ConnectionManager: that one gives up
 /// after six tries, and keeps a connection on which everything times out.
 pub(crate) struct Node {
+    line: Arc<Line>,
+    requests: AtomicU64,
+}
+
+/// The connection, or how there came to be none.
+struct Line {
     place: Place,
     answer_within: Duration,
     current: Mutex<Option<Live>>,
     connecting: tokio::sync::Mutex<()>,
     /// What came of the last try to connect, if nothing, and when.
     refused: Mutex<Option<(Instant, Error)>>,
-    requests: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -41,23 +46,18 @@ struct Live {
 
 impl Node {
     pub(crate) fn new(place: Place, answer_within: Duration) -> Self {
-        Self {
-            place,
-            answer_within,
-            current: Mutex::new(None),
-            connecting: tokio::sync::Mutex::new(()),
-            refused: Mutex::default(),
-            requests: AtomicU64::new(0),
-        }
+        let (current, connecting, refused) = Default::default();
+        let line = Arc::new(Line { place, answer_within, current, connecting, refused });
+        Self { line, requests: AtomicU64::new(0) }
     }
 
     pub(crate) fn place(&self) -> &Place {
-        &self.place
+        &self.line.place
     }
 
     /// Where it is at present.
     pub(crate) fn address(&self) -> Address {
-        self.place.present()
+        self.line.place.present()
     }
 
     /// How many requests (pipelines count once) have been sent.
@@ -106,11 +106,58 @@ impl Node {
     }
 
     async fn live(&self) -> Result<Live> {
-        if let Some(live) = self.current() {
-            return Ok(live);
+        match self.line.current() {
+            Some(live) => Ok(live),
+            // Where the connection is to live, as whoever needs it first may be polled no more. Boxed, as it is rare and
+            // large: every call would carry the room for it, and the names of its types, of which the compiler bears only
+            // so many in a future.
+            None => self.address().home().run(self.line.clone().open()).boxed().await,
         }
+    }
+
+    /// What came of a call, and so whether the server answers.
+    fn heard<T>(&self, doing: &str, number: u64, answer: RedisResult<T>) -> Result<T> {
+        match answer {
+            Err(error) => Err(self.failed(doing, number, &error)),
+            Ok(answer) => {
+                self.answered();
+                Ok(answer)
+            }
+        }
+    }
+
+    /// After anything but an answer the connection is given up: nothing would
+    /// tell a slow one from a dead one, and `redis` never does so by itself.
+    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Error {
+        // Behind the name there may be another primary by now.
+        if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
+            lock(&self.line.current).take_if(|live| live.number == number);
+        }
+        let error = self.line.place.read(classify(doing, error));
+        if error.code().is_some() {
+            self.answered();
+            return error;
+        }
+        // A connection that broke says nothing: the next may stand.
+        if error.kind() == ErrorKind::Timeout {
+            lost(&self.address(), &error);
+        }
+        error.unanswered()
+    }
+
+    fn answered(&self) {
+        if !self.line.place.outage().answers() {
+            self.line.place.outage().answered(&self.address());
+        }
+    }
+}
+
+impl Line {
+    /// The connection that is there, or a new one.
+    async fn open(self: Arc<Self>) -> Result<Live> {
         let came = Instant::now();
-        // Who connects may be a future that nobody polls any more: it is not waited for any longer than it may take.
+        // Where connections live on their openers' runtimes, who connects may be a future that nobody polls any more: it is
+        // not waited for any longer than it may take.
         let _one_at_a_time = tokio::time::timeout(CONNECT_WITHIN, self.connecting.lock()).await;
         if let Some(live) = self.current() {
             return Ok(live);
@@ -119,9 +166,7 @@ impl Node {
         if let Some((_, error)) = lock(&self.refused).as_ref().filter(|(at, _)| *at >= came) {
             return Err(error.clone());
         }
-        // Boxed, as it is rare and large: every call would carry the room for it, and the names of its types, of which the
-        // compiler bears only so many in a future.
-        let connected = self.connect().boxed().await;
+        let connected = self.connect().await;
         let refused = connected.as_ref().err().map(|error| (Instant::now(), error.clone()));
         *lock(&self.refused) = refused;
         let (connection, moves) = connected?;
@@ -165,42 +210,6 @@ impl Node {
             }
             Ok(Err(error)) => Err(classify_refusal(&doing(), &error)),
             Err(_) => Err(Error::new(ErrorKind::Timeout, format!("{}: no answer within 3 s", doing()))),
-        }
-    }
-
-    /// What came of a call, and so whether the server answers.
-    fn heard<T>(&self, doing: &str, number: u64, answer: RedisResult<T>) -> Result<T> {
-        match answer {
-            Err(error) => Err(self.failed(doing, number, &error)),
-            Ok(answer) => {
-                self.answered();
-                Ok(answer)
-            }
-        }
-    }
-
-    /// After anything but an answer the connection is given up: nothing would
-    /// tell a slow one from a dead one, and `redis` never does so by itself.
-    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Error {
-        // Behind the name there may be another primary by now.
-        if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
-            lock(&self.current).take_if(|live| live.number == number);
-        }
-        let error = self.place.read(classify(doing, error));
-        if error.code().is_some() {
-            self.answered();
-            return error;
-        }
-        // A connection that broke says nothing: the next may stand.
-        if error.kind() == ErrorKind::Timeout {
-            lost(&self.address(), &error);
-        }
-        error.unanswered()
-    }
-
-    fn answered(&self) {
-        if !self.place.outage().answers() {
-            self.place.outage().answered(&self.address());
         }
     }
 }

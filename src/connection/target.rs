@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::connection::access::Access;
 use crate::connection::draft::Draft;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::home::Home;
 use crate::connection::stream::Streams;
 use crate::connection::url;
 use crate::error::Result;
@@ -52,6 +53,12 @@ impl Target {
         };
         let access = Access { streams: Some(streams), ..(*self.access).clone() };
         Self { access: Arc::new(access), ..self.clone() }
+    }
+
+    /// The same, whose connections live there.
+    pub(crate) fn at_home(&self, home: Home) -> Self {
+        let at = |access: &Arc<Access>| Arc::new(Access { home, ..(**access).clone() });
+        Self { access: at(&self.access), sentinel_access: at(&self.sentinel_access), ..self.clone() }
     }
 
     /// Refuses what does not fit together, and adds what the environment says.

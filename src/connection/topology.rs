@@ -35,7 +35,7 @@ impl Topology {
                 one(Place::Primary(Arc::new(Sentinels::new(master.clone(), sentinels, access, own))))
             }
             Endpoints::Cluster(seeds) => {
-                Self::Cluster(Arc::new(Cluster::new(seeds.clone(), target.access.clone(), answer_within)))
+                Self::Cluster(Cluster::new(seeds.clone(), target.access.clone(), answer_within))
             }
         }
     }

@@ -19,7 +19,8 @@ use crate::listener::Listener;
 use crate::log::warn;
 use crate::pattern::Router;
 use crate::runtime::{
-    LastError, Listening, Nodes, Partition, Permits, Refusals, RunningTopic, Runtime, StreamState, Waiting,
+    LastError, Listening, Nodes, Partition, Permits, Refusals, RunningTopic, Runtime, Stall, StreamState,
+    Waiting,
 };
 use crate::stats::{AttachCounters, ListenerCounters, Meter, TopicCounters};
 use crate::time::MAX_DELAY;
@@ -257,6 +258,7 @@ impl<S> ListenerBuilder<S> {
             waiting: Waiting::default(),
             permits,
             listening: Listening::default(),
+            stall: Stall::default(),
         };
         Ok(Listener {
             runtime: Arc::new(runtime),

@@ -96,6 +96,15 @@ impl Health {
         Duration::from_millis(oldest_overdue_ms(&self.0.partitions))
     }
 
+    /// Returns for how long the runtime of the handlers has polled nothing. None: it polls what it is given.
+    ///
+    /// A listener begins with that once an attempt was not polled for half a second: handlers block all threads of
+    /// their runtime, or nobody drives it. It hands back what was not polled, which uses up no attempt, and claims
+    /// nothing until the runtime polls again.
+    pub fn handlers_stalled(&self) -> Option<Duration> {
+        self.0.stall.lasts()
+    }
+
     /// The places of all topics together.
     pub fn places(&self) -> Places {
         places(self.0.permits.usage())
@@ -136,6 +145,7 @@ impl std::fmt::Debug for Health {
             .field("ready", &self.is_ready())
             .field("connected", &self.connected())
             .field("canary_heard", &self.canary_heard())
+            .field("handlers_stalled", &self.handlers_stalled())
             .field("oldest_overdue", &self.oldest_overdue())
             .field("places", &self.places())
             .finish_non_exhaustive()

@@ -23,7 +23,7 @@ use crate::listener::earlier_names::warn_of_unserved;
 use crate::listener::own_thread::{no_thread, on_own_thread, panicked};
 use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
-use crate::panics::message;
+use crate::panics::{contained, message};
 use crate::roles::attempt::Job;
 use crate::roles::claimer::Claimer;
 use crate::roles::event_loop::EventLoop;
@@ -50,7 +50,11 @@ pub(super) async fn run(listener: Listener, shutdown: impl Future) -> Result<()>
     let Listener { runtime, grace, manage_notifications, handlers, subscriber } = listener;
     let _owned = Owned(runtime.clone());
     let (stop, stopped) = oneshot::channel();
-    let handlers = handlers.unwrap_or_else(Handle::current);
+    let handlers = match handlers {
+        Some(handlers) => handlers,
+        None => Handle::try_current().map_err(|_| without_runtime())?,
+    };
+    check_timers(&handlers)?;
     let virtual_time = runtime.client.virtual_time();
     let work = move || work(runtime, manage_notifications, grace, handlers, stopped);
     let work = if virtual_time { work().boxed() } else { on_own_thread(subscriber, work).boxed() };
@@ -84,7 +88,7 @@ async fn work(
         _ = &mut stopped => return Ok(()),
     }
     let mut handlers_end = end_of(&handlers);
-    let starter = Starter::new(handlers, runtime.client.virtual_time()).map_err(|error| no_thread(&error))?;
+    let starter = Starter::new(&runtime, handlers).map_err(|error| no_thread(&error))?;
     let _closed_at_last = starter.closing();
     let mut roles = Roles::start(&runtime, &starter);
     let ready = runtime.listening.begin();
@@ -113,6 +117,24 @@ fn end_of(handlers: &Handle) -> JoinSet<()> {
 fn without_handlers() -> Error {
     let message = "the runtime of the handlers was shut down, so the listener has stopped; keep it until `run_until` returns";
     Error::new(ErrorKind::Internal, message)
+}
+
+fn without_runtime() -> Error {
+    Error::invalid(
+        "a listener needs a tokio runtime for its handlers: await `run_until` on one, or name one by `handlers_on`",
+    )
+}
+
+/// Refuses a runtime on which no attempt could have a timeout. tokio has no other way to ask than to make a timer, which
+/// panics without them.
+fn check_timers(handlers: &Handle) -> Result<()> {
+    let _there = handlers.enter();
+    contained(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
+        Error::invalid(
+            "the runtime of the handlers has no timers, which the timeout of each attempt needs: build it with \
+             `enable_time()` or `enable_all()`",
+        )
+    })
 }
 
 /// Agrees with Redis on every topic, and looks at its settings.

@@ -20,7 +20,7 @@ use crate::log::{QuietSpan, debug, error};
 use crate::outcome::{Failure, Outcome};
 use crate::panics::{Contained, contained, message};
 use crate::roles::attempt_log::{Failed, continue_trace, outcome, undecodable_payload};
-use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement};
+use crate::runtime::{Ended, Groups, Lease, Member, Partition, Settlement, Undecodable};
 use crate::source::LapseSource;
 use crate::stats::TopicCounters;
 use crate::time::Reading;
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) state: State,
     pub(crate) reading: Reading,
     pub(crate) source: LapseSource,
+    /// Whether the server was asked, late, if the timer is still ours.
+    pub(crate) confirmed: bool,
     /// Kept until the attempt has ended.
     pub(crate) permit: Permit,
 }
@@ -99,11 +101,6 @@ impl Job {
         self.state.deadline_after(&self.record)
     }
 
-    /// Leaves it to the runtime of the handlers, which must run it within the timeout.
-    pub(crate) fn begin(&self) {
-        self.lease.state.enter(Phase::Started, Some(self.partition.topic.config.timeout));
-    }
-
     /// It, unless the key's writer came first: then the retry has given way.
     pub(crate) async fn unless_superseded(self) -> Option<Self> {
         if !write_back::writer_came_first(&self.partition, &self.lease.held.key, self.deadline()).await {
@@ -126,9 +123,6 @@ impl Job {
     }
 
     async fn run_to_its_end(self) {
-        if self.is_late() {
-            self.lease.confirmed().await;
-        }
         if self.lease.state.is_told(Told::Stop) {
             return self.hand_back();
         }
@@ -157,10 +151,16 @@ impl Job {
     }
 
     /// Whether somebody may have taken or cancelled it since it was claimed, and we have not heard of it: this
-    /// process stood still, or other handlers have blocked its threads. Then the server is asked first.
-    fn is_late(&self) -> bool {
+    /// process stood still, or other handlers have blocked its threads.
+    pub(crate) fn is_doubtful(&self) -> bool {
         let reach = self.partition.topic.config.lookahead + LATE;
-        self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted()
+        !self.confirmed && (self.reading.arrived.elapsed() > reach || !self.lease.state.is_trusted())
+    }
+
+    /// Waits for the server to say that it is ours. Returns it if so.
+    pub(crate) async fn confirmed(self) -> Option<Self> {
+        // Once: where each turn comes late, it would never begin.
+        self.lease.confirmed().await.then_some(Self { confirmed: true, ..self })
     }
 
     /// It was not begun.
@@ -173,9 +173,13 @@ impl Job {
     /// Counts how the attempt ended, decides what follows, and leaves it to the settler.
     fn settle(self, ended: Ended, span: &QuietSpan) -> Permit {
         let topic = &self.partition.topic;
+        let ended = ended.by_policy(&topic.config, self.state.attempt);
         count(&topic.stats, &ended);
         topic.meter.ended(self.source, outcome(&ended));
-        let undecodable = if let Ended::Undecodable(error) = &ended { Some(error.clone()) } else { None };
+        let undecodable = match &ended {
+            Ended::Undecodable(undecodable) => Some(undecodable.error.to_string()),
+            _ => None,
+        };
         let failed = Failed::of(&ended, self.state.attempt, topic.config.attempts());
         let now = self.reading.at(Instant::now()).ms();
         let end = ended.decide(&topic.config, &self.record, &self.state, now);
@@ -214,11 +218,13 @@ impl Job {
     async fn attempt(&self, about: Arc<About>, span: &QuietSpan) -> Option<Ended> {
         let handler = &self.partition.topic.handler;
         let start = || handler(about, self.record.payload.clone());
-        // Without the panic's message, which may quote the payload.
-        let panicked = |_| Err(Error::new(ErrorKind::Payload, "the decoder of the payload panicked"));
-        let attempt = match contained(start).unwrap_or_else(panicked) {
-            Ok(attempt) => attempt,
-            Err(error) => return Some(Ended::Undecodable(error.to_string())),
+        let attempt = match contained(start) {
+            Ok(Ok(attempt)) => attempt,
+            Ok(Err(error)) => return Some(Ended::Undecodable(Undecodable { error, panic: None })),
+            Err(panic) => {
+                let error = Error::new(ErrorKind::Payload, "the decoder of the payload panicked");
+                return Some(Ended::Undecodable(Undecodable { error, panic: Some(panic) }));
+            }
         };
         let began = Instant::now();
         let ended = self.supervise(attempt.instrument(span.span())).await;

@@ -182,6 +182,7 @@ impl Taken {
                         state,
                         reading,
                         source,
+                        confirmed: false,
                         permit: permits.split(lost),
                     };
                     jobs.push((reading.when(job.deadline()), job));

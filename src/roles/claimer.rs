@@ -106,11 +106,12 @@ impl Claimer {
     /// Waits until it is time to look and there are permits.
     async fn next_look(&mut self) -> (LapseSource, Permit) {
         let index = self.index();
-        let Self { partition, groups, waiting, timer, ask, demand, called, .. } = self;
+        let Self { partition, starter, groups, waiting, timer, ask, demand, called, .. } = self;
         loop {
             let ready = async {
                 let source = timer.due(partition.wakeup_of(index), &partition.clock).await;
                 partition.outbox.room().await;
+                starter.until_it_runs(|| call_others(partition)).await;
                 source
             };
             let source = keep_places(demand, std::future::ready(()), ready).await;
@@ -263,13 +264,18 @@ async fn free_or_call(
         return;
     }
     *called = Some(Instant::now());
+    call_others(partition);
+    free.await;
+}
+
+/// Calls listeners that rest: more is due than can be run here.
+fn call_others(partition: &Arc<Partition>) {
     let partition = partition.clone();
     tokio::spawn(async move {
         if let Err(error) = partition.store.announce_left(&partition.names).await {
             debug!(topic = %partition.topic.config.name, %error, "nobody was told that more is due than can be run here");
         }
     });
-    free.await;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod attempt_log;
+mod begun;
 pub(crate) mod claim;
 pub(crate) mod claimer;
 pub(crate) mod event_loop;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
-use crate::time::unix_ms;
+use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{ListenerReport, NodeReport, TopicReport, listeners};
 
 /// Between two reports; whoever reads them takes three that are missing for a listener that is gone.
@@ -77,6 +77,7 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         since_ms: unix_ms(since),
         running,
         limit,
+        handlers_stalled_ms: runtime.stall.lasts().map(ms_ceil),
         nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
         topics: topics.collect(),
         at_ms: 0,

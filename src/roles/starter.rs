@@ -12,17 +12,21 @@ use tokio::time::Instant;
 
 use crate::attached::write_back;
 use crate::lock::lock;
+use crate::log::{info, warn};
 use crate::roles::attempt::Job;
+use crate::roles::begun::{Begun, Unpolled};
+use crate::runtime::Runtime;
 
 /// So many are spawned by one task. Of more those that wait longest would give way to the rest: what a thread of the
 /// runtime has no room for, which is 256, goes to the end of what all share.
 const TOGETHER: usize = 32;
 
-/// Holds jobs until they may start.
+/// Holds jobs until they may start, and until the runtime of the handlers polls them.
 #[derive(Clone)]
 pub(crate) struct Starter(Arc<Inner>);
 
 struct Inner {
+    runtime: Arc<Runtime>,
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Where handlers run.
@@ -38,13 +42,16 @@ struct Queue {
     /// By the moments at which they may start, and in the order in which they came.
     jobs: BTreeMap<(Instant, u64), Job>,
     armed: u64,
+    unpolled: Unpolled,
     closed: bool,
 }
 
 impl Starter {
-    /// A starter of attempts on this runtime, to be made where the roles run.
-    pub(crate) fn new(handlers: Handle, virtual_time: bool) -> std::io::Result<Self> {
+    /// A starter of attempts on the runtime of the handlers, to be made where the roles run.
+    pub(crate) fn new(runtime: &Arc<Runtime>, handlers: Handle) -> std::io::Result<Self> {
+        let virtual_time = runtime.client.virtual_time();
         let inner = Arc::new(Inner {
+            runtime: runtime.clone(),
             queue: Mutex::default(),
             changed: Condvar::new(),
             handlers,
@@ -84,17 +91,28 @@ impl Starter {
         }
     }
 
+    /// Returns once attempts run: while the runtime of the handlers stands still, they do not. Calls others first, who
+    /// may run them.
+    pub(crate) async fn until_it_runs(&self, call_others: impl FnOnce()) {
+        let stall = &self.0.runtime.stall;
+        if stall.lasts().is_some() {
+            call_others();
+            stall.is_over().await;
+        }
+    }
+
     /// Closes it when that is dropped.
     pub(crate) fn closing(&self) -> Closing {
         Closing(self.clone())
     }
 
-    /// Takes back everything that has not started, and ends the thread.
+    /// Takes back everything that has not started, or was never polled, and ends the thread.
     pub(crate) fn close(&self) -> Vec<Job> {
         let mut queue = lock(&self.0.queue);
         queue.closed = true;
         self.0.changed.notify_one();
-        mem::take(&mut queue.jobs).into_values().collect()
+        let unpolled = queue.unpolled.take_all();
+        mem::take(&mut queue.jobs).into_values().chain(unpolled).collect()
     }
 }
 
@@ -108,11 +126,19 @@ impl Drop for Closing {
 }
 
 impl Inner {
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         wake_exactly();
         let mut queue = lock(&self.queue);
         while !queue.closed {
-            let left = queue.first().map(|at| at.saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            if let Some(since) = queue.unpolled.look(now) {
+                let unpolled = queue.unpolled.take_all();
+                drop(queue);
+                self.stand_still(since, unpolled);
+                queue = lock(&self.queue);
+                continue;
+            }
+            let left = queue.next().map(|at| at.saturating_duration_since(now));
             queue = match left {
                 None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => {
@@ -135,12 +161,11 @@ impl Inner {
         self.start(ready);
     }
 
-    fn start(&self, jobs: impl IntoIterator<Item = Job>) {
+    fn start(self: &Arc<Self>, jobs: impl IntoIterator<Item = Job>) {
         let mut ready = Vec::new();
         for job in jobs {
-            job.begin();
             if write_back::may_be_back(&job.partition.topic, &job.record.payload, &job.state) {
-                self.roles.spawn(start_unless_superseded(job, self.handlers.clone()));
+                self.roles.spawn(self.clone().start_unless_superseded(job));
                 continue;
             }
             ready.push(job);
@@ -148,15 +173,79 @@ impl Inner {
                 self.spawn(mem::take(&mut ready));
             }
         }
-        self.spawn(ready);
+        if !ready.is_empty() {
+            self.spawn(ready);
+        }
     }
 
-    fn spawn(&self, mut together: Vec<Job>) {
-        if together.len() > 1 {
-            self.handlers.spawn(spawn_all(together.into_iter().map(Job::run)));
-        } else if let Some(only) = together.pop() {
-            self.handlers.spawn(only.run());
+    /// The server is asked where its connection is.
+    async fn start_unless_superseded(self: Arc<Self>, job: Job) {
+        if let Some(job) = job.unless_superseded().await {
+            self.spawn(vec![job]);
         }
+    }
+
+    /// Leaves jobs to the runtime of the handlers, unless that stands still.
+    fn spawn(self: &Arc<Self>, jobs: Vec<Job>) {
+        let mut queue = lock(&self.queue);
+        if queue.closed || self.runtime.stall.lasts().is_some() {
+            drop(queue);
+            return jobs.into_iter().for_each(Job::hand_back);
+        }
+        let begun = Begun::new(jobs);
+        let count = begun.len();
+        let is_earlier = queue.unpolled.add(begun.clone());
+        drop(queue);
+        if is_earlier {
+            self.changed.notify_one();
+        }
+        let run = |place| self.clone().run_one(begun.clone(), place);
+        if count == 1 {
+            self.handlers.spawn(run(0));
+        } else {
+            let all: Vec<_> = (0..count).map(run).collect();
+            self.handlers.spawn(spawn_all(all.into_iter()));
+        }
+    }
+
+    /// What the runtime of the handlers polls.
+    async fn run_one(self: Arc<Self>, begun: Arc<Begun>, place: usize) {
+        let Some(job) = begun.take(place) else { return };
+        // Dropped early: they would be kept for as long as the handler runs.
+        drop(begun);
+        if job.is_doubtful() {
+            self.roles.spawn(self.clone().start_confirmed(job));
+        } else {
+            drop(self);
+            job.run().await;
+        }
+    }
+
+    /// Its turn has come late. The server is asked where no handler holds up the answer.
+    async fn start_confirmed(self: Arc<Self>, job: Job) {
+        if let Some(job) = job.confirmed().await {
+            self.spawn(vec![job]);
+        }
+    }
+
+    /// The runtime of the handlers polls nothing: what it was given is handed back, and nothing is claimed until a
+    /// task shows that it polls again.
+    fn stand_still(&self, since: Instant, unpolled: Vec<Job>) {
+        let count = unpolled.len();
+        if self.runtime.stall.begin(since) {
+            warn!(
+                count,
+                "the runtime of the handlers polls nothing, so its timers are left to other listeners and nothing is claimed; \
+                 do handlers block its threads, or does nobody drive it?"
+            );
+            let runtime = self.runtime.clone();
+            self.handlers.spawn(async move {
+                if let Some(after) = runtime.stall.end() {
+                    info!(?after, "the runtime of the handlers polls again");
+                }
+            });
+        }
+        unpolled.into_iter().for_each(Job::hand_back);
     }
 }
 
@@ -169,13 +258,6 @@ async fn spawn_all(tasks: impl Iterator<Item = impl Future<Output = ()> + Send +
     tokio::spawn(async {});
 }
 
-/// The server is asked where its connection is.
-async fn start_unless_superseded(job: Job, handlers: Handle) {
-    if let Some(job) = job.unless_superseded().await {
-        handlers.spawn(job.run());
-    }
-}
-
 /// Linux puts a thread's wake-ups off by up to 50 µs to gather them, unless it is asked not to
 /// (`PR_SET_TIMERSLACK` in `prctl(2)`). Where that is refused they come a little later.
 fn wake_exactly() {
@@ -184,6 +266,11 @@ fn wake_exactly() {
 }
 
 impl Queue {
+    /// When there is something to do.
+    fn next(&self) -> Option<Instant> {
+        self.first().into_iter().chain(self.unpolled.next_look()).min()
+    }
+
     fn first(&self) -> Option<Instant> {
         self.jobs.first_key_value().map(|((at, _), _)| *at)
     }

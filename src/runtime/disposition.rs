@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::backoff::Backoff;
+use crate::error::Error;
 use crate::id::ArmingId;
 use crate::outcome::{Failure, Outcome, Then};
+use crate::panics::contained;
 use crate::time::{MAX_DELAY, ms_ceil, system_time, unix_ms};
 use crate::topic::TopicConfig;
 use crate::wire::{DeadReason, End, FailedAttempt, History, Record, State};
@@ -16,14 +19,42 @@ pub(crate) enum Ended {
     Returned(Outcome),
     /// With a word for the kind of failure.
     Failed(&'static str, Failure),
-    Undecodable(String),
+    Undecodable(Undecodable),
     /// The key was written back for this attempt, and its writer has taken it.
     Superseded,
     /// The handler was stopped, as the listener is.
     Stopped,
 }
 
+/// Why a payload cannot be decoded.
+#[derive(Debug)]
+pub(crate) struct Undecodable {
+    /// For the log, too: it never quotes the payload.
+    pub(crate) error: Error,
+    /// How the decoder panicked. That may quote the payload, so it stays with that, in the history.
+    pub(crate) panic: Option<String>,
+}
+
 impl Ended {
+    /// The same with the wait that the topic's policy says. That is the application's: should it panic, that is what the
+    /// attempt has failed of, and the default policy says how long to wait.
+    pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
+        match self {
+            Self::Failed(kind, Failure { then: Then::ByPolicy, error }) if attempt < config.attempts() => {
+                let waits =
+                    |kind, delay, error| Self::Failed(kind, Failure { then: Then::After(delay), error });
+                match contained(|| config.backoff.delay(attempt)) {
+                    Ok(delay) => waits(kind, delay, error),
+                    Err(panic) => {
+                        let error = format!("{error}; and the retry policy panicked: {panic}");
+                        waits("panic", Backoff::default().delay(attempt), error)
+                    }
+                }
+            }
+            other => other,
+        }
+    }
+
     /// Applies the topic's policy to a timer whose attempt has ended at this ms of the server's clock: what
     /// Redis is to be told; none: that it is done.
     pub(crate) fn decide(self, config: &TopicConfig, record: &Record, state: &State, at: u64) -> Option<End> {
@@ -43,7 +74,8 @@ impl Ended {
             Self::Returned(Outcome::Snooze(delay)) => {
                 End::Snooze { delay: bounded(delay), attempt, snoozes: snoozes.saturating_add(1), history }
             }
-            Self::Undecodable(error) => {
+            Self::Undecodable(Undecodable { error, panic }) => {
+                let error = panic.map_or_else(|| error.to_string(), |panic| format!("{error}: {panic}"));
                 let known = first_undecodable(state);
                 let history =
                     if known.is_some() { history } else { with_failure(state, UNDECODABLE, error, at) };
@@ -96,7 +128,6 @@ fn bounded(delay: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backoff::Backoff;
     use crate::topic::Topic;
 
     fn config() -> TopicConfig {
@@ -131,6 +162,11 @@ mod tests {
         }
     }
 
+    fn undecodable() -> Ended {
+        let error = Error::new(crate::error::ErrorKind::Payload, "?");
+        Ended::Undecodable(Undecodable { error, panic: None })
+    }
+
     fn error(then: Then) -> Ended {
         Ended::Failed("error", Failure { then, error: "no".into() })
     }
@@ -144,6 +180,28 @@ mod tests {
         assert_eq!((delay, attempt), (15_000, 2));
         assert_eq!(History::decode(&history).0[0].error, "no");
         assert_eq!(reason(decide(error(Then::ByPolicy), &before(2))), Some(DeadReason::Exhausted));
+    }
+
+    #[test]
+    fn a_policy_that_panics_is_what_the_attempt_has_failed_of() {
+        let topic = Topic::<u32>::new("a:{id}")
+            .unwrap()
+            .retry(Backoff::custom(|_| panic!("no idea")))
+            .max_attempts(2);
+        let by_policy = |ended: Ended, attempt| ended.by_policy(&topic.config, attempt);
+        let Ended::Failed("panic", Failure { then: Then::After(delay), error: text }) =
+            by_policy(error(Then::ByPolicy), 1)
+        else {
+            panic!("not a failure that is retried")
+        };
+        assert_eq!(text, "no; and the retry policy panicked: no idea");
+        assert!(delay <= Duration::from_secs(1), "{delay:?}");
+        let unasked = [error(Then::Dead), error(Then::After(Duration::ZERO)), Ended::Stopped];
+        unasked.into_iter().for_each(|ended| drop(by_policy(ended, 1)));
+        assert!(
+            matches!(by_policy(error(Then::ByPolicy), 2), Ended::Failed("error", _)),
+            "none follows the last attempt"
+        );
     }
 
     #[test]
@@ -162,7 +220,7 @@ mod tests {
     fn a_strange_payload_is_put_off_ever_longer_for_an_hour_and_uses_up_no_attempt() {
         let (mut state, mut now, mut pauses) = (failed("no"), 2000, Vec::new());
         let last = loop {
-            match decide_at(now, Ended::Undecodable("?".into()), &state) {
+            match decide_at(now, undecodable(), &state) {
                 Some(End::Retry { delay, attempt: 1, snoozes: 0, history }) => {
                     pauses.push(delay);
                     now += delay;
@@ -185,7 +243,7 @@ mod tests {
     fn a_strange_payload_dies_at_once_where_it_is_to() {
         let config = Topic::<u32>::new("a:{id}").unwrap().undecodable_for(Duration::ZERO).config;
         let record = Record { arming: ArmingId::random(), deadline: 1000, payload: Bytes::new() };
-        let end = Ended::Undecodable("?".into()).decide(&config, &record, &before(1), 2000);
+        let end = undecodable().decide(&config, &record, &before(1), 2000);
         assert_eq!(reason(end), Some(DeadReason::Undecodable));
     }
 

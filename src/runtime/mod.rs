@@ -12,13 +12,14 @@ pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod permits;
 pub(crate) mod refusals;
+pub(crate) mod stall;
 pub(crate) mod stream_state;
 pub(crate) mod waiting;
 pub(crate) mod wakeup;
 
 pub(crate) use self::condition::{Condition, LastError, Listening};
 pub(crate) use self::deadline::{DeadlineTimer, Seen};
-pub(crate) use self::disposition::{Ended, first_undecodable};
+pub(crate) use self::disposition::{Ended, Undecodable, first_undecodable};
 pub(crate) use self::groups::{Groups, Member};
 pub(crate) use self::leases::Lease;
 pub(crate) use self::nodes::{NodeState, Nodes};
@@ -26,6 +27,7 @@ pub(crate) use self::outbox::Settlement;
 pub(crate) use self::partition::Partition;
 pub(crate) use self::permits::{Demand, Permits};
 pub(crate) use self::refusals::{Asked, Refusals, RefusedRead};
+pub(crate) use self::stall::Stall;
 pub(crate) use self::stream_state::{EventMode, Known, StreamState};
 pub(crate) use self::waiting::{Amount, Gauge, Waiting};
 
@@ -65,6 +67,8 @@ pub(crate) struct Runtime {
     pub(crate) permits: Arc<Permits>,
     /// Whether it is past its start.
     pub(crate) listening: Listening,
+    /// Whether the runtime of the handlers polls nothing.
+    pub(crate) stall: Stall,
 }
 
 impl Runtime {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::connection::{Endpoint, Target, Topology};
+use crate::connection::{Endpoint, Home, Target, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
@@ -112,6 +112,11 @@ impl Store {
 
     pub(crate) fn target(&self) -> &Target {
         &self.0.target
+    }
+
+    /// Where its connections live.
+    pub(crate) fn home(&self) -> Home {
+        self.target().access.home
     }
 
     pub(crate) fn topology(&self) -> &Topology {

@@ -23,6 +23,7 @@ mod repartitioning;
 mod rounding;
 mod scripts;
 mod sharing;
+mod standstill;
 mod subscription;
 mod support;
 mod wire;

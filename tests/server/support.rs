@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylapse::internals::scripts;
 use keylapse::{
-    Done, Error, Failure, Handler, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Stats, Topic,
+    Done, Error, Failure, Handler, Health, Lapse, Listener, ListenerBuilder, Outcome, Schedule, Stats, Topic,
 };
 use keylapse_support::{Server, eventually};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -39,15 +39,16 @@ pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<keylapse::Result<()>>,
     pub(crate) stats: Stats,
+    pub(crate) health: Health,
 }
 
 impl Running {
     pub(crate) fn start(builder: ListenerBuilder) -> Self {
         let listener = builder.build().expect("a listener");
-        let stats = listener.stats();
+        let (stats, health) = (listener.stats(), listener.health());
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move { listener.run_until(stopped).await });
-        Self { stop: Some(stop), task, stats }
+        Self { stop: Some(stop), task, stats, health }
     }
 
     /// Waits until this holds of what it has counted.

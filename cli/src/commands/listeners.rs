@@ -38,7 +38,7 @@ fn table(listeners: &[ListenerReport]) -> Table {
             short(&listener.host, 40),
             listener.pid.to_string(),
             short(&listener.version, 20),
-            format!("{}/{}", listener.running, listener.limit),
+            listener.places(),
             short(&hears.collect::<Vec<_>>().join(", "), 160),
             short(&topics.join(" "), 200),
         ]);

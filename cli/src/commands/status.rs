@@ -45,6 +45,15 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         let more = counted(status.more_topics, "more topic");
         out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
     }
+    for listener in &status.listeners {
+        if let Some(ms) = listener.handlers_stalled_ms {
+            let (host, pid) = (short(&listener.host, 60), listener.pid);
+            let lasts = span(ms);
+            out.say(format!(
+                "! {host} (process {pid}): the runtime of its handlers has polled nothing for {lasts}, so it claims nothing"
+            ))?;
+        }
+    }
     out.say(counted(status.listeners.len() as u64, "listener"))?;
     Ok(Exit::Fine)
 }

@@ -56,7 +56,7 @@ fn a_primary() -> Peers {
 
 fn named(by: fn(Arc<Cluster>, Endpoint, bool) -> Peers) -> Peers {
     let endpoint = Endpoint::read("127.0.0.1:7000", 0).expect("an endpoint");
-    by(Arc::new(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1))), endpoint, true)
+    by(Cluster::new(Vec::new(), Arc::default(), Duration::from_secs(1)), endpoint, true)
 }
 
 fn canary(number: u64) -> Heard {

@@ -86,6 +86,12 @@ impl Cluster {
 
     /// Asks known nodes who owns what. One refresh at a time: who comes while one is made waits for it, and takes it.
     pub(crate) async fn refresh(&self) -> Result<()> {
+        let this = self.this.upgrade().expect("who asks holds it");
+        // Where connections live, as whoever asks may be polled no more, and others wait for this.
+        self.access.home.run(async move { this.refresh_here().await }).await
+    }
+
+    async fn refresh_here(&self) -> Result<()> {
         let came = Instant::now();
         let _one_at_a_time = self.refreshing.lock().await;
         if lock(&self.refreshed).is_some_and(|at| at >= came) {

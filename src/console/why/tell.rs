@@ -54,10 +54,13 @@ impl Why {
         for (listener, topic) in &serving {
             let (host, pid, running) = (&listener.host, listener.pid, topic.running);
             let limit = counted(topic.limit as u64, "attempt");
-            self.served_by.push(format!("{host} (process {pid}), {running} of {limit} running"));
+            let stalled = if listener.handlers_stalled_ms.is_some() { ", its handlers stalled" } else { "" };
+            self.served_by.push(format!("{host} (process {pid}), {running} of {limit} running{stalled}"));
         }
         if serving.is_empty() {
             self.not_now.push("no listener serves the topic".to_owned());
+        } else if serving.iter().all(|(listener, _)| listener.handlers_stalled_ms.is_some()) {
+            self.not_now.push("the handlers of each listener block all threads of their runtimes".to_owned());
         } else if serving.iter().all(|(listener, topic)| {
             topic.limit > 0 && topic.running >= topic.limit
                 || listener.limit > 0 && listener.running >= listener.limit

@@ -101,7 +101,7 @@ impl Lane {
         queue.driven = true;
         // A runtime that is ending drops the driver at once, and that needs the lock.
         drop(queue);
-        tokio::spawn(driver::drive(Driving::of(self.0.clone())));
+        self.0.store.home().spawn(driver::drive(Driving::of(self.0.clone())));
         receiver
     }
 

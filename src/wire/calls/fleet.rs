@@ -40,6 +40,9 @@ pub struct ListenerReport {
     pub running: usize,
     /// How many attempts it may run.
     pub limit: usize,
+    /// For how long the runtime of its handlers had polled nothing, in ms; none while that polls. It claims nothing then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handlers_stalled_ms: Option<u64>,
     /// The servers that it listens to.
     pub nodes: Vec<NodeReport>,
     /// Its topics, by their names.
@@ -101,6 +104,12 @@ impl ListenerReport {
     /// When it was started, by the clock of its machine.
     pub fn since(&self) -> SystemTime {
         system_time(self.since_ms)
+    }
+
+    /// Returns how many timers it holds, of how many, and whether its handlers are stalled, for people.
+    pub fn places(&self) -> String {
+        let stalled = if self.handlers_stalled_ms.is_some() { ", stalled" } else { "" };
+        format!("{}/{}{stalled}", self.running, self.limit)
     }
 
     /// Whether it serves the topic with this name.

@@ -34,25 +34,27 @@ async fn a_payload_that_makes_its_decoder_panic_dies_undecodable() {
     running.stop().await.unwrap();
     let letter = schedule.dead_letters(&text).page(1).await.unwrap().remove(0);
     assert_eq!(letter.reason, DeadReason::Undecodable);
-    assert!(letter.last_error().unwrap().contains("panicked"), "{letter:?}");
-    assert!(!letter.last_error().unwrap().contains(SECRET), "{letter:?}");
+    let expected = format!("the decoder of the payload panicked: cannot bear {SECRET}");
+    assert_eq!(letter.last_error(), Some(&*expected), "beside the payload");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_policy_that_panics_costs_a_lease_and_in_the_end_the_timer() {
+async fn a_retry_policy_that_panics_is_a_failure_that_the_default_policy_retries() {
     let (server, schedule) = server_and_schedule().await;
-    let policy = Backoff::custom(|_| panic!("no idea"));
-    let topic = Topic::<u32>::new("app:policy:{id}").unwrap().retry(policy).lease(LEASE);
-    let (handler, mut reported) =
-        reporting(|lapse: Lapse<u32>| (lapse.attempt(), Err::<Done, _>(Failure::retry("no"))));
+    let topic = Topic::<u32>::new("app:policy:{id}").unwrap().retry(Backoff::custom(|_| panic!("no idea")));
+    let topic = topic.lease(LEASE).max_attempts(2);
+    let (handler, mut reported) = reporting(|lapse: Lapse<u32>| {
+        ((lapse.attempt(), lapse.is_redelivered()), Err::<Done, _>(Failure::retry("no")))
+    });
     let running = Running::start(listener(&server).on(topic.clone(), handler));
     let _ = schedule.arm(&topic, ["1"], Duration::ZERO, &1).await.unwrap();
-    for _ in 0..5 {
-        assert_eq!(reported.next().await, 1);
-    }
+    assert_eq!((reported.next().await, reported.next().await), ((1, false), (2, false)));
     until_dead(&schedule, &topic, 1).await;
-    assert_eq!(schedule.dead_letters(&topic).page(1).await.unwrap()[0].reason, DeadReason::LostLeases);
-    assert_eq!(running.stats.total().panics, 5);
+    let letter = schedule.dead_letters(&topic).page(1).await.unwrap().remove(0);
+    assert_eq!(letter.reason, DeadReason::Exhausted);
+    let history: Vec<_> = letter.history.iter().map(|failed| (&*failed.kind, &*failed.error)).collect();
+    assert_eq!(history, [("panic", "no; and the retry policy panicked: no idea"), ("error", "no")]);
+    assert_eq!((running.stats.total().panics, running.stats.total().lost_leases), (1, 0));
     running.stop().await.unwrap();
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::join_all;
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{ArmHow, Cancel, CancelId, CancelReply, NewTimer, Store, TopicEntry, WireWhen};
 use keylapse::{Arming, ArmingId, Cancelled};
@@ -77,8 +76,7 @@ async fn runs(server: &Server) -> u64 {
     calls.parse().unwrap()
 }
 
-/// The first connection is held up, and the call repeated over another; then the first comes to life. On one thread,
-/// or the driver of those that gather could run before the last of them is there, and send the first by itself.
+/// The first connection is held up, and the calls are repeated over another; then the first comes to life.
 #[tokio::test]
 async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_since() {
     if skipped_on_a_cluster("streams of the application are refused: they lead to one server") {
@@ -93,22 +91,29 @@ async fn arms_that_went_together_and_were_held_up_arm_nothing_that_has_ended_sin
     let before = runs(&scene.server).await;
     scene.proxy.stall(Direction::Requests);
     port.store(other.port(), Ordering::SeqCst);
-    let ids = ["0", "1", "2", "3"];
-    // The first goes alone, and the others together.
-    let answers = join_all(ids.map(|id| caller.arm(id))).await;
-    assert_eq!(answers, ["Armed"; 4]);
+    // The first goes alone, the next by itself, and as many as are worth a call beside it go together.
+    let (first, together) = (["alone", "driven"], ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    let mut calls = Vec::new();
+    for id in first {
+        calls.push(tokio::spawn(caller.arm(id)));
+        scene.until_seen(id).await;
+    }
+    calls.extend(together.map(|id| tokio::spawn(caller.arm(id))));
+    for call in calls {
+        assert_eq!(call.await.unwrap(), "Armed");
+    }
     let sent: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();
-    assert_eq!(sent, [vec!["0"], vec!["1", "2", "3"]], "they are on their way");
-    assert_eq!(runs(&scene.server).await, before + 2, "of the repeats");
-    for id in ["0", "1", "2"] {
+    assert_eq!(sent, [vec!["alone"], vec!["driven"], together.to_vec()], "they are on their way");
+    assert_eq!(runs(&scene.server).await, before + 3, "of the repeats");
+    for id in ["alone", "1", "2"] {
         assert_eq!(caller.cancel(id).await, "Cancelled");
     }
     assert_eq!(caller.arm("2").await, "Armed");
     let standing = (scene.standing("2").await, scene.standing("3").await);
     let counted = runs(&scene.server).await;
     scene.proxy.resume();
-    let arrived = async || runs(&scene.server).await == counted + 2;
+    let arrived = async || runs(&scene.server).await == counted + 3;
     eventually(PATIENCE, "what was held up to arrive", arrived).await;
-    scene.none_stands(&["0", "1"]).await;
+    scene.none_stands(&["alone", "1"]).await;
     assert_eq!((scene.standing("2").await, scene.standing("3").await), standing);
 }

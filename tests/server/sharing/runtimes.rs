@@ -106,20 +106,19 @@ async fn calls_that_were_sent_by_a_runtime_that_ends_are_told_what_was_done() {
     scene.all_stand(&["alone", "armed", "replaced", "absent", "there", "moved"]).await;
 }
 
-/// Its driver stands still, and so do calls that share; a durable arm neither waits for it nor goes with others.
+/// WAIT tells of all writes of its connection, so that a durable arm shares no call.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_durable_arm_goes_while_shared_calls_are_on_their_way() {
+async fn a_durable_arm_does_not_go_with_others() {
     let scene = Scene::start().await;
     let caller = scene.caller().await;
-    let still = standing_still();
-    let mut shared = vec![caller.arm("1"), caller.arm(DRIVEN), caller.arm("2")];
-    driven_by(&scene, &still, &mut shared).await;
-    let armed = durably(&caller, "durable", 0).await;
-    assert_eq!(armed, "Armed");
-    let seen: Vec<_> = scene.take_seen().into_iter().map(|seen| seen.ids).collect();
-    assert_eq!(seen, [["1"], [DRIVEN], ["durable"]], "the others do still wait");
-    still.shutdown_background();
-    assert_eq!(answers(shared).await, ["Armed"; 3]);
+    let shared: Vec<_> = (0..100).map(|id| tokio::spawn(caller.arm(format!("{id}")))).collect();
+    assert_eq!(durably(&caller, "durable", 0).await, "Armed");
+    for call in shared {
+        assert_eq!(call.await.unwrap(), "Armed");
+    }
+    let seen = scene.take_seen().into_iter().map(|seen| seen.ids);
+    let with_it: Vec<_> = seen.filter(|ids| ids.iter().any(|id| id == "durable")).collect();
+    assert_eq!(with_it, [["durable"]]);
 }
 
 /// There are no replicas: WAIT takes as long as it may.
@@ -166,4 +165,63 @@ async fn calls_go_on_though_their_runtime_ended_before_it_ran() {
     scene.proxy.resume();
     assert_eq!(answers([alone, driven]).await, ["Armed"; 2]);
     assert_eq!(answers([caller.cancel("1"), caller.cancel("2")]).await, ["Cancelled"; 2]);
+}
+
+/// Much less than a call may take, and than connecting may.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Arms there, within a time that no repeat takes.
+async fn arms_soon(caller: &Caller, id: &str) {
+    let armed = tokio::time::timeout(SOON, caller.arm(id)).await;
+    assert_eq!(armed.expect("an answer, soon"), "Armed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_answered_though_the_runtime_that_made_the_first_stands_still() {
+    let scene = Scene::start().await;
+    let caller = Caller::of(&scene.client());
+    let still = standing_still();
+    run(&still, async { assert_eq!(caller.arm("first").await, "Armed") });
+    for id in ["second", "third"] {
+        arms_soon(&caller, id).await;
+    }
+    still.shutdown_background();
+}
+
+/// The first call of all is polled once, and has begun to connect.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_answered_though_whoever_connects_is_polled_no_more() {
+    let scene = Scene::start().await;
+    let caller = Caller::of(&scene.client());
+    let still = standing_still();
+    let mut first = Box::pin(caller.arm("first"));
+    {
+        let _there = still.enter();
+        assert_eq!((&mut first).now_or_never(), None);
+    }
+    arms_soon(&caller, "second").await;
+    assert_eq!(first.await, "Armed");
+    still.shutdown_background();
+}
+
+/// As in a server that gives each of its threads a runtime.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_worker_holds_up_no_call_of_others() {
+    let scene = Scene::start().await;
+    let caller = Caller::of(&scene.client());
+    let blocked = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (wake, woken) = std::sync::mpsc::channel::<()>();
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    blocked.spawn({
+        let caller = caller.clone();
+        async move {
+            assert_eq!(caller.arm("first").await, "Armed");
+            begun.send(()).ok();
+            woken.recv().ok();
+        }
+    });
+    begins.await.expect("the first call is answered");
+    arms_soon(&caller, "second").await;
+    drop(wake);
+    blocked.shutdown_background();
 }

@@ -60,7 +60,7 @@ fn row(report: &ListenerReport, frame: &Frame) -> Row {
         host: short(&report.host, 60),
         pid: report.pid,
         version: short(&report.version, 20),
-        running: format!("{}/{}", report.running, report.limit),
+        running: report.places(),
         nodes: report.nodes.iter().map(node).collect(),
         topics: report.topics.keys().take(TOPICS).map(topic).collect(),
         more_topics: report.topics.len().saturating_sub(TOPICS),

@@ -90,8 +90,9 @@ pub(super) struct ListenerRow {
     pub(super) host: String,
     pub(super) pid: u32,
     pub(super) version: String,
-    pub(super) running: usize,
-    pub(super) limit: usize,
+    pub(super) places: String,
+    /// For how long the runtime of its handlers has polled nothing.
+    pub(super) stalled_ms: Option<u64>,
     /// Each server that it listens to, and how.
     pub(super) hears: String,
     /// Why it may miss something at present.

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
 use crate::commands::top::model::ListenerRow;
-use crate::output::short;
+use crate::output::{short, span};
 
 pub(super) fn grid(listeners: &[ListenerRow]) -> Grid {
     let columns = vec![
@@ -18,7 +18,10 @@ pub(super) fn grid(listeners: &[ListenerRow]) -> Grid {
     ];
     Grid {
         columns,
-        rows: listeners.iter().map(|listener| (!listener.gap.is_empty(), row(listener))).collect(),
+        rows: listeners
+            .iter()
+            .map(|listener| (!listener.gap.is_empty() || listener.stalled_ms.is_some(), row(listener)))
+            .collect(),
     }
 }
 
@@ -27,7 +30,7 @@ fn row(listener: &ListenerRow) -> Vec<Cell> {
         Cell::plain(short(&listener.host, 60)),
         Cell::plain(listener.pid.to_string()),
         Cell::plain(short(&listener.version, 20)),
-        Cell::plain(format!("{}/{}", listener.running, listener.limit)),
+        Cell::plain(listener.places.clone()),
         Cell::plain(short(&listener.hears, 200)),
         Cell::plain(short(&listener.topics, 400)),
     ]
@@ -35,6 +38,11 @@ fn row(listener: &ListenerRow) -> Vec<Cell> {
 
 /// What somebody has to know of a listener before all else.
 pub(super) fn remark(listener: &ListenerRow, theme: Theme) -> Option<(String, Style)> {
+    if let Some(ms) = listener.stalled_ms {
+        let text =
+            format!("the runtime of its handlers has polled nothing for {}: it claims nothing", span(ms));
+        return Some((text, theme.alarm()));
+    }
     let gap = short(&listener.gap, 400);
     (!gap.is_empty()).then(|| (format!("it may miss something: {gap}"), theme.alarm()))
 }
