@@ -223,6 +223,35 @@ async fn a_reply_can_be_torn_in_the_middle() {
 }
 
 #[tokio::test]
+async fn connections_can_be_torn_behind_a_byte_of_all_that_they_carry() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let open = async || TcpStream::connect(("127.0.0.1", proxy.port())).await.expect("connected");
+    let (mut first, mut arrived) = (open().await, String::new());
+    first.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("sent");
+    first.read_exact(&mut [0; 7]).await.expect("an answer");
+    proxy.tear(Some(9));
+    first.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("sent");
+    first.read_to_string(&mut arrived).await.expect("closed in order");
+    assert_eq!((arrived.as_str(), proxy.lost()), ("+P", 1));
+    proxy.heal().await;
+    assert!(connect(&proxy.url()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_reply_can_stop_in_the_middle() {
+    let (_server, proxy, _) = line().await;
+    let mut client = TcpStream::connect(("127.0.0.1", proxy.port())).await.expect("connected");
+    proxy.lose_reply(command("PING"), Then::Halt(3));
+    client.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("sent");
+    let mut arrived = [0; 3];
+    client.read_exact(&mut arrived).await.expect("a part of it");
+    assert_eq!(&arrived, b"+PO");
+    let more = tokio::time::timeout(Duration::from_millis(50), client.read_u8()).await;
+    assert!(more.is_err(), "it stays open: {more:?}");
+}
+
+#[tokio::test]
 async fn a_reset_is_no_orderly_end() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;

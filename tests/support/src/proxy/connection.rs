@@ -126,7 +126,7 @@ impl Pumps<'_> {
     }
 
     async fn replies(self, mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Parcel>) -> io::Result<()> {
-        let mut buffer = BytesMut::new();
+        let (mut buffer, mut carried) = (BytesMut::new(), 0);
         while read(&mut from, &mut buffer).await? {
             let mut whole = BytesMut::new();
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
@@ -140,6 +140,13 @@ impl Pumps<'_> {
                     whole.extend_from_slice(frame.raw());
                 }
             }
+            let left = self.shared.faults.torn_after.load(Ordering::Relaxed).saturating_sub(carried);
+            carried += whole.len();
+            if whole.len() > left {
+                whole.truncate(left);
+                send(&to, whole).await?;
+                return self.lose(Then::Close).await;
+            }
             send(&to, whole).await?;
         }
         Ok(())
@@ -151,7 +158,7 @@ impl Pumps<'_> {
         match then {
             Then::Close | Then::Tear(_) => Ok(()),
             Then::Reset => Err(io::ErrorKind::ConnectionReset.into()),
-            Then::Stall => std::future::pending().await,
+            Then::Stall | Then::Halt(_) => std::future::pending().await,
         }
     }
 
@@ -172,7 +179,7 @@ fn is_message(frame: &Frame) -> bool {
 /// How much of a lost reply still arrives.
 fn torn(frame: &Frame, then: Then) -> &[u8] {
     match then {
-        Then::Tear(after) => &frame.raw()[..after.min(frame.raw().len() - 1)],
+        Then::Tear(after) | Then::Halt(after) => &frame.raw()[..after.min(frame.raw().len() - 1)],
         Then::Close | Then::Stall | Then::Reset => &[],
     }
 }

@@ -3,7 +3,10 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Duration,
 };
 
@@ -20,6 +23,8 @@ pub enum Then {
     Stall,
     /// It is closed in the middle of the reply: this many of its bytes arrive, at most all but one.
     Tear(usize),
+    /// It stays open and silent in the middle of the reply.
+    Halt(usize),
     /// It is reset (RST): what is under way in either direction is thrown away.
     Reset,
 }
@@ -71,6 +76,8 @@ pub(super) struct Faults {
     pub(super) lost: watch::Sender<usize>,
     /// Whether connections that begin now carry answers alone.
     pub(super) hushed: AtomicBool,
+    /// How many bytes of replies a connection carries until it is closed.
+    pub(super) torn_after: AtomicUsize,
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
     /// Changes when all connections of that moment are to end.
@@ -83,6 +90,7 @@ impl Faults {
             losses: Mutex::default(),
             lost: watch::Sender::new(0),
             hushed: AtomicBool::new(false),
+            torn_after: AtomicUsize::new(usize::MAX),
             requests: watch::Sender::new(Weather::default()),
             replies: watch::Sender::new(Weather::default()),
             cuts: watch::Sender::new(Cut::Close),

@@ -210,9 +210,16 @@ impl Proxy {
         self.shared.faults.hushed.store(hushed, Ordering::Relaxed);
     }
 
-    /// Ends all faults: nothing more is lost, stalled, delayed, split or refused.
+    /// Closes each connection behind so many bytes of all that the server says on it, in the middle of whatever that is;
+    /// those that have carried more, at the next reply. None ends it. Each one that is closed is a lost reply.
+    pub fn tear(&self, after: Option<usize>) {
+        self.shared.faults.torn_after.store(after.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    /// Ends all faults: nothing more is lost, torn, stalled, delayed, split or refused.
     pub async fn heal(&self) {
         self.shared.faults.forget_losses();
+        self.tear(None);
         self.hush(false);
         self.resume();
         self.delay(Direction::Both, Duration::ZERO);
