@@ -1,7 +1,7 @@
 //! What an answer of the server, or the lack of one, means.
 //!
-//! By codes only: the texts differ between Redis and Valkey and between
-//! versions.
+//! Of answers by codes only: the texts differ between Redis and Valkey and
+//! between versions.
 
 use redis::RedisError;
 
@@ -40,6 +40,9 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
             "the server refused the user or password; check the URL, KEYLAPSE_REDIS_PASSWORD and the ACL"
                 .into(),
         ),
+        (None, R::Parse) if is_cut_off(error) => {
+            (K::Unreachable, "the connection was closed in the middle of an answer".into())
+        }
         (None, R::Parse) => {
             let advice = "what answers there does not speak Redis' protocol; check host and port";
             (K::Unsupported, format!("{advice} ({said})"))
@@ -49,6 +52,13 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
         _ => (K::Server, said),
     };
     Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
+}
+
+/// Whether the line closed in the middle of an answer: `redis` (1.8.1) reports that as bytes that it cannot read, and only
+/// its words tell.
+pub(super) fn is_cut_off(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Parse
+        && error.detail().is_some_and(|said| said.contains("end of input"))
 }
 
 fn redirect(error: &RedisError) -> Option<Redirect> {
@@ -112,5 +122,75 @@ fn by_text(detail: &str) -> (ErrorKind, &'static str) {
         (ErrorKind::Unreachable, "; raise maxclients")
     } else {
         (ErrorKind::Server, "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::RedisConnectionInfo;
+    use redis::aio::MultiplexedConnection;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// What is read of a server that says this to a new connection, and closes it.
+    async fn told(answer: &[u8]) -> Error {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        theirs.write_all(answer).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let settings = RedisConnectionInfo::default();
+        let made = MultiplexedConnection::new(&settings, ours).await;
+        classify("connecting", &made.err().expect("no connection"))
+    }
+
+    /// Whatever `redis` says of it: no code tells the two apart.
+    #[tokio::test]
+    async fn an_answer_that_is_cut_off_at_any_byte_is_one_of_the_line() {
+        let answers: [&[u8]; 18] = [
+            b"+OK\r\n",
+            b"-NOPERM no right\r\n",
+            b":-12\r\n",
+            b"$5\r\nhello\r\n",
+            b"$0\r\n\r\n",
+            b"$-1\r\n",
+            b"*-1\r\n",
+            b"*3\r\n*2\r\n:1\r\n$1\r\na\r\n*0\r\n+x\r\n",
+            b"_\r\n",
+            b"#t\r\n",
+            b",1.5\r\n",
+            b"(123456789012345678901234567890\r\n",
+            b"!10\r\nERR a\r\nb c\r\n",
+            b"=5\r\ntxt:b\r\n",
+            b"%2\r\n+a\r\n:1\r\n$1\r\nc\r\n%1\r\n+b\r\n:2\r\n",
+            b"~2\r\n:1\r\n:2\r\n",
+            b"|1\r\n+ttl\r\n:3600\r\n*1\r\n+value\r\n",
+            b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
+        ];
+        for answer in answers {
+            for end in 0..answer.len() {
+                let error = told(&answer[..end]).await;
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{}: {error}", answer[..end].escape_ascii());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_of_redis_is_unsupported_cut_off_or_not() {
+        let others: [&[u8]; 10] = [
+            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>",
+            b"HT",
+            b"SSH-2.0-OpenSSH_9.2p1\r\n",
+            b"220 mail.example.com ESMTP\r\n",
+            b"\x15\x03\x01\0\x02\x02\x28",
+            b"\0\x01\x02\x03",
+            b"\r\n",
+            b"$x\r\n",
+            b"*one\r\n+tw",
+            b"$2\r\nlong",
+        ];
+        for other in others {
+            let error = told(other).await;
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", other.escape_ascii());
+        }
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::access::Access;
 use crate::connection::address::Address;
 use crate::connection::carried::carry;
+use crate::connection::classify::is_cut_off;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::tls::Context;
 use crate::connection::{probe, socket};
@@ -129,7 +130,7 @@ impl Address {
     /// Why a plain connection was cut: perhaps TLS is spoken there.
     async fn explain(&self, error: RedisError) -> RedisError {
         let cut = error.is_connection_dropped() && !error.is_connection_refusal();
-        let odd = error.kind() == RedisErrorKind::Parse;
+        let odd = error.kind() == RedisErrorKind::Parse && !is_cut_off(&error);
         if error.code().is_some() || !(cut || odd) || !probe::speaks_tls(&self.endpoint).await {
             return error;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylapse::testing::{Node, Reply, SentinelGroup};
 use keylapse::{Client, Error, ErrorKind};
-use keylapse_support::eventually;
+use keylapse_support::{Proxy, eventually};
 
 use crate::attached::beside::Beside;
 use crate::capture::Capture;
@@ -123,4 +123,18 @@ async fn sentinels_that_nobody_has_named_are_asked_when_the_only_one_that_was_is
     group.wait_for_master_other_than(&master).await.unwrap();
     through.timers().await;
     through.end().await;
+}
+
+/// Behind more and more bytes of what it says, until it has said who the primary is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_whose_line_closes_in_the_middle_of_an_answer_is_one_that_is_away() {
+    let group = crate::reach::sentinel_group().await;
+    let line = Proxy::before_port(group.sentinels()[0].port()).await;
+    let url = as_app(&format!("redis+sentinel://127.0.0.1:{}/{}", line.port(), group.name()));
+    for after in (0..).step_by(7) {
+        line.tear(Some(after));
+        let Err(refused) = impatient(&url).await else { break };
+        assert_eq!(refused.kind(), ErrorKind::Unreachable, "after {after} bytes: {refused}");
+    }
+    assert!(line.lost() > 100, "{} answers of a sentinel were torn", line.lost());
 }

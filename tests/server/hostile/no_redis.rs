@@ -102,7 +102,8 @@ async fn a_web_server_is_told_from_redis() {
 
 #[tokio::test]
 async fn garbage_is_told_from_redis() {
-    for garbage in ["220 mail.example.com ESMTP\r\n", "\0\x01\x02\x03\r\n", "\r\n\r\n"] {
+    let banner = "SSH-2.0-OpenSSH_9.2p1\r\n";
+    for garbage in [banner, "220 mail.example.com ESMTP\r\n", "\0\x01\x02\x03\r\n", "\r\n\r\n"] {
         for error in told(stub(Some(garbage)).await).await {
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{garbage:?}: {error}");
         }

@@ -1,13 +1,13 @@
 //! A reply is lost, and nothing happens until the repeat.
 
-use keylapse_support::skipped_on_a_cluster;
+use keylapse_support::{Binary, skipped_on_a_cluster};
 use std::collections::BTreeSet;
 
 use keylapse::internals::{Cargo, Close, DestroyId, End, Listing, Reshape, Scan, WireWhen, scripts};
 
 use super::attached;
 use super::call::{LEASE, START};
-use super::row::{Row, check};
+use super::row::{Row, check, check_on};
 use super::step::{
     Step, ack, again, arm, arm_absent, arm_all, arm_now, arm_own, cancel, claim, claim_quarantined, dead,
     replay, retry, settle, snooze,
@@ -19,11 +19,28 @@ async fn a_repeat_answers_as_the_first_call_and_leaves_the_same_behind() {
     {
         return;
     }
-    let rows = [arms(), cancels(), claims(), acks(), settles(), others(), attached::rows()].concat();
+    let rows = rows();
     let covered: BTreeSet<_> = rows.iter().map(Row::script).collect();
     let all: BTreeSet<_> = scripts::all().map(|script| script.name).collect();
     assert_eq!(covered, all, "each script has a row");
     check(&rows).await;
+}
+
+/// A row of each script; a canary is made by the test itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_torn_at_any_byte_is_one_that_is_lost() {
+    if skipped_on_a_cluster("scripts cannot read the clock of this test, a key, beside those of another slot")
+    {
+        return;
+    }
+    let mut rows: Vec<_> = rows().into_iter().filter(|row| row.script() != "canary").collect();
+    rows.sort_by_key(Row::script);
+    rows.dedup_by_key(|row| row.script());
+    check_on(Binary::find().expect("a server"), &rows, Row::tear).await;
+}
+
+fn rows() -> Vec<Row> {
+    [arms(), cancels(), claims(), acks(), settles(), others(), attached::rows()].concat()
 }
 
 fn waiting() -> [Step; 1] {

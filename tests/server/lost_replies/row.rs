@@ -1,6 +1,7 @@
 //! One row: a call, what came before it, and what comes between it and its
 //! repeat.
 
+use keylapse::{Error, ErrorKind};
 use keylapse_support::{Binary, Then, command};
 
 use super::dump::Dump;
@@ -53,21 +54,26 @@ impl Row {
 /// Checks rows, on each server that is at hand, and tells of all that fail.
 pub(super) async fn check(rows: &[Row]) {
     for binary in Binary::all().expect("a server") {
-        let version = binary.version();
-        let mut world = World::start(binary).await;
-        let mut failed = Vec::new();
-        for row in rows {
-            failed.extend(row.fault(&mut world).await.map(|wrong| format!("{}: {wrong}", row.name)));
-        }
-        assert!(failed.is_empty(), "on {version}:\n{}", failed.join("\n"));
+        check_on(binary, rows, Row::lose).await;
     }
+}
+
+/// The same of what loses the answers of a row, on one server.
+pub(super) async fn check_on(binary: Binary, rows: &[Row], lose: impl AsyncFn(&Row, &World)) {
+    let version = binary.version();
+    let mut world = World::start(binary).await;
+    let mut failed = Vec::new();
+    for row in rows {
+        failed.extend(row.fault(&mut world, &lose).await.map(|wrong| format!("{}: {wrong}", row.name)));
+    }
+    assert!(failed.is_empty(), "on {version}:\n{}", failed.join("\n"));
 }
 
 impl Row {
     /// What is wrong with it, if anything.
-    async fn fault(&self, world: &mut World) -> Option<String> {
+    async fn fault(&self, world: &mut World, lose: impl AsyncFn(&Self, &World)) -> Option<String> {
         let (first, expected) = self.undisturbed(world).await;
-        let (repeated, found) = self.disturbed(world).await;
+        let (repeated, found) = self.disturbed(world, lose).await;
         let expected_answer = self.says.unwrap_or(&first);
         if repeated != expected_answer {
             return Some(format!("the first call said {first:?}, its repeat {repeated:?}"));
@@ -88,12 +94,33 @@ impl Row {
         (answer, world.dump().await)
     }
 
-    async fn disturbed(&self, world: &mut World) -> (String, Dump) {
-        world.begin(&self.given).await;
+    /// Makes the call, whose answer is lost.
+    async fn lose(&self, world: &World) {
         let lost = world.proxy.lost();
         world.proxy.lose_reply(command("EVALSHA"), Then::Close);
         let unheard = world.proxied.make(&self.call, false).await;
         assert!(unheard.is_err() && world.proxy.lost() == lost + 1, "{}: {unheard:?}", self.name);
+    }
+
+    /// Makes it again and again, each time on a connection that carries one byte more, until its answer is whole.
+    pub(super) async fn tear(&self, world: &World) {
+        for after in world.introduction.. {
+            world.proxy.tear(Some(after));
+            let Err(torn) = world.proxied.make(&self.call, after > world.introduction).await else { break };
+            let torn = torn.downcast::<Error>().expect("an error of ours");
+            assert_eq!(
+                torn.kind(),
+                ErrorKind::Unreachable,
+                "{}, torn after {after} bytes: {torn}",
+                self.name
+            );
+        }
+        world.proxy.tear(None);
+    }
+
+    async fn disturbed(&self, world: &mut World, lose: impl AsyncFn(&Self, &World)) -> (String, Dump) {
+        world.begin(&self.given).await;
+        lose(self, world).await;
         world.all(&self.meanwhile).await;
         world.pass(LATER).await;
         let answer = world.proxied.make(&self.call, true).await.expect("an answer to the repeat");

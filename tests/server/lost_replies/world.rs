@@ -2,7 +2,7 @@
 
 use keylapse::internals::names::PartitionNames;
 use keylapse::internals::{Store, TopicEntry};
-use keylapse_support::{Binary, Proxy, Server};
+use keylapse_support::{Binary, Proxy, Server, connect};
 use redis::{aio::MultiplexedConnection, cmd};
 
 use super::call::{CANARY, Caller, START};
@@ -15,6 +15,8 @@ pub(super) struct World {
     /// Through the proxy.
     pub(super) proxied: Caller,
     pub(super) proxy: Proxy,
+    /// How many bytes a new connection carries before the first answer.
+    pub(super) introduction: usize,
     now: u64,
     _server: Server,
 }
@@ -26,7 +28,8 @@ impl World {
         let (direct, proxied) = (Caller::at(server.app_url()), Caller::at(proxy.app_url()));
         let mut admin = server.conn().await;
         cmd("SCRIPT").arg("LOAD").arg(&CANARY.0).exec_async(&mut admin).await.expect("it loads");
-        Self { admin, direct, proxied, proxy, now: START, _server: server }
+        let introduction = introduction(&proxy).await;
+        Self { admin, direct, proxied, proxy, introduction, now: START, _server: server }
     }
 
     pub(super) async fn dump(&mut self) -> Dump {
@@ -64,6 +67,19 @@ impl World {
         self.now += ms;
         cmd("SET").arg(CLOCK).arg(self.now * 1000).exec_async(&mut self.admin).await.expect("SET");
     }
+}
+
+async fn introduction(proxy: &Proxy) -> usize {
+    let mut carried = 0;
+    let is_torn = async |after| {
+        proxy.tear(Some(after));
+        connect(&proxy.app_url()).await.is_err()
+    };
+    while is_torn(carried).await {
+        carried += 1;
+    }
+    proxy.tear(None);
+    carried
 }
 
 impl Caller {

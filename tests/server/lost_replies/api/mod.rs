@@ -4,6 +4,7 @@
 mod every_third;
 mod listeners;
 mod producers;
+mod torn;
 
 use std::time::Duration;
 
@@ -51,9 +52,7 @@ impl Line {
 
     /// Loses the reply to the next run of a script.
     fn lose(&self, script: &Script, then: Then) {
-        let sha = script.sha.clone();
-        let runs = move |words: &[bytes::Bytes]| words.get(1).is_some_and(|word| *word == sha.as_bytes());
-        self.proxy.lose_reply(runs, then);
+        self.proxy.lose_reply(runs_of(script), then);
     }
 
     /// Arms a timer that is due at once, with a good line.
@@ -82,6 +81,11 @@ impl Line {
             assert!(timer.is_none(), "{timer:?} is left");
         }
     }
+}
+
+fn runs_of(script: &Script) -> impl Fn(&[bytes::Bytes]) -> bool + Send + use<> {
+    let sha = script.sha.clone();
+    move |words| words.get(1).is_some_and(|word| *word == sha.as_bytes())
 }
 
 fn topic() -> Topic<u32> {
