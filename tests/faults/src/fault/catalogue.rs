@@ -49,7 +49,7 @@ const SERVER: [ServerFault; 17] = [
     ServerFault::Forge(2000),
 ];
 
-const LINE: [Interruption; 10] = [
+const LINE: [Interruption; 11] = [
     Interruption::Cut,
     Interruption::Reset,
     Interruption::Stall(Direction::Requests, 1000),
@@ -57,6 +57,7 @@ const LINE: [Interruption; 10] = [
     Interruption::Delay(Direction::Both, 50, 1000),
     Interruption::Split(7, 1000),
     Interruption::Refuse(1000),
+    Interruption::Tear(150, 1000),
     Interruption::Lose(3, Then::Close),
     Interruption::Lose(3, Then::Stall),
     Interruption::Lose(3, Then::Tear(5)),

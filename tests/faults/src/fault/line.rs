@@ -32,6 +32,8 @@ pub enum Interruption {
     Delay(Direction, u64, u64),
     /// Everything comes in pieces of so many bytes, for so long.
     Split(usize, u64),
+    /// Each connection is closed behind so many bytes of what the server says on it, for so long.
+    Tear(usize, u64),
     /// The replies to so many script calls are lost after the server has executed them.
     Lose(usize, Then),
     /// All connections are closed, and new ones refused for so long.
@@ -51,7 +53,7 @@ impl LineFault {
             _ => Direction::Both,
         };
         let for_ms = random.random_range(20..lease_ms * 3 / 2);
-        let what = match random.random_range(0..12) {
+        let what = match random.random_range(0..14) {
             0 => Interruption::Cut,
             1 => Interruption::Reset,
             2..4 => Interruption::Stall(direction, for_ms),
@@ -61,6 +63,8 @@ impl LineFault {
             7 => Interruption::Lose(random.random_range(1..4), Then::Stall),
             8 => Interruption::Lose(random.random_range(1..4), Then::Reset),
             9 => Interruption::Lose(random.random_range(1..4), Then::Tear(random.random_range(1..200))),
+            10 => Interruption::Lose(random.random_range(1..4), Then::Halt(random.random_range(1..200))),
+            11 => Interruption::Tear(random.random_range(0..600), for_ms),
             _ => Interruption::Lose(random.random_range(1..6), Then::Close),
         };
         Self { whose, what }
@@ -98,6 +102,10 @@ impl Interruption {
             Self::Refuse(ms) => {
                 line.refuse().await;
                 line.cut();
+                lasting(ms).await;
+            }
+            Self::Tear(bytes, ms) => {
+                line.tear(Some(bytes));
                 lasting(ms).await;
             }
             Self::Lose(count, then) => {
