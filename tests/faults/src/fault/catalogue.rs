@@ -65,11 +65,12 @@ const LINE: [Interruption; 11] = [
 
 type Strike = fn(u8) -> ProcessFault;
 
-const PROCESS: [(&str, Strike); 4] = [
+const PROCESS: [(&str, Strike); 5] = [
     ("KillListener", ProcessFault::KillListener),
     ("KillProducer", ProcessFault::KillProducer),
     ("StopListener(1000)", |which| ProcessFault::StopListener(which, 1000)),
     ("ReplaceListener", ProcessFault::ReplaceListener),
+    ("BlockListener", ProcessFault::BlockListener),
 ];
 
 fn repeated<F>(fault: impl Fn(u8) -> F) -> Vec<Planned<F>> {

@@ -22,7 +22,7 @@ pub enum ProcessFault {
     ReplaceListener(u8),
     /// Its process drops the listener and runs another.
     DropListener(u8),
-    /// The threads of its handlers are blocked for a lease. Nobody loses a lease by that.
+    /// The threads of its handlers are blocked for a lease, so that their runtime polls nothing. Nobody loses a lease by that.
     BlockListener(u8),
 }
 
