@@ -39,6 +39,9 @@ use crate::trace::Inject;
 /// Each call is repeated, safely, while its answer is lost or the server is
 /// away, until the client's [`patience`](Client::patience) (5 s) runs out.
 ///
+/// It can be used from several tokio runtimes with timers. Connections of all schedules live on one thread of keylapse's
+/// own, so that a runtime that is blocked, or that nobody drives, holds up no call made from another.
+///
 /// ```no_run
 /// use std::time::Duration;
 /// use keylapse::{Schedule, Topic};
