@@ -234,6 +234,6 @@ impl Policy {
             (self.scan_rate > 0, "scan_rate must be at least 1 key a second"),
             (!self.scan_every.is_zero(), "scan_every must be more than zero"),
         ];
-        Error::unless_kept(&format!("attached topic {name}"), &rules)
+        Error::unless_kept(format_args!("attached topic {name}"), &rules)
     }
 }

@@ -340,7 +340,7 @@ impl TopicConfig {
     }
 
     /// Refuses settings that can never work. Setters do not, so that a topic
-    /// can be built in one breath; whoever uses it first asks.
+    /// can be built in one breath; whoever uses it asks, at each call.
     pub(crate) fn check(&self, namespace: &str) -> Result<()> {
         if is_own(namespace, self.pattern.literal_prefix().as_bytes()) {
             return Err(Error::invalid(format!(
@@ -367,7 +367,7 @@ impl TopicConfig {
             (letters, "dead_letters must be at least 1, kept for more than zero"),
             (journal, "journal must be at most 1,000,000, kept for more than zero"),
         ];
-        Error::unless_kept(&format!("topic {}", self.name), &rules)?;
+        Error::unless_kept(format_args!("topic {}", self.name), &rules)?;
         self.attach.as_ref().map_or(Ok(()), |policy| policy.check(&self.name, &self.pattern))
     }
 

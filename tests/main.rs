@@ -7,5 +7,6 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 mod crash;
 mod kit;
+mod limits;
 mod model;
 mod server;

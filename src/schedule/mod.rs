@@ -33,6 +33,7 @@ use crate::lock::lock;
 use crate::schedule::lane::Lane;
 use crate::topic::{Topic, TopicConfig};
 use crate::trace::Inject;
+use crate::wire::JournalBounds;
 
 /// Arms, cancels and looks at timers. Cheap to clone; clones share a connection.
 ///
@@ -57,9 +58,27 @@ use crate::trace::Inject;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     client: Client,
-    /// The partitions of the topics that were used.
-    known: Arc<Mutex<HashMap<String, Arc<[Lane]>>>>,
+    /// The topics that were used.
+    known: Arc<Mutex<HashMap<String, Known>>>,
     inject: Option<Inject>,
+}
+
+/// What was agreed on with Redis of a topic: all values of one name share it.
+#[derive(Clone, Debug)]
+struct Known {
+    lanes: Arc<[Lane]>,
+    attached: bool,
+    /// How much is to be kept of what ends, as a program has said last.
+    journal: Option<JournalBounds>,
+}
+
+impl Known {
+    /// Whether this value of the topic says nothing else.
+    fn covers(&self, config: &TopicConfig) -> bool {
+        self.lanes.len() == config.partitions as usize
+            && self.attached == config.attach.is_some()
+            && (config.journal.is_none() || config.journal == self.journal)
+    }
 }
 
 impl Schedule {
@@ -131,14 +150,13 @@ impl Schedule {
         Ok(())
     }
 
-    /// The partitions of a topic; its definition is checked, agreed on with
-    /// Redis and registered when this schedule first uses it.
+    /// The partitions of a topic. Its settings are checked at each call, as each may give another value of the same name;
+    /// it is agreed on with Redis and registered when this schedule first uses it.
     async fn partitions(&self, config: &TopicConfig) -> Result<Arc<[Lane]>> {
-        let known = lock(&self.known).get(&config.name).cloned();
-        if let Some(known) = known.filter(|known| known.len() == config.partitions as usize) {
-            return Ok(known);
-        }
         config.check(&self.client.namespace)?;
+        if let Some(lanes) = self.known_as(config) {
+            return Ok(lanes);
+        }
         let store = &self.client.store;
         let partitions = config.all_partitions(&self.client.namespace);
         let entry = config.entry();
@@ -146,27 +164,40 @@ impl Schedule {
         if let Some(bounds) = config.journal {
             self.persist(|_| store.keep_journals(&config.name, bounds, &partitions)).await?;
         }
-        let lanes: Arc<[Lane]> = partitions.into_iter().map(|at| Lane::new(store.clone(), at)).collect();
+        Ok(self.know(config))
+    }
+
+    fn known_as(&self, config: &TopicConfig) -> Option<Arc<[Lane]>> {
+        let known = lock(&self.known);
+        known.get(&config.name).filter(|known| known.covers(config)).map(|known| known.lanes.clone())
+    }
+
+    /// Takes what this value of a topic says for agreed on. Lanes stay those that there are: all share them.
+    fn know(&self, config: &TopicConfig) -> Arc<[Lane]> {
+        let attached = config.attach.is_some();
         let mut known = lock(&self.known);
-        let known = known.entry(config.name.clone()).or_insert_with(|| lanes.clone());
-        // Who was first has made those that all share.
-        if known.len() != lanes.len() {
-            *known = lanes;
-        }
-        Ok(known.clone())
+        let before = known.get(&config.name);
+        let journal = config.journal.or(before.and_then(|before| before.journal));
+        let lanes = match before {
+            Some(one) if one.lanes.len() == config.partitions as usize && one.attached == attached => {
+                one.lanes.clone()
+            }
+            _ => {
+                let partitions = config.all_partitions(&self.client.namespace).into_iter();
+                partitions.map(|at| Lane::new(self.client.store.clone(), at)).collect()
+            }
+        };
+        known.insert(config.name.clone(), Known { lanes: lanes.clone(), attached, journal });
+        lanes
     }
 
     /// Takes a topic's partitions for known, as somebody has read them in the registry: nothing is agreed on or
     /// registered when it is used.
     #[cfg(feature = "console")]
     pub(crate) fn adopt(&self, config: &TopicConfig) {
-        let mut known = lock(&self.known);
-        if known.get(&config.name).is_some_and(|known| known.len() == config.partitions as usize) {
-            return;
+        if self.known_as(config).is_none() {
+            self.know(config);
         }
-        let store = &self.client.store;
-        let partitions = config.all_partitions(&self.client.namespace).into_iter();
-        known.insert(config.name.clone(), partitions.map(|at| Lane::new(store.clone(), at)).collect());
     }
 
     async fn lane_of(&self, config: &TopicConfig, key: &[u8]) -> Result<Lane> {
