@@ -1,7 +1,7 @@
 //! Bytes from outside, made fit for a log line.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// How many bytes of a key a log line or message shows.
 const SHOWN: usize = 128;
@@ -78,6 +78,44 @@ pub(crate) fn ends(text: String, limit: usize) -> String {
     let from = text.len() - (limit - head.len() - LEFT_OUT.len());
     let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     [head, LEFT_OUT, &text[from..]].concat()
+}
+
+/// How many bytes of a program's text are kept, or up to twice as many.
+const TEXT: usize = 4 << 10;
+/// How many bytes of one are written before it is taken for one without an end.
+const WRITTEN: usize = 256 << 10;
+
+/// What a program's value says, in at most 8 KiB: of a longer text both ends, and the beginning of one that has no end
+/// or cannot be written.
+pub(crate) fn text_of(value: impl fmt::Display) -> String {
+    let mut text = Bounded { text: String::new(), left: WRITTEN };
+    _ = write!(text, "{value}");
+    text.text
+}
+
+/// The same with more behind it.
+pub(crate) fn continued(text: String, more: &str) -> String {
+    ends(text + more, 2 * TEXT)
+}
+
+/// A text that is being written.
+struct Bounded {
+    text: String,
+    left: usize,
+}
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        if self.left == 0 {
+            return Err(fmt::Error);
+        }
+        self.left = self.left.saturating_sub(more.len().max(1));
+        self.text.push_str(more);
+        if self.text.len() > 2 * TEXT {
+            self.text = ends(std::mem::take(&mut self.text), TEXT);
+        }
+        Ok(())
+    }
 }
 
 /// Cuts a text to at most `limit` bytes, at a character's border.

@@ -7,6 +7,8 @@ pub use failure_error::FailureError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::escape::text_of;
+
 /// The attempt went well.
 ///
 /// What most handlers return: `Ok(Done)`. Others return an [`Outcome`], or `()`.
@@ -46,8 +48,8 @@ impl From<Done> for Outcome {
 /// Any error becomes a failure through `?` and is retried by the topic's
 /// policy: what implements [`Error`](std::error::Error) (with `Send`, `Sync` and
 /// `'static`), `anyhow`'s and boxed ones, a `String`, a `&str`. A handler may as
-/// well return one of these itself. Its text is kept, with those of its causes,
-/// cut in the middle to 512 bytes, in the timer's history and its dead letter,
+/// well return one of these itself. Its text is kept, with those of up to a hundred
+/// causes, cut in the middle to 512 bytes, in the timer's history and its dead letter,
 /// and logged, cut to 1 KiB: do not put secrets there.
 ///
 /// `Failure` is no `Error` itself; [`into_error`](Self::into_error) makes it one
@@ -85,17 +87,17 @@ pub(crate) enum Then {
 impl Failure {
     /// Retried by the topic's policy.
     pub fn retry(error: impl fmt::Display) -> Self {
-        Self { then: Then::ByPolicy, error: error.to_string() }
+        Self { then: Then::ByPolicy, error: text_of(error) }
     }
 
     /// Retried after this long, if the policy allows another attempt.
     pub fn retry_after(delay: Duration, error: impl fmt::Display) -> Self {
-        Self { then: Then::After(delay), error: error.to_string() }
+        Self { then: Then::After(delay), error: text_of(error) }
     }
 
     /// Permanent: the timer ends in the dead letters.
     pub fn dead(error: impl fmt::Display) -> Self {
-        Self { then: Then::Dead, error: error.to_string() }
+        Self { then: Then::Dead, error: text_of(error) }
     }
 
     /// Whether there is to be no other attempt, whatever the policy says.
@@ -112,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong.
+    /// What went wrong; a text of more than 8 KiB without its middle.
     pub fn message(&self) -> &str {
         &self.error
     }

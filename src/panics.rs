@@ -7,14 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::escape::text_of;
+
 /// Calls what may panic; the panic's message in place of an answer.
 pub(crate) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(message)
 }
 
-/// What a panic says. What it carries is dropped, and may panic in turn.
+/// What a panic says; a long text without its middle. What it carries is dropped, and may panic in turn.
 pub(crate) fn message(panic: Box<dyn Any + Send>) -> String {
-    let text = panic_message(&*panic).to_owned();
+    let text = text_of(panic_message(&*panic));
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(another); // or there would be no end of it
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::text_of;
 
 /// Reads the names and values of a hash.
 type FromFields<T> = fn(&[(Bytes, Bytes)]) -> Result<T>;
@@ -38,7 +39,7 @@ impl Codec<Bytes> {
 
 fn to_json<T: Serialize>(value: &T) -> Result<Bytes> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| {
-        Error::new(ErrorKind::Payload, format!("the payload cannot be written as JSON: {error}"))
+        Error::new(ErrorKind::Payload, format!("the payload cannot be written as JSON: {}", text_of(error)))
     })
 }
 

@@ -7,7 +7,7 @@ use redis::RedisError;
 
 use crate::connection::carried::carried;
 use crate::error::{Error, ErrorKind, Redirect};
-use crate::escape::plain;
+use crate::escape::{plain, text_of};
 
 /// A way out where the end is not in sight.
 pub(crate) const DESTROYING_ADVICE: &str =
@@ -27,7 +27,7 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     if let Some(own) = carried(error) {
         return Error::new(own.kind(), format!("{doing}: {own}"));
     }
-    let said = plain(&error.to_string(), 200);
+    let said = plain(&text_of(error), 200);
     let (kind, what) = match (error.code(), error.kind()) {
         (Some(code), _) => {
             let (kind, advice) = by_code(code, error);
@@ -72,7 +72,7 @@ pub(crate) fn classify_refusal(doing: &str, error: &RedisError) -> Error {
     if !error.is_connection_dropped() || error.is_connection_refusal() {
         return classify(doing, error);
     }
-    let said = plain(&error.to_string(), 200);
+    let said = plain(&text_of(error), 200);
     let message = format!("{doing}: the server hung up ({said}); has it reached its maxclients?");
     Error::new(ErrorKind::Unreachable, message)
 }

@@ -2,8 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::iter::successors;
 
 use super::{Failure, Then};
+use crate::escape::{continued, text_of};
+
+/// Causes that are looked at: those of an error may go round.
+const CAUSES: usize = 100;
 
 /// A [`Failure`] that can travel inside any other error: `anyhow`'s, a boxed one, one of your own.
 ///
@@ -75,21 +80,18 @@ impl From<Failure> for FailureError {
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     /// Retried by the policy, unless there is a [`FailureError`] among the causes. The message has all
-    /// causes; one that its effect has quoted already is not repeated.
+    /// causes, up to a hundred; one that its effect has quoted already is not repeated.
     fn from(error: E) -> Self {
         let error = error.into();
         let mut failure = Self::retry(&error);
-        let mut source = error.source();
-        while let Some(cause) = source {
-            source = cause.source();
+        for cause in successors(error.source(), |&cause| cause.source()).take(CAUSES) {
             if let Some(then) = cause.downcast_ref::<Then>() {
                 failure.then = *then;
                 break;
             }
-            let cause = cause.to_string();
+            let cause = text_of(cause);
             if !quotes(&failure.error, &cause) {
-                failure.error.push_str(": ");
-                failure.error.push_str(&cause);
+                failure.error = continued(failure.error, &format!(": {cause}"));
             }
         }
         failure

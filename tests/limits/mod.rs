@@ -1,3 +1,30 @@
 //! Limits hold for each call, and values of any size are refused or do what they say.
 
 mod definitions;
+mod texts;
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Far longer than anything here takes, and short enough for what grows all the time.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Does something on a thread of its own, which may take no longer than the deadline.
+///
+/// # Panics
+/// If it does, or if it panics.
+#[track_caller]
+fn within_deadline<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = channel();
+    let worker = thread::spawn(move || sender.send(work()));
+    match done.recv_timeout(DEADLINE) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => panic!("{what} hangs"),
+        Err(RecvTimeoutError::Disconnected) => {
+            let panic = worker.join().unwrap_err();
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            panic!("{what}: {}", said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic"))
+        }
+    }
+}

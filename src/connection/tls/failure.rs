@@ -6,7 +6,7 @@ use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
 
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
+use crate::escape::{plain, text_of};
 
 /// What was tried, as far as advice depends on it.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Failure {
         if let Some(error) = of_tls(error) {
             return self.because_of(error);
         }
-        let said = plain(&error.to_string(), 200);
+        let said = plain(&text_of(error), 200);
         let message = format!(
             "the server hung up in the TLS handshake ({said}): is this its TLS port, and has it reached its maxclients?"
         );
