@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::limits::{MAX_PAYLOAD, fit};
+use crate::limits::{MAX_KEY, MAX_PAYLOAD, fit};
 use crate::pattern::Pattern;
 use crate::time::ms_ceil;
 
@@ -67,9 +67,14 @@ impl Fields {
         }
     }
 
-    /// Whether there are some, and not too many.
+    /// Whether there are some, and not too many, and none is too long.
     pub(crate) fn can_be(&self) -> bool {
-        !matches!(self, Self::Named(names) if !(1..=MOST_FIELDS).contains(&names.len()))
+        match self {
+            Self::Named(names) => {
+                (1..=MOST_FIELDS).contains(&names.len()) && names.iter().all(|name| name.len() <= MAX_KEY)
+            }
+            Self::None | Self::All => true,
+        }
     }
 }
 
@@ -192,6 +197,11 @@ impl Policy {
         self.write_back.as_ref().is_some_and(|how| how.0 != Counting::Alone)
     }
 
+    /// Whether the name of the field that counts attempts is longer than this.
+    fn counts_in_more_than(&self, most: usize) -> bool {
+        matches!(&self.write_back, Some(WriteBack(Counting::In(field))) if field.len() > most)
+    }
+
     /// Whether keys are written back for their retries.
     pub fn restores(&self) -> bool {
         self.write_back.is_some()
@@ -223,11 +233,15 @@ impl Policy {
                 keeps_values || self.capture.fields == Fields::None,
                 "keep_fields needs a cap: say keep_values, too",
             ),
-            (self.capture.fields.can_be(), "keep_fields takes 1 to 1,000 names; keep_all_fields takes all"),
+            (
+                self.capture.fields.can_be(),
+                "keep_fields takes 1 to 1,000 names of at most 4 KiB; keep_all_fields takes all",
+            ),
             (
                 self.capture.fields == Fields::None || !self.restores(),
                 "write_back cannot write a hash back of which fields are kept: say keep_dumps in place of keep_fields",
             ),
+            (!self.counts_in_more_than(MAX_KEY), "write_back counts in a field whose name has at most 4 KiB"),
             (keeps_values || !self.restores_values(), "write_back needs the value: say keep_values, too"),
             (self.revision > 0, "revision must be at least 1"),
             (self.cap > 0, "cap must be at least 1"),

@@ -247,7 +247,9 @@ impl<T> Topic<T> {
     /// that has a journal keeps it until a program says `journal(0, Duration::ZERO)`: one that says nothing changes
     /// nothing, and of two that say different things the last to start has its way. At most 1,000,000.
     pub fn journal(self, count: u64, age: Duration) -> Self {
-        self.with(|all| all.journal = Some(JournalBounds { count, age_ms: ms_ceil(age) }))
+        self.with(|all| {
+            all.journal = Some(JournalBounds { count, age_ms: ms_ceil(age).min(MAX_DEADLINE_MS - 1) })
+        })
     }
 
     /// Reads a record's payload; of an attached topic the copy of the key's value.
@@ -352,9 +354,8 @@ impl TopicConfig {
         let lease = MIN_LEASE..=Duration::from_secs(86_400);
         let lookahead = self.lookahead <= Duration::from_secs(1) && self.lookahead < self.lease / 3;
         let letters = self.letters.count > 0 && self.letters.age_ms > 0;
-        let journal = self.journal.is_none_or(|kept| {
-            kept.count == 0 || kept.count <= MAX_JOURNAL && kept.age_ms > 0 && kept.age_ms < MAX_DEADLINE_MS
-        });
+        let journal =
+            self.journal.is_none_or(|kept| kept.count == 0 || kept.count <= MAX_JOURNAL && kept.age_ms > 0);
         let rules = [
             ((1..=MAX_PARTITIONS).contains(&self.partitions), "partitions must be 1 to 1,024"),
             (self.max_attempts != Some(0), "max_attempts must be at least 1"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished, WriteBack};
+use crate::time::MAX_DELAY;
 use crate::topic::Topic;
 
 /// A topic whose keys other programs write, and how they are treated.
@@ -137,7 +138,7 @@ impl<T> Attached<T> {
     /// gap. Default: 5 min. Where all that is written is heard (`KExg$`), and scans find nothing new, it becomes up to
     /// 16 times as long.
     pub fn scan_every(self, pause: Duration) -> Self {
-        self.with(|all| all.scan_every = pause)
+        self.with(|all| all.scan_every = pause.min(MAX_DELAY)) // what is added to a moment must not overflow it
     }
 
     /// Allows a pattern without a literal prefix: then each expiry, each change and each key of the

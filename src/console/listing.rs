@@ -7,6 +7,7 @@ use crate::console::cursor::Cursor;
 use crate::console::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
 use crate::console::{Filter, KnownTopic, running};
 use crate::error::Result;
+use crate::limits::MAX_PAYLOAD;
 use crate::time::{ServerTime, system_time};
 use crate::wire::{MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
 
@@ -103,7 +104,7 @@ impl<'a> Merge<'a> {
         };
         let parts: Vec<_> = (0..topic.partitions()).map(part).collect();
         let share = if wanted.filter.is_empty() { wanted.count.max(16) } else { MAX_CHUNK };
-        let chunk = (2 * share).div_ceil(parts.len() + 1).clamp(8, MAX_CHUNK);
+        let chunk = share.saturating_mul(2).div_ceil(parts.len() + 1).clamp(8, MAX_CHUNK);
         Self { topic, wanted, parts, chunk, now: ServerTime::default(), last: after.cloned() }
     }
 
@@ -134,7 +135,7 @@ impl<'a> Merge<'a> {
                 return Ok(());
             }
             // An attached topic's payload says before the value what kind it is.
-            let keep = HEADS + self.wanted.payload.map_or(0, |most| most + 64);
+            let keep = HEADS + self.wanted.payload.map_or(0, |most| most.min(MAX_PAYLOAD) + 64);
             let of = self.index();
             let call = |part: &Part| PageCall { of, from: part.from.clone(), count: self.chunk, keep };
             let calls: Vec<_> =

@@ -53,7 +53,7 @@ impl Numbers {
             None => *self = Self::begun(now_ms, ended),
             Some(_) => self.changes.push_back((now_ms, ended)),
         }
-        while self.changes.len() > 2 && self.changes[0].0 + WINDOW_MS < now_ms {
+        while self.changes.len() > 2 && self.changes[0].0.saturating_add(WINDOW_MS) < now_ms {
             self.changes.pop_front();
         }
     }

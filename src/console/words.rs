@@ -18,8 +18,7 @@ pub fn size(bytes: u64) -> String {
 pub fn short(text: &str, most: usize) -> String {
     let plain = text.chars().map(|c| if c.is_control() || is_invisible(c) { '·' } else { c });
     let mut shown: String = plain.clone().take(most).collect();
-    if plain.count() > most {
-        shown.pop();
+    if plain.count() > most && shown.pop().is_some() {
         shown.push('…');
     }
     shown

@@ -17,18 +17,26 @@ use crate::topic::Topic;
 /// no more than seconds of real time.
 const PATIENCE: Duration = Duration::from_secs(2 * 86_400);
 
+/// How much may pass at a time: beyond, nobody would see the end.
+const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);
+
 impl TestBed {
     /// Lets this much time pass, in whole milliseconds rounded up, moment by moment:
     /// every timer, retry and sweep until then has its turn in its time. What is due at
     /// the last moment has run when this returns, and what has ended is settled. A
     /// handler that sleeps longer than that still runs; one that waits for something
-    /// outside of the runtime, like a socket or a thread, is not waited for.
+    /// outside of the runtime, like a socket or a thread, is not waited for. A day in which nothing is due takes about a
+    /// tenth of a second.
     ///
     /// # Panics
-    /// If a handler has panicked: see [`TestBed`].
+    /// If a handler has panicked: see [`TestBed`]. For more than ten years.
     #[track_caller]
     pub fn pass(&self, time: Duration) -> impl Future<Output = ()> {
         let caller = Location::caller();
+        assert!(
+            time <= LONGEST,
+            "more than ten years cannot pass in a test, and {time:?} was asked for, at {caller}"
+        );
         async move {
             tokio::time::sleep(time).await;
             self.pulse.calm().await;

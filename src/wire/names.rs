@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::connection::slot::{hash_tag, slot_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::escape::Escaped;
 
 /// The prefix of every name, unless another one is chosen.
 pub const DEFAULT_NAMESPACE: &str = "keylapse";
@@ -213,7 +214,8 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.is_empty() || name.len() > 128 || !name.chars().all(fine) {
         return Err(Error::invalid(format!(
-            "{what} {name:?} must have 1 to 128 characters out of A-Z a-z 0-9 _ . -"
+            "{what} {} must have 1 to 128 characters out of A-Z a-z 0-9 _ . -",
+            Escaped(name.as_bytes())
         )));
     }
     Ok(())

@@ -100,6 +100,8 @@ async fn a_journal_is_kept_from_the_first_use_of_the_topic_that_asks_for_it() {
     assert_eq!(kept().await, Some((5, 3_600_000)), "one that says nothing changes nothing");
     schedule.resume(&orders().journal(0, Duration::ZERO)).await.unwrap();
     assert_eq!(kept().await, None);
+    schedule.resume(&orders().journal(7, Duration::MAX)).await.unwrap();
+    assert_eq!(kept().await.map(|(count, _)| count), Some(7), "for ever");
 }
 
 #[tokio::test(start_paused = true)]

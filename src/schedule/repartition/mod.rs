@@ -23,6 +23,7 @@ use self::mover::Mover;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::schedule::Schedule;
+use crate::time::MAX_DELAY;
 use crate::topic::{Topic, TopicConfig};
 use crate::wire::MAX_PARTITIONS;
 
@@ -94,9 +95,9 @@ impl Schedule {
 }
 
 impl RepartitionRequest<'_> {
-    /// For how long attempts that run are waited for, in place of 2 min.
+    /// For how long attempts that run are waited for. Default: 2 min.
     pub fn wait(mut self, limit: Duration) -> Self {
-        self.wait = limit;
+        self.wait = limit.min(MAX_DELAY); // what is added to a moment must not overflow it
         self
     }
 

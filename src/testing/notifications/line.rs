@@ -14,7 +14,7 @@ use crate::testing::notifications::Shared;
 use crate::testing::notifications::faults::{Flow, Losing};
 
 /// Events that may wait for the listener.
-const QUEUE: usize = 8192;
+pub(super) const QUEUE: usize = 8192;
 /// A subscription misses its canary within this, and then again and again.
 const MISSED_EVERY: Duration = Duration::from_millis(1500);
 

@@ -15,8 +15,9 @@ use crate::events::Event;
 use crate::lock::lock;
 use crate::testing::hooks::Hooks;
 use crate::testing::notifications::faults::{Faults, Flow};
-use crate::testing::notifications::line::Line;
+use crate::testing::notifications::line::{Line, QUEUE};
 use crate::testing::pulse::Pulse;
+use crate::time::MAX_DELAY;
 
 /// What happens to notifications between a server and its listeners: nothing, at
 /// first. Clones are one and the same.
@@ -100,17 +101,17 @@ impl Notifications {
 
     /// Notifications arrive this much later.
     pub fn delay(&self, by: Duration) -> &Self {
-        self.change(|faults| faults.delay = by)
+        self.change(|faults| faults.delay = by.min(MAX_DELAY))
     }
 
-    /// Notifications arrive this many more times.
+    /// Notifications arrive this many more times, at most 8,192.
     pub fn duplicate(&self, more: usize) -> &Self {
-        self.change(|faults| faults.more = more)
+        self.change(|faults| faults.more = more.min(QUEUE))
     }
 
     /// Notifications are gathered for this long, then arrive in reverse order.
     pub fn reorder(&self, window: Duration) -> &Self {
-        self.change(|faults| faults.window = window)
+        self.change(|faults| faults.window = window.min(MAX_DELAY))
     }
 
     /// No more faults. Listeners hear a canary; what was lost stays lost, and what

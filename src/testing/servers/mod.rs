@@ -19,7 +19,15 @@ pub use node::Node;
 pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
 pub use server::Server;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
+
+/// So many processes, if that can be meant.
+fn bounded(what: &str, count: usize) -> Result<usize> {
+    match count {
+        1..=1000 => Ok(count),
+        _ => Err(Error::invalid(format!("1 to 1,000 {what} can be started, and not {count}"))),
+    }
+}
 
 fn failed(reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no server for tests: {reason}"))

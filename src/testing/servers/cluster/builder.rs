@@ -100,7 +100,7 @@ impl ClusterBuilder {
     /// When no server is installed, one does not start, or they do not come together within half a
     /// minute; the message holds what they said.
     pub async fn start(self) -> Result<Cluster> {
-        let nodes = form::cluster(&self, self.plan()?).await?;
+        let nodes = form::cluster(&self).await?;
         Ok(Cluster::new(nodes, self))
     }
 

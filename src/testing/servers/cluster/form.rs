@@ -8,20 +8,18 @@ use crate::error::Result;
 use crate::testing::servers::cluster::builder::ClusterBuilder;
 use crate::testing::servers::cluster::health;
 use crate::testing::servers::cluster::view::View;
-use crate::testing::servers::instance::Plan;
 use crate::testing::servers::until::until;
-use crate::testing::servers::{Node, failed};
+use crate::testing::servers::{Node, bounded, failed};
 
 const SLOTS: usize = 16_384;
 const READY: Duration = Duration::from_secs(30);
 
 /// Nodes that serve all slots; the primaries come first.
-pub(super) async fn cluster(builder: &ClusterBuilder, plan: Plan) -> Result<Vec<Node>> {
+pub(super) async fn cluster(builder: &ClusterBuilder) -> Result<Vec<Node>> {
     let primaries = builder.primaries;
-    if primaries == 0 {
-        return Err(failed("a cluster needs a primary"));
-    }
-    let count = primaries * (1 + builder.replicas_each);
+    let each = builder.replicas_each.saturating_add(1);
+    let count = bounded("nodes", primaries.saturating_mul(each))?;
+    let plan = builder.plan()?;
     let nodes = try_join_all((0..count).map(|_| Node::start_in_cluster_mode(plan.clone()))).await?;
     // Each has an epoch of its own from the start, or they would settle that first. It is given one
     // before it knows others.

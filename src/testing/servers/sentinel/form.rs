@@ -8,13 +8,15 @@ use crate::error::Result;
 use crate::testing::servers::sentinel::SentinelGroup;
 use crate::testing::servers::sentinel::builder::SentinelGroupBuilder;
 use crate::testing::servers::until::until;
-use crate::testing::servers::{Node, replication};
+use crate::testing::servers::{Node, bounded, replication};
 
 const READY: Duration = Duration::from_secs(30);
 
 pub(super) async fn group(builder: SentinelGroupBuilder) -> Result<SentinelGroup> {
+    let servers = bounded("servers", builder.replicas.saturating_add(1))?;
+    bounded("sentinels", builder.sentinels)?;
     let plan = builder.server_plan()?;
-    let servers = try_join_all((0..=builder.replicas).map(|_| Node::start(plan.clone()))).await?;
+    let servers = try_join_all((0..servers).map(|_| Node::start(plan.clone()))).await?;
     let (master, replicas) = (&servers[0], &servers[1..]);
     // Written to their configuration, as sentinels do it: so they are replicas also when they start again.
     let follow = [format!("REPLICAOF 127.0.0.1 {}", master.door()), "CONFIG REWRITE".to_owned()];
