@@ -4,6 +4,8 @@
 pub const MAX_KEY: usize = 4096;
 /// The largest payload limit that a topic can set, in bytes.
 pub const MAX_PAYLOAD: usize = 8 << 20;
+/// The most arguments of a request, the command and its keys among them: ElastiCache Serverless takes no more.
+pub(crate) const MAX_ARGUMENTS: usize = 3999;
 
 /// How many go together in a call of so many bytes, by the largest of them: at least one, and at most `most`.
 pub(crate) fn fit(bytes: usize, most: usize, largest: Option<usize>) -> usize {

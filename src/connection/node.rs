@@ -14,6 +14,7 @@ use crate::connection::address::Address;
 use crate::connection::classify::{classify, classify_refusal};
 use crate::connection::place::Place;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::MAX_ARGUMENTS;
 use crate::lock::lock;
 
 /// How long a connection may take, with handshake and authentication.
@@ -68,6 +69,7 @@ impl Node {
 
     /// Sends one command. An error of the server is an [`Err`] with its code.
     pub(crate) async fn call(&self, doing: &str, command: &Cmd) -> Result<Value> {
+        debug_assert!(is_short(command), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = live.connection.send_packed_command(command).await;
@@ -76,6 +78,7 @@ impl Node {
 
     /// Sends several commands in one request. An error among the answers is that of all.
     pub(crate) async fn call_all(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>> {
+        debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         // A transaction is answered by OK, by QUEUED for each command, and by
@@ -90,6 +93,7 @@ impl Node {
 
     /// Sends several commands in one request; an error of the server is the answer to its own command alone.
     pub(crate) async fn call_each(&self, doing: &str, pipeline: &Pipeline) -> Vec<Result<Value>> {
+        debug_assert!(pipeline.cmd_iter().all(is_short), "{doing}: too many arguments");
         let all = |error: Error| vec![Err(error); pipeline.len()];
         let mut live = match self.live().await {
             Ok(live) => live,
@@ -212,6 +216,11 @@ impl Line {
             Err(_) => Err(Error::new(ErrorKind::Timeout, format!("{}: no answer within 3 s", doing()))),
         }
     }
+}
+
+/// Whether every service takes so many arguments: who makes a list a call's keeps to `wire/portions`.
+fn is_short(command: &Cmd) -> bool {
+    command.args_iter().count() <= MAX_ARGUMENTS
 }
 
 /// The server does not answer, or there is no way to it.

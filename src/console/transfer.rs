@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{ArmingId, Token};
 use crate::wire::{
     DeadReason, FailedAttempt, History, ImportEntry, Imported, Letter, PartitionNames, Record, State,
+    portions,
 };
 
 /// The version of the lines.
@@ -135,8 +136,8 @@ impl KnownTopic {
         }
         let mut report = ImportReport::default();
         for (at, entries) in by_partition {
-            for some in once_each(entries) {
-                report.add(&self.install(&self.parts()[at as usize], &some).await?);
+            for some in once_each(entries).iter().flat_map(|some| portions(some)) {
+                report.add(&self.install(&self.parts()[at as usize], some).await?);
             }
         }
         Ok(report)

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::log::{debug, warn};
 use crate::runtime::Partition;
 use crate::time::ms_ceil;
-use crate::wire::{Held, MAX_BATCH};
+use crate::wire::{Held, portions};
 
 /// Extends, every sixth of the lease, what was last extended more than a sixth
 /// ago: so each lease is extended at about a third. And at once, what is about to be begun late.
@@ -25,7 +25,7 @@ pub(crate) async fn keep_leases(partition: Arc<Partition>) {
         }
         let before = now();
         let due = partition.leases.to_renew(before.checked_sub(lease / 6).unwrap_or(before));
-        for batch in due.chunks(MAX_BATCH) {
+        for batch in portions(&due) {
             if let Err(error) = extend(&partition, batch).await {
                 debug!(topic = ?partition.topic, %error, "leases not renewed");
                 break;

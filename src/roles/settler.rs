@@ -13,7 +13,7 @@ use crate::log_throttle::LogThrottle;
 use crate::roles::attempt_log::dead_letter;
 use crate::runtime::{Partition, Settlement};
 use crate::time::Reading;
-use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet};
+use crate::wire::{End, Held, MAX_BATCH, Settle, SettleReply, Trigger, TriggerKey, TriggersSet, portions};
 
 /// The settler of one partition.
 pub(crate) struct Settler {
@@ -39,8 +39,13 @@ impl Settler {
                     Some(end) => ends.push(Settle { held, end: end.clone() }),
                 }
             }
-            let mut follows = self.ack(&acks).await;
-            follows.extend(self.end(&ends).await);
+            let mut follows = Vec::new();
+            for acks in portions(&acks) {
+                follows.extend(self.ack(acks).await);
+            }
+            for ends in portions(&ends) {
+                follows.extend(self.end(ends).await);
+            }
             // Settled or not, they are not ours any more.
             self.partition.leases.settled(chunk.iter().map(|settlement| &settlement.lease.held));
             self.partition.outbox.settled(chunk.len());
@@ -57,9 +62,6 @@ impl Settler {
     where
         F: Future<Output = Result<T>>,
     {
-        if count == 0 {
-            return None;
-        }
         let (topic, stats) = (&self.partition.topic, &self.partition.topic.stats);
         let (mut repeated, throttle) = (false, LogThrottle::default());
         let complain = |error: &Error| {

@@ -9,6 +9,7 @@ pub(crate) mod copy;
 #[cfg(any(test, fuzzing, feature = "console", feature = "testing"))]
 mod encode;
 pub mod names;
+pub mod portions;
 pub mod record;
 mod reply;
 mod run;
@@ -17,7 +18,7 @@ mod settings;
 pub mod store;
 mod topic_policy;
 
-pub use self::{calls::*, names::*, record::*, store::*, topic_policy::*};
+pub use self::{calls::*, names::*, portions::*, record::*, store::*, topic_policy::*};
 
 pub(crate) use self::reply::Reply;
 pub(crate) use self::run::script_call;

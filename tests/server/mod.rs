@@ -10,6 +10,7 @@ mod forwarding;
 mod holding;
 mod hostile;
 mod life;
+mod limits;
 mod logs;
 mod looking_on;
 mod lost_replies;

@@ -10,7 +10,7 @@ use crate::policy::{Capture, Policy, Unenrolled};
 use crate::time::ServerTime;
 use crate::wire::run::Call;
 use crate::wire::scripts::{self, Script};
-use crate::wire::{PartitionNames, Reply, Store};
+use crate::wire::{PartitionNames, Reply, Store, most};
 
 #[cfg(any(test, feature = "testing"))]
 pub use super::place::MAX_NODE;
@@ -20,6 +20,11 @@ pub use super::touch::{Found, Life};
 pub(crate) use super::touch::{
     glance_commands, read_glanced, read_touched, read_touches, touch_command, touch_steps, touches,
 };
+
+/// Arguments of each note, enrolment and verdict in a call.
+const NOTE_ARGUMENTS: usize = 7;
+const ENROL_ARGUMENTS: usize = 7;
+const JUDGE_ARGUMENTS: usize = 10;
 
 /// An expiry that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +197,7 @@ impl Store {
     /// Makes lapses of expiries that were heard. One call for each server that has announced some.
     pub async fn note(&self, at: &PartitionNames, policy: &Policy, notes: &[Note]) -> Result<Vec<Noted>> {
         let mut noted = vec![Noted::Known; notes.len()];
-        for (node, places) in by_node(notes, |note| note.identity.node()) {
+        for (node, places) in by_node(notes, NOTE_ARGUMENTS, |note| note.identity.node()) {
             let some: Vec<&Note> = places.iter().map(|place| &notes[*place]).collect();
             for (place, one) in places.iter().zip(self.note_of(at, policy, node, &some).await?) {
                 noted[*place] = one;
@@ -233,7 +238,7 @@ impl Store {
         read: &[Enrolment],
     ) -> Result<(Option<u64>, Vec<Enrolled>)> {
         let (mut next, mut enrolled) = (None, vec![Enrolled::Stale; read.len()]);
-        for (node, places) in by_node(read, |one| one.at.node) {
+        for (node, places) in by_node(read, ENROL_ARGUMENTS, |one| one.at.node) {
             let some: Vec<&Enrolment> = places.iter().map(|place| &read[*place]).collect();
             let codes;
             (next, codes) = self.enrol_of(at, policy, node, &some).await?;
@@ -288,7 +293,7 @@ impl Store {
         all: &[Judged],
     ) -> Result<(Option<u64>, Vec<bool>)> {
         let (mut next, mut stood) = (None, vec![false; all.len()]);
-        for (node, places) in by_node(all, |one| one.at.node) {
+        for (node, places) in by_node(all, JUDGE_ARGUMENTS, |one| one.at.node) {
             let heard = places.iter().map(|place| number(all[*place].at, all[*place].stamp));
             let mut call = self.history_call(&scripts::JUDGE, at, heard, policy.restores(), node);
             places.iter().for_each(|place| add_judged(&mut call, &all[*place]));
@@ -407,12 +412,14 @@ fn add_judged(call: &mut Call<'_>, one: &Judged) {
     }
 }
 
-/// The places of those of each server, in their order.
-fn by_node<T>(all: &[T], node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>)> {
+/// The places of those of each server, in their order, as many as go in one call.
+fn by_node<T>(all: &[T], arguments: usize, node: impl Fn(&T) -> NodeId) -> Vec<(NodeId, Vec<usize>)> {
     let mut groups: Vec<(NodeId, Vec<usize>)> = Vec::new();
     for (place, one) in all.iter().enumerate() {
         let node = node(one);
-        match groups.iter_mut().find(|(other, _)| *other == node) {
+        let has_room =
+            |(other, places): &&mut (NodeId, Vec<usize>)| *other == node && places.len() < most(arguments);
+        match groups.iter_mut().find(has_room) {
             Some((_, places)) => places.push(place),
             None => groups.push((node, vec![place])),
         }

@@ -112,6 +112,18 @@ pub enum SettleReply {
     GaveWay(u64, ArmingId),
 }
 
+impl End {
+    /// The failed attempts that it leaves to be kept.
+    pub(crate) fn history(&self) -> &[u8] {
+        match self {
+            Self::Retry { history, .. } | Self::Snooze { history, .. } | Self::Dead { history, .. } => {
+                history
+            }
+            Self::Again { .. } | Self::Release => &[],
+        }
+    }
+}
+
 impl Store {
     /// Removes timers whose attempt is done. Where what follows them is to have trigger keys, these are set, unless they
     /// lie elsewhere.

@@ -11,7 +11,7 @@ on_each_server! {
     earlier_deadlines_come_first,
     one_call_keeps_its_order_within_a_millisecond,
     calls_of_one_millisecond_keep_their_order,
-    a_call_of_a_thousand_keeps_its_order_however_late_in_a_millisecond,
+    a_call_of_many_keeps_its_order_however_late_in_a_millisecond,
 }
 
 /// So many timers for one deadline, the keys falling.
@@ -50,10 +50,10 @@ async fn calls_of_one_millisecond_keep_their_order(rig: &mut Rig) {
     assert_eq!(rig.claim().await.keys(), keys_of(&timers));
 }
 
-async fn a_call_of_a_thousand_keeps_its_order_however_late_in_a_millisecond(rig: &mut Rig) {
+async fn a_call_of_many_keeps_its_order_however_late_in_a_millisecond(rig: &mut Rig) {
     let left = 999 - rig.micros() % 1000;
     rig.pass(Duration::from_micros(left)).await;
-    let timers = falling(rig, 1000);
+    let timers = falling(rig, 900);
     rig.arm_all(&timers).await;
     rig.pass(ms(6)).await;
     assert_eq!(rig.claim().await.keys(), keys_of(&timers));

@@ -23,6 +23,8 @@ use super::{
 use crate::tls;
 
 const READ: usize = 64 * 1024;
+/// Goes to the server in place of a request that is too long. The server answers with an error, in its turn.
+const TOO_MANY_WORDS: &[u8] = b"*1\r\n$18\r\nTOO-MANY-ARGUMENTS\r\n";
 
 /// Bytes each way with a client.
 pub(crate) trait Session: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -109,20 +111,22 @@ impl Pumps<'_> {
             self.shared.counters.batch();
             let mut whole = BytesMut::new();
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
-                self.note_request(&frame)?;
-                whole.extend_from_slice(frame.raw());
+                whole.extend_from_slice(self.note_request(&frame)?);
             }
             send(&to, whole).await?;
         }
         Ok(())
     }
 
-    fn note_request(self, frame: &Frame) -> io::Result<()> {
+    /// What goes to the server for it.
+    fn note_request(self, frame: &Frame) -> io::Result<&[u8]> {
         let words = frame.words().ok_or_else(|| unreadable(Malformed::new(frame.raw())))?;
         self.shared.counters.request(&words);
+        let Faults { most_words, .. } = &self.shared.faults;
+        let is_too_long = words.len() > most_words.load(Ordering::Relaxed);
         let fault = self.shared.faults.judge(&words);
         self.with_dialogue(|dialogue| dialogue.sent(&words, fault));
-        Ok(())
+        Ok(if is_too_long { TOO_MANY_WORDS } else { &frame.raw()[..] })
     }
 
     async fn replies(self, mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Parcel>) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -14,6 +14,7 @@ use bytes::Bytes;
 pub(super) struct Counters {
     requests: Mutex<BTreeMap<String, u64>>,
     batches: AtomicU64,
+    longest: AtomicUsize,
 }
 
 impl Counters {
@@ -21,6 +22,7 @@ impl Counters {
         let name = words.first().map_or(b"".as_slice(), |word| word);
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         *self.all().entry(name).or_default() += 1;
+        self.longest.fetch_max(words.len(), Ordering::Relaxed);
     }
 
     pub(super) fn batch(&self) {
@@ -33,6 +35,11 @@ impl Counters {
 
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Of all requests so far, however often these were reset.
+    pub(super) fn longest(&self) -> usize {
+        self.longest.load(Ordering::Relaxed)
     }
 
     pub(super) fn reset(&self) {

@@ -78,6 +78,8 @@ pub(super) struct Faults {
     pub(super) hushed: AtomicBool,
     /// How many bytes of replies a connection carries until it is closed.
     pub(super) torn_after: AtomicUsize,
+    /// How many words a request may have.
+    pub(super) most_words: AtomicUsize,
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
     /// Changes when all connections of that moment are to end.
@@ -91,6 +93,7 @@ impl Faults {
             lost: watch::Sender::new(0),
             hushed: AtomicBool::new(false),
             torn_after: AtomicUsize::new(usize::MAX),
+            most_words: AtomicUsize::new(usize::MAX),
             requests: watch::Sender::new(Weather::default()),
             replies: watch::Sender::new(Weather::default()),
             cuts: watch::Sender::new(Cut::Close),

@@ -216,6 +216,12 @@ impl Proxy {
         self.shared.faults.torn_after.store(after.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
+    /// Refuses requests of more words than these, the command's name among them, with an error: none of them is
+    /// executed.
+    pub fn refuse_beyond(&self, words: usize) {
+        self.shared.faults.most_words.store(words, Ordering::Relaxed);
+    }
+
     /// Ends all faults: nothing more is lost, torn, stalled, delayed, split or refused.
     pub async fn heal(&self) {
         self.shared.faults.forget_losses();
@@ -230,6 +236,11 @@ impl Proxy {
     /// How many requests went to the server, by the command's name in capitals.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         self.shared.counters.requests()
+    }
+
+    /// How many words the longest request of all had, whatever was reset since.
+    pub fn longest(&self) -> usize {
+        self.shared.counters.longest()
     }
 
     /// How many times bytes arrived from clients: several requests that a client wrote at once

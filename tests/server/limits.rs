@@ -1,0 +1,139 @@
+//! Servers and services that take or answer no more than so much at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keylapse::{
+    Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
+};
+use keylapse_support::{Proxy, Server};
+use tokio::sync::Barrier;
+
+use crate::server::capture::Capture;
+use crate::server::support::{Running, until_dead};
+
+/// As many arguments a request as ElastiCache Serverless takes.
+const ARGUMENTS: usize = 3999;
+const MANY: usize = 2000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A server behind a line that takes requests of so many arguments, and a schedule there.
+async fn limited() -> (Server, Proxy, Schedule) {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.refuse_beyond(ARGUMENTS);
+    let schedule = Schedule::connect(&proxy.app_url()).await.unwrap();
+    (server, proxy, schedule)
+}
+
+async fn arm(schedule: &Schedule, topic: &Topic<Bytes>, count: usize, payload: &Bytes) {
+    let arms = (0..count).map(|id| NewArm::new(id.to_string(), Duration::ZERO, payload.clone()));
+    for armed in schedule.arm_many(topic, arms).await.unwrap() {
+        assert!(matches!(armed, Ok(Arming::Armed(_))), "{armed:?}");
+    }
+}
+
+fn many_at_once() -> Topic<Bytes> {
+    let topic = Topic::<Bytes>::raw("app:many:{id}").unwrap().concurrency(MANY);
+    topic.retry(Backoff::table([Duration::from_millis(10)])).max_attempts(2)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_that_fail_together_are_settled_by_a_service_that_takes_few_arguments() {
+    let (_server, proxy, schedule) = limited().await;
+    let (runs, together) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(MANY)));
+    let seen = runs.clone();
+    let handler = move |_: Lapse<Bytes>| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        let together = together.clone();
+        async move {
+            together.wait().await;
+            Err::<Done, _>(Failure::retry("x".repeat(100)))
+        }
+    };
+    let topic = many_at_once();
+    arm(&schedule, &topic, MANY, &Bytes::new()).await;
+    let builder = Listener::builder(proxy.app_url()).concurrency(MANY + 1).on(topic.clone(), handler);
+    let running = Running::start(builder);
+    until_dead(&schedule, &topic, MANY as u64).await;
+    let total = running.stats.total();
+    running.stop().await.unwrap();
+    assert_eq!(runs.load(Ordering::Relaxed), 2 * MANY, "each has two attempts");
+    assert_eq!((total.unsettled, total.lost_leases), (0, 0));
+    assert!(proxy.longest() <= ARGUMENTS, "{} arguments", proxy.longest());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_leases_are_kept_and_acked_by_a_service_that_takes_few_arguments() {
+    let (_server, proxy, schedule) = limited().await;
+    let together = Arc::new(Barrier::new(MANY));
+    let handler = move |_: Lapse<Bytes>| {
+        let together = together.clone();
+        async move {
+            together.wait().await;
+            // Longer than the lease, which is kept.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok::<_, Failure>(Done)
+        }
+    };
+    let topic = many_at_once().lease(Duration::from_secs(2));
+    arm(&schedule, &topic, MANY, &Bytes::new()).await;
+    let running = Running::start(Listener::builder(proxy.app_url()).concurrency(MANY + 1).on(topic, handler));
+    running.until("all to be handled", |stats| stats.total().handled == MANY as u64).await;
+    let stats = running.stats.clone();
+    running.stop().await.unwrap();
+    let total = stats.total();
+    assert_eq!((total.handled, total.gone, total.lost_leases, total.unsettled), (MANY as u64, 0, 0, 0));
+    assert!(proxy.longest() <= ARGUMENTS, "{} arguments", proxy.longest());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_are_armed_moved_and_withdrawn_by_a_service_that_takes_few_arguments() {
+    let (_server, proxy, schedule) = limited().await;
+    let topic = Topic::<Bytes>::raw("app:many:{id}").unwrap();
+    let ids = || (0..5000).map(|id| id.to_string());
+    let arms = ids().map(|id| NewArm::new(id, HOUR, Bytes::from_static(b"x")));
+    let armed = schedule.arm_many(&topic, arms).await.unwrap();
+    assert!(armed.into_iter().all(|one| matches!(one, Ok(Arming::Armed(_)))));
+    let moved = schedule.reschedule_many(&topic, ids().map(|id| (id, 2 * HOUR))).await.unwrap();
+    assert!(moved.into_iter().all(|one| matches!(one, Ok(Rescheduled::Rescheduled(_)))));
+    let cancelled = schedule.cancel_many(&topic, ids()).await.unwrap();
+    assert!(cancelled.into_iter().all(|one| matches!(one, Ok(Cancelled::Cancelled))));
+    assert!(proxy.longest() <= ARGUMENTS, "{} arguments", proxy.longest());
+}
+
+/// So many timers of so many bytes, due together: how long the last was late, and what was logged.
+async fn late(settings: &[(&str, &str)], count: usize, bytes: usize) -> (Duration, Vec<String>) {
+    let (log, _guard) = Capture::start();
+    let server = settings.iter().fold(Server::builder(), |all, (name, value)| all.config(name, value));
+    let server = server.start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap().payload_limit(1 << 20).concurrency(count);
+    let payload = Bytes::from(vec![b'x'; bytes]);
+    arm(&schedule, &topic, count, &payload).await;
+    let handler = |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done));
+    let began = SystemTime::now();
+    let builder = Listener::builder(server.app_url()).concurrency(count + 1).on(topic.clone(), handler);
+    let running = Running::start(builder);
+    running.until("all to be handled", |stats| stats.total().handled == count as u64).await;
+    let took = began.elapsed().unwrap();
+    let stats = running.stats.clone();
+    running.stop().await.unwrap();
+    let total = stats.total();
+    assert_eq!((total.handled, total.dead, total.lost_leases, total.gone), (count as u64, 0, 0, 0));
+    let left = schedule.dead_letter_counts(&topic).await.unwrap();
+    assert_eq!(left, (0, 0), "none is dead");
+    (took, log.lines())
+}
+
+const SMALL_ANSWERS: (&str, &str) = ("client-output-buffer-limit", "normal 256kb 128kb 10");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_does_not_answer_at_once_is_claimed_in_smaller_shares() {
+    let (took, log) = late(&[SMALL_ANSWERS], 300, 8 << 10).await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let said: Vec<_> = log.iter().filter(|line| line.contains("client-output-buffer-limit")).collect();
+    assert!(said.len() == 1 && said[0].contains("WARN"), "{log:#?}");
+}
