@@ -238,6 +238,7 @@ impl<S> ListenerBuilder<S> {
                 last_error: LastError::default(),
                 last_failure: LastError::default(),
                 renumbered: Default::default(),
+                lost_answers: Default::default(),
                 attached: AttachCounters::default(),
                 refusals: Refusals::default(),
                 scanning: AtomicBool::default(),

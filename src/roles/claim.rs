@@ -1,6 +1,7 @@
 //! One claim, answered at last, and turned into jobs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -12,15 +13,13 @@ use crate::escape::Escaped;
 use crate::id::{SlotId, Token};
 use crate::log::{debug, error, info, warn};
 use crate::log_throttle::LogThrottle;
+use crate::roles::answer_size::AnswerSize;
 use crate::roles::attempt::{Job, Permit};
 use crate::runtime::{Lease, Partition};
 use crate::source::LapseSource;
 use crate::stats::meter::ClaimResult;
 use crate::time::{MAX_DEADLINE_MS, Reading, ms_ceil};
 use crate::wire::{Claim, Claimed, ClaimedTimer, DeadReason, End, Group, Held, Index, Record, State};
-
-/// Records of one claim, in bytes: reading stops there.
-const CLAIM_BYTES: usize = 1 << 20;
 
 /// The answer to a claim, and when it was asked and answered.
 pub(super) struct Taken {
@@ -33,7 +32,8 @@ pub(super) struct Taken {
 
 /// Claims. A claim that was sent and not answered is repeated until it is: what
 /// it has taken would otherwise lie until its lease is over. After that there is
-/// nothing left to be told.
+/// nothing left to be told. As the answer may have been too large, each repeat asks
+/// for less; what does not fit goes back at once.
 ///
 /// # Errors
 /// When nothing was taken.
@@ -53,7 +53,7 @@ pub(super) async fn take(
         token: Token::random(),
         repeat: false,
         limit,
-        bytes: CLAIM_BYTES,
+        bytes: trouble.size.after(0),
         lookahead_ms: reach,
         lease_ms: ms_ceil(config.lease),
         letters: config.letters,
@@ -61,17 +61,26 @@ pub(super) async fn take(
     };
     let (mut sent, mut asked) = (now(), Instant::now());
     let until = Some(asked + config.lease);
+    let (size, lost) = (trouble.size, AtomicU32::new(0));
     let heals = |error: &Error, repeat| {
+        if error.maybe_done() {
+            let lost = 1 + lost.fetch_add(1, Ordering::Relaxed);
+            say_lost(partition, lost, error);
+        }
         trouble.say(partition, index, error);
         repeat
     };
     let claim = |repeat| {
         (sent, asked) = (now(), Instant::now());
-        partition.store.claim(&partition.names, Claim { repeat, ..call })
+        partition.store.claim(
+            &partition.names,
+            Claim { repeat, bytes: size.after(lost.load(Ordering::Relaxed)), ..call },
+        )
     };
     let claimed = retry(until, Error::maybe_done, heals, claim).await.map_err(|(error, _)| error)?;
     let reading = partition.clock.read(asked, Reading::now(claimed.stamp));
     count(partition, &claimed);
+    trouble.size.learn(lost.load(Ordering::Relaxed), &claimed.timers);
     trouble.is_over(partition, index);
     Ok(Taken { claimed, token: call.token, sent, reading })
 }
@@ -82,6 +91,7 @@ pub(super) struct ClaimTrouble {
     last: Option<ErrorKind>,
     /// What is the matter with this partition alone.
     parked: LogThrottle,
+    size: AnswerSize,
 }
 
 impl ClaimTrouble {
@@ -126,6 +136,19 @@ impl ClaimTrouble {
         if partition.outage.is_over() {
             info!(%topic, partition = number, "claims are answered again");
         }
+    }
+}
+
+/// One lost answer says little: its connection may have been closed before the claim was sent. A second, on a new
+/// one, is lost by something that goes on.
+fn say_lost(partition: &Partition, lost: u32, reason: &Error) {
+    let topic = &partition.topic;
+    if lost >= 2 && reason.kind() != ErrorKind::Timeout && topic.lost_answers.is_new(reason) {
+        warn!(
+            topic = %topic.config.name, partition = partition.names.index, error = %reason,
+            "the server closes connections on which it was to answer claims, which ask for less now: \
+             see `CONFIG GET client-output-buffer-limit` (normal clients) and `CONFIG GET maxmemory-clients`"
+        );
     }
 }
 

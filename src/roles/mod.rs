@@ -1,6 +1,7 @@
 //! What a listener does: one role a file, each a struct with `run`, and a `tick` where one step makes sense
 //! by itself.
 
+mod answer_size;
 pub(crate) mod attempt;
 pub(crate) mod attempt_log;
 mod begun;

@@ -107,6 +107,8 @@ pub(crate) struct RunningTopic {
     pub(crate) last_failure: LastError,
     /// Whether it was said lately that it has another number of partitions.
     pub(crate) renumbered: LogThrottle,
+    /// Whether it was said lately that answers to its claims are lost.
+    pub(crate) lost_answers: LogThrottle,
     /// How its keys are treated at present, by agreement with other listeners.
     pub(crate) policy: Mutex<Arc<Policy>>,
     /// Of an attached topic.

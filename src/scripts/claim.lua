@@ -8,8 +8,8 @@
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
---   records at most, 10 lookahead in ms (negative: only what has been due
---   for so long), 11 lease in ms,
+--   keys, records and states (the one that reaches it is the last), 10 lookahead
+--   in ms (negative: only what has been due for so long), 11 lease in ms,
 --   12 dead letters kept, 13 their age in ms, 14 'trim' or 'pause' when full,
 --   15 how many of the quarantine run beside what this takes from there, then how many
 --   may run together where one has lost two leases, three, or four (0 and 1 where that
@@ -23,7 +23,8 @@
 -- Invariants: a key is claimed only at or after its deadline less the
 --   lookahead; a live lease is never taken, not even within the lookahead; the
 --   claim's slot names it before anything else is written, so that a repeat
---   finds it.
+--   finds it. A repeat may ask for fewer bytes: what they have no room for is
+--   handed back.
 
 local slots = KEYS[10]
 local quarantined, slot, token, repeated = ARGV[4] == 'quarantine', ARGV[5], ARGV[6], ARGV[7] == '1'
@@ -69,7 +70,8 @@ local function reply(keys, records, states)
 end
 
 -- What the slot's last claim still holds, with its leases renewed; not cut short,
--- where they have been renewed for longer since.
+-- where they have been renewed for longer since. An answer may have been lost for its
+-- size: what there is no room for now is handed back, and this token holds it no more.
 local function repeat_claim()
   local last = redis.call('HGET', slots, slot)
   if not last or sub(last, 1, 8) ~= token then return end
@@ -78,12 +80,21 @@ local function repeat_claim()
     local state = redis.call('HGET', run, key)
     local record = redis.call('HGET', rec, key)
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
-      redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, 'GT', expires, key)
-      local n = #keys + 1
-      keys[n], records[n], states[n] = key, record, state
+      if room > 0 or #state < 25 then
+        redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, 'GT', expires, key)
+        local n = #keys + 1
+        keys[n], records[n], states[n] = key, record, state ~= FIRST and state
+        room = room - #key - #record - (state == FIRST and 0 or #state)
+      else
+        local at = hand_back(key, record, state)
+        if WATCHED then note_next('H', key, record, sub(state, 11, 14), at) end
+      end
     end
   end
-  return reply(keys, records, states)
+  local answer = reply(keys, records, states)
+  wake()
+  if WATCHED then end_chronicle() end
+  return answer
 end
 
 -- Anything but a plain first attempt. Returns the state to claim with, or nil.
@@ -169,7 +180,7 @@ while from <= #ready and room > 0 do
     if not plain then hold = attend(key, record, state) end
     if hold then
       held = held + 1
-      room = room - #record
+      room = room - #key - #record - (plain and 0 or #hold)
       keys[held], records[held] = key, record
       states[held] = not plain and hold
       leases[2 * held - 1], leases[2 * held] = expires, key

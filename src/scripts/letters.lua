@@ -1,7 +1,8 @@
--- letters.lua: how a timer becomes a dead letter.
+-- letters.lua: how a timer becomes a dead letter, or waits again.
 --
 -- Purpose: move a record and its state into the dead letters, keep these
---   within their bounds, and let the arming kept behind the timer follow.
+--   within their bounds, and let the arming kept behind the timer follow; or
+--   hand a claimed timer back.
 -- KEYS 8 dead, 9 letters
 -- Invariants: the body sets dead_cap, dead_age (ms) and dead_full ('trim' or
 --   'pause') before it buries anything.
@@ -55,4 +56,16 @@ local function bury(key, record, state, reason, lost)
   remove(key)
   bound_letters()
   return succeed(key, lost, record)
+end
+
+-- Puts a claimed timer back into its index, at its deadline, for anybody to claim. That uses up no attempt, and is no
+-- lost lease. Returns the deadline.
+local function hand_back(key, record, state)
+  local lost = byte(state, 15)
+  local at = present_deadline(record, state)
+  -- One that was cut short meanwhile is due now, and buried by its claim.
+  if at == 0 then at = now end
+  wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
+  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
+  return at
 end

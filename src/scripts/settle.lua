@@ -59,13 +59,7 @@ function ends.dead(key, record, state, delay, body)
 end
 
 function ends.release(key, record, state)
-  local lost = byte(state, 15)
-  local at = present_deadline(record, state)
-  -- One that was cut short meanwhile is due now, and buried by its claim.
-  if at == 0 then at = now end
-  wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
-  redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
-  return 1, at, sub(record, 2, 9)
+  return 1, hand_back(key, record, state), sub(record, 2, 9)
 end
 
 -- What became of an attempt, and of its timer. A dead letter says so where it is written.

@@ -3,7 +3,8 @@
 use crate::model::rig::{ArmCode, Ids, LEASE, Rig, Taken, dead, ms};
 use bytes::Bytes;
 use keylapse::Replayed;
-use keylapse::internals::{Cancel, Claim, End, Look, NewTimer, ServerTime, WireWhen};
+use keylapse::internals::record::State;
+use keylapse::internals::{Cancel, Claim, End, Index, Look, NewTimer, ServerTime, WireWhen};
 
 on_each_server! {
     a_repeated_arm_answers_as_the_first,
@@ -28,6 +29,9 @@ on_each_server! {
     a_repeated_claim_leaves_out_what_was_claimed_since,
     a_repeated_claim_is_answered_although_the_partition_is_paused,
     a_repeated_claim_renews_what_is_in_quarantine,
+    a_repeated_claim_hands_back_what_it_has_no_room_for,
+    what_a_repeated_claim_hands_back_is_as_it_was_before,
+    a_repeated_claim_hands_back_to_the_quarantine,
     the_next_claim_overwrites_its_slot,
     listeners_do_not_share_a_slot,
     a_closed_slot_is_gone,
@@ -182,7 +186,9 @@ async fn the_oldest_of_a_hundred_thousand_tombstones_are_forgotten(rig: &mut Rig
         let names: Vec<String> =
             (0..1000).map(|n| format!("{batch}:{n}")).take(if batch == 49 { 999 } else { 1000 }).collect();
         let timers: Vec<_> = names.iter().map(|name| rig.timer(name, WireWhen::In(10))).collect();
-        rig.arm_all(&timers).await;
+        for timers in timers.chunks(500) {
+            rig.arm_all(timers).await;
+        }
         let cancels: Vec<Cancel> = names.iter().map(|name| rig.cancelling(name)).collect();
         rig.store.cancel(&rig.at, &cancels).await.expect("they can be cancelled");
     }
@@ -239,6 +245,52 @@ async fn a_repeated_claim_renews_what_is_in_quarantine(rig: &mut Rig) {
     assert_eq!(repeat(rig, &first).await.state(), first.state());
     let look = rig.look("a").await.expect("it runs");
     assert_eq!((look.quarantined, look.score), (true, Some(rig.now() + LEASE)));
+}
+
+/// The repeat of a claim with room for one timer.
+async fn repeat_of_one(rig: &Rig, taken: &Taken) -> Taken {
+    rig.claim_as(Claim { repeat: true, bytes: 1, ..taken.call }).await
+}
+
+async fn a_repeated_claim_hands_back_what_it_has_no_room_for(rig: &mut Rig) {
+    rig.arm_due(["a", "b", "c"]).await;
+    let first = rig.claim().await;
+    let second = repeat_of_one(rig, &first).await;
+    assert_eq!(second.keys(), ["a"]);
+    assert!(second.claimed.heads.due.is_some_and(|at| at <= rig.now()), "the others are due");
+    assert_eq!(repeat(rig, &first).await.keys(), ["a"], "and are not held by this token any more");
+    assert_eq!(rig.ack(&first.held()).await.gone, [1, 2]);
+    let others = rig.claim_with(|call| call.slot = Ids::slot(2)).await;
+    assert_eq!(others.keys(), ["b", "c"], "in their order, at once");
+    assert_eq!(rig.ack(&others.held()).await.gone, [0; 0]);
+}
+
+/// No attempt is used up, and no lease is lost.
+async fn what_a_repeated_claim_hands_back_is_as_it_was_before(rig: &mut Rig) {
+    let (_, held) = rig.run("b").await;
+    rig.end(&held, crate::model::rig::retry(5)).await;
+    rig.arm_in("a", 1).await;
+    rig.pass(ms(6)).await;
+    let before = rig.look("b").await.expect("it waits");
+    let first = rig.claim().await;
+    assert_eq!(first.keys(), ["a", "b"]);
+    assert_eq!(repeat_of_one(rig, &first).await.keys(), ["a"]);
+    let after = rig.look("b").await.expect("it waits again");
+    let unstamped = |look| Look { stamp: ServerTime::default(), ..look };
+    assert_eq!(unstamped(after), unstamped(before));
+}
+
+async fn a_repeated_claim_hands_back_to_the_quarantine(rig: &mut Rig) {
+    rig.quarantine("a").await;
+    rig.quarantine("b").await;
+    let first = rig.claim_with(|call| (call.index, call.group.sizes) = (Index::Quarantine, [2; 3])).await;
+    assert_eq!(first.keys().len(), 2);
+    let second = repeat_of_one(rig, &first).await;
+    let back = if second.keys() == ["a"] { "b" } else { "a" };
+    let look = rig.look(back).await.expect("it waits");
+    assert!(look.quarantined && look.score.is_some_and(|at| at <= rig.now()));
+    let state = State::decode(look.state.expect("it has lost leases")).expect("it can be read");
+    assert_eq!((state.claimed, state.lost), (false, 2));
 }
 
 async fn the_next_claim_overwrites_its_slot(rig: &mut Rig) {
