@@ -82,6 +82,19 @@ codes! {
     NO_WRITES = "K112" Error, "the server takes no writes",
         "It is full, cannot write to its disk, lacks replicas, or loads its data. Arms are refused.",
         "{cli} INFO {section}";
+    ANSWERS_CUT = "K113" Warning, "large answers are cut off",
+        "The server closes the connection rather than answer: claims, and pages of what an operator looks at, are asked \
+         for again, in smaller shares.",
+        "{cli} CONFIG SET client-output-buffer-limit 'normal 0 0 0'";
+    CLIENTS_EVICTED = "K114" Warning, "the server closes connections for their memory",
+        "All clients together have little of it, and those with the largest requests and answers lose their connections.",
+        "{cli} CONFIG SET maxmemory-clients 0";
+    REQUESTS_CUT = "K115" Warning, "large requests are refused",
+        "The server refuses them, or closes the connection: a large payload cannot be armed.",
+        "{cli} CONFIG SET {setting} {bytes}";
+    IDLE_CLOSED = "K116" Info, "idle connections are closed",
+        "A call that finds its connection closed is made once more, on a new one: some milliseconds late.",
+        "{cli} CONFIG SET timeout 0";
 
     RIGHTS_FINE = "K200" Info, "the user may do all that keylapse does",
         "Each command was tried, or asked for by ACL DRYRUN.", "";

@@ -60,7 +60,10 @@ async fn a_server_that_is_badly_set_up_is_well_once_the_advice_was_followed() {
         ("notify-keyspace-events", "Kg$"),
         ("maxmemory", "2mb"),
         ("maxmemory-policy", "allkeys-lru"),
-        ("client-output-buffer-limit", "pubsub 1mb 1mb 60"),
+        ("client-output-buffer-limit", "pubsub 1mb 1mb 60 normal 256kb 128kb 10"),
+        ("maxmemory-clients", "4mb"),
+        ("proto-max-bulk-len", "1mb"),
+        ("client-query-buffer-limit", "1mb"),
     ];
     let server = server.iter().fold(Server::builder(), |server, (name, value)| server.config(name, value));
     let server = server.start().await;

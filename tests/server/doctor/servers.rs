@@ -11,7 +11,7 @@ use super::{codes, diagnose, find, well};
 use crate::server::support::PATIENCE;
 
 /// Settings of a server, each with the code that it shows. What `well` makes shows none of them.
-const SETTINGS: [(&str, &[(&str, &str)]); 12] = [
+const SETTINGS: [(&str, &[(&str, &str)]); 18] = [
     ("K301", &[("notify-keyspace-events", "")]),
     ("K301", &[("notify-keyspace-events", "AK")]),
     ("K401", &[("maxmemory", "100mb"), ("maxmemory-policy", "allkeys-lru")]),
@@ -24,6 +24,12 @@ const SETTINGS: [(&str, &[(&str, &str)]); 12] = [
     ("K404", &[("appendonly", "no"), ("save", "3600 1")]),
     ("K304", &[("client-output-buffer-limit", "pubsub 1mb 512kb 60")]),
     ("K304", &[("client-output-buffer-limit", "pubsub 32mb 1kb 60")]),
+    ("K113", &[("client-output-buffer-limit", "normal 256kb 128kb 10")]),
+    ("K114", &[("maxmemory-clients", "4mb")]),
+    ("K114", &[("maxmemory", "100mb"), ("maxmemory-clients", "5%")]),
+    ("K115", &[("proto-max-bulk-len", "1mb")]),
+    ("K115", &[("client-query-buffer-limit", "1mb")]),
+    ("K116", &[("timeout", "1")]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

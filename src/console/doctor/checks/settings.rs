@@ -7,7 +7,7 @@ use crate::error::Result;
 use super::super::case::Case;
 use super::super::refusal::{Need, Refusal};
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 14] = [
     "notify-keyspace-events",
     "maxmemory",
     "maxmemory-policy",
@@ -15,6 +15,10 @@ const NAMES: [&str; 10] = [
     "appendfsync",
     "save",
     "client-output-buffer-limit",
+    "maxmemory-clients",
+    "proto-max-bulk-len",
+    "client-query-buffer-limit",
+    "timeout",
     "min-replicas-to-write",
     "hz",
     "active-expire-effort",
