@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylapse::{
-    Arming, Backoff, Cancelled, Done, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
+    Arming, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
 };
 use keylapse_support::{Proxy, Server};
 use tokio::sync::Barrier;
 
 use crate::server::capture::Capture;
-use crate::server::support::{Running, until_dead};
+use crate::server::support::{Running, reporting, until_dead};
 
 /// As many arguments a request as ElastiCache Serverless takes.
 const ARGUMENTS: usize = 3999;
@@ -136,4 +136,72 @@ async fn what_a_server_does_not_answer_at_once_is_claimed_in_smaller_shares() {
     assert!(took < Duration::from_secs(10), "{took:?}");
     let said: Vec<_> = log.iter().filter(|line| line.contains("client-output-buffer-limit")).collect();
     assert!(said.len() == 1 && said[0].contains("WARN"), "{log:#?}");
+}
+
+/// Which each has a large payload. A page of them is one answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_read_in_smaller_pages_where_the_server_cuts_off_large_answers() {
+    let server = Server::builder().config(SMALL_ANSWERS.0, SMALL_ANSWERS.1).start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap();
+    arm(&schedule, &topic, 150, &Bytes::from(vec![b'x'; 8 << 10])).await;
+    let refuse = |_: Lapse<Bytes>| std::future::ready(Err::<Done, _>(Failure::dead("no")));
+    let running = Running::start(Listener::builder(server.app_url()).on(topic.clone(), refuse));
+    until_dead(&schedule, &topic, 150).await;
+    running.stop().await.unwrap();
+    let (mut letters, mut read) = (schedule.dead_letters(&topic), 0);
+    while letters.next().await.unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!(read, 150);
+}
+
+/// Timers as well as keys of other programs, now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_the_server_closes_when_they_are_idle_cost_nobody_a_warning() {
+    let (log, _guard) = Capture::start();
+    let server = Server::builder().config("timeout", "1").start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let topic = Topic::<Bytes>::raw("app:idle:{id}").unwrap();
+    let (handler, mut reported) = reporting(|lapse: Lapse<Bytes>| (lapse.lateness(), Ok::<_, Failure>(Done)));
+    let (attached, mut expired) =
+        reporting(|lapse: Lapse<Expired<Bytes>>| (lapse.lateness(), Ok::<_, Failure>(Done)));
+    let orders = Topic::<Bytes>::raw("app:order:{id}").unwrap();
+    let builder = Listener::builder(server.app_url()).on(topic.clone(), handler).attach(orders, attached);
+    let running = Running::start(builder);
+    running.until_anchored().await;
+    for id in 0..5 {
+        tokio::time::sleep(Duration::from_millis(1300)).await;
+        server.cmd(&["SET", &format!("app:order:{id}"), "x", "PX", "1300"]).await;
+        let _ =
+            schedule.arm(&topic, [id.to_string()], Duration::from_millis(1300), &Bytes::new()).await.unwrap();
+        for late in [reported.next().await, expired.next().await] {
+            assert!(late < Duration::from_secs(1), "{late:?}");
+        }
+    }
+    running.stop().await.unwrap();
+    let lines = log.lines();
+    let warned = lines.iter().any(|line| line.starts_with("WARN") || line.starts_with("ERROR"));
+    assert!(!warned, "{lines:#?}");
+}
+
+/// One such request fails, and says why as far as the server does; nothing else suffers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_larger_than_the_server_takes_is_refused_alone() {
+    for (setting, said) in
+        [("proto-max-bulk-len", "invalid bulk length"), ("client-query-buffer-limit", "has no answer")]
+    {
+        let server = Server::builder().config(setting, "1mb").start().await;
+        let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+        let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap().payload_limit(8 << 20);
+        arm(&schedule, &topic, 150, &Bytes::from(vec![b'x'; 8 << 10])).await;
+        let large = schedule.arm(&topic, ["large"], HOUR, &Bytes::from(vec![b'x'; 2 << 20])).await;
+        let refused = large.unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
+        assert!(schedule.look_up(&topic, "large").await.unwrap().is_none());
+        let handler = |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done));
+        let running = Running::start(Listener::builder(server.app_url()).on(topic.clone(), handler));
+        running.until("all others to be handled", |stats| stats.total().handled == 150).await;
+        running.stop().await.unwrap();
+    }
 }
