@@ -95,7 +95,7 @@ impl Console {
     {
         let console = Self::new(client.try_into().map_err(Into::into)?);
         console.client.check()?;
-        console.store().reach().await?;
+        console.store().reach(&console.client.namespace).await?;
         Ok(console)
     }
 

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::pattern::Pattern;
 use crate::policy::Policy;
 use crate::wire::SurveyedKey;
+use crate::wire::names::registry;
 
 /// Keys that are asked about at once.
 const PAGE: usize = 250;
@@ -157,7 +158,7 @@ impl SurveyRequest<'_> {
     }
 
     async fn now(&self) -> Result<u64> {
-        Ok(self.console.store().time_of("").await?.ms())
+        Ok(self.console.store().time_of(&registry(&self.console.client.namespace)).await?.ms())
     }
 
     /// Looks at keys a second time.

@@ -98,7 +98,7 @@ impl Schedule {
     {
         let schedule = Self::new(client.try_into().map_err(Into::into)?);
         schedule.client.check()?;
-        schedule.client.store.reach().await?;
+        schedule.client.store.reach(&schedule.client.namespace).await?;
         Ok(schedule)
     }
 

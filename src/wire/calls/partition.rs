@@ -8,7 +8,8 @@ use crate::id::SlotId;
 use crate::lock::lock;
 use crate::log::{debug, warn};
 use crate::time::ServerTime;
-use crate::wire::run::{Call, script_call};
+use crate::wire::canary_tags::tag_of;
+use crate::wire::run::Call;
 use crate::wire::{Heads, PartitionNames, Reply, Store, names, scripts};
 
 /// Partitions that one call peeks at, or that are made at the same time.
@@ -94,25 +95,30 @@ impl Store {
     /// The earliest scores of partitions, read cheaply, each with the time of its server.
     pub(crate) async fn heads(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
         if self.0.topology.are_many() {
-            let calls: Vec<_> =
-                partitions.iter().map(|at| self.peek_call(std::slice::from_ref(at))).collect();
-            let read = |answer| {
-                let (stamp, heads) = read_peeked(Reply::new(scripts::PEEK.name, answer?)?.stamped()?)?;
-                Ok((stamp, heads.into_iter().next().unwrap_or_default()))
-            };
-            return Call::run_all(&calls).await.into_iter().map(read).collect();
+            return self.heads_one_by_one(partitions).await;
         }
         match self.peek(partitions).await {
             Ok((stamp, heads)) => heads.into_iter().map(|heads| Ok((stamp, heads))).collect(),
+            // One address of several shards.
+            Err(error) if error.code() == Some("CROSSSLOT") => self.heads_one_by_one(partitions).await,
             Err(error) => vec![Err(error); partitions.len()],
         }
     }
 
+    async fn heads_one_by_one(&self, partitions: &[PartitionNames]) -> Vec<Result<(ServerTime, Heads)>> {
+        let calls: Vec<_> = partitions.iter().map(|at| self.peek_call(std::slice::from_ref(at))).collect();
+        let read = |answer| {
+            let (stamp, heads) = read_peeked(Reply::new(scripts::PEEK.name, answer?)?.stamped()?)?;
+            Ok((stamp, heads.into_iter().next().unwrap_or_default()))
+        };
+        Call::run_all(&calls).await.into_iter().map(read).collect()
+    }
+
     /// Asks whether the servers can be used: of a cluster, whether any of its primaries can be.
-    pub(crate) async fn reach(&self) -> Result<()> {
+    pub(crate) async fn reach(&self, namespace: &str) -> Result<()> {
         let mut refusal = Ok(());
         for slot in self.0.topology.slots().await? {
-            match self.time_in(slot).await {
+            match self.time_of(&names::canary(namespace, tag_of(slot))).await {
                 Ok(_) => return Ok(()),
                 Err(error) => refusal = Err(error),
             }
@@ -122,17 +128,12 @@ impl Store {
 
     /// The time of the server that holds this partition.
     pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
-        self.time_in(at.slot).await
+        self.time_of(&at.key("due")).await
     }
 
-    /// The time of the server that holds this key.
+    /// The time of the server that holds this key of ours. The call names it: some services take no script without keys.
     pub(crate) async fn time_of(&self, key: &str) -> Result<ServerTime> {
-        self.time_in(self.0.topology.slot_of(key.as_bytes())).await
-    }
-
-    async fn time_in(&self, slot: u16) -> Result<ServerTime> {
-        let script = script_call(&scripts::PEEK, &[""; 0]);
-        Ok(self.call_of(&scripts::PEEK, slot, script).reply().await?.stamp)
+        Ok(self.call_with(&scripts::PEEK, &[key]).reply().await?.stamp)
     }
 
     /// The earliest scores of partitions of one server, and its time; of none, only the time.

@@ -2,7 +2,7 @@
 //!
 //! As the simplest program does, unless the environment says otherwise: one server, plain TCP. With
 //! `KEYLAPSE_TEST_TLS` clients come in over TLS, with `KEYLAPSE_TEST_TOPOLOGY=cluster` each server is a cluster
-//! of one primary, and with `KEYLAPSE_TEST_LINE=segments` what a server says arrives in segments of 1,448 bytes. [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) say where that is.
+//! of one primary, with `KEYLAPSE_TEST_PROVIDER` a service that is imitated (docs/providers.md names them), and with `KEYLAPSE_TEST_LINE=segments` what a server says arrives in segments of 1,448 bytes. [`Server::url`](crate::Server::url) and [`Proxy::url`](crate::Proxy::url) say where that is.
 //! What the harness itself has to say goes to a plain port, as the `default` user, in any case.
 
 use std::{
@@ -12,11 +12,16 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::{conf, skipped};
+use crate::{
+    conf,
+    provider::{Provider, Shape},
+    skipped,
+};
 
 /// A folder with `ca.pem`, `server.pem` and `server.key`: `make test-more SUITE=tls` makes one.
 const TLS: &str = "KEYLAPSE_TEST_TLS";
 const TOPOLOGY: &str = "KEYLAPSE_TEST_TOPOLOGY";
+const PROVIDER: &str = "KEYLAPSE_TEST_PROVIDER";
 const LINE: &str = "KEYLAPSE_TEST_LINE";
 /// By which a program that has nothing but a URL is told of its CA.
 pub(crate) const TRUSTED: &str = "SSL_CERT_FILE";
@@ -27,6 +32,7 @@ pub struct Reach {
     tls: Option<PathBuf>,
     cluster: bool,
     segments: bool,
+    provider: Option<&'static Provider>,
 }
 
 impl Reach {
@@ -62,8 +68,28 @@ impl Reach {
                 Some("segments") => true,
                 Some(other) => panic!("{LINE} can be `segments`, and is `{other}`"),
             };
-            Self { tls, cluster, segments }
+            match said(PROVIDER) {
+                Some(name) => {
+                    assert!(
+                        tls.is_none() && !cluster && !segments,
+                        "with {PROVIDER} neither {TLS} nor {TOPOLOGY} nor {LINE} is possible"
+                    );
+                    Self::through(Provider::named(&name))
+                }
+                None => Self { tls, cluster, segments, provider: None },
+            }
         })
+    }
+
+    /// A service, as this one is imitated.
+    pub fn through(provider: &'static Provider) -> Self {
+        let cluster = provider.shape == Shape::Cluster;
+        Self { cluster, provider: Some(provider), ..Self::default() }
+    }
+
+    /// The service that is imitated, if one is.
+    pub fn provider(&self) -> Option<&'static Provider> {
+        self.provider
     }
 
     #[cfg(feature = "tls")]
@@ -85,6 +111,11 @@ impl Reach {
     /// Whether the server is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster
+    }
+
+    /// Whether the server has slots, whatever clients see of them.
+    pub(crate) fn has_slots(&self) -> bool {
+        self.cluster || self.provider.is_some_and(|provider| provider.shape == Shape::Shards)
     }
 
     /// Whether what a server says arrives in small segments. Nodes of a cluster announce their own ports.
@@ -110,11 +141,13 @@ impl Reach {
     pub(crate) fn settings(&self, door: u16) -> Vec<(String, String)> {
         let mut settings =
             self.tls.as_ref().map(|folder| conf::tls_settings(folder, door)).unwrap_or_default();
-        if self.cluster {
+        if self.has_slots() {
             // Clients are sent to the host by which they have come: a proxy's, or the server's.
             let lines = [("cluster-enabled", "yes"), ("cluster-preferred-endpoint-type", "unknown-endpoint")];
             settings.extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
+        let of_provider = self.provider.map_or(&[][..], |provider| provider.settings);
+        settings.extend(of_provider.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         settings
     }
 }

@@ -8,13 +8,13 @@ use crate::wire::scripts::PEEK;
 use super::super::case::Case;
 use super::super::codes;
 
-/// With one of our own, over no keys: it writes nothing, and its flags are what older servers do not know. A replica's
+/// With one of our own, over a key that does not exist: it writes nothing, and its flags are what older servers do not know. A replica's
 /// scripts are its primary's.
 pub(super) async fn check(case: &mut Case) -> Result<()> {
     if !case.takes_writes() {
         return Ok(());
     }
-    let run = cmd("EVAL").arg(&PEEK.text).arg(0).clone();
+    let run = cmd("EVAL").arg(&PEEK.text).arg(1).arg(case.patient.key("none")).clone();
     match case.ask("running a script", &run).await? {
         // Refusals are found one by one, and what passes is none of the scripts'.
         Err(error) if matches!(error.kind(), ErrorKind::Permission | ErrorKind::Unavailable) => {}

@@ -9,16 +9,16 @@ const LARGEST: u64 = 1 << 32;
 
 /// One complete request, reply or push, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame(Bytes);
+pub(crate) struct Frame(Bytes);
 
 impl Frame {
     /// Takes the first frame off `buffer`, or nothing if it is not yet complete.
-    pub(super) fn take(buffer: &mut BytesMut) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn take(buffer: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         let end = end_of_first(buffer)?;
         Ok(end.map(|end| Self(buffer.split_to(end).freeze())))
     }
 
-    pub(super) fn raw(&self) -> &Bytes {
+    pub(crate) fn raw(&self) -> &Bytes {
         &self.0
     }
 
@@ -32,7 +32,7 @@ impl Frame {
     }
 
     /// The words of a request: an array of bulk strings and nothing else.
-    pub(super) fn words(&self) -> Option<Vec<Bytes>> {
+    pub(crate) fn words(&self) -> Option<Vec<Bytes>> {
         let (count, mut at) = self.number(0)?;
         (self.tag() == b'*').then_some(())?;
         let mut words = Vec::new();
@@ -71,7 +71,7 @@ impl Frame {
 
 /// Bytes that no server sends, nor any client of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(String);
+pub(crate) struct Malformed(String);
 
 impl Malformed {
     pub(super) fn new(line: &[u8]) -> Self {

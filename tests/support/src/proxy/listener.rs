@@ -7,7 +7,10 @@ use std::{
 };
 
 use socket2::SockRef;
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
 
 use super::connection::{self, Shared};
 use crate::{Deadline, port};
@@ -17,10 +20,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A listening socket that refuses connections from the moment it is dropped.
 #[derive(Debug)]
-pub(super) struct Listener(TcpListener);
+pub(crate) struct Listener(TcpListener);
 
 impl Listener {
-    pub(super) async fn on_any_port() -> Self {
+    pub(crate) async fn on_any_port() -> Self {
         loop {
             // Somebody may be quicker to take it; then the next one.
             if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port::candidate())).await {
@@ -44,7 +47,7 @@ impl Listener {
     }
 
     /// Listens at this port of the first host of 127.0.0.2 to 127.0.0.9 that has it free.
-    pub(super) async fn beside(port: u16) -> Self {
+    pub(crate) async fn beside(port: u16) -> Self {
         for last in 2..=9 {
             if let Ok(listener) = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port)).await {
                 return Self(listener);
@@ -53,17 +56,24 @@ impl Listener {
         panic!("port {port} is taken on each of 127.0.0.2 to 127.0.0.9");
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.0.local_addr().expect("a bound socket has an address")
+    }
+
+    /// The next client.
+    pub(crate) async fn accept(&self) -> TcpStream {
+        loop {
+            match self.0.accept().await {
+                Ok((client, _)) => return client,
+                // For reasons that pass, such as too many open files.
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
     }
 
     pub(super) async fn serve_all(self, shared: Arc<Shared>) {
         loop {
-            let Ok((client, _)) = self.0.accept().await else {
-                // For reasons that pass, such as too many open files.
-                sleep(PAUSE).await;
-                continue;
-            };
+            let client = self.accept().await;
             let shared = Arc::clone(&shared);
             // Subscribed here, or a cut before the task first runs would be missed.
             let cut = shared.faults.cuts.subscribe();

@@ -29,12 +29,13 @@ use self::{
     connection::Shared,
     counters::Counters,
     faults::{Cut, Faults},
-    listener::Listener,
 };
 use crate::{APP_PASSWORD, APP_USER, Reach, Server, tls};
 
 pub(crate) use connection::Session;
 pub use faults::{Direction, Then, any, command};
+pub(crate) use frame::Frame;
+pub(crate) use listener::Listener;
 
 /// How long [`Proxy::until_lost`] waits.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,11 +63,12 @@ impl Proxy {
             true => Listener::beside(server.door().port()).await,
             false => Listener::on_any_port().await,
         };
-        Self::serving(listener, server.port(), reach.clone())
+        Self::serving(listener, server.behind(), reach.clone())
     }
 
     /// Starts a proxy before whatever listens on this port of 127.0.0.1.
     pub async fn before_port(upstream: u16) -> Self {
+        let upstream = (Ipv4Addr::LOCALHOST, upstream).into();
         Self::serving(Listener::on_any_port().await, upstream, Reach::default())
     }
 
@@ -74,12 +76,13 @@ impl Proxy {
     /// cluster that announce this host, and no other port, have their clients come through such proxies,
     /// and talk to each other without.
     pub async fn beside_port(upstream: u16) -> Self {
-        Self::serving(Listener::on((Self::BESIDE, upstream).into()).await, upstream, Reach::default())
+        let listener = Listener::on((Self::BESIDE, upstream).into()).await;
+        Self::serving(listener, (Ipv4Addr::LOCALHOST, upstream).into(), Reach::default())
     }
 
-    fn serving(listener: Listener, upstream: u16, reach: Reach) -> Self {
+    fn serving(listener: Listener, upstream: SocketAddr, reach: Reach) -> Self {
         let shared = Arc::new(Shared {
-            upstream: (Ipv4Addr::LOCALHOST, upstream).into(),
+            upstream,
             tls: reach.tls().map(tls::Acceptor::of),
             faults: Faults::none(),
             counters: Counters::default(),

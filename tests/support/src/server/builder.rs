@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Server, home::Home, start, start::Ports};
-use crate::{Binary, Direction, Error, Proxy, Reach};
+use crate::{Binary, Direction, Error, Proxy, Reach, provider::Front};
 
 /// What a segment of TCP holds in an Ethernet.
 const SEGMENT: NonZeroUsize = NonZeroUsize::new(1448).unwrap();
@@ -98,6 +98,9 @@ impl Builder {
             None => Binary::find()?,
         };
         let mut server = start::on_any_port(binary, self).await?;
+        if let Some(provider) = server.reach().provider() {
+            server.front = Some(Front::before(&server, provider).await);
+        }
         if server.reach().is_in_segments() {
             let line = Proxy::before(&server).await;
             line.split(Direction::Replies, Some(SEGMENT));

@@ -14,7 +14,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use rustix::process::Signal;
 
 use self::{home::Home, process::Process, start::Ports};
-use crate::{Binary, Proxy, Reach, Version, connect};
+use crate::{Binary, Proxy, Reach, Version, connect, provider::Front};
 
 pub use builder::{Builder, Fsync};
 
@@ -37,6 +37,8 @@ pub struct Server {
     ports: Ports,
     /// What clients come through.
     line: Option<Proxy>,
+    /// The service that clients take it for.
+    front: Option<Front>,
     // Before `home`, so that the process has ended when its directory is removed.
     process: Option<Process>,
     home: Home,
@@ -84,9 +86,18 @@ impl Server {
 
     /// The address of [`url`](Self::url), the same after a restart; that of the plain port, unless clients speak TLS.
     pub fn door(&self) -> SocketAddr {
-        match &self.line {
-            Some(line) => line.address(),
-            None => (Ipv4Addr::LOCALHOST, self.ports.door).into(),
+        match (&self.line, &self.front) {
+            (Some(line), _) => line.address(),
+            (None, Some(front)) => front.address(),
+            (None, None) => (Ipv4Addr::LOCALHOST, self.ports.door).into(),
+        }
+    }
+
+    /// Where a proxy before it connects to: the service, if it is one, and else the plain port.
+    pub(crate) fn behind(&self) -> SocketAddr {
+        match &self.front {
+            Some(front) => front.address(),
+            None => (Ipv4Addr::LOCALHOST, self.ports.own).into(),
         }
     }
 

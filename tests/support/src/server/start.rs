@@ -47,7 +47,15 @@ pub(super) async fn on_any_port(binary: Binary, settings: Builder) -> Result<Ser
         let ports = Ports::candidates(&settings.reach);
         match once(&binary, &settings, ports, &home).await {
             Ok(process) => {
-                return Ok(Server { binary, settings, ports, line: None, process: Some(process), home });
+                return Ok(Server {
+                    binary,
+                    settings,
+                    ports,
+                    line: None,
+                    front: None,
+                    process: Some(process),
+                    home,
+                });
             }
             // A test that runs beside this one was quicker.
             Err(Failure::PortTaken) => {}
@@ -111,7 +119,7 @@ async fn answers(port: u16, process: u32, reach: &Reach, deadline: Deadline) -> 
         let _: () = connection.ping().await?;
         let info: InfoDict = redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
         let is_ours = info.get::<u32>("process_id") == Some(process);
-        RedisResult::Ok(is_ours && (!reach.is_cluster() || serves_all_slots(&mut connection).await?))
+        RedisResult::Ok(is_ours && (!reach.has_slots() || serves_all_slots(&mut connection).await?))
     };
     matches!(timeout(deadline.remaining(), asked).await, Ok(Ok(true)))
 }
