@@ -40,6 +40,8 @@ pub struct Client {
     pub(crate) answer_within: Duration,
     pub(crate) namespace: Arc<str>,
     pub(crate) patience: Duration,
+    /// Whether its looks are few: see [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
+    pub(crate) saves_requests: bool,
     #[cfg(feature = "testing")]
     pub(crate) testing: crate::testing::Hooks,
 }
@@ -74,6 +76,7 @@ impl Client {
             answer_within: DEFAULT_ANSWER_WITHIN,
             namespace: DEFAULT_NAMESPACE.into(),
             patience: Duration::from_secs(5),
+            saves_requests: false,
             #[cfg(feature = "testing")]
             testing: crate::testing::Hooks::default(),
         }
@@ -144,9 +147,10 @@ impl Client {
     /// For looks that are made over and over.
     pub(crate) fn rounds(&self) -> Rounds {
         #[cfg(feature = "testing")]
-        return self.testing.rounds();
+        let rounds = self.testing.rounds();
         #[cfg(not(feature = "testing"))]
-        Rounds::default()
+        let rounds = Rounds::default();
+        Rounds { are_few: self.saves_requests, ..rounds }
     }
 
     /// Whether time is tokio's, which tests may pause and advance.

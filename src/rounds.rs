@@ -16,11 +16,18 @@ pub(crate) async fn until_due(due: Option<Instant>) {
 /// are left out that would see what the last one saw: see [`News`](crate::testing::News).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
+    /// Whether each request counts more than what a look finds sooner.
+    pub(crate) are_few: bool,
     #[cfg(feature = "testing")]
     pub(crate) news: Option<crate::testing::News>,
 }
 
 impl Rounds {
+    /// How long to wait between two looks.
+    pub(crate) fn pace(&self, usual: Duration, few: Duration) -> Duration {
+        if self.are_few { few } else { usual }
+    }
+
     /// A look begins: what happens from now on is for the next.
     pub(crate) fn begin(&mut self) {
         #[cfg(feature = "testing")]

@@ -132,6 +132,9 @@ impl Relay {
         if config.manage_notifications {
             builder = builder.manage_notifications();
         }
+        if config.save_requests {
+            builder = builder.save_requests();
+        }
         for Relayed { name, source, delivery } in config.topics {
             let outlet = |topic| Arc::new(Outlet { name, topic, delivery, schedule: schedule.clone() });
             builder = match source {

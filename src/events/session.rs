@@ -30,15 +30,16 @@ use crate::rounds::{Rounds, until_due};
 
 /// A canary is due when none was heard for this long; one serves all listeners.
 const CANARY_EVERY: Duration = Duration::from_secs(1);
+/// The same where requests are saved, unless it is not known yet whether events flow.
+const FEW_CANARIES_EVERY: Duration = Duration::from_secs(20);
 /// Up to this much later, by chance: so that mostly one listener sends it.
 const CANARY_JITTER: Duration = Duration::from_millis(100);
 /// A canary that is not heard within this is missing.
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
 /// The first may be late: its script is loaded, and the program is busy with its start.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
-/// Of several servers, one from which no canary came for so long has missed one.
-const SILENT_AFTER: Duration =
-    Duration::from_millis(CANARY_EVERY.as_millis() as u64 + CANARY_JITTER.as_millis() as u64 + 500);
+/// Of several servers, one from which no canary came for so much longer has missed one.
+const SILENT_AFTER: Duration = Duration::from_millis(CANARY_JITTER.as_millis() as u64 + 500);
 /// The server is asked for its own word on canaries again after this long, whoever makes them ...
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// ... and after this long where one was heard that cannot be believed.
@@ -182,7 +183,7 @@ impl<'a> Session<'a> {
         self.subscribed(unheard, &mut subscribing).await;
         let mut rounds = self.supervisor.source.rounds.clone();
         loop {
-            let urgent_at = self.urgent_at();
+            let (urgent_at, every) = (self.urgent_at(), self.canary_every());
             tokio::select! {
                 heard = next(&mut self.making, &mut self.opened.pushed) => match heard {
                     Heard::Made(asked, made) => self.made(asked, made, &mut releasing)?,
@@ -230,7 +231,7 @@ impl<'a> Session<'a> {
                     self.joined(joined.map_err(|error| classify("subscribing", &error))?).await;
                 }
                 () = self.supervisor.source.place().left(&self.server) => return Ok(self.ended()),
-                () = wake(urgent_at, self.next_canary, &rounds) => {
+                () = wake(urgent_at, self.next_canary, every, &rounds) => {
                     let idle = self.making.is_none() && releasing.is_empty();
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
                         self.missing_at = None;
@@ -304,8 +305,9 @@ impl<'a> Session<'a> {
     /// A server that was silent for longer than a canary takes may have been replaced meanwhile, if it can be, though no
     /// clock of this program had a chance to say so.
     async fn notice_silence(&mut self) {
+        let silent_after = self.canary_every() + SILENT_AFTER;
         let was_silent =
-            self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= SILENT_AFTER);
+            self.flowed.is_some_and(|at| boottime::now().saturating_duration_since(at) >= silent_after);
         if was_silent && self.supervisor.source.may_be_replaced() && self.anchor == Anchor::Holds {
             self.anchor = Anchor::Lost;
             self.supervisor.pass(Event::Gap(Gap::Silent)).await;
@@ -355,10 +357,10 @@ async fn next(
 }
 
 /// Waits for what is urgent, or until the next canary is due.
-async fn wake(urgent_at: Option<Instant>, next_canary: Instant, rounds: &Rounds) {
+async fn wake(urgent_at: Option<Instant>, next_canary: Instant, every: Duration, rounds: &Rounds) {
     match urgent_at {
         Some(at) => tokio::time::sleep_until(at.min(next_canary)).await,
-        None => rounds.next(next_canary, CANARY_EVERY).await,
+        None => rounds.next(next_canary, every).await,
     }
 }
 

@@ -22,6 +22,8 @@ use crate::log_throttle::LogThrottle;
 /// Waits between tries to connect, before jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The same where requests are saved: a try takes several.
+const FEW_LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A session that held this long was a good one, even if no event ever flowed or it broke with an
 /// error: the waits start over.
 const GOOD: Duration = Duration::from_secs(10);
@@ -75,7 +77,7 @@ impl Supervisor {
             self.pass(Event::Gap(gap)).await;
             let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0)));
             self.without_subscription(&mut touches, pause).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(self.source.rounds.pace(LONGEST_WAIT, FEW_LONGEST_WAIT));
         }
     }
 

@@ -40,6 +40,7 @@ pub struct ListenerBuilder<S = ()> {
     strict: bool,
     pub(crate) grace: Duration,
     manage_notifications: bool,
+    saves_requests: bool,
     handlers: Option<Handle>,
     extract: Option<Extract>,
 }
@@ -54,6 +55,7 @@ impl ListenerBuilder {
             strict: false,
             grace: Duration::from_secs(10),
             manage_notifications: false,
+            saves_requests: false,
             handlers: None,
             extract: None,
         }
@@ -92,7 +94,16 @@ impl<S> ListenerBuilder<S> {
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
         let Self {
-            client, topics, concurrency, strict, grace, manage_notifications, handlers, extract, ..
+            client,
+            topics,
+            concurrency,
+            strict,
+            grace,
+            manage_notifications,
+            saves_requests,
+            handlers,
+            extract,
+            ..
         } = self;
         ListenerBuilder {
             state: State(state),
@@ -102,6 +113,7 @@ impl<S> ListenerBuilder<S> {
             strict,
             grace,
             manage_notifications,
+            saves_requests,
             handlers,
             extract,
         }
@@ -190,6 +202,25 @@ impl<S> ListenerBuilder<S> {
         self
     }
 
+    /// Sends few requests while nothing is due: at most one in two seconds to each primary, for a topic of one partition.
+    /// It is for services that are paid by the request. Default: two to three in each second.
+    ///
+    /// Timers fire in time all the same: a listener that knows its next deadline needs no request until then, and the
+    /// server tells it of new timers. Some faults are noticed later, as this proves every 20 s, and not every second,
+    /// that the server still tells it:
+    ///
+    /// - A subscription that died without a sign is noticed within 21 s, in place of 1.5 s. A timer that was armed
+    ///   meanwhile, and is due before all that the listener knows of, starts so much later.
+    /// - Where the server tells of no new timers, as there is no pub/sub, one starts up to 10 s late, in place of one.
+    /// - Records that an index has lost are found within hours, by one look in 30 s.
+    ///
+    /// Each further partition costs one request in 20 s. Attached topics need the proof every second, so that a listener
+    /// that has any cannot be built so.
+    pub fn save_requests(mut self) -> Self {
+        self.saves_requests = true;
+        self
+    }
+
     /// Has this function called with the span of each attempt whose timer was armed with a trace context, before the
     /// handler starts, and with that context: a W3C `traceparent`. So the program's tracer can continue the trace.
     /// docs/operations.md shows it for OpenTelemetry; [`Schedule::trace`](crate::Schedule::trace) is the other end.
@@ -213,9 +244,17 @@ impl<S> ListenerBuilder<S> {
         if self.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
+        let attached = self.topics.iter().find(|(config, _)| config.attach.is_some());
+        if let Some((config, _)) = attached.filter(|_| self.saves_requests) {
+            let message = format!(
+                "topic {} is attached, and its listener cannot save requests: give attached topics a listener of their own",
+                config.name
+            );
+            return Err(Error::invalid(message));
+        }
         warn_of_few_permits(self.concurrency, &self.topics);
         warn_of_equal_priorities(self.strict, &self.topics);
-        let client = self.client?.apart();
+        let client = Client { saves_requests: self.saves_requests, ..self.client?.apart() };
         client.check()?;
         client.store.topology().report();
         let router = route(&self.topics, &client.namespace)?;

@@ -18,6 +18,8 @@ const ENTRIES: usize = 200;
 const EVERY: Duration = Duration::from_secs(5);
 /// Where there is nothing to look at, a round through all partitions takes no longer than this.
 const ROUND: Duration = Duration::from_secs(300);
+/// Between two steps where requests are saved.
+const FEW: Duration = Duration::from_secs(30);
 /// Where something was out of order there may be more.
 const HURRY: Duration = Duration::from_millis(100);
 
@@ -26,10 +28,14 @@ const SCANS: [Scan; 5] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots, 
 /// Goes through all partitions, over and over, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {
     let steps = u32::try_from(runtime.partitions.len() * SCANS.len()).unwrap_or(u32::MAX);
-    let pace = Pace { at_least: (ROUND / steps.max(1)).min(EVERY) };
-    let (mut wait, mut rounds) = (EVERY, runtime.client.rounds());
+    let mut rounds = runtime.client.rounds();
+    let pace = Pace {
+        at_least: rounds.pace((ROUND / steps.max(1)).min(EVERY), FEW),
+        at_most: rounds.pace(EVERY, FEW),
+    };
+    let mut wait = pace.at_most;
     loop {
-        rounds.next(Instant::now() + wait, EVERY).await;
+        rounds.next(Instant::now() + wait, pace.at_most).await;
         rounds.begin();
         wait = Duration::ZERO;
         for partition in &runtime.partitions {
@@ -47,12 +53,13 @@ pub(crate) async fn repair(runtime: Arc<Runtime>) {
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     at_least: Duration,
+    at_most: Duration,
 }
 
 impl Pace {
     /// After a step that has looked at so many.
     fn after(self, looked_at: u64) -> Duration {
-        EVERY.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, EVERY)
+        EVERY.mul_f64(looked_at as f64 / ENTRIES as f64).clamp(self.at_least, self.at_most)
     }
 }
 

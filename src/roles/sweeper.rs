@@ -17,6 +17,9 @@ use crate::wire::Heads;
 const CALM: Duration = Duration::from_secs(5);
 /// While none is heard, it is what finds new work.
 const ALERT: Duration = Duration::from_secs(1);
+/// The same where requests are saved.
+const FEW_CALM: Duration = Duration::from_secs(20);
+const FEW_ALERT: Duration = Duration::from_secs(10);
 
 /// Peeks at every partition of one server.
 pub(crate) struct Sweeper {
@@ -37,7 +40,8 @@ impl Sweeper {
         let mut rounds = self.runtime.client.rounds();
         loop {
             // Not taken as heard: what is said during a sweep leads to the next.
-            let wait = if *self.calm.borrow() { CALM } else { ALERT };
+            let (usual, few) = if *self.calm.borrow() { (CALM, FEW_CALM) } else { (ALERT, FEW_ALERT) };
+            let wait = rounds.pace(usual, few);
             tokio::select! {
                 biased;
                 _ = self.calm.changed() => {}

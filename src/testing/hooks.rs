@@ -17,7 +17,7 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     pub(crate) fn rounds(&self) -> Rounds {
-        Rounds { news: self.news.clone() }
+        Rounds { news: self.news.clone(), ..Rounds::default() }
     }
 
     /// Puts what breaks notifications between the subscription and the listener.

@@ -126,3 +126,30 @@ async fn a_full_queue_ends_with_a_gap_and_goes_on_when_it_is_read() {
     tokio::time::timeout(PATIENCE * 2, until_heard_again).await.expect("a gap, and then all is heard");
     assert!(heard < SENT, "{heard} have waited");
 }
+
+/// Counted, not timed: each command, as services count them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_saves_requests_sends_one_in_two_seconds_and_is_in_time() {
+    let (server, schedule) = crate::server::support::server_and_schedule().await;
+    crate::server::support::load_scripts(&server).await;
+    let proxy = Proxy::before(&server).await;
+    let (running, mut reported) = start(keylapse::Listener::builder(proxy.app_url()).save_requests());
+    running.until_anchored().await;
+    running.until("the listener to settle", |stats| stats.listener().sweeps >= 2).await;
+    proxy.reset_counts();
+    let (began, sweeps) = (std::time::Instant::now(), running.stats.listener().sweeps);
+    running.until("a round of looks to pass", |stats| stats.listener().sweeps >= sweeps + 2).await;
+    let (requests, seconds) = (proxy.requests(), began.elapsed().as_secs_f64());
+    let sent: u64 = requests.values().sum();
+    println!("{sent} requests in {seconds:.1} s: {requests:?}");
+    assert!(seconds > 30.0, "{seconds} s are too few to count in");
+    assert!(sent as f64 <= 0.5 * seconds, "{sent} requests in {seconds:.1} s: {requests:?}");
+    for n in 0..3 {
+        let topic = topic().triggers(false);
+        let armed = schedule.arm(&topic, [n.to_string()], Duration::from_millis(200), &n).await.unwrap();
+        assert_eq!(reported.next().await, n);
+        let late = armed.receipt().unwrap().deadline.elapsed().unwrap_or_default();
+        assert!(late < Duration::from_secs(5), "it was told of each, and {n} started {late:?} late");
+    }
+    running.stop().await.unwrap();
+}

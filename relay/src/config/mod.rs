@@ -28,6 +28,7 @@ pub struct Config {
     pub(crate) concurrency: Option<usize>,
     pub(crate) grace: Option<Duration>,
     pub(crate) manage_notifications: bool,
+    pub(crate) save_requests: bool,
     pub(crate) topics: Vec<Relayed>,
 }
 
@@ -76,6 +77,7 @@ impl Config {
             concurrency,
             grace,
             manage_notifications: file.manage_notifications,
+            save_requests: file.save_requests,
             topics: topics.collect::<Result<_, _>>()?,
         })
     }

@@ -16,6 +16,8 @@ pub(super) struct File {
     pub(super) grace: Option<Span>,
     #[serde(default)]
     pub(super) manage_notifications: bool,
+    #[serde(default)]
+    pub(super) save_requests: bool,
     pub(super) topics: BTreeMap<String, Spanned<TopicTable>>,
 }
 

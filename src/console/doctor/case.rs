@@ -15,6 +15,7 @@ use super::finding::Finding;
 use super::info::Info;
 use super::patient::Patient;
 use super::refusal::Refusal;
+use super::service::{Service, UNNAMED};
 
 /// A server under examination.
 pub(super) struct Case {
@@ -26,6 +27,8 @@ pub(super) struct Case {
     pub(super) refusals: Vec<Refusal>,
     /// The clocks, when the examination began.
     pub(super) clocks: Option<Clocks>,
+    /// Whether CONFIG is refused as a command that there is not.
+    pub(super) has_no_config: bool,
     pub(super) findings: Vec<Finding>,
     pub(super) lateness: Lateness,
 }
@@ -51,6 +54,7 @@ impl Case {
             settings: None,
             refusals: Vec::new(),
             clocks: None,
+            has_no_config: false,
             findings: Vec::new(),
             lateness: Lateness::default(),
         }
@@ -64,6 +68,13 @@ impl Case {
     /// A setting, where the server lets us read it.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// The service that runs it, if it is known to be one.
+    pub(super) fn service(&self) -> Option<&'static Service> {
+        let named =
+            || Service::at(&self.patient.address().endpoint()).or_else(|| Service::said_by(&self.info));
+        named().or(self.has_no_config.then_some(&UNNAMED))
     }
 
     /// What the server says to a command. The outer error means that it says nothing, and the examination ends.
@@ -90,7 +101,11 @@ impl Case {
         let Patient { name, cli, user, namespace, .. } = &self.patient;
         let user = quoted(user);
         let own = [("cli", &**cli), ("user", &user), ("namespace", namespace), ("endpoint", name)];
-        self.findings.push(Finding::new(code, Some(name), observed, &[&own, names].concat()));
+        let mut finding = Finding::new(code, Some(name), observed, &[&own, names].concat());
+        if let Some(service) = self.service() {
+            finding.fix = finding.fix.and_then(|line| service.instead(&line));
+        }
+        self.findings.push(finding);
     }
 
     /// Whether any of these codes was said.

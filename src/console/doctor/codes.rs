@@ -95,6 +95,8 @@ codes! {
     IDLE_CLOSED = "K116" Info, "idle connections are closed",
         "A call that finds its connection closed is made once more, on a new one: some milliseconds late.",
         "{cli} CONFIG SET timeout 0";
+    SERVICE = "K117" Info, "a service runs the server",
+        "Settings, users and versions are changed by its means there, which the findings name.", "";
 
     RIGHTS_FINE = "K200" Info, "the user may do all that keylapse does",
         "Each command was tried, or asked for by ACL DRYRUN.", "";

@@ -13,6 +13,7 @@ mod finding;
 mod info;
 mod patient;
 mod refusal;
+mod service;
 mod topics;
 
 pub use self::codes::{Code, codes};

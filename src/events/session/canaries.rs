@@ -1,6 +1,7 @@
 //! The canaries of a session: when the next is made, which are believed, and what their silence says.
 
 use std::mem;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::task::JoinSet;
@@ -14,16 +15,24 @@ use crate::events::decoder::numbers_of;
 use crate::events::event::{Canary, Event, Gap};
 use crate::events::open::WakeUps;
 use crate::events::session::{
-    ASK_AGAIN, ASK_EVERY, Anchor, CANARY_EVERY, CANARY_JITTER, CANARY_WITHIN, FIRST_WITHIN, MISSED, Session,
+    ASK_AGAIN, ASK_EVERY, Anchor, CANARY_EVERY, CANARY_JITTER, CANARY_WITHIN, FEW_CANARIES_EVERY,
+    FIRST_WITHIN, MISSED, Session,
 };
 use crate::log::{debug, info, warn};
 use crate::stats::meter;
 
 impl Session<'_> {
+    /// Until it is known whether events flow, and of a subscription that has just gone silent, canaries are not saved.
+    pub(super) fn canary_every(&self) -> Duration {
+        let is_known = self.anchor == Anchor::Holds || self.missed >= MISSED || self.supervisor.was_silent();
+        let few = if is_known { FEW_CANARIES_EVERY } else { CANARY_EVERY };
+        self.supervisor.source.rounds.pace(CANARY_EVERY, few)
+    }
+
     /// The next canary is due when none was heard for a while; but nobody goes on for long without the server's word.
     fn plan_canary(&mut self) {
         self.ask_at = None;
-        self.next_canary = Instant::now() + CANARY_EVERY + CANARY_JITTER.mul_f64(rand::random());
+        self.next_canary = Instant::now() + self.canary_every() + CANARY_JITTER.mul_f64(rand::random());
         if let Some(asked) = self.asked.filter(|_| self.has_positions()) {
             self.next_canary = self.next_canary.min(asked + ASK_EVERY);
         }

@@ -215,3 +215,26 @@ async fn clocks_that_differ_or_jump_are_found() {
     let found = codes(&diagnose(&well().start().await.url()).await);
     assert!(!found.contains("K107") && !found.contains("K108"), "{found:?}");
 }
+
+/// As nobody can run `CONFIG SET` there.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_service_only_what_can_be_done_there_is_advised() {
+    let unknown = "-ERR unknown command 'CONFIG', with args beginning with: 'GET'\r\n";
+    let subscribed = ">3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:expired\r\n:1\r\n";
+    let full = "maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\nused_memory:99\r\n";
+    for (marks, name) in [
+        ("os:Amazon ElastiCache\r\n", "ElastiCache"),
+        ("upstash_version:1.10.5\r\n", "Upstash"),
+        ("", "a service that refuses CONFIG"),
+    ] {
+        let info = bulk(&format!("{FINE}{full}{marks}").replace("aof_enabled:1", "aof_enabled:0"));
+        let answers = [("INFO", &[&*info][..]), ("CONFIG", &[unknown]), ("SUBSCRIBE", &[subscribed])];
+        let impostor = Impostor::answering(&answers).await;
+        let diagnosis = diagnose(&impostor.url()).await;
+        assert_eq!(find(&diagnosis, "K113").observed, name);
+        for code in ["K402", "K404", "K409"] {
+            let fix = find(&diagnosis, code).fix.as_deref().unwrap();
+            assert!(!fix.contains("CONFIG SET") && !fix.is_empty(), "{name} {code}: {fix}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keylapse::internals::store_of;
-use keylapse::{Backoff, Client, ErrorKind, Listener, MAX_DELAY, Schedule, Topic, When};
+use keylapse::{Backoff, Client, Done, ErrorKind, Failure, Listener, MAX_DELAY, Schedule, Topic, When};
 use keylapse_support::Server;
 
 use super::scene::{Scene, Tally, orders};
@@ -119,6 +119,14 @@ async fn a_listener_with_settings_that_can_never_work_is_not_built() {
         (
             "concurrency",
             builder().on(orders(), Tally::default().handler()).concurrency(0).build().map(|_| ()),
+        ),
+        (
+            "topic orders is attached",
+            builder()
+                .attach(orders(), |_| async { Ok::<_, Failure>(Done) })
+                .save_requests()
+                .build()
+                .map(|_| ()),
         ),
         ("answer_within", client().answer_within(Duration::ZERO).map(|_| ())),
         ("namespace", client().namespace("").map(|_| ())),

@@ -2,9 +2,10 @@
 
 use redis::cmd;
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 
 use super::super::case::Case;
+use super::super::codes;
 use super::super::refusal::{Need, Refusal};
 
 const NAMES: [&str; 14] = [
@@ -30,7 +31,12 @@ pub(super) async fn read(case: &mut Case) -> Result<()> {
     get.arg("GET").arg(&NAMES[..]);
     match case.ask("reading settings", &get).await? {
         Ok(settings) => case.settings = redis::from_redis_value(settings).ok(),
+        // Nobody may read them there, so that no right is missing.
+        Err(error) if error.kind() == ErrorKind::Unsupported => case.has_no_config = true,
         Err(error) => case.refusals.push(Refusal::new(Need::Looks, "+'config|get'", &error.to_string())),
+    }
+    if let Some(service) = case.service() {
+        case.say(&codes::SERVICE, service.name);
     }
     Ok(())
 }
