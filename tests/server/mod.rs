@@ -18,6 +18,7 @@ mod on_time;
 mod owning;
 mod priorities;
 mod producing;
+mod providers;
 mod python;
 mod redis_conf;
 mod repartitioning;
