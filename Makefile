@@ -1,7 +1,7 @@
 # What a contributor does, in few words. `make` alone lists what people use, `make help-all` the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all server demo test test-all test-rest test-more faults bench bench-quick recipes recipes-record lint \
+.PHONY: help help-all server demo test test-all test-rest test-more test-providers faults bench bench-quick recipes recipes-record lint \
 	msrv fuzz mutants package book clean-server
 
 # Every recipe that needs a server starts with this: it finds or fetches one, and stops if it cannot.
@@ -130,6 +130,22 @@ rest-clusters:
 rest-timed:
 	$(with_server) && export KEYLAPSE_TIMED=1 && cargo test -q --test suite --test attached -- --test-threads=1 ::timed_ && \
 		$(rest) -q --test clusters -- --test-threads=1 ::timed_
+
+# The services of docs/providers.md, imitated by tests/support/src/provider. PROVIDERS="upstash envoy" are some of them.
+PROVIDERS = $(shell sed -n 's/^| \([a-z-]*\) | [yn].*/\1/p' docs/providers.md)
+# Managed topics without trigger keys: what every service can do.
+core = server::life:: producing::each_answer producing::a_topic_can_do producing::many_timers producing::of_a_key \
+	producing::what_is_armed producing::a_paused bulk::many_are_withdrawn bulk::what_has_come bulk::progress \
+	holding::p4_ holding::p7_ holding::p9_un holding::p9_shut holding::panics holding::snoozes holding::dead_letters \
+	owning::nothing_is_left destroying::who_listens destroying::a_topic_that_was repartitioning::all_that \
+	repartitioning::attempts_and crash::killed::
+
+test-providers: ## Run the core of the suite through services that offer a part of Redis, as they are imitated
+	@cargo test --no-run --test suite
+	@$(with_server) && cargo test -q --test suite -- server::providers && failed= && for provider in $(PROVIDERS); do \
+		echo "As on $$provider" && KEYLAPSE_TEST_PROVIDER=$$provider cargo test -q --test suite -- --test-threads=12 $(core) || \
+		failed="$$failed $$provider"; done; \
+		if [ -n "$$failed" ]; then echo "These failed:$$failed" >&2; exit 1; fi
 
 suites = newest servers rolling tls cluster-rights clusters-long random-writers operate-scale web-scale alerts packaging
 SUITE =

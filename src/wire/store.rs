@@ -98,12 +98,17 @@ impl Store {
     }
 
     pub(super) fn untold(&self, at: &PartitionNames, reason: &str) -> Error {
+        // "unknown command", and to a script "Unknown Redis command called".
+        let (kind, advice) = if reason.to_ascii_lowercase().contains("unknown") {
+            (ErrorKind::Unsupported, "the server has no sharded pub/sub".to_owned())
+        } else {
+            let channels = format!("grant this user +spublish and the channels &{}:*", at.namespace);
+            (ErrorKind::Permission, channels)
+        };
         let message = format!(
-            "listeners could not be told, and find what was done by looking, up to five seconds late: {reason}; \
-             grant this user +spublish and the channels &{}:*",
-            at.namespace
+            "listeners could not be told, and find what was done by looking, up to five seconds late: {reason}; {advice}"
         );
-        let error = Error::new(ErrorKind::Permission, message);
+        let error = Error::new(kind, message);
         if self.0.untold.should_log(&error) {
             warn!(topic = %at.topic, %error, "wake-ups are refused");
         }

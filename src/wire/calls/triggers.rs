@@ -113,8 +113,14 @@ fn late() -> Error {
     )
 }
 
-/// The caller may not write trigger keys.
+/// The caller may not write trigger keys; or the server takes no script that does, as its keys lie on several shards, or
+/// it takes only those that a call names.
 pub(super) fn no_right(said: &str) -> Error {
+    if said.contains("same slot") || said.contains("undeclared") {
+        let message =
+            format!("{said}; this server cannot have trigger keys: switch them off (Topic::triggers)");
+        return Error::new(ErrorKind::Unsupported, message);
+    }
     let message = format!("{said}; grant this user the names of its timers (~…) or switch triggers off");
     Error::new(ErrorKind::Permission, message)
 }

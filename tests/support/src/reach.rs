@@ -146,9 +146,13 @@ impl Reach {
             let lines = [("cluster-enabled", "yes"), ("cluster-preferred-endpoint-type", "unknown-endpoint")];
             settings.extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
-        let of_provider = self.provider.map_or(&[][..], |provider| provider.settings);
-        settings.extend(of_provider.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         settings
+    }
+
+    /// What the server of a service is told.
+    pub(crate) fn of_provider(&self) -> Vec<(String, String)> {
+        let settings = self.provider.map_or(&[][..], |provider| provider.settings);
+        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Servers and proxies, tested.
 
+mod provider;
 mod proxy;
 mod rights;
 mod server;

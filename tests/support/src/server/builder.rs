@@ -109,7 +109,7 @@ impl Builder {
         Ok(server)
     }
 
-    /// The later of two equal settings wins, so the test's own come last.
+    /// The later of two equal settings wins, so the test's own come late; those of a service are not to be changed.
     pub(super) fn command(&self, binary: &Binary, ports: Ports, home: &Home) -> Result<Command, Error> {
         let mut command = Command::new(binary.path());
         command
@@ -125,7 +125,8 @@ impl Builder {
             .stdout(home.open_log()?)
             .stderr(home.open_log()?)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        for (name, value) in self.reach.settings(ports.door).iter().chain(&self.config) {
+        let (of_reach, of_provider) = (self.reach.settings(ports.door), self.reach.of_provider());
+        for (name, value) in of_reach.iter().chain(&self.config).chain(&of_provider) {
             command.arg(format!("--{name}")).args(value.split(' '));
         }
         Ok(command)
