@@ -236,7 +236,8 @@ impl<'a> Session<'a> {
                     if self.missing_at.is_some_and(|at| at <= Instant::now()) {
                         self.missing_at = None;
                         self.missed_canary(idle).await;
-                        if self.missed >= self.supervisor.patience() {
+                        // Where none can be made, another connection does not change that.
+                        if self.refused.is_none() && self.missed >= self.supervisor.patience() {
                             return Ok(Ended::Silent);
                         }
                     } else {

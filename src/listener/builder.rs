@@ -40,7 +40,7 @@ pub struct ListenerBuilder<S = ()> {
     strict: bool,
     pub(crate) grace: Duration,
     manage_notifications: bool,
-    saves_requests: bool,
+    pub(crate) saves_requests: bool,
     handlers: Option<Handle>,
     extract: Option<Extract>,
 }
@@ -203,7 +203,7 @@ impl<S> ListenerBuilder<S> {
     }
 
     /// Sends few requests while nothing is due: at most one in two seconds to each primary, for a topic of one partition.
-    /// It is for services that are paid by the request. Default: two to three in each second.
+    /// It is for services that are paid by the request. Else there are two to three in each second. Default: off.
     ///
     /// Timers fire in time all the same: a listener that knows its next deadline needs no request until then, and the
     /// server tells it of new timers. Some faults are noticed later, as this proves every 20 s, and not every second,
@@ -211,7 +211,8 @@ impl<S> ListenerBuilder<S> {
     ///
     /// - A subscription that died without a sign is noticed within 21 s, in place of 1.5 s. A timer that was armed
     ///   meanwhile, and is due before all that the listener knows of, starts so much later.
-    /// - Where the server tells of no new timers, as there is no pub/sub, one starts up to 10 s late, in place of one.
+    /// - Where the server tells of no new timers, as there is no pub/sub, one starts up to 15 s late, in place of
+    ///   one.
     /// - Records that an index has lost are found within hours, by one look in 30 s.
     ///
     /// Each further partition costs one request in 20 s. Attached topics need the proof every second, so that a listener

@@ -31,6 +31,8 @@ const ALERT: Duration = Duration::from_secs(1);
 const SETTLING: Duration = Duration::from_secs(30);
 /// ... and no more often than this, whatever nodes say.
 const REST: Duration = Duration::from_millis(100);
+/// Where requests are saved: a call that is sent on to another node says sooner that something has changed.
+const FEW: Duration = Duration::from_secs(60);
 /// Where there are attached topics, one node is asked this often whether there are others than before.
 const WATCH: Duration = Duration::from_secs(2);
 
@@ -111,11 +113,12 @@ impl NodeKeeper {
     /// How long after the last question the next is due.
     fn next_after(&self, map: &ClusterMap) -> Duration {
         let is_settling = self.changed.is_some_and(|at| at.elapsed() < SETTLING);
+        let rounds = self.runtime.client.rounds();
         match &self.attached {
-            _ if self.is_alert(map) => ALERT,
+            _ if self.is_alert(map) => rounds.pace(ALERT, FEW),
             Some(_) if is_settling => ALERT,
             Some(_) if map.failed().next().is_some() => AWAITED,
-            _ => CALM,
+            _ => rounds.pace(CALM, FEW),
         }
     }
 

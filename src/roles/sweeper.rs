@@ -19,7 +19,7 @@ const CALM: Duration = Duration::from_secs(5);
 const ALERT: Duration = Duration::from_secs(1);
 /// The same where requests are saved.
 const FEW_CALM: Duration = Duration::from_secs(20);
-const FEW_ALERT: Duration = Duration::from_secs(10);
+const FEW_ALERT: Duration = Duration::from_secs(15);
 
 /// Peeks at every partition of one server.
 pub(crate) struct Sweeper {

@@ -51,9 +51,13 @@ fn topic() -> [Row; 16] {
     ]
 }
 
-fn listener() -> [Row; 2] {
+fn listener() -> [Row; 3] {
     let builder = Listener::builder("redis://localhost/");
-    [("concurrency", "1,000", builder.concurrency == 1000), ("grace", "10 s", builder.grace == secs(10))]
+    [
+        ("concurrency", "1,000", builder.concurrency == 1000),
+        ("grace", "10 s", builder.grace == secs(10)),
+        ("save_requests", "off", !builder.saves_requests),
+    ]
 }
 
 fn forward() -> [Row; 2] {
