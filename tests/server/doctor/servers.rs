@@ -231,7 +231,7 @@ async fn of_a_service_only_what_can_be_done_there_is_advised() {
         let answers = [("INFO", &[&*info][..]), ("CONFIG", &[unknown]), ("SUBSCRIBE", &[subscribed])];
         let impostor = Impostor::answering(&answers).await;
         let diagnosis = diagnose(&impostor.url()).await;
-        assert_eq!(find(&diagnosis, "K113").observed, name);
+        assert_eq!(find(&diagnosis, "K117").observed, name);
         for code in ["K402", "K404", "K409"] {
             let fix = find(&diagnosis, code).fix.as_deref().unwrap();
             assert!(!fix.contains("CONFIG SET") && !fix.is_empty(), "{name} {code}: {fix}");
