@@ -127,11 +127,11 @@ impl Service {
     pub(super) fn at(endpoint: &Endpoint) -> Option<&'static Self> {
         let Endpoint::Tcp { host, .. } = endpoint else { return None };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
-        let fits = |parts: &&[&str]| {
+        let fits = |parts: &[&str]| {
             parts.iter().all(|part| host.contains(part))
                 && parts.last().is_some_and(|end| host.ends_with(end))
         };
-        ALL.into_iter().find(|service| service.hosts.iter().any(|parts| fits(&parts)))
+        ALL.into_iter().find(|service| service.hosts.iter().any(|parts| fits(parts)))
     }
 
     /// The service that names itself in INFO.

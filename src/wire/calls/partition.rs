@@ -128,7 +128,7 @@ impl Store {
 
     /// The time of the server that holds this partition.
     pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
-        self.time_of(&at.key("due")).await
+        self.time_of(at.key("due")).await
     }
 
     /// The time of the server that holds this key of ours. The call names it: some services take no script without keys.

@@ -150,6 +150,6 @@ fn request(words: &[Bytes]) -> Vec<u8> {
     request
 }
 
-fn invalid(error: impl ToString) -> io::Error {
+fn invalid(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
