@@ -94,7 +94,8 @@ fn guard(provider: &Provider) -> String {
         (Scripts::Unseen, _) | (_, Refusal::Close) => return String::new(),
         (_, Refusal::Error(text)) => text,
     };
-    let refused: Vec<_> = (provider.refuses.iter())
+    let refused: Vec<_> = provider
+        .refused()
         .filter(|name| !name.contains(' '))
         .map(|name| format!("['{name}'] = \"{}\"", text.replace("{}", name)))
         .collect();

@@ -19,8 +19,8 @@ pub struct Provider {
     pub(crate) shape: Shape,
     /// Settings of the server behind it.
     pub(crate) settings: &'static [(&'static str, &'static str)],
-    /// Commands, or subcommands behind the name of their command, that it does not have.
-    refuses: &'static [&'static str],
+    /// Commands, or subcommands behind the name of their command, that it does not have; commas divide them.
+    refuses: &'static str,
     refusal: Refusal,
     /// Words that a request has at most.
     most_words: Option<usize>,
@@ -92,7 +92,7 @@ impl Provider {
         };
         let (name, sub) = (word(0), word(1));
         let both = format!("{name} {sub}");
-        if let Some(refused) = self.refuses.iter().find(|refused| **refused == name || **refused == both) {
+        if let Some(refused) = self.refused().find(|refused| *refused == name || *refused == both) {
             return self.refuse(refused);
         }
         if self.most_words.is_some_and(|most| words.len() > most) {
@@ -111,6 +111,10 @@ impl Provider {
             Some(words) => Verdict::Instead(words),
             None => Verdict::Passes,
         }
+    }
+
+    fn refused(&self) -> impl Iterator<Item = &'static str> {
+        self.refuses.split(", ")
     }
 
     fn refuse(&self, command: &str) -> Verdict {
