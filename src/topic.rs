@@ -248,7 +248,7 @@ impl<T> Topic<T> {
     /// nothing, and of two that say different things the last to start has its way. At most 1,000,000.
     pub fn journal(self, count: u64, age: Duration) -> Self {
         self.with(|all| {
-            all.journal = Some(JournalBounds { count, age_ms: ms_ceil(age).min(MAX_DEADLINE_MS - 1) })
+            all.journal = Some(JournalBounds { count, age_ms: ms_ceil(age).min(MAX_DEADLINE_MS - 1) });
         })
     }
 

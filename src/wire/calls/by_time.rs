@@ -36,12 +36,15 @@ impl Store {
             let member = reply.bytes()?;
             Ok((reply.int()?, member))
         })?;
-        let more = found.len() as u64 == limit;
+        let is_cut_short = found.len() as u64 == limit;
         // Of those of the same millisecond, some were read before.
         let is_fresh = |(time, member): &(u64, Bytes)| {
             behind
                 .is_none_or(|behind| ((*time, member) < behind) == newest_first && (*time, member) != behind)
         };
-        Ok((found.into_iter().filter(is_fresh).take(count).collect(), more))
+        let mut fresh: Vec<_> = found.into_iter().filter(is_fresh).collect();
+        let more = is_cut_short || fresh.len() > count;
+        fresh.truncate(count);
+        Ok((fresh, more))
     }
 }

@@ -16,6 +16,7 @@ on_each_server! {
     full_letters_pause_the_partition_if_asked_to,
     a_pause_of_an_operator_keeps_its_reason,
     letters_are_read_page_by_page,
+    letters_of_one_moment_are_read_page_by_page,
     a_letter_is_dropped_once,
     dropping_a_letter_does_not_mix_up_the_answers_of_others,
     a_replayed_letter_is_the_same_arming,
@@ -132,6 +133,25 @@ async fn letters_are_read_page_by_page(rig: &mut Rig) {
     let id = after.as_ref().expect("there are more").id.clone();
     rig.store.drop_letter(&rig.at, &id).await.expect("it can be dropped");
     assert_eq!(page(after.as_ref(), 2).await, (vec!["c".into()], None));
+}
+
+async fn letters_of_one_moment_are_read_page_by_page(rig: &mut Rig) {
+    let mut ends = Vec::new();
+    for key in ["a", "b", "c", "d", "e"] {
+        let (_, held) = rig.run(key).await;
+        ends.push(Settle { held, end: dead() });
+    }
+    rig.store.settle(&rig.at, LETTERS, false, &ends).await.expect("they end");
+    let (mut after, mut pages) = (None, Vec::new());
+    loop {
+        let (letters, more) = rig.store.letters(&rig.at, after.as_ref(), 2).await.expect("they can be read");
+        pages.push(letters.len());
+        after = more;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages.iter().sum::<usize>(), 5, "{pages:?}");
 }
 
 async fn a_letter_is_dropped_once(rig: &mut Rig) {
