@@ -35,7 +35,7 @@ impl Protocol {
             || keys.clone().find(|key| step::may_pass(self, world, *key)).map(|key| Step::Pass { key });
         let fate = Fate::Answered;
         None.or_else(|| keys.clone().find(told).map(|key| Step::RepeatDeed { key, fate }))
-            .or_else(|| asked.map(|worker| Step::RepeatClaim { worker, fate }))
+            .or_else(|| asked.map(|worker| Step::RepeatClaim { worker, only: None, fate }))
             .or_else(attempt)
             .or_else(|| self.claim_of_the_first(world))
             .or_else(passing)

@@ -165,7 +165,10 @@ impl Judge {
             let (before, after) = (&before[key], &after[key]);
             if let Some(first) = first {
                 let holds = first.has(number) && before.is_claimed() && before.is_held_by(call.token);
-                self.demand(Breach::Repeat, taken.has(number) == holds && !after.differs(before));
+                let kept = call.only.is_none_or(|only| only == key);
+                let right =
+                    if holds && !kept { after.is_handed_back(before) } else { !after.differs(before) };
+                self.demand(Breach::Repeat, taken.has(number) == (holds && kept) && right);
                 continue;
             }
             let lost = before.is_claimed() && after.differs(before);

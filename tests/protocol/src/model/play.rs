@@ -49,11 +49,11 @@ impl Protocol {
             }
             Step::Claim { worker, index, foremost, fate } => {
                 let asking = Asking { index, token: world.unused_token(), foremost, first: None };
-                return self.claim(world, worker, asking, false, fate);
+                return self.claim(world, worker, asking, (false, None), fate);
             }
-            Step::RepeatClaim { worker, fate } => {
+            Step::RepeatClaim { worker, only, fate } => {
                 let asking = world.workers[worker].asking?;
-                return self.claim(world, worker, asking, true, fate);
+                return self.claim(world, worker, asking, (true, only), fate);
             }
             Step::Settle { worker, key, end, fate } => return self.returns(world, worker, key, end, fate),
             Step::RepeatSettle { worker, key, fate } => {
@@ -144,15 +144,15 @@ impl Protocol {
         world: &mut World,
         worker: usize,
         mut asking: Asking,
-        repeat: bool,
+        (repeat, only): (bool, Option<usize>),
         fate: Fate,
     ) -> Option<Answer> {
         world.workers[worker].asking = None;
         let mut taken = Taken::default();
         if fate != Fate::RequestLost {
             let beside = step::members(self.rules, world, worker);
-            let call =
-                Claim { index: asking.index, token: asking.token, foremost: asking.foremost, repeat, beside };
+            let Asking { index, token, foremost, .. } = asking;
+            let call = Claim { index, token, foremost, repeat, only, beside };
             let done = self.serve(world, worker, |server| server.claim(call));
             taken = done.value;
             self.see_claim(call, taken, &done.before, &world.timers);

@@ -19,6 +19,7 @@ pub enum Seen {
     Kept,
     NextFollowed,
     ClaimRepeated,
+    HandedBack,
     SettleRepeated,
     StaleRefused,
     LateButAccepted,
@@ -35,13 +36,14 @@ pub enum Seen {
 
 impl Seen {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ArmTombstone,
         Self::CancelTombstone,
         Self::CancelInFlight,
         Self::Kept,
         Self::NextFollowed,
         Self::ClaimRepeated,
+        Self::HandedBack,
         Self::SettleRepeated,
         Self::StaleRefused,
         Self::LateButAccepted,
@@ -96,6 +98,10 @@ impl Protocol {
     pub(super) fn see_claim(&self, call: Claim, taken: Few, before: &[Timer; KEYS], after: &[Timer; KEYS]) {
         if call.repeat && !taken.is_empty() {
             self.see(Seen::ClaimRepeated);
+            let handed_back = |(before, after): (&Timer, &Timer)| before.is_claimed() && !after.is_claimed();
+            if before.iter().zip(after).any(handed_back) {
+                self.see(Seen::HandedBack);
+            }
         }
         let beside = call.beside.iter().flatten().count();
         if call.index == Index::Quarantine && beside + (0..8).filter(|key| taken.has(*key)).count() > 1 {

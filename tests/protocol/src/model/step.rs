@@ -32,8 +32,8 @@ pub enum Step {
     Pass { key: usize },
     /// A worker claims.
     Claim { worker: usize, index: Index, foremost: usize, fate: Fate },
-    /// A worker repeats a claim that was not answered.
-    RepeatClaim { worker: usize, fate: Fate },
+    /// A worker repeats a claim that was not answered, perhaps with room for one key alone.
+    RepeatClaim { worker: usize, only: Option<usize>, fate: Fate },
     /// A worker starts what it has held until its deadline.
     Start { worker: usize, key: usize },
     /// A handler returns, and its worker says so.
@@ -114,8 +114,14 @@ impl<'a> Choices<'a> {
     }
 
     fn claims(&mut self, worker: usize) {
-        if self.world.workers[worker].asking.is_some() {
-            return self.call(true, |fate| Step::RepeatClaim { worker, fate });
+        if let Some(asking) = self.world.workers[worker].asking {
+            self.call(true, |fate| Step::RepeatClaim { worker, only: None, fate });
+            if asking.first.is_some_and(|first| first.count() > 1) {
+                for only in 0..self.model.scope.keys {
+                    self.call(true, |fate| Step::RepeatClaim { worker, only: Some(only), fate });
+                }
+            }
+            return;
         }
         for index in [Index::Due, Index::Quarantine] {
             let orders = if index == Index::Quarantine { self.model.scope.keys } else { 1 };

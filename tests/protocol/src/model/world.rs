@@ -166,6 +166,12 @@ impl Timer {
         let parts = |timer: &Self| (timer.rec, timer.run, timer.next, timer.place, timer.grave.kept);
         parts(self) != parts(other)
     }
+
+    /// Whether nobody holds it any more, and all else is as it was.
+    pub(crate) fn is_handed_back(&self, before: &Self) -> bool {
+        let run = Run { claimed: false, token: 0, ..before.state() };
+        self.place.is_some() && !self.differs(&Self { run: Some(run), place: self.place, ..*before })
+    }
 }
 
 /// What a lane's last claim took.

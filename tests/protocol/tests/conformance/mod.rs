@@ -35,6 +35,9 @@ fn scope(lookahead: bool) -> Scope {
 fn is_in_another_order(world: &World, step: Step, first: Option<usize>) -> bool {
     let asked = match step {
         Step::Claim { index, foremost, .. } => Some((index, foremost)),
+        // Which of several is kept is a matter of scores, too, but of those before the claim: see the rules of
+        // repeats.
+        Step::RepeatClaim { only: Some(_), .. } => return true,
         Step::RepeatClaim { worker, .. } => {
             world.workers[worker].asking.map(|asking| (asking.index, asking.foremost))
         }

@@ -11,6 +11,8 @@ pub(crate) struct Claim {
     pub(crate) token: u8,
     pub(crate) foremost: usize,
     pub(crate) repeat: bool,
+    /// The repeat has room for this key alone.
+    pub(crate) only: Option<usize>,
     /// What of the quarantine its worker runs already: lost leases of each.
     pub(crate) beside: [Option<u8>; KEYS],
 }
@@ -40,7 +42,7 @@ impl Server<'_> {
             && self.has(Rule::LaneSlot)
             && let Some(slot) = self.lane.filter(|slot| slot.token == call.token)
         {
-            return self.claimed_before(slot);
+            return self.claimed_before(slot, call.only);
         }
         let ready = self.ready(call.index);
         let mut taken = Few::default();
@@ -63,13 +65,19 @@ impl Server<'_> {
         taken
     }
 
-    /// What the lane's last claim still holds, with its leases renewed.
-    fn claimed_before(&mut self, slot: Slot) -> Taken {
+    /// What the lane's last claim still holds, with its leases renewed. What there is no room for is handed back.
+    fn claimed_before(&mut self, slot: Slot, only: Option<usize>) -> Taken {
         let mut taken = Few::default();
-        for (timer, number) in self.timers.iter_mut().zip(0..) {
-            if slot.keys.has(number) && timer.is_claimed() && timer.is_held_by(slot.token) {
+        for (key, number) in (0..self.timers.len()).zip(0..) {
+            let timer = &mut self.timers[key];
+            if !(slot.keys.has(number) && timer.is_claimed() && timer.is_held_by(slot.token)) {
+                continue;
+            }
+            if only.is_none_or(|only| only == key) {
                 timer.score = Phase::Far;
                 taken.add(number);
+            } else {
+                self.release(key);
             }
         }
         taken

@@ -72,7 +72,7 @@ impl Server<'_> {
     }
 
     /// Proves nothing about the handler, so lost leases stay.
-    fn release(&mut self, key: usize) {
+    pub(super) fn release(&mut self, key: usize) {
         let token = self.left_behind(key);
         let run = self.timers[key].state();
         let place = self.place(run.lost);
