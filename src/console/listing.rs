@@ -6,13 +6,16 @@ use std::time::SystemTime;
 use crate::console::cursor::Cursor;
 use crate::console::entry::{Entry, EntryState, HEADS, read, read_letter, read_watch};
 use crate::console::{Filter, KnownTopic, running};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::limits::MAX_PAYLOAD;
 use crate::time::{ServerTime, system_time};
+use crate::wire::page::PAGE_BYTES;
 use crate::wire::{MAX_BATCH, PageCall, PageFrom, PageMember, PageOf};
 
 /// Entries that a page has at most.
 const MAX_PAGE: usize = MAX_BATCH;
+/// A request that reads so few bytes is not made smaller after a lost answer.
+const LEAST: usize = 1 << 10;
 /// Entries that one call reads: each costs the server about 5 µs.
 const MAX_CHUNK: usize = 250;
 /// Entries that are looked at for one page, at most, where a filter leaves most of them out.
@@ -91,6 +94,8 @@ struct Merge<'a> {
     parts: Vec<Part>,
     /// Members that one request reads of each partition.
     chunk: usize,
+    /// Bytes that one request reads of all of them.
+    bytes: usize,
     now: ServerTime,
     last: Option<Cursor>,
 }
@@ -105,7 +110,15 @@ impl<'a> Merge<'a> {
         let parts: Vec<_> = (0..topic.partitions()).map(part).collect();
         let share = if wanted.filter.is_empty() { wanted.count.max(16) } else { MAX_CHUNK };
         let chunk = share.saturating_mul(2).div_ceil(parts.len() + 1).clamp(8, MAX_CHUNK);
-        Self { topic, wanted, parts, chunk, now: ServerTime::default(), last: after.cloned() }
+        Self {
+            topic,
+            wanted,
+            parts,
+            chunk,
+            bytes: PAGE_BYTES,
+            now: ServerTime::default(),
+            last: after.cloned(),
+        }
     }
 
     async fn page(mut self) -> Result<Page> {
@@ -137,12 +150,23 @@ impl<'a> Merge<'a> {
             // An attached topic's payload says before the value what kind it is.
             let keep = HEADS + self.wanted.payload.map_or(0, |most| most.min(MAX_PAYLOAD) + 64);
             let of = self.index();
-            let call = |part: &Part| PageCall { of, from: part.from.clone(), count: self.chunk, keep };
+            let (count, bytes) = (self.chunk, (self.bytes / empty.len()).max(1));
+            let call = |part: &Part| PageCall { of, from: part.from.clone(), count, keep, bytes };
             let calls: Vec<_> =
                 empty.iter().map(|(at, part)| (self.topic.parts()[*at].clone(), call(part))).collect();
             let places: Vec<_> = empty.iter().map(|(at, _)| *at).collect();
-            for (at, page) in places.into_iter().zip(self.topic.console.store().pages(&calls).await) {
-                let page = page?;
+            let pages: Result<Vec<_>> = self.topic.console.store().pages(&calls).await.into_iter().collect();
+            let pages = match pages {
+                // The answer may have been too large for the server to send.
+                Err(error)
+                    if error.maybe_done() && error.kind() != ErrorKind::Timeout && self.bytes > LEAST =>
+                {
+                    self.bytes /= 4;
+                    continue;
+                }
+                pages => pages?,
+            };
+            for (at, page) in places.into_iter().zip(pages) {
                 self.now = self.now.max(page.stamp);
                 let part = &mut self.parts[at];
                 part.more = page.more;

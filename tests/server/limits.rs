@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use keylapse::console::{Console, EntryState};
 use keylapse::{
     Arming, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
 };
@@ -154,6 +155,17 @@ async fn dead_letters_are_read_in_smaller_pages_where_the_server_cuts_off_large_
         read += 1;
     }
     assert_eq!(read, 150);
+    let console = Console::connect(&*server.app_url()).await.unwrap().topic("app.large").await.unwrap();
+    let (mut exported, mut after) = (0, None);
+    loop {
+        let (lines, _, next) = console.export(EntryState::Dead, after.as_ref()).await.unwrap();
+        exported += lines.len();
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(exported, 150);
 }
 
 /// Timers as well as keys of other programs, now and then.
@@ -203,5 +215,21 @@ async fn a_request_that_is_larger_than_the_server_takes_is_refused_alone() {
         let running = Running::start(Listener::builder(server.app_url()).on(topic.clone(), handler));
         running.until("all others to be handled", |stats| stats.total().handled == 150).await;
         running.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timers_move_to_other_partitions_where_the_server_cuts_off_large_answers() {
+    let server = Server::builder().config(SMALL_ANSWERS.0, SMALL_ANSWERS.1).start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap();
+    let large = || Bytes::from(vec![b'x'; 8 << 10]);
+    let arms = (0..150).map(|id| NewArm::new(id.to_string(), HOUR, large()));
+    assert!(schedule.arm_many(&topic, arms).await.unwrap().into_iter().all(|one| one.is_ok()));
+    let moved = schedule.repartition(&topic, 4).await.unwrap();
+    println!("{moved:?}");
+    let wider = topic.partitions(4);
+    for id in 0..150 {
+        assert!(schedule.look_up(&wider, id.to_string()).await.unwrap().is_some(), "{id}");
     }
 }

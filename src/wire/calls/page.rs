@@ -8,8 +8,8 @@ use crate::time::ServerTime;
 use crate::wire::run::Call;
 use crate::wire::{MAX_BATCH, NAMES, PartitionNames, Reply, Store, scripts};
 
-/// Bytes that one page reads on the server, roughly: a record may have 8 MiB.
-const PAGE_BYTES: usize = 1 << 20;
+/// Bytes that the pages of one request read on the server, roughly: a record may have 8 MiB.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// Bytes of a letter's name before its key: arming id and time of death.
 pub(crate) const LETTER_NAME: usize = 16;
@@ -60,6 +60,8 @@ pub struct PageCall {
     pub count: usize,
     /// How many bytes of each record.
     pub keep: usize,
+    /// How many bytes are read in all: the record that reaches it is the last.
+    pub bytes: usize,
 }
 
 /// A page.
@@ -155,7 +157,7 @@ impl Store {
         };
         let mut made = self.bare_call(&scripts::PAGE, at);
         made.arg(call.of.as_str()).arg(score.to_string()).arg(how).arg(member);
-        made.arg(call.count.clamp(1, MAX_BATCH)).arg(call.keep).arg(PAGE_BYTES);
+        made.arg(call.count.clamp(1, MAX_BATCH)).arg(call.keep).arg(call.bytes);
         made
     }
 }

@@ -122,7 +122,7 @@ impl Caller {
             }
             Step::Page => {
                 let (of, from) = (PageOf::Due, PageFrom::At(0.0));
-                let call = PageCall { of, from, count: 10, keep: 100 };
+                let call = PageCall { of, from, count: 10, keep: 100, bytes: 1 << 20 };
                 format!("{:?}", store.pages(&[(at.clone(), call)]).await.remove(0)?.members)
             }
             Step::Import(name, number) => {
