@@ -105,6 +105,23 @@ async fn thousands_are_armed_moved_and_withdrawn_by_a_service_that_takes_few_arg
     assert!(proxy.longest() <= ARGUMENTS, "{} arguments", proxy.longest());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_keys_of_other_programs_are_heard_by_a_service_that_takes_few_arguments() {
+    const KEYS: usize = 3000;
+    let (server, proxy, _schedule) = limited().await;
+    server.cmd(&["CONFIG", "SET", "notify-keyspace-events", "KExg$"]).await;
+    let topic = Topic::<Bytes>::raw("app:order:{id}").unwrap().concurrency(KEYS);
+    let handler = |_: Lapse<Expired<Bytes>>| std::future::ready(Ok::<_, Failure>(Done));
+    let builder = Listener::builder(proxy.app_url()).concurrency(KEYS + 1).attach(topic, handler);
+    let running = Running::start(builder);
+    running.until_anchored().await;
+    let write = "for n = 1, 3000 do redis.call('SET', 'app:order:' .. n, 'x', 'PX', 2000) end";
+    server.cmd(&["EVAL", write, "0"]).await;
+    running.until("all to be handled", |stats| stats.total().handled == KEYS as u64).await;
+    running.stop().await.unwrap();
+    assert!(proxy.longest() <= ARGUMENTS, "{} arguments", proxy.longest());
+}
+
 /// So many timers of so many bytes, due together: how long the last was late, and what was logged.
 async fn late(settings: &[(&str, &str)], count: usize, bytes: usize) -> (Duration, Vec<String>) {
     let (log, _guard) = Capture::start();
@@ -227,7 +244,7 @@ async fn timers_move_to_other_partitions_where_the_server_cuts_off_large_answers
     let arms = (0..150).map(|id| NewArm::new(id.to_string(), HOUR, large()));
     assert!(schedule.arm_many(&topic, arms).await.unwrap().into_iter().all(|one| one.is_ok()));
     let moved = schedule.repartition(&topic, 4).await.unwrap();
-    println!("{moved:?}");
+    assert_eq!((moved.from, moved.to), (1, 4));
     let wider = topic.partitions(4);
     for id in 0..150 {
         assert!(schedule.look_up(&wider, id.to_string()).await.unwrap().is_some(), "{id}");
