@@ -9,7 +9,7 @@ use keylapse::console::{Console, EntryState};
 use keylapse::{
     Arming, Backoff, Cancelled, Done, Expired, Failure, Lapse, Listener, NewArm, Rescheduled, Schedule, Topic,
 };
-use keylapse_support::{Proxy, Server};
+use keylapse_support::{Denial, Proxy, Server};
 use tokio::sync::Barrier;
 
 use crate::server::capture::Capture;
@@ -24,7 +24,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn limited() -> (Server, Proxy, Schedule) {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.refuse_beyond(ARGUMENTS);
+    proxy.deny(|words| words.len() > ARGUMENTS, Denial::Error("ERR too many arguments"));
     let schedule = Schedule::connect(&proxy.app_url()).await.unwrap();
     (server, proxy, schedule)
 }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use keylapse_support::{Direction, Proxy, Server, Then, any, command, connect, eventually};
+use keylapse_support::{Denial, Direction, Proxy, Server, Then, any, command, connect, eventually};
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -84,6 +84,24 @@ async fn as_many_replies_are_lost_as_were_ordered() {
         assert_eq!(incr(&mut client).await.ok(), (expected > 3).then_some(expected));
     }
     assert_eq!(proxy.lost(), 3);
+}
+
+#[tokio::test]
+async fn what_is_denied_does_not_reach_the_server_and_is_answered_in_its_turn() {
+    let (server, proxy, mut client) = line().await;
+    proxy.deny(command("INCR"), Denial::Error("ERR no"));
+    let mut both = redis::pipe();
+    both.cmd("SET").arg("n").arg(7).cmd("INCR").arg("n").cmd("GET").arg("n");
+    let answers = client.send_packed_commands(&both, 0, 3).await.expect("answers");
+    let refused = answers[1].clone().extract_error().expect_err("it is denied");
+    assert_eq!((refused.code(), refused.detail()), (Some("ERR"), Some("no")));
+    assert_eq!((&answers[0], &answers[2]), (&Value::Okay, &Value::BulkString(b"7".to_vec())));
+
+    proxy.heal().await;
+    assert_eq!(incr(&mut client).await.expect("nothing is denied"), 8);
+    proxy.deny(command("INCR"), Denial::Close);
+    assert!(incr(&mut client).await.expect_err("it hangs up").is_connection_dropped());
+    assert_eq!(server.cmd(&["GET", "n"]).await, Value::BulkString(b"8".to_vec()));
 }
 
 #[tokio::test]

@@ -17,14 +17,14 @@ use super::{
     counters::Counters,
     delivery::{self, Parcel},
     dialogue::Dialogue,
-    faults::{Cut, Faults, Then, Weather},
+    faults::{Cut, Denial, Fault, Faults, Then, Weather},
     frame::{Frame, Malformed},
 };
 use crate::tls;
 
 const READ: usize = 64 * 1024;
-/// Goes to the server in place of a request that is too long. The server answers with an error, in its turn.
-const TOO_MANY_WORDS: &[u8] = b"*1\r\n$18\r\nTOO-MANY-ARGUMENTS\r\n";
+/// What the server gets for a command that is denied, so that the error comes after what was asked before.
+const IN_ITS_PLACE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// Bytes each way with a client.
 pub(crate) trait Session: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -111,22 +111,25 @@ impl Pumps<'_> {
             self.shared.counters.batch();
             let mut whole = BytesMut::new();
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
-                whole.extend_from_slice(self.note_request(&frame)?);
+                match self.note_request(&frame)? {
+                    Some(Fault::Denied(Denial::Close)) => return Ok(()),
+                    Some(Fault::Denied(Denial::Error(_))) => whole.extend_from_slice(IN_ITS_PLACE),
+                    Some(Fault::Lost(_)) | None => whole.extend_from_slice(frame.raw()),
+                }
             }
             send(&to, whole).await?;
         }
         Ok(())
     }
 
-    /// What goes to the server for it.
-    fn note_request(self, frame: &Frame) -> io::Result<&[u8]> {
+    fn note_request(self, frame: &Frame) -> io::Result<Option<Fault>> {
         let words = frame.words().ok_or_else(|| unreadable(Malformed::new(frame.raw())))?;
         self.shared.counters.request(&words);
-        let Faults { most_words, .. } = &self.shared.faults;
-        let is_too_long = words.len() > most_words.load(Ordering::Relaxed);
         let fault = self.shared.faults.judge(&words);
-        self.with_dialogue(|dialogue| dialogue.sent(&words, fault));
-        Ok(if is_too_long { TOO_MANY_WORDS } else { &frame.raw()[..] })
+        // The answer to what is sent in its place is one reply, whatever was asked.
+        let asked = if matches!(fault, Some(Fault::Denied(_))) { &words[..0] } else { &words[..] };
+        self.with_dialogue(|dialogue| dialogue.sent(asked, fault));
+        Ok(fault)
     }
 
     async fn replies(self, mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Parcel>) -> io::Result<()> {
@@ -134,11 +137,18 @@ impl Pumps<'_> {
         while read(&mut from, &mut buffer).await? {
             let mut whole = BytesMut::new();
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
-                if let Some(then) = self.with_dialogue(|dialogue| dialogue.received(&frame)) {
-                    // What was answered before this one does arrive.
-                    whole.extend_from_slice(torn(&frame, then));
-                    send(&to, whole).await?;
-                    return self.lose(then).await;
+                match self.with_dialogue(|dialogue| dialogue.received(&frame)) {
+                    Some(Fault::Lost(then)) => {
+                        // What was answered before this one does arrive.
+                        whole.extend_from_slice(torn(&frame, then));
+                        send(&to, whole).await?;
+                        return self.lose(then).await;
+                    }
+                    Some(Fault::Denied(Denial::Error(said))) => {
+                        whole.extend_from_slice(format!("-{said}\r\n").as_bytes());
+                        continue;
+                    }
+                    Some(Fault::Denied(Denial::Close)) | None => {}
                 }
                 if !(self.hushed && is_message(&frame)) {
                     whole.extend_from_slice(frame.raw());

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{faults::Then, frame::Frame};
+use super::{faults::Fault, frame::Frame};
 
 /// What has been asked on one connection and is not yet answered.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Dialogue {
 #[derive(Debug)]
 struct Pending {
     expects: Expects,
-    fault: Option<Then>,
+    fault: Option<Fault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,14 @@ enum Expects {
 
 impl Dialogue {
     /// Notes a request that goes to the server, and the fault that its reply shall meet.
-    pub(super) fn sent(&mut self, words: &[Bytes], fault: Option<Then>) {
+    pub(super) fn sent(&mut self, words: &[Bytes], fault: Option<Fault>) {
         let expects = Expects::answers_to(words);
         self.has_subscribed |= matches!(expects, Expects::Confirmations { .. });
         self.pending.push_back(Pending { expects, fault });
     }
 
     /// The fault meant for this frame, if it answers a request that was given one.
-    pub(super) fn received(&mut self, frame: &Frame) -> Option<Then> {
+    pub(super) fn received(&mut self, frame: &Frame) -> Option<Fault> {
         match self.kind(frame) {
             Kind::Message => None,
             Kind::Confirmation => self.confirmed(),
@@ -64,7 +64,7 @@ impl Dialogue {
         }
     }
 
-    fn confirmed(&mut self) -> Option<Then> {
+    fn confirmed(&mut self) -> Option<Fault> {
         let front = self.pending.front_mut()?;
         // Otherwise the server took a channel away by itself, as when a slot moves.
         let Expects::Confirmations { seen, of } = &mut front.expects else { return None };
@@ -76,7 +76,7 @@ impl Dialogue {
         fault
     }
 
-    fn replied(&mut self, is_error: bool) -> Option<Then> {
+    fn replied(&mut self, is_error: bool) -> Option<Fault> {
         while let Some(pending) = self.pending.pop_front() {
             match pending.expects {
                 // An open-ended one that has had its confirmations: the reply is for the next.
@@ -126,6 +126,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
+    use crate::proxy::faults::Then;
 
     fn frame(bytes: &[u8]) -> Frame {
         Frame::take(&mut BytesMut::from(bytes)).expect("well-formed").expect("complete")
@@ -135,7 +136,7 @@ mod tests {
     fn send(dialogue: &mut Dialogue, request: &str, marked: bool) {
         let words: Vec<Bytes> =
             request.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
-        dialogue.sent(&words, marked.then_some(Then::Close));
+        dialogue.sent(&words, marked.then_some(Fault::Lost(Then::Close)));
     }
 
     fn is_marked(dialogue: &mut Dialogue, reply: &str) -> bool {

@@ -29,6 +29,15 @@ pub enum Then {
     Reset,
 }
 
+/// What becomes of a command that a proxy does not let through: the server does not get it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// It is answered by this error, as `ERR no`.
+    Error(&'static str),
+    /// The connection is closed, with whatever is not answered yet: as twemproxy does.
+    Close,
+}
+
 /// How [`Proxy::cut`](super::Proxy::cut) and [`Proxy::reset`](super::Proxy::reset) end connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cut {
@@ -71,15 +80,22 @@ struct Loss {
     then: Then,
 }
 
+/// What a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The server executes it, and the client does not hear of it.
+    Lost(Then),
+    Denied(Denial),
+}
+
 pub(super) struct Faults {
+    denials: Mutex<Vec<(Predicate, Denial)>>,
     losses: Mutex<Vec<Loss>>,
     pub(super) lost: watch::Sender<usize>,
     /// Whether connections that begin now carry answers alone.
     pub(super) hushed: AtomicBool,
     /// How many bytes of replies a connection carries until it is closed.
     pub(super) torn_after: AtomicUsize,
-    /// How many words a request may have.
-    pub(super) most_words: AtomicUsize,
     pub(super) requests: watch::Sender<Weather>,
     pub(super) replies: watch::Sender<Weather>,
     /// Changes when all connections of that moment are to end.
@@ -89,11 +105,11 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn none() -> Self {
         Self {
+            denials: Mutex::default(),
             losses: Mutex::default(),
             lost: watch::Sender::new(0),
             hushed: AtomicBool::new(false),
             torn_after: AtomicUsize::new(usize::MAX),
-            most_words: AtomicUsize::new(usize::MAX),
             requests: watch::Sender::new(Weather::default()),
             replies: watch::Sender::new(Weather::default()),
             cuts: watch::Sender::new(Cut::Close),
@@ -104,8 +120,17 @@ impl Faults {
         self.losses().push(Loss { left, matches, then });
     }
 
-    /// Whether the reply to this request shall be lost; each yes uses up one loss of its rule.
-    pub(super) fn judge(&self, words: &[Bytes]) -> Option<Then> {
+    pub(super) fn deny(&self, matches: Predicate, denial: Denial) {
+        self.denials().push((matches, denial));
+    }
+
+    /// What this request meets; each loss uses up one of its rule.
+    pub(super) fn judge(&self, words: &[Bytes]) -> Option<Fault> {
+        let denied = self.denials().iter().find(|(matches, _)| matches(words)).map(|(_, denial)| *denial);
+        denied.map(Fault::Denied).or_else(|| self.loses(words).map(Fault::Lost))
+    }
+
+    fn loses(&self, words: &[Bytes]) -> Option<Then> {
         let mut losses = self.losses();
         let loss = losses.iter_mut().find(|loss| loss.left > 0 && (loss.matches)(words))?;
         loss.left -= 1;
@@ -114,8 +139,9 @@ impl Faults {
         Some(then)
     }
 
-    pub(super) fn forget_losses(&self) {
+    pub(super) fn forget(&self) {
         self.losses().clear();
+        self.denials().clear();
     }
 
     pub(super) fn change(&self, direction: Direction, change: impl Fn(&mut Weather)) {
@@ -130,6 +156,10 @@ impl Faults {
     /// A test's predicate may panic; the rules are whole all the same.
     fn losses(&self) -> MutexGuard<'_, Vec<Loss>> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn denials(&self) -> MutexGuard<'_, Vec<(Predicate, Denial)>> {
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -33,7 +33,7 @@ use self::{
 use crate::{APP_PASSWORD, APP_USER, Reach, Server, tls};
 
 pub(crate) use connection::Session;
-pub use faults::{Direction, Then, any, command};
+pub use faults::{Denial, Direction, Then, any, command};
 pub(crate) use frame::Frame;
 pub(crate) use listener::Listener;
 
@@ -133,6 +133,11 @@ impl Proxy {
         self.shared.faults.lose(count, Box::new(matches), then);
     }
 
+    /// Does not let through what matches, as proxies do that know some commands alone, until [`heal`](Self::heal).
+    pub fn deny(&self, matches: impl Fn(&[Bytes]) -> bool + Send + 'static, denial: Denial) {
+        self.shared.faults.deny(Box::new(matches), denial);
+    }
+
     /// How many replies have been lost so far.
     pub fn lost(&self) -> usize {
         *self.shared.faults.lost.borrow()
@@ -219,15 +224,9 @@ impl Proxy {
         self.shared.faults.torn_after.store(after.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    /// Refuses requests of more words than these, the command's name among them, with an error: none of them is
-    /// executed.
-    pub fn refuse_beyond(&self, words: usize) {
-        self.shared.faults.most_words.store(words, Ordering::Relaxed);
-    }
-
-    /// Ends all faults: nothing more is lost, torn, stalled, delayed, split or refused.
+    /// Ends all faults: nothing more is lost, torn, denied, stalled, delayed, split or refused.
     pub async fn heal(&self) {
-        self.shared.faults.forget_losses();
+        self.shared.faults.forget();
         self.tear(None);
         self.hush(false);
         self.resume();
