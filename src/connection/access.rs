@@ -18,6 +18,8 @@ pub(crate) struct Access {
     pub(crate) password: Option<Password>,
     pub(crate) db: i64,
     pub(crate) resp3: bool,
+    /// Says no more than it has to: the server is not told what the client's library is.
+    pub(crate) terse: bool,
     /// None: plain TCP.
     pub(crate) tls: Option<Tls>,
     /// Opens streams in place of TCP and Unix sockets.
@@ -31,6 +33,9 @@ impl Access {
     pub(super) fn settings(&self) -> Result<RedisConnectionInfo> {
         let protocol = if self.resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
         let mut settings = RedisConnectionInfo::default().set_db(self.db).set_protocol(protocol);
+        if self.terse {
+            settings = settings.set_skip_set_lib_name();
+        }
         if let Some(user) = &self.user {
             settings = settings.set_username(user);
         }

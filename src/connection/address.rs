@@ -47,6 +47,11 @@ impl Address {
         self.with(Access { resp3: true, ..(*self.access).clone() })
     }
 
+    /// The same server, told nothing that it need not be told.
+    pub(super) fn terse(&self) -> Self {
+        self.with(Access { terse: true, ..(*self.access).clone() })
+    }
+
     /// Who one is there, where that is said.
     #[cfg(feature = "console")]
     pub(crate) fn user(&self) -> Option<&str> {

@@ -17,6 +17,14 @@ pub(crate) const DESTROYING_ADVICE: &str =
 const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere: if the topic was repartitioned, \
      restart this program with `.partitions(…)` as it says there";
 
+/// Where a command is not known.
+const UNKNOWN_ADVICE: &str = "; keylapse needs it: a proxy or a service in between may refuse it (connect without), or the \
+     server is older than Redis 7.0 or Valkey 7.2";
+
+/// Where the user may use some databases alone.
+const DATABASE_ADVICE: &str = "; the URL selects it (0 where it says none), and the user's ACL does not grant it: name \
+     another at the URL's end, as in /3, or grant this one with db=";
+
 /// The same for a topic that gets another number of partitions.
 pub(crate) const REPARTITIONING_ADVICE: &str =
     "; if whoever began that is gone, call Schedule::repartition again with the same number: it goes on";
@@ -61,6 +69,20 @@ pub(super) fn is_cut_off(error: &RedisError) -> bool {
         && error.detail().is_some_and(|said| said.contains("end of input"))
 }
 
+/// The same of a call in this database, which is named where the user may not use it: the URL selects it, and the server
+/// does not say which it is.
+pub(super) fn classify_in(db: i64, doing: &str, error: &RedisError) -> Error {
+    if is_of_database(error) {
+        return classify(&format!("{doing} in database {db}"), error);
+    }
+    classify(doing, error)
+}
+
+/// Whether the user may not use the database that was selected, or not select it. Valkey has such users since 9.1.
+pub(super) fn is_of_database(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("permissions to access database"))
+}
+
 fn redirect(error: &RedisError) -> Option<Redirect> {
     let (to, slot) = error.redirect_node()?;
     Some(Redirect { once: error.code() == Some("ASK"), slot, to: to.into() })
@@ -90,6 +112,7 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "NOAUTH" | "WRONGPASS" => {
             (K::Auth, "; check user and password, of the URL or of KEYLAPSE_REDIS_PASSWORD")
         }
+        "NOPERM" if is_of_database(error) => (K::Permission, DATABASE_ADVICE),
         "DENIED" => (K::Permission, "; the server is in protected mode: give its users passwords"),
         "NOPERM" => (K::Permission, "; compare the user's ACL with the one in redis.conf"),
         "WRONGTYPE" => (K::WrongType, ""),
@@ -99,6 +122,9 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
         "DESTROYING" => (K::Destroying, DESTROYING_ADVICE),
         "REPARTITIONING" => (K::Repartitioning, REPARTITIONING_ADVICE),
         "ATTACHED" => (K::Conflict, "; a timer is armed by writing its key"),
+        // As Envoy says it.
+        "unsupported" | "invalid" => (K::Unsupported, UNKNOWN_ADVICE),
+        "ERR" if is_of_database(error) => (K::Permission, DATABASE_ADVICE),
         "ERR" => by_text(error.detail().unwrap_or_default()),
         _ => (K::Server, ""),
     }
@@ -106,11 +132,12 @@ fn by_code(code: &str, error: &RedisError) -> (ErrorKind, &'static str) {
 
 /// The few cases for which servers have no code of their own.
 fn by_text(detail: &str) -> (ErrorKind, &'static str) {
-    let old = "; keylapse needs Redis 7.0 or Valkey 7.2 or newer";
     if detail.contains("ACL failure") || detail.contains("executing the script can't") {
         (ErrorKind::Permission, "; compare the user's ACL with the one in redis.conf")
-    } else if detail.contains("Error compiling script") || detail.contains("unknown command") {
-        (ErrorKind::Unsupported, old)
+    } else if detail.contains("Error compiling script") {
+        (ErrorKind::Unsupported, "; keylapse needs Redis 7.0 or Valkey 7.2 or newer")
+    } else if detail.contains("unknown command") {
+        (ErrorKind::Unsupported, UNKNOWN_ADVICE)
     } else if detail.contains("SELECT is not allowed in cluster mode") {
         (ErrorKind::Unsupported, "; this cluster has database 0 alone: leave the database out")
     } else if detail.contains("DB index is out of range") {

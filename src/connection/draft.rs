@@ -80,6 +80,7 @@ impl Draft {
                 password,
                 db,
                 resp3: self.resp3,
+                terse: false,
                 tls,
                 streams: None,
                 home: Home::OwnThread,

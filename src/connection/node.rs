@@ -1,6 +1,6 @@
 //! One connection to one server, renewed whenever it is of no more use.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value
 use tokio::time::Instant;
 
 use crate::connection::address::Address;
-use crate::connection::classify::{classify, classify_refusal};
+use crate::connection::classify::{classify, classify_in, classify_refusal, is_of_database};
 use crate::connection::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::MAX_ARGUMENTS;
@@ -35,6 +35,32 @@ struct Line {
     connecting: tokio::sync::Mutex<()>,
     /// What came of the last try to connect, if nothing, and when.
     refused: Mutex<Option<(Instant, Error)>>,
+    /// Connections in a row that were made, and closed at their first call.
+    hung_up: AtomicU32,
+}
+
+/// A call that was sent.
+struct Sent<'a> {
+    doing: &'a str,
+    /// The first of its commands.
+    first: Option<&'a Cmd>,
+    /// The connection's.
+    number: u64,
+}
+
+impl Sent<'_> {
+    /// A line that breaks by chance does not do so at each call.
+    fn refused(&self, error: &Error) -> Error {
+        let name = match self.first.and_then(|command| command.args_iter().next()) {
+            Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name),
+            _ => "a command".into(),
+        };
+        let message = format!(
+            "{error}; connections are made, and closed at the first call, {name}: does a proxy refuse it? Connect without \
+             that proxy, or have it let {name} through"
+        );
+        Error::new(error.kind(), message)
+    }
 }
 
 #[derive(Clone)]
@@ -47,8 +73,8 @@ struct Live {
 
 impl Node {
     pub(crate) fn new(place: Place, answer_within: Duration) -> Self {
-        let (current, connecting, refused) = Default::default();
-        let line = Arc::new(Line { place, answer_within, current, connecting, refused });
+        let (current, connecting, refused, hung_up) = Default::default();
+        let line = Arc::new(Line { place, answer_within, current, connecting, refused, hung_up });
         Self { line, requests: AtomicU64::new(0) }
     }
 
@@ -73,7 +99,8 @@ impl Node {
         let mut live = self.live().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = live.connection.send_packed_command(command).await;
-        self.heard(doing, live.number, answer.and_then(Value::extract_error))
+        let sent = Sent { doing, first: Some(command), number: live.number };
+        self.heard(&sent, answer.and_then(Value::extract_error))
     }
 
     /// Sends several commands in one request. An error among the answers is that of all.
@@ -88,7 +115,7 @@ impl Node {
             if pipeline.is_transaction() { (pipeline.len() + 1, 1) } else { (0, pipeline.len()) };
         let answers = live.connection.send_packed_commands(pipeline, skip, take).await;
         let answers = answers.and_then(|all| all.into_iter().map(Value::extract_error).collect());
-        self.heard(doing, live.number, answers)
+        self.heard(&Sent { doing, first: pipeline.cmd_iter().next(), number: live.number }, answers)
     }
 
     /// Sends several commands in one request; an error of the server is the answer to its own command alone.
@@ -100,12 +127,13 @@ impl Node {
             Err(error) => return all(error),
         };
         self.requests.fetch_add(1, Ordering::Relaxed);
+        let sent = Sent { doing, first: pipeline.cmd_iter().next(), number: live.number };
         match live.connection.send_packed_commands(pipeline, 0, pipeline.len()).await {
             Ok(answers) => {
                 let each = answers.into_iter().map(Value::extract_error);
-                each.map(|answer| self.heard(doing, live.number, answer)).collect()
+                each.map(|answer| self.heard(&sent, answer)).collect()
             }
-            Err(error) => all(self.failed(doing, live.number, &error)),
+            Err(error) => all(self.failed(&sent, &error)),
         }
     }
 
@@ -120,9 +148,9 @@ impl Node {
     }
 
     /// What came of a call, and so whether the server answers.
-    fn heard<T>(&self, doing: &str, number: u64, answer: RedisResult<T>) -> Result<T> {
+    fn heard<T>(&self, sent: &Sent<'_>, answer: RedisResult<T>) -> Result<T> {
         match answer {
-            Err(error) => Err(self.failed(doing, number, &error)),
+            Err(error) => Err(self.failed(sent, &error)),
             Ok(answer) => {
                 self.answered();
                 Ok(answer)
@@ -132,15 +160,21 @@ impl Node {
 
     /// After anything but an answer the connection is given up: nothing would
     /// tell a slow one from a dead one, and `redis` never does so by itself.
-    fn failed(&self, doing: &str, number: u64, error: &RedisError) -> Error {
+    fn failed(&self, sent: &Sent<'_>, error: &RedisError) -> Error {
         // Behind the name there may be another primary by now.
-        if matches!(error.code(), None | Some("READONLY" | "MASTERDOWN")) {
-            lock(&self.line.current).take_if(|live| live.number == number);
-        }
-        let error = self.line.place.read(classify(doing, error));
+        let given_up = matches!(error.code(), None | Some("READONLY" | "MASTERDOWN"))
+            && lock(&self.line.current).take_if(|live| live.number == sent.number).is_some();
+        let hung_up = error.is_connection_dropped();
+        let error = self.line.place.read(classify_in(self.address().db(), sent.doing, error));
         if error.code().is_some() {
             self.answered();
             return error;
+        }
+        let before = if given_up && hung_up { self.line.hung_up.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        if before > 0 {
+            let error = sent.refused(&error);
+            lost(&self.address(), &error);
+            return error.unanswered();
         }
         // A connection that broke says nothing: the next may stand.
         if error.kind() == ErrorKind::Timeout {
@@ -150,6 +184,9 @@ impl Node {
     }
 
     fn answered(&self) {
+        if self.line.hung_up.load(Ordering::Relaxed) > 0 {
+            self.line.hung_up.store(0, Ordering::Relaxed);
+        }
         if !self.line.place.outage().answers() {
             self.line.place.outage().answered(&self.address());
         }
@@ -212,6 +249,7 @@ impl Line {
                 let other = tokio::time::timeout(CONNECT_WITHIN, other_reason(address)).await;
                 Err(classify(&doing(), &other.ok().flatten().unwrap_or(error)))
             }
+            Ok(Err(error)) if is_of_database(&error) => Err(classify_in(address.db(), &doing(), &error)),
             Ok(Err(error)) => Err(classify_refusal(&doing(), &error)),
             Err(_) => Err(Error::new(ErrorKind::Timeout, format!("{}: no answer within 3 s", doing()))),
         }

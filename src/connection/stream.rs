@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::connection::access::Access;
 use crate::connection::address::Address;
 use crate::connection::carried::carry;
-use crate::connection::classify::is_cut_off;
+use crate::connection::classify::{classify, is_cut_off};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::tls::Context;
 use crate::connection::{probe, socket};
@@ -74,6 +74,24 @@ impl Prepared {
 impl Address {
     /// Connects and logs in.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        match self.introduce(config).await {
+            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                self.terse().introduce_and_ping(config).await.ok_or(error)
+            }
+            connected => connected,
+        }
+    }
+
+    /// The same for what hangs up at words that it need not hear, as twemproxy does at CLIENT. Where nothing else has to be
+    /// said, a server that hangs up at once would seem to be there without the PING.
+    async fn introduce_and_ping(&self, config: &AsyncConnectionConfig) -> Option<MultiplexedConnection> {
+        let mut connection = self.introduce(config).await.ok()?;
+        let answer = redis::cmd("PING").exec_async(&mut connection).await;
+        let is_there = answer.map_or_else(|error| !classify("", &error).is_of_the_line(), |()| true);
+        is_there.then_some(connection)
+    }
+
+    async fn introduce(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
         let Prepared { settings, tls } = Prepared::of(&self.access).await.map_err(carry)?;
         let Some(stream) = self.open(tls.as_ref()).await? else {
             let connecting =

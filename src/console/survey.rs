@@ -12,8 +12,7 @@ use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::pattern::Pattern;
 use crate::policy::Policy;
-use crate::wire::SurveyedKey;
-use crate::wire::names::registry;
+use crate::wire::{SurveyedKey, listeners};
 
 /// Keys that are asked about at once.
 const PAGE: usize = 250;
@@ -158,7 +157,8 @@ impl SurveyRequest<'_> {
     }
 
     async fn now(&self) -> Result<u64> {
-        Ok(self.console.store().time_of(&registry(&self.console.client.namespace)).await?.ms())
+        let ours = listeners(&self.console.client.namespace);
+        Ok(self.console.store().time_of(&ours).await?.ms())
     }
 
     /// Looks at keys a second time.

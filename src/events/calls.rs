@@ -21,7 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::event::{Question, Touch, Touched};
 use crate::policy::Capture;
 use crate::wire::scripts::{CANARY, Script, TOUCH};
-use crate::wire::{Reply, glance_commands, read_glanced, read_touches, script_call, touch_steps, touches};
+use crate::wire::{
+    Reply, call_by_text, glance_commands, read_glanced, read_touches, script_call, touch_steps, touches,
+};
 
 /// How long a canary lives.
 const TTL_MS: u64 = 1;
@@ -96,7 +98,7 @@ impl Reads {
         Some(Error::new(ErrorKind::Permission, message))
     }
 
-    /// Makes calls of a script, and loads it first where the server does not have it.
+    /// Makes calls of a script. Where the server does not have it, the first brings its text, and the server keeps it.
     async fn run(&self, doing: &str, script: &Script, calls: &Pipeline) -> Vec<Result<Value>> {
         let answers = self.send(doing, calls).await;
         let lacks_it = |answer: &Result<Value>| {
@@ -105,12 +107,11 @@ impl Reads {
         if !answers.iter().any(lacks_it) {
             return answers;
         }
-        let mut load = Pipeline::new();
-        load.cmd("SCRIPT").arg("LOAD").arg(&script.text);
-        match self.send(doing, &load).await.remove(0) {
-            Ok(_) => self.send(doing, calls).await,
-            Err(error) => vec![Err(error); calls.len()],
+        let mut again = Pipeline::new();
+        for (place, call) in calls.cmd_iter().enumerate() {
+            again.add_command(if place == 0 { call_by_text(script, call) } else { call.clone() });
         }
+        self.send(doing, &again).await
     }
 
     /// Each command's own answer, or the error of all.

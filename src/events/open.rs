@@ -83,8 +83,8 @@ async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisRe
     };
     match in_resp3(address, share, sender.clone(), source.slots_move).await {
         Err(error) if lacks_resp3(&error) => {
-            info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             let connection = in_resp2(address, sender).await?;
+            info!(server = %address, "no RESP3: subscribing in RESP2, without wake-ups");
             let (for_wake_ups, wake_ups) = (connection.clone(), WakeUps::Refused);
             let (unheard, ordered) = (Vec::new(), false);
             Ok(Opened { connection, for_wake_ups, pushed, queue, unheard, wake_ups, ordered })
@@ -96,11 +96,12 @@ async fn subscribe(address: &Address, source: &Source, share: &Share) -> RedisRe
     }
 }
 
+/// HELLO is refused in many words: what is no matter of rights, of the database, or passes, is taken for that. Should it be
+/// another command, RESP2 gets the same answer.
 pub(super) fn lacks_resp3(error: &redis::RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
+    let refused = || matches!(classify("", error).kind(), ErrorKind::Unsupported | ErrorKind::Server);
     error.kind() == RedisErrorKind::RESP3NotSupported
-        || error.code() == Some("NOPROTO")
-        || detail.contains("unknown command") && detail.contains("HELLO")
+        || error.code().is_some() && refused() && !error.to_string().contains("switch database")
 }
 
 async fn in_resp3(

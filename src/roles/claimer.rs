@@ -216,7 +216,7 @@ impl Claimer {
         let (partition, sent) = (self.partition.clone(), Instant::now());
         self.asked = Some(sent);
         tokio::spawn(async move {
-            if let Ok(stamp) = partition.store.time_at(&partition.names).await {
+            if let Ok(stamp) = partition.store.time_of(partition.names.key("due")).await {
                 partition.clock.read(sent, Reading::now(stamp));
             }
         });

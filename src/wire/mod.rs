@@ -21,6 +21,6 @@ mod topic_policy;
 pub use self::{calls::*, names::*, portions::*, record::*, store::*, topic_policy::*};
 
 pub(crate) use self::reply::Reply;
-pub(crate) use self::run::script_call;
+pub(crate) use self::run::{call_by_text, script_call};
 #[cfg(feature = "console")]
 pub(crate) use self::settings::missing_flags;

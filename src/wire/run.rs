@@ -231,25 +231,20 @@ impl Call<'_> {
         self.store.0.topology.at(self.slot, |seat| async move { self.run_on(&seat).await }).await
     }
 
-    /// Runs the script there, loading it first where the server does not have it.
-    /// NOSCRIPT means that nothing was executed. Should somebody flush the
-    /// scripts over and over, the text goes along.
+    /// Runs the script there. NOSCRIPT means that nothing was executed: then its text goes along, and the server keeps it.
+    /// Not by SCRIPT LOAD, which is one more request, and which some proxies refuse.
     pub(super) async fn run_on(&self, seat: &Seat) -> Result<Value> {
-        let (name, text) = (self.script.name, &self.store.variant(self.script).text);
+        let (name, script) = (self.script.name, self.store.variant(self.script));
         let mut command = Cow::Borrowed(&self.command);
         let mut answer = seat.call(name, &command).await;
         // Who may only read the keys may do so in a script that promises no more.
         if self.script.reads_only && code_of(&answer) == Some("NOPERM") {
-            command = Cow::Owned(behind("EVALSHA_RO", &self.store.variant(self.script).sha, &self.command));
-            answer = seat.call(name, &command).await;
-        }
-        if code_of(&answer) == Some("NOSCRIPT") {
-            seat.plain().call("loading a script", cmd("SCRIPT").arg("LOAD").arg(text)).await?;
+            command = Cow::Owned(behind("EVALSHA_RO", &script.sha, &self.command));
             answer = seat.call(name, &command).await;
         }
         if code_of(&answer) == Some("NOSCRIPT") {
             let by = if matches!(command, Cow::Owned(_)) { "EVAL_RO" } else { "EVAL" };
-            answer = seat.call(name, &behind(by, text, &self.command)).await;
+            answer = seat.call(name, &behind(by, &script.text, &self.command)).await;
         }
         answer
     }
@@ -260,6 +255,11 @@ pub(crate) fn script_call(script: &Script, keys: &[impl ToRedisArgs]) -> Cmd {
     let mut command = cmd("EVALSHA");
     command.arg(&script.sha).arg(keys.len()).arg(keys);
     command
+}
+
+/// The same call by the script's text: for a server that does not have it, and then keeps it.
+pub(crate) fn call_by_text(script: &Script, command: &Cmd) -> Cmd {
+    behind("EVAL", &script.text, command)
 }
 
 /// The same call by another command, and by what names the script there: its hash or its text.

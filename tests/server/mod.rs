@@ -19,6 +19,7 @@ mod owning;
 mod priorities;
 mod producing;
 mod providers;
+mod proxies;
 mod python;
 mod redis_conf;
 mod repartitioning;

@@ -60,7 +60,7 @@ fn shows(rule: &str, is_script: bool, found: &[Found]) -> bool {
     let copied = |kind: u8| found.iter().any(|one| one.copy.first() == Some(&kind));
     match rule {
         "+pexpiretime" => true,
-        "+time" | "+evalsha" | "+script|load" => is_script,
+        "+time" | "+evalsha" | "+eval" => is_script,
         "+type" => found.iter().any(|one| !one.copy.is_empty()),
         "+strlen" | "+get" => copied(2),
         "+dump" => copied(3),
@@ -83,7 +83,7 @@ mod tests {
                 "ERR ACL failure in script: User u has no permissions to run the 'get' command script: on",
                 "+get",
             ),
-            ("NOPERM User u has no permissions to run the 'script|load' command", "+script|load"),
+            ("NOPERM User u has no permissions to run the 'client|id' command", "+client|id"),
             ("NOPERM this user has no permissions to access one of the keys used as arguments", "~a:*"),
             ("NOPERM No permissions to access a key", "~a:*"),
         ] {

@@ -121,6 +121,9 @@ codes! {
     FORWARDING_REFUSED = "K207" Info, "the user may not hand on what is due",
         "Only `forward` needs it: commands that put something into a list or a stream.",
         "{cli} ACL SETUSER {user} {rules}";
+    DATABASE_REFUSED = "K208" Error, "the user may not use the database",
+        "The URL selects a database that the user's ACL does not have, and each command is refused there.",
+        "{cli} ACL SETUSER {user} db={db}";
 
     EVENTS_HEARD = "K300" Info, "expired keys are announced",
         "A key of 1 ms was heard to expire: flags, rights, channel and network are well.", "";

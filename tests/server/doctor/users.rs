@@ -1,8 +1,12 @@
 //! Users that lack rights.
 
-use keylapse_support::{Server, app_user_line};
+use keylapse::{ErrorKind, Listener, Schedule};
+use keylapse_support::{Binary, Denial, Proxy, Server, app_user_line, skipped, skipped_on_a_cluster};
 
 use super::{codes, diagnose, find, well};
+use crate::server::hostile::scene::{Tally, orders};
+use crate::server::proxies::timers_run_through;
+use crate::server::support::refusal;
 
 /// A user like the one of `redis.conf`, with these rules besides.
 async fn user(server: &Server, rules: &[&str]) -> String {
@@ -75,4 +79,56 @@ async fn who_may_not_ask_for_info_is_judged_by_trying() {
     let diagnosis = diagnose(&user(&server, &["-info", "-config"]).await).await;
     assert_eq!((diagnosis.errors(), diagnosis.warnings()), (0, 0), "{:#?}", diagnosis.findings);
     assert!(codes(&diagnosis).contains("K300") && !codes(&diagnosis).contains("K100"));
+}
+
+/// What is said where the URL selects a database that the user may not use.
+async fn a_database_is_named(url: &str, db: u32) {
+    let connected = Schedule::connect(url).await.map(|_| ()).expect_err("the database is refused");
+    let listened = refusal(Listener::builder(url).on(orders(), Tally::default().handler())).await;
+    for error in [connected, listened] {
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Permission, "{said}");
+        assert!(said.contains(&format!("in database {db}: ")) && said.contains("db="), "{said}");
+    }
+    let diagnosis = diagnose(url).await;
+    let finding = find(&diagnosis, "K208");
+    assert!(finding.fix.as_ref().unwrap().ends_with(&format!(" db={db}")), "{finding}");
+    let others: Vec<_> = codes(&diagnosis).into_iter().filter(|code| *code != "K100").collect();
+    assert_eq!(others, ["K208"], "nothing else can be told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_the_user_may_not_use_is_named() {
+    let server = well().start().await;
+    let proxy = Proxy::before(&server).await;
+    let anywhere = ["HELLO", "AUTH", "CLIENT", "INFO", "PING", "CLUSTER", "CONFIG"];
+    proxy.deny(
+        move |words| !anywhere.iter().any(|name| words[0].eq_ignore_ascii_case(name.as_bytes())),
+        Denial::Error("NOPERM No permissions to access database"),
+    );
+    if !skipped_on_a_cluster("other slots are asked") {
+        a_database_is_named(&proxy.app_url(), 0).await;
+    }
+}
+
+/// Since 9.1.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_use_some_databases_of_valkey_alone_uses_them() {
+    if skipped_on_a_cluster("there is one database") {
+        return;
+    }
+    let servers = Binary::all().unwrap().into_iter().map(|binary| (binary.version(), binary));
+    let able = |version: &keylapse_support::Version| version.is_valkey && version.number >= (9, 1, 0);
+    let Some((_, binary)) = servers.into_iter().find(|(version, _)| able(version)) else {
+        return skipped("no server at hand has users of databases: KEYLAPSE_SERVERS may name Valkey 9.1");
+    };
+    let server = well().binary(binary).start().await;
+    let url = user(&server, &["&__keyevent@3__:expired", "db=3"]).await;
+    a_database_is_named(&url, 0).await;
+    a_database_is_named(&format!("{url}2"), 2).await;
+    timers_run_through(&format!("{url}3")).await;
+    find(&diagnose(&format!("{url}3")).await, "K200");
+
+    server.cmd(&["ACL", "SETUSER", "poor", "db=0"]).await;
+    find(&diagnose(&url).await, "K200");
 }

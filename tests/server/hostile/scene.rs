@@ -28,10 +28,15 @@ impl Tally {
     pub(crate) fn handler_that_fails<T: Send + 'static>(&self, attempts: u32) -> impl Handler<T> + use<T> {
         let tally = self.clone();
         move |lapse: Lapse<T>| {
-            *tally.0.lock().unwrap().entry(lapse.key().to_vec()).or_default() += 1;
+            tally.count(lapse.key());
             let fails = lapse.attempt() <= attempts;
             std::future::ready(if fails { Err(Failure::retry("as planned")) } else { Ok(Done) })
         }
+    }
+
+    /// Counts a run.
+    pub(crate) fn count(&self, key: &[u8]) {
+        *self.0.lock().unwrap().entry(key.to_vec()).or_default() += 1;
     }
 
     pub(crate) fn runs_of(&self, key: impl AsRef<[u8]>) -> u32 {

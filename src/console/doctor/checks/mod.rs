@@ -3,6 +3,7 @@
 mod buffers;
 mod canary;
 mod clock;
+mod database;
 mod eviction;
 mod flags;
 mod lua;
@@ -40,6 +41,9 @@ pub(super) async fn examine(patient: Patient, measure: Option<Duration>) -> Case
 async fn go_over(case: &mut Case, measure: Option<Duration>) -> Result<()> {
     version::check(case);
     role::check(case);
+    if !database::check(case).await? {
+        return Ok(());
+    }
     case.clocks = clock::read(case).await?;
     transport::check(case);
     settings::read(case).await?;

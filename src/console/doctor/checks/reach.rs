@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use super::super::case::Case;
 use super::super::codes;
 use super::super::info::Info;
+use super::database;
 
 /// Whether it is worth asking further. One call of INFO, which is answered while data are loaded, too.
 pub(super) async fn check(case: &mut Case) -> bool {
@@ -29,6 +30,7 @@ fn is_no_matter(case: &mut Case, error: &Error) -> bool {
         _ if case.patient.is_known_replica() && may_pass(error) && !case.patient.of_cluster => {
             case.say(&codes::REPLICA_UNSEEN, said);
         }
+        _ if database::is_refused(error) => database::say(case, error),
         // Who may not ask for INFO, or not there, may do all the rest. The rights say so.
         ErrorKind::Permission | ErrorKind::Unsupported if matches!(error.code(), Some("NOPERM" | "ERR")) => {
             return true;

@@ -46,6 +46,6 @@ async fn c3_a_script_that_cannot_be_killed_is_waited_for_and_nobody_tries() {
 
 async fn has_run(server: &Server, command: &str) -> bool {
     let stats: String = redis::from_redis_value(server.cmd(&["INFO", "commandstats"]).await).expect("stats");
-    assert!(stats.contains("cmdstat_script|load:"), "statistics have a line for each command: {stats}");
+    assert!(stats.contains("cmdstat_config|set:"), "statistics have a line for each command: {stats}");
     stats.contains(&format!("cmdstat_{command}:"))
 }

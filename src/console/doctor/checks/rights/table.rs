@@ -34,7 +34,6 @@ pub(super) const RIGHTS: &[Right] = rights! {
         "+wait" ["WAIT" "0" "0"];
         "+eval" ["EVAL" "return 1" "0"];
         "+evalsha" ["EVALSHA" "0000000000000000000000000000000000000000" "0"];
-        "+'script|load'" ["SCRIPT" "LOAD" "return 1"];
         "+multi" ["MULTI"];
         "+exec" ["EXEC"];
         "+get" ["GET" "KEY"];
