@@ -17,8 +17,9 @@ pub use crate::wire::{
     AckReply, ArmHow, Cancel, CancelHow, CancelReply, Cargo, Change, Changed, Claim, Claimed, ClaimedTimer,
     Close, DEAD_AT, DestroyStep, End, Entry, Followed, Group, Heads, Held, Holdings, Index, JournalBounds,
     LetterBounds, LetterPosition, Listing, Look, MAX_BATCH, Move, NewTimer, QUARANTINE_AT, RawLetter,
-    RepairStep, Repaired, Repartitioning, Replay, RescheduleHow, Reshape, Scan, Settle, SettleReply, Shape,
-    Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet, names, record, scripts,
+    RepairStep, Repaired, Repartitioning, Replay, Reported, RescheduleHow, Reshape, Scan, Settle,
+    SettleReply, Shape, Standing, StandingPolicy, Store, TopicEntry, TopicPolicy, Trigger, TriggersSet,
+    names, record, scripts,
 };
 
 #[cfg(feature = "console")]

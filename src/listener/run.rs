@@ -169,24 +169,15 @@ async fn register(runtime: &Runtime) -> Result<()> {
 }
 
 async fn register_topic(runtime: &Runtime, topic: &RunningTopic, throttle: &LogThrottle) -> Result<()> {
-    let names = runtime.partitions_of(topic).iter().map(|partition| partition.names.clone());
-    let partitions: Vec<_> = names.collect();
-    let entry = topic.config.entry();
+    let name = &topic.config.name;
+    runtime.client.store.serve(name);
     let heals = |error: &Error, _| {
         if error.is_transient() && throttle.should_log(error) {
-            warn!(topic = %entry.name, %error, "waiting for the server");
+            warn!(topic = %name, %error, "waiting for the server");
         }
         error.is_transient()
     };
-    let store = &runtime.client.store;
-    let register = async |_| {
-        store.register(&entry, &partitions).await?;
-        match topic.config.journal {
-            Some(bounds) => store.keep_journals(&entry.name, bounds, &partitions).await,
-            None => Ok(()),
-        }
-    };
-    match retry(None, |_| false, heals, register).await {
+    match retry(None, |_| false, heals, async |_| runtime.register(topic).await).await {
         // The partition parks and reports; the others run.
         Err((error, _)) if error.kind() != ErrorKind::WrongType => Err(error),
         _ => Ok(()),

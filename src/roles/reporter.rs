@@ -11,7 +11,7 @@ use crate::log::{debug, warn};
 use crate::log_throttle::LogThrottle;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
 use crate::time::{ms_ceil, unix_ms};
-use crate::wire::{ListenerReport, NodeReport, TopicReport, listeners};
+use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 
 /// Between two reports; whoever reads them takes three that are missing for a listener that is gone.
 const EVERY: Duration = Duration::from_secs(5);
@@ -22,12 +22,19 @@ pub(crate) struct Reporter {
     since: SystemTime,
     /// Where the last look for reports of the dead has ended.
     looked: u64,
+    kept: Kept,
     throttle: LogThrottle,
 }
 
 impl Reporter {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, since: SystemTime::now(), looked: 0, throttle: LogThrottle::default() }
+        Self {
+            runtime,
+            since: SystemTime::now(),
+            looked: 0,
+            kept: Kept::default(),
+            throttle: LogThrottle::default(),
+        }
     }
 
     /// Until it is dropped.
@@ -50,9 +57,78 @@ impl Reporter {
     pub(crate) async fn tick(&mut self) -> Result<()> {
         let Runtime { client, id, .. } = &*self.runtime;
         let report = report(&self.runtime, self.since);
-        self.looked =
-            client.store.report(&listeners(&client.namespace), id, Some(&report), self.looked).await?;
+        let reported =
+            client.store.report(&listeners(&client.namespace), id, Some(&report), self.looked).await;
+        let reported = reported.inspect_err(|_| self.kept.unsure())?;
+        self.looked = reported.looked;
+        match self.kept.learn(reported) {
+            None => {}
+            Some(News::Gone) => {
+                warn!(
+                    namespace = %client.namespace,
+                    "what keylapse keeps is gone, and was begun again: was the database emptied or exchanged (FLUSHDB, \
+                     FLUSHALL, SWAPDB), or has an empty server taken over?"
+                );
+                self.register_again().await;
+            }
+            Some(News::Back) => warn!(
+                namespace = %client.namespace,
+                "what keylapse kept before is there again: what was armed meanwhile is not"
+            ),
+        }
         Ok(())
+    }
+
+    /// Producers may have made the partitions again, and then nothing misses the rest.
+    async fn register_again(&self) {
+        for topic in &self.runtime.topics {
+            if let Err(error) = self.runtime.register(topic).await {
+                debug!(topic = %topic.config.name, %error, "the topic is not registered again");
+            }
+        }
+    }
+}
+
+/// Whether what lies in Redis is what lay there at the last report: each report comes upon the one before.
+#[derive(Debug, Default)]
+struct Kept {
+    /// When the last was written that was answered.
+    last: Option<u64>,
+    /// Whether there may be one that was written, and not answered.
+    is_unsure: bool,
+    is_gone: bool,
+}
+
+/// What there is to say of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Gone,
+    Back,
+}
+
+impl Kept {
+    /// A report was not answered.
+    fn unsure(&mut self) {
+        self.is_unsure = true;
+    }
+
+    fn learn(&mut self, reported: Reported) -> Option<News> {
+        let Reported { at_ms, before_ms, .. } = reported;
+        let last = self.last.replace(at_ms)?;
+        let was_unsure = std::mem::take(&mut self.is_unsure);
+        match before_ms {
+            // Others forget the report of who was silent for long.
+            None if at_ms.abs_diff(last) < FORGOTTEN_MS => {
+                self.is_gone = true;
+                Some(News::Gone)
+            }
+            // A failover may bring back the report before the last.
+            Some(before) if before != last && self.is_gone && !was_unsure => {
+                self.is_gone = false;
+                Some(News::Back)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -119,4 +195,44 @@ fn host() -> String {
 #[cfg(not(target_os = "linux"))]
 fn host() -> String {
     std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The times at which reports were written, each with that of the one before which it came upon.
+    #[test]
+    fn a_report_that_comes_upon_another_one_or_none_shows_that_what_is_kept_is_another() {
+        let mut kept = Kept::default();
+        let mut reported = |at_ms, before_ms| kept.learn(Reported { at_ms, before_ms, looked: 0 });
+        for (at_ms, before_ms, news) in [
+            (1_000, None, None),
+            (6_000, Some(1_000), None),
+            (11_000, None, Some(News::Gone)),
+            (16_000, Some(11_000), None),
+            (21_000, Some(6_000), Some(News::Back)),
+            (26_000, Some(21_000), None),
+            // A failover has lost the last one; and a listener that stood still was forgotten.
+            (31_000, Some(21_000), None),
+            (31_000 + FORGOTTEN_MS, None, None),
+            (36_000 + FORGOTTEN_MS, None, Some(News::Gone)),
+            (41_000 + FORGOTTEN_MS, None, Some(News::Gone)),
+        ] {
+            assert_eq!(reported(at_ms, before_ms), news, "at {at_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_report_without_an_answer_may_be_the_one_that_the_next_comes_upon() {
+        let mut kept = Kept { last: Some(1_000), is_gone: true, ..Kept::default() };
+        kept.unsure();
+        assert_eq!(kept.learn(Reported { at_ms: 11_000, before_ms: Some(6_000), looked: 0 }), None);
+        assert_eq!(
+            kept.learn(Reported { at_ms: 16_000, before_ms: Some(1_000), looked: 0 }),
+            Some(News::Back)
+        );
+        kept.unsure();
+        assert_eq!(kept.learn(Reported { at_ms: 21_000, before_ms: None, looked: 0 }), Some(News::Gone));
+    }
 }

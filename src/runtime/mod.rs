@@ -36,6 +36,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::client::Client;
+use crate::error::Result;
 use crate::handler::AnyHandler;
 use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
@@ -89,6 +90,18 @@ impl Runtime {
     pub(crate) fn partitions_of(&self, topic: &RunningTopic) -> &[Arc<Partition>] {
         let first = topic.partition(0);
         &self.partitions[first..first + topic.config.partitions as usize]
+    }
+
+    /// Makes sure that a topic is there as this listener has it, and that others find it.
+    pub(crate) async fn register(&self, topic: &RunningTopic) -> Result<()> {
+        let (store, entry) = (&self.client.store, topic.config.entry());
+        let names = self.partitions_of(topic).iter().map(|partition| partition.names.clone());
+        let partitions: Vec<_> = names.collect();
+        store.register(&entry, &partitions).await?;
+        match topic.config.journal {
+            Some(bounds) => store.keep_journals(&entry.name, bounds, &partitions).await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -89,6 +89,16 @@ impl Store {
         self.init(at).await
     }
 
+    /// The same of one that is not there.
+    async fn make_again(&self, at: &PartitionNames, error: &Error) -> Result<()> {
+        let was_there = self.knows(at);
+        self.agree(at).await?;
+        if was_there {
+            self.say_gone(at, error);
+        }
+        Ok(())
+    }
+
     /// Creates the partition's meta; refused if there is one that says something else.
     pub(super) async fn init(&self, at: &PartitionNames) -> Result<()> {
         let mut call = self.call_with(&scripts::INIT, &[at.key("meta")]);
@@ -125,7 +135,9 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Partitions, message));
         }
-        at.check_kind(&there)
+        at.check_kind(&there)?;
+        self.note_made(at);
+        Ok(())
     }
 
     /// An answer about a partition. The server says WRONGTYPE, but not where: then, with the name of the
@@ -176,8 +188,8 @@ impl Call<'_> {
     pub(super) async fn run(&self) -> Result<Value> {
         let mut answer = self.run_once().await;
         let Some(at) = self.at else { return answer };
-        if code_of(&answer) == Some("NOMETA") {
-            self.store.agree(at).await?;
+        if let Some(error) = answer.as_ref().err().filter(|error| error.code() == Some("NOMETA")) {
+            self.store.make_again(at, error).await?;
             self.store.list_anew(at).await;
             self.store.journal_anew(at).await;
             answer = self.run_once().await;

@@ -4,13 +4,14 @@
 //! repeats, and gets the answer of the first execution, or of this one if there was none. First tries pay
 //! nothing for that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::connection::{Endpoint, Home, Target, Topology};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::log::warn;
 use crate::log_throttle::LogThrottle;
 use crate::wire::settings::Settings;
@@ -34,6 +35,8 @@ pub(super) struct Inner {
     pub(super) untold: LogThrottle,
     /// The topics that were registered, to list them anew when they were destroyed.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
+    /// Of the topics of a listener, which partitions are known to be there.
+    pub(super) made: Mutex<HashMap<String, Made>>,
     /// Which of them keep a journal.
     pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
     /// The servers' settings, as they were seen last.
@@ -43,6 +46,14 @@ pub(super) struct Inner {
     pub(super) clocked: HashMap<&'static str, crate::wire::scripts::Script>,
 }
 
+/// The partitions of a topic that are known to be there.
+#[derive(Default)]
+pub(super) struct Made {
+    partitions: HashSet<u32>,
+    /// Whether it was said lately that one was gone.
+    gone: LogThrottle,
+}
+
 impl Inner {
     fn new(target: Target, answer_within: Duration) -> Self {
         Self {
@@ -50,6 +61,7 @@ impl Inner {
             target,
             untold: LogThrottle::default(),
             registered: Mutex::default(),
+            made: Mutex::default(),
             journals: Mutex::default(),
             settings: Mutex::default(),
             #[cfg(feature = "testing")]
@@ -113,6 +125,35 @@ impl Store {
             warn!(topic = %at.topic, %error, "wake-ups are refused");
         }
         error
+    }
+
+    /// From now on it is said if a partition of this topic is gone that was there: somebody serves it.
+    pub(crate) fn serve(&self, topic: &str) {
+        lock(&self.0.made).entry(topic.to_owned()).or_default();
+    }
+
+    /// A partition is there.
+    pub(super) fn note_made(&self, at: &PartitionNames) {
+        if let Some(made) = lock(&self.0.made).get_mut(&at.topic) {
+            made.partitions.insert(at.index);
+        }
+    }
+
+    /// Whether it was there.
+    pub(super) fn knows(&self, at: &PartitionNames) -> bool {
+        lock(&self.0.made).get(&at.topic).is_some_and(|made| made.partitions.contains(&at.index))
+    }
+
+    /// A partition had to be made again.
+    pub(super) fn say_gone(&self, at: &PartitionNames, error: &Error) {
+        let is_news = lock(&self.0.made).get(&at.topic).is_some_and(|made| made.gone.is_new(error));
+        if is_news {
+            warn!(
+                topic = %at.topic, partition = at.index, name = at.key("meta"),
+                "the names of a partition were gone, and were made again: was something deleted, or the database emptied \
+                 or exchanged (DEL, FLUSHDB, FLUSHALL, SWAPDB), or has an empty server taken over?"
+            );
+        }
     }
 
     pub(crate) fn target(&self) -> &Target {

@@ -29,5 +29,6 @@ mod sharing;
 mod standstill;
 mod subscription;
 mod support;
+mod swapped;
 mod wire;
 mod write_order;

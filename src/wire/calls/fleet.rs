@@ -13,7 +13,7 @@ use crate::wire::{Store, scripts};
 /// Whoever has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
 /// After this long without one, its last report is forgotten.
-const FORGOTTEN_MS: u64 = 60_000;
+pub(crate) const FORGOTTEN_MS: u64 = 60_000;
 /// Reports that are read at a time, roughly.
 const PAGE: usize = 100;
 /// A report that would be longer leaves out the details of its topics, never their names.
@@ -129,20 +129,32 @@ impl ListenerReport {
     }
 }
 
+/// What was answered to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// When it was written, by the server's clock.
+    pub at_ms: u64,
+    /// Where the look for reports to forget has ended.
+    pub looked: u64,
+    /// When the same listener's report before it was written, if that was there.
+    pub before_ms: Option<u64>,
+}
+
 impl Store {
     /// Leaves a report, or takes the last one away; and looks whether others are to be forgotten, from where the
-    /// last look ended. Answers where this one did.
+    /// last look ended.
     pub async fn report(
         &self,
         listeners: &str,
         id: &str,
         report: Option<&ListenerReport>,
         from: u64,
-    ) -> Result<u64> {
+    ) -> Result<Reported> {
         let report = report.map(ListenerReport::encode).unwrap_or_default();
         let mut call = self.call_with(&scripts::REPORT, &[listeners]);
         call.arg(id).arg(report).arg(FORGOTTEN_MS).arg(from);
-        call.reply().await?.int()
+        let mut reply = call.reply().await?;
+        Ok(Reported { at_ms: reply.stamp.ms(), looked: reply.int()?, before_ms: reply.maybe_int()? })
     }
 
     /// Everybody who has reported lately.

@@ -192,7 +192,7 @@ impl Caller {
             }
             Step::Report { leaves } => {
                 let report = (!leaves).then(ListenerReport::default);
-                format!("{}", store.report("keylapse:listeners", "a", report.as_ref(), 0).await?)
+                format!("{}", store.report("keylapse:listeners", "a", report.as_ref(), 0).await?.looked)
             }
             of_attached => self.make_attached(of_attached).await?,
         })
