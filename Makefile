@@ -147,7 +147,7 @@ test-providers: ## Run the core of the suite through services that offer a part 
 		failed="$$failed $$provider"; done; \
 		if [ -n "$$failed" ]; then echo "These failed:$$failed" >&2; exit 1; fi
 
-suites = newest servers rolling tls cluster-rights clusters-long random-writers operate-scale web-scale alerts packaging
+suites = newest servers proxies rolling tls cluster-rights clusters-long random-writers operate-scale web-scale alerts packaging
 SUITE =
 
 test-more: ## Run a suite that takes long or needs more: SUITE=newest, for one; without it, list all
@@ -161,6 +161,11 @@ suite-newest:
 # On Redis 7.0, 8.2 and 8.6, Valkey 8.1 and 9.1, as far as they can be had.
 suite-servers:
 	scripts/test-servers.sh
+
+# Behind HAProxy and twemproxy, out of Debian's packages where they are not installed.
+suite-proxies:
+	scripts/proxies.sh
+	$(one_server) --test suite -- --nocapture server::proxies::
 
 # The build before the last change of the wire version beside this one: it compiles both.
 suite-rolling:

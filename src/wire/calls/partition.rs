@@ -136,11 +136,6 @@ impl Store {
         refusal
     }
 
-    /// The time of the server that holds this partition.
-    pub(crate) async fn time_at(&self, at: &PartitionNames) -> Result<ServerTime> {
-        self.time_of(at.key("due")).await
-    }
-
     /// The time of the server that holds this key, which is one of ours. A script that names no key does not get through
     /// proxies that choose a server by it.
     pub(crate) async fn time_of(&self, key: &str) -> Result<ServerTime> {
