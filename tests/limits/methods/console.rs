@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
                     or_refused(console.tail(&[&text]).await);
                     or_refused(console.why(text.as_bytes()).await);
                 }
-            })
+            });
         },
     ),
     (&["console::Console::status"], || {
@@ -179,7 +179,7 @@ pub(super) const CASES: &[Case] = &[
                 for span in DURATIONS {
                     survey().watch(span).run().await.unwrap();
                 }
-            })
+            });
         },
     ),
     (&["console::doctor::DoctorRequest::measure"], || {
@@ -192,6 +192,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A topic with a timer, and another program's key.
+#[allow(clippy::needless_pass_by_value)] // reads better at the calls
 fn with_topic(test: impl AsyncFn(&Console, &KnownTopic)) {
     paused(async {
         let bed = TestBed::new();

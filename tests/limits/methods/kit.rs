@@ -10,7 +10,7 @@ use super::{Case, ends, paused};
 
 pub(super) const CASES: &[Case] = &[
     (&["testing::Notifications::delay"], || {
-        DURATIONS.into_iter().for_each(|by| hears(|bed| _ = bed.notifications().delay(by)))
+        DURATIONS.into_iter().for_each(|by| hears(|bed| _ = bed.notifications().delay(by)));
     }),
     (&["testing::Notifications::reorder"], || {
         DURATIONS.into_iter().for_each(|window| hears(|bed| _ = bed.notifications().reorder(window)));
