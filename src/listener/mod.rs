@@ -145,9 +145,10 @@ impl Stats {
         topic.config.attach.as_ref().map(|_| topic.attached.snapshot())
     }
 
-    /// What can be heard of attached topics' keys.
+    /// What can be heard of attached topics' keys. Without such topics it is what is heard of expired keys: `Expired`,
+    /// `Blind` or `Unsubscribed`.
     pub fn mode(&self) -> EventMode {
-        self.0.stream_state.known().mode
+        self.0.mode()
     }
 
     /// What was counted of the subscription and the sweeps.

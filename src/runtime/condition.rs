@@ -81,11 +81,11 @@ impl LastError {
 }
 
 impl Runtime {
-    /// What is heard of expired keys; of attached ones the reader knows more.
+    /// What is heard of expired keys. Of attached ones the reader knows more, and says so a little later.
     pub(crate) fn mode(&self) -> EventMode {
-        match self.stream_state.known().mode {
-            EventMode::Starting => self.nodes.mode(),
-            mode => mode,
+        match self.attached_topics().next() {
+            Some(_) => self.stream_state.known().mode,
+            None => self.nodes.mode(),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use keylapse::testing::TestBed;
 use keylapse::{
-    Done, ErrorKind, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled, Sample, Topic,
+    Done, ErrorKind, EventMode, Failure, Health, Lapse, Listener, NewArm, Outcome, Replayed, Rescheduled,
+    Sample, Topic,
 };
 use tracing::{Span, span};
 
@@ -76,6 +77,23 @@ async fn health_says_whether_it_listens_hears_and_is_behind() {
     assert!(health.is_ready());
     given_up.crash().await;
     assert!(!health.is_ready(), "nobody runs it any more");
+}
+
+/// With managed topics alone nothing but canaries tells of events.
+#[tokio::test(start_paused = true)]
+async fn the_mode_is_known_with_the_first_canary_and_when_one_is_missed() {
+    let bed = TestBed::new();
+    let listening = listen(&bed, succeed).await;
+    let (stats, health) = (listening.stats(), listening.stats().health());
+    let modes = || (stats.mode(), health.mode());
+    bed.pass(ms(50)).await;
+    assert_eq!((health.is_ready(), modes()), (true, (EventMode::Expired, EventMode::Expired)));
+    bed.command(["CONFIG", "SET", "notify-keyspace-events", ""]);
+    bed.pass(secs(3)).await;
+    assert_eq!(modes(), (EventMode::Blind, EventMode::Blind));
+    bed.command(["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
+    bed.pass(secs(3)).await;
+    assert_eq!(modes(), (EventMode::Expired, EventMode::Expired));
 }
 
 #[tokio::test(start_paused = true)]
