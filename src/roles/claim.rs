@@ -146,8 +146,8 @@ fn say_lost(partition: &Partition, lost: u32, reason: &Error) {
     if lost >= 2 && reason.kind() != ErrorKind::Timeout && topic.lost_answers.is_new(reason) {
         warn!(
             topic = %topic.config.name, partition = partition.names.index, error = %reason,
-            "the server closes connections on which it was to answer claims, which ask for less now: \
-             see `CONFIG GET client-output-buffer-limit` (normal clients) and `CONFIG GET maxmemory-clients`"
+            look_at = "CONFIG GET client-output-buffer-limit (normal clients), CONFIG GET maxmemory-clients",
+            "the server closes connections on which it was to answer claims, which ask for less now"
         );
     }
 }

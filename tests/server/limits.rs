@@ -250,3 +250,23 @@ async fn timers_move_to_other_partitions_where_the_server_cuts_off_large_answers
         assert!(schedule.look_up(&wider, id.to_string()).await.unwrap().is_some(), "{id}");
     }
 }
+
+/// After two lost leases it is tested apart from the others, as what takes its listener down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_is_larger_than_any_answer_dies_and_holds_up_the_others_for_two_leases() {
+    let server = Server::builder().config(SMALL_ANSWERS.0, SMALL_ANSWERS.1).start().await;
+    let schedule = Schedule::connect(&server.app_url()).await.unwrap();
+    let lease = Duration::from_secs(1);
+    let topic = Topic::<Bytes>::raw("app:large:{id}").unwrap().payload_limit(1 << 20).lease(lease);
+    let _ =
+        schedule.arm(&topic, ["large"], Duration::ZERO, &Bytes::from(vec![b'x'; 400 << 10])).await.unwrap();
+    arm(&schedule, &topic, 100, &Bytes::from(vec![b'x'; 8 << 10])).await;
+    let handler = |_: Lapse<Bytes>| std::future::ready(Ok::<_, Failure>(Done));
+    let began = std::time::Instant::now();
+    let running = Running::start(Listener::builder(server.app_url()).on(topic.clone(), handler));
+    running.until("the others to be handled", |stats| stats.total().handled == 100).await;
+    let took = began.elapsed();
+    until_dead(&schedule, &topic, 1).await;
+    running.stop().await.unwrap();
+    assert!(took < 4 * lease, "{took:?}");
+}
