@@ -53,10 +53,10 @@ async fn a_schedule_is_told_that_a_line_broke_and_the_next_try_succeeds() {
     let (log, _guard) = Capture::start();
     let server = Server::start().await;
     at_each(&server, 350, async |proxy, after| {
-        let (connected, is_torn) = torn(&proxy, after, 1, Schedule::connect(client(&proxy))).await;
-        match connected {
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "after {after} bytes: {error}"),
-            Ok(_) => assert!(!is_torn, "after {after} bytes"),
+        // Torn in the handshake, it fails; torn in its one question, it asks again.
+        let (connected, _) = torn(&proxy, after, 1, Schedule::connect(client(&proxy))).await;
+        if let Err(error) = connected {
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "after {after} bytes: {error}");
         }
         let schedule = Schedule::connect(client(&proxy)).await.expect("a good line");
         let (new, topic) = (Schedule::new(client(&proxy)), topic());
