@@ -10,7 +10,7 @@ use recipes::RECIPES;
 use recipes::record::Record;
 
 /// The most lines that a program on the page may have.
-const LINES: usize = 80;
+const LINES: usize = 84;
 
 /// A file of the repository.
 fn file(path: &str) -> PathBuf {

@@ -1,12 +1,12 @@
-//! A backup every night at two, in a time zone. Each run is a timer of its own, and arms the next one
-//! before it does anything: a run that fails and is retried holds up no other.
+//! A backup every night at two, in a time zone. Each run is a timer of its own, so that one that fails and is
+//! retried holds up no other. Another timer arms them, slot by slot.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use croner::Cron;
 use jiff::{Timestamp, tz::TimeZone};
-use keylapse::{Lapse, Listener, Outcome, Schedule, Topic, shutdown_signal};
+use keylapse::{Done, Lapse, Listener, Outcome, Schedule, Topic, shutdown_signal};
 
 use crate::stage::World;
 
@@ -36,36 +36,49 @@ impl Plan {
     }
 }
 
+/// What handlers work with.
+pub type State = (Schedule, Plan, World);
+
 /// One key for each run: `cron:backup:1774746000`, in seconds since 1970.
 pub fn runs() -> keylapse::Result<Topic<()>> {
     Topic::new("cron:{job}:{at}")
 }
 
-/// Arms the next run. Every program may do this when it starts: the key is the same, so that there is one run.
-pub async fn arm_next(schedule: &Schedule, plan: &Plan, after: SystemTime) -> anyhow::Result<()> {
-    let next = plan.next(after)?;
-    let at = next.duration_since(UNIX_EPOCH)?.as_secs().to_string();
-    let _armed = schedule.arm(&runs()?, ["backup", &at], next, &()).only_if_absent().await?;
-    Ok(())
+/// The last slot that was armed, one key for each job: due with that slot, and never given up.
+pub fn slots() -> keylapse::Result<Topic<SystemTime>> {
+    Ok(Topic::new("slot:{job}")?.max_attempts(u32::MAX).lease(Duration::from_secs(3)))
 }
 
-/// A run. An error is retried by the topic's policy, and the next night's run is armed all the same.
-pub async fn run(
-    lapse: Lapse<()>,
-    (schedule, plan, world): (Schedule, Plan, World),
-) -> anyhow::Result<Outcome> {
-    arm_next(&schedule, &plan, lapse.deadline() + lapse.lateness()).await?;
+/// Every program does this when it starts: the first begins with the next slot, and the others change nothing.
+pub async fn begin(schedule: &Schedule) -> keylapse::Result<()> {
+    schedule.arm(&slots()?, "backup", Duration::ZERO, &UNIX_EPOCH).only_if_absent().await.map(drop)
+}
+
+/// Arms the run of the next slot, and itself for then. It goes by the last slot and by Redis' time: the clocks of
+/// programs differ, and one that is behind would run a slot again. What was missed is left out.
+pub async fn arm_next(lapse: Lapse<SystemTime>, (schedule, plan, _): State) -> anyhow::Result<Done> {
+    let next = plan.next((*lapse.payload()).max(lapse.deadline() + lapse.lateness()))?;
+    let at = next.duration_since(UNIX_EPOCH)?.as_secs().to_string();
+    let _run = schedule.arm(&runs()?, ["backup", &at], next, &()).only_if_absent().await?;
+    let _itself = schedule.arm(&slots()?, "backup", next, &next).await?;
+    Ok(Done)
+}
+
+/// A run. An error is retried by the topic's policy, beside the next night's run. The slot is its id, for all times.
+pub async fn run(lapse: Lapse<()>, (_, plan, world): State) -> anyhow::Result<Outcome> {
     if lapse.attempt() == 1 && lapse.lateness() > plan.skip_after {
         return Ok(Outcome::Drop);
     }
-    world.act(lapse.capture("at").unwrap_or_default(), &lapse.id()).await?;
+    let slot = lapse.capture("at").unwrap_or_default();
+    world.act(slot, &format!("backup:{slot}")).await?;
     Ok(Outcome::Done)
 }
 
 /// Runs the job by its plan, for ever.
 pub async fn follow(plan: Plan, url: &str, world: World) -> anyhow::Result<()> {
     let schedule = Schedule::connect(url).await?;
-    arm_next(&schedule, &plan, SystemTime::now()).await?;
-    let listener = Listener::builder(url).state((schedule, plan, world)).on(runs()?, run).build()?;
-    Ok(listener.run_until(shutdown_signal()).await?)
+    begin(&schedule).await?;
+    let listener =
+        Listener::builder(url).state((schedule, plan, world)).on(slots()?, arm_next).on(runs()?, run);
+    Ok(listener.build()?.run_until(shutdown_signal()).await?)
 }

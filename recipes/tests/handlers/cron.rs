@@ -1,8 +1,8 @@
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use keylapse::testing::TestBed;
-use recipes::cron::with_keylapse::{Plan, arm_next, run, runs};
+use keylapse::testing::{Listening, TestBed};
+use recipes::cron::with_keylapse::{Plan, arm_next, begin, run, runs, slots};
 use recipes::stage::ledger::Event;
 
 use crate::handlers::support::Notes;
@@ -61,23 +61,30 @@ fn what_never_comes_true_and_zones_that_do_not_exist_are_refused() {
     }
 }
 
-/// A bed at noon, in which the backup of three nights fails for a while, and a plan.
-async fn bed(skip_after: Duration) -> (TestBed, Notes, Plan) {
+/// A program of the job starts on the bed.
+async fn start(
+    bed: &TestBed,
+    plan: &Plan,
+    notes: &Notes,
+    failures: &[(&str, usize)],
+) -> keylapse::Result<Listening> {
+    begin(&bed.schedule()).await?;
+    let (slots, runs, state) = (slots()?, runs()?, (bed.schedule(), plan.clone(), notes.world(failures)));
+    bed.listen(|listener| listener.state(state).on(slots, arm_next).on(runs, run)).await
+}
+
+/// A bed at noon, and a plan.
+fn bed(skip_after: Duration) -> (TestBed, Notes, Plan) {
     let bed = TestBed::starting_at(time("2026-07-01T12:00:00Z"));
-    let plan = Plan::new("0 2 * * *", "UTC", skip_after).expect("a plan");
-    arm_next(&bed.schedule(), &plan, bed.now()).await.expect("the first run");
-    // Another program of the same job has started, too.
-    arm_next(&bed.schedule(), &plan, bed.now()).await.expect("the first run");
-    (bed, Notes::new(), plan)
+    (bed, Notes::new(), Plan::new("0 2 * * *", "UTC", skip_after).expect("a plan"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result<()> {
-    let (bed, notes, plan) = bed(HOUR).await;
+    let (bed, notes, plan) = bed(HOUR);
     // 2 July 2026, two o'clock; its backup fails for as long as the topic retries.
     let bad = "1782957600";
-    let (topic, state) = (runs()?, (bed.schedule(), plan, notes.world(&[(bad, usize::MAX)])));
-    bed.listen(|listener| listener.state(state).on(topic, run)).await?;
+    start(&bed, &plan, &notes, &[(bad, usize::MAX)]).await?;
     bed.pass(72 * HOUR).await;
     assert_eq!(notes.jobs(Event::Done), ["1783044000", "1783130400"]);
     assert!(notes.jobs(Event::Failed).iter().all(|job| job == bad) && notes.jobs(Event::Failed).len() > 1);
@@ -87,14 +94,46 @@ async fn a_run_that_fails_is_retried_and_holds_up_no_other() -> keylapse::Result
 #[tokio::test(start_paused = true)]
 async fn nights_without_a_listener_are_made_up_for_once_or_skipped() -> keylapse::Result<()> {
     for (skip_after, made_up) in [(HOUR, vec![]), (Duration::MAX, vec!["1782957600"])] {
-        let (bed, notes, plan) = bed(skip_after).await;
+        let (bed, notes, plan) = bed(skip_after);
+        let listening = start(&bed, &plan, &notes, &[]).await?;
+        bed.pass(HOUR).await;
+        listening.stop().await?;
         bed.pass(3 * 24 * HOUR).await;
-        let (topic, state) = (runs()?, (bed.schedule(), plan, notes.world(&[])));
-        bed.listen(|listener| listener.state(state).on(topic, run)).await?;
+        start(&bed, &plan, &notes, &[]).await?;
         bed.pass(Duration::from_secs(1)).await;
         assert_eq!(notes.jobs(Event::Done), made_up);
         bed.pass(14 * HOUR).await;
         assert_eq!(notes.jobs(Event::Done).last().map(String::as_str), Some("1783216800"));
     }
+    Ok(())
+}
+
+/// Programs start again and again while others run. The bed has its own time, which is not that of their clocks.
+#[tokio::test(start_paused = true)]
+async fn each_slot_runs_once_and_under_its_own_id_whatever_the_clocks_of_programs() -> keylapse::Result<()> {
+    let bed = TestBed::starting_at(time("2026-07-01T12:00:00Z"));
+    let (notes, plan) = (Notes::new(), Plan::new("* * * * * *", "UTC", HOUR).expect("a plan"));
+    for _ in 0..34 {
+        let listening = start(&bed, &plan, &notes, &[]).await?;
+        start(&bed, &plan, &notes, &[]).await?;
+        bed.pass(Duration::from_millis(930)).await;
+        listening.stop().await?;
+    }
+    let slots: Vec<_> = (1_782_907_201..=1_782_907_231).map(|slot: u64| slot.to_string()).collect();
+    assert_eq!(notes.jobs(Event::Done), slots);
+    assert_eq!(notes.ids(), slots.iter().map(|slot| format!("backup:{slot}")).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// A program dies between arming a run and remembering that: the slot is armed again, and runs once.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_dies_while_it_arms_leaves_no_gap() -> keylapse::Result<()> {
+    let (bed, notes, plan) = bed(HOUR);
+    start(&bed, &plan, &notes, &[]).await?;
+    bed.pass(HOUR).await;
+    // As it was before the slot was armed.
+    let _ = bed.schedule().arm(&slots()?, "backup", Duration::ZERO, &SystemTime::UNIX_EPOCH).await?;
+    bed.pass(72 * HOUR).await;
+    assert_eq!(notes.jobs(Event::Done), ["1782957600", "1783044000", "1783130400"]);
     Ok(())
 }

@@ -37,6 +37,12 @@ impl Notes {
         entries.into_iter().filter(|entry| entry.event == end).map(|entry| entry.job).collect()
     }
 
+    /// The ids under which jobs began.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let entries = self.ledger.read().expect("a ledger");
+        entries.into_iter().filter(|entry| entry.event == Event::Began).map(|entry| entry.id).collect()
+    }
+
     /// The jobs that began, and when.
     pub(crate) fn times(&self) -> Vec<(String, SystemTime)> {
         let entries = self.ledger.read().expect("a ledger");
