@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished};
-use crate::{Attached, Backoff, Client, Durably, ForwardTo, Listener, Priority, Servers, Tls, Topic};
+use crate::{
+    Attached, Backoff, Client, Durably, ForwardTo, Listener, Priority, Schedule, Servers, Tls, Topic,
+};
 
 /// A setter, what its documentation says after "Default: ", and whether that is so.
 type Row = (&'static str, &'static str, bool);
@@ -132,6 +134,14 @@ fn attached() -> [Row; 11] {
     ]
 }
 
+fn repartition() -> [Row; 1] {
+    let (schedule, topic) = (
+        Schedule::new(Client::new("redis://localhost/").expect("a URL")),
+        Topic::<u32>::new("a:{id}").expect("a pattern"),
+    );
+    [("wait", "2 min", format!("{:?}", schedule.repartition(&topic, 2)).contains("wait: 120s"))]
+}
+
 #[cfg(feature = "console")]
 fn console() -> Vec<Row> {
     let console = crate::console::Console::new(Client::new("redis://localhost").expect("a URL"));
@@ -152,8 +162,17 @@ fn console() -> Vec<Row> {
 
 #[test]
 fn each_documented_default_is_so() {
-    let rows: Vec<Row> =
-        [&topic()[..], &listener(), &forward(), &client(), &servers(), &attached(), &console()].concat();
+    let rows: Vec<Row> = [
+        &topic()[..],
+        &listener(),
+        &forward(),
+        &client(),
+        &servers(),
+        &attached(),
+        &repartition(),
+        &console(),
+    ]
+    .concat();
     for (setter, says, is_so) in &rows {
         assert!(is_so, "{setter}: the documentation says {says}");
     }

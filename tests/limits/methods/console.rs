@@ -192,7 +192,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A topic with a timer, and another program's key.
-#[allow(clippy::needless_pass_by_value)] // reads better at the calls
+#[allow(clippy::needless_pass_by_value)] // as a closure is written
 fn with_topic(test: impl AsyncFn(&Console, &KnownTopic)) {
     paused(async {
         let bed = TestBed::new();
