@@ -146,11 +146,11 @@ impl Client {
 
     /// For looks that are made over and over.
     pub(crate) fn rounds(&self) -> Rounds {
-        #[cfg(feature = "testing")]
-        let rounds = self.testing.rounds();
-        #[cfg(not(feature = "testing"))]
-        let rounds = Rounds::default();
-        Rounds { are_few: self.saves_requests, ..rounds }
+        Rounds {
+            are_few: self.saves_requests,
+            #[cfg(feature = "testing")]
+            news: self.testing.news(),
+        }
     }
 
     /// Whether time is tokio's, which tests may pause and advance.

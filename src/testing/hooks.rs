@@ -3,7 +3,6 @@
 use super::notifications::Notifications;
 use super::pulse::News;
 use crate::events::{EventStream, Prompts};
-use crate::rounds::Rounds;
 
 /// What a test has put into a client.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +15,8 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn rounds(&self) -> Rounds {
-        Rounds { news: self.news.clone(), ..Rounds::default() }
+    pub(crate) fn news(&self) -> Option<News> {
+        self.news.clone()
     }
 
     /// Puts what breaks notifications between the subscription and the listener.
