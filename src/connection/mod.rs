@@ -42,7 +42,7 @@ pub(crate) use self::home::Home;
 pub(crate) use self::node::Node;
 pub(crate) use self::password::Password;
 pub(crate) use self::place::Place;
-pub(crate) use self::retry::{RetryDelays, insist, may_pass, persist, persist_from, refused, retry};
+pub(crate) use self::retry::{RetryDelays, insist, may_pass, persist, refused, retry};
 pub(crate) use self::sentinel::Sentinels;
 pub(crate) use self::server::{Seat, Server};
 pub(crate) use self::stream::Streams;

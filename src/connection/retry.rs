@@ -46,21 +46,9 @@ pub(crate) async fn persist<T, F>(patience: Duration, call: impl FnMut(bool) -> 
 where
     F: Future<Output = Result<T>>,
 {
-    persist_from(false, Instant::now() + patience, call).await
-}
-
-/// The same until then, of a call that may have been made before.
-pub(crate) async fn persist_from<T, F>(
-    repeated: bool,
-    until: Instant,
-    mut call: impl FnMut(bool) -> F,
-) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    let call = |repeat| call(repeat || repeated);
-    let answer = retry(Some(until), Error::maybe_done, |error, _| may_pass(error), call).await;
-    answer.map_err(|(error, repeat)| refused(error, repeat || repeated))
+    let until = Some(Instant::now() + patience);
+    let answer = retry(until, Error::maybe_done, |error, _| may_pass(error), call).await;
+    answer.map_err(|(error, repeat)| refused(error, repeat))
 }
 
 /// The error of a call that is given up, and was perhaps executed.

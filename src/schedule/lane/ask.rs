@@ -33,56 +33,29 @@ pub(super) struct Kind {
 /// One answer for each timer, or one error for all.
 pub(super) type Answers = Result<Vec<Result<Changed>>>;
 
-/// What becomes of an ask that others send.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Answered(Answers),
-    /// The driver's runtime has ended; whether it had been sent, so that nobody knows whether it was executed.
-    Left {
-        ask: Ask,
-        sent: bool,
-    },
-}
-
-/// An ask that waits to be sent, or for its answer. One that is dropped goes back to its caller.
+/// An ask that waits to be sent, or for its answer.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// None when it has been answered.
-    inner: Option<(Ask, oneshot::Sender<Outcome>)>,
+    pub(super) ask: Ask,
+    answer: oneshot::Sender<Answers>,
     /// The end of the caller's patience.
     pub(super) until: Instant,
-    pub(super) sent: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(ask: Ask, until: Instant) -> (Self, oneshot::Receiver<Outcome>) {
+    pub(super) fn new(ask: Ask, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { inner: Some((ask, answer)), until, sent: false }, receiver)
-    }
-
-    pub(super) fn ask(&self) -> &Ask {
-        let (ask, _) = self.inner.as_ref().expect("it is answered only when it is gone");
-        ask
+        (Self { ask, answer, until }, receiver)
     }
 
     /// Nobody waits for it any more.
     pub(super) fn is_forsaken(&self) -> bool {
-        self.inner.as_ref().is_none_or(|(_, answer)| answer.is_closed())
+        self.answer.is_closed()
     }
 
-    pub(super) fn answer(mut self, answers: Answers) {
-        if let Some((ask, answer)) = self.inner.take() {
-            // Whoever has gone needs none.
-            let _ = answer.send(Outcome::Answered(answers.map_err(|error| ask.name(error))));
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some((ask, answer)) = self.inner.take() {
-            let _ = answer.send(Outcome::Left { ask, sent: self.sent });
-        }
+    pub(super) fn answer(self, answers: Answers) {
+        // A caller that has gone needs none.
+        let _ = self.answer.send(answers.map_err(|error| self.ask.name(error)));
     }
 }
 

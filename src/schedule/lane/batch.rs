@@ -32,7 +32,7 @@ impl Batch {
     }
 
     pub(super) fn add(&mut self, waiting: Waiting) {
-        let kind = waiting.ask().kind();
+        let kind = waiting.ask.kind();
         match self.calls.iter_mut().find(|call| call.kind == kind) {
             Some(call) => call.asks.push(waiting),
             None => self.calls.push(Call { kind, asks: vec![waiting], repeat: false }),
@@ -42,8 +42,7 @@ impl Batch {
     /// Sends what is asked until each has an answer, or its caller's patience has run out. Answers the keys.
     pub(super) async fn carry(mut self, lane: &Shared) -> Vec<Bytes> {
         let asks = self.calls.iter().flat_map(|call| &call.asks);
-        let keys = asks.flat_map(|waiting| waiting.ask().keys().cloned()).collect();
-        self.calls.iter_mut().flat_map(|call| &mut call.asks).for_each(|waiting| waiting.sent = true);
+        let keys = asks.flat_map(|waiting| waiting.ask.keys().cloned()).collect();
         let mut delays = RetryDelays::default();
         loop {
             let answers = {
@@ -66,7 +65,7 @@ impl Batch {
 
 impl Call {
     fn asks(&self) -> Vec<&Ask> {
-        self.asks.iter().map(Waiting::ask).collect()
+        self.asks.iter().map(|waiting| &waiting.ask).collect()
     }
 
     /// Hands the answers on. What is left is to be sent again after `wait`.
@@ -75,7 +74,7 @@ impl Call {
             Ok(each) => {
                 let mut each = each.into_iter();
                 for waiting in self.asks {
-                    let count = waiting.ask().len();
+                    let count = waiting.ask.len();
                     waiting.answer(Ok(each.by_ref().take(count).collect()));
                 }
                 return None;

@@ -69,8 +69,7 @@ fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Optio
     (!batch.is_empty()).then_some(batch)
 }
 
-/// While a driver is at work. Should it end before its time, as its runtime does, all that waits goes back to those
-/// who have asked.
+/// While a driver is at work. Should it end before its time, with a runtime of virtual time, all that waits has no answer.
 pub(super) struct Driving {
     lane: Arc<Shared>,
     rested: bool,
@@ -92,14 +91,9 @@ impl Driving {
 
 impl Drop for Driving {
     fn drop(&mut self) {
-        if self.rested {
-            return;
+        if !self.rested {
+            let left = lock(&self.lane.queue).abandon();
+            drop(left);
         }
-        let left = {
-            let mut queue = lock(&self.lane.queue);
-            queue.driven = false;
-            queue.take_all()
-        };
-        drop(left);
     }
 }

@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use self::ask::{Answers, Outcome, Waiting};
+use self::ask::{Answers, Waiting};
 use self::driver::Driving;
 use self::queue::{Alone, Queue};
-use crate::connection::persist_from;
+use crate::connection::persist;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::wire::{Changed, PartitionNames, Store};
@@ -57,20 +57,18 @@ impl Lane {
         let until = Instant::now() + patience;
         match self.enter(ask, until) {
             Entered::Alone(going, ask) => {
-                let answer = self.by_itself(until, &ask, false).await;
+                let answer = self.by_itself(patience, &ask).await;
                 drop(going);
                 answer.and_then(only)
             }
-            Entered::Together(answer) => self.wait(until, answer).await.and_then(only),
+            Entered::Together(answer) => wait(answer).await.and_then(only),
         }
     }
 
     /// Puts down a call that shares others' in any case; the answer comes whether it is waited for or not.
     pub(super) fn put(&self, patience: Duration, ask: Ask) -> impl Future<Output = Answers> + use<> {
         let until = Instant::now() + patience;
-        let answer = self.queue(lock(&self.0.queue), ask, until);
-        let lane = self.clone();
-        async move { lane.wait(until, answer).await }
+        wait(self.queue(lock(&self.0.queue), ask, until))
     }
 
     fn enter(&self, ask: Ask, until: Instant) -> Entered {
@@ -87,7 +85,7 @@ impl Lane {
         mut queue: MutexGuard<'_, Queue>,
         ask: Ask,
         until: Instant,
-    ) -> oneshot::Receiver<Outcome> {
+    ) -> oneshot::Receiver<Answers> {
         let (waiting, receiver) = Waiting::new(ask, until);
         let was_empty = queue.is_empty();
         queue.push(waiting);
@@ -99,34 +97,30 @@ impl Lane {
             return receiver;
         }
         queue.driven = true;
-        // A runtime that is ending drops the driver at once, and that needs the lock.
+        // In virtual time a runtime that is ending drops the driver at once, and that needs the lock.
         drop(queue);
         self.0.store.home().spawn(driver::drive(Driving::of(self.0.clone())));
         receiver
     }
 
-    async fn by_itself(&self, until: Instant, ask: &Ask, repeated: bool) -> Answers {
+    async fn by_itself(&self, patience: Duration, ask: &Ask) -> Answers {
         let Shared { at, store, .. } = &*self.0;
         let call = async |repeat| {
             let mut answers = store.change(at, &[ask.change(repeat)]).await;
             answers.pop().unwrap_or_else(|| Ok(Vec::new()))
         };
-        persist_from(repeated, until, call).await.map_err(|error| ask.name(error))
+        persist(patience, call).await.map_err(|error| ask.name(error))
     }
+}
 
-    /// Waits for the answer to what others send. Should their runtime end meanwhile, this one goes on by itself.
-    async fn wait(&self, until: Instant, answer: oneshot::Receiver<Outcome>) -> Answers {
-        match answer.await {
-            Ok(Outcome::Answered(answers)) => answers,
-            Ok(Outcome::Left { ask, sent }) => self.by_itself(until, &ask, sent).await,
-            Err(_) => Err(Error::invalid("a call without an answer")),
-        }
-    }
+/// Waits for the answer to what the driver sends.
+async fn wait(answer: oneshot::Receiver<Answers>) -> Answers {
+    answer.await.unwrap_or_else(|_| Err(Error::invalid("a call without an answer")))
 }
 
 enum Entered {
     Alone(Going, Ask),
-    Together(oneshot::Receiver<Outcome>),
+    Together(oneshot::Receiver<Answers>),
 }
 
 /// A call that goes alone, until it has its answer or is dropped.

@@ -53,8 +53,8 @@ impl Queue {
         if self.waiting.len() >= MANY.max(2 * self.left) || self.bytes > 64 * BATCH_BYTES {
             self.clear_forsaken();
         }
-        self.count += waiting.ask().len();
-        self.bytes += waiting.ask().bytes();
+        self.count += waiting.ask.len();
+        self.bytes += waiting.ask.bytes();
         self.waiting.push_back(waiting);
     }
 
@@ -99,7 +99,7 @@ impl Queue {
                 self.pop();
                 continue;
             }
-            let ask = first.ask();
+            let ask = &first.ask;
             count += ask.len();
             bytes += ask.bytes();
             if count > most.max(ask.len()) || bytes > BATCH_BYTES.max(ask.bytes()) {
@@ -114,7 +114,7 @@ impl Queue {
             match self.waiting.pop_front() {
                 Some(first) if waits => stays.push_back(first),
                 Some(first) => {
-                    self.leave(first.ask());
+                    self.leave(&first.ask);
                     batch.add(first);
                 }
                 None => break,
@@ -126,15 +126,15 @@ impl Queue {
         batch
     }
 
-    /// Everything that waits.
-    pub(super) fn take_all(&mut self) -> VecDeque<Waiting> {
-        (self.count, self.bytes) = (0, 0);
+    /// Takes out everything that waits, as nobody drives it any more.
+    pub(super) fn abandon(&mut self) -> VecDeque<Waiting> {
+        (self.driven, self.count, self.bytes) = (false, 0, 0);
         std::mem::take(&mut self.waiting)
     }
 
     fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.waiting.pop_front()?;
-        self.leave(waiting.ask());
+        self.leave(&waiting.ask);
         Some(waiting)
     }
 
@@ -145,8 +145,8 @@ impl Queue {
 
     fn clear_forsaken(&mut self) {
         self.waiting.retain(|waiting| !waiting.is_forsaken());
-        self.count = self.waiting.iter().map(|waiting| waiting.ask().len()).sum();
-        self.bytes = self.waiting.iter().map(|waiting| waiting.ask().bytes()).sum();
+        self.count = self.waiting.iter().map(|waiting| waiting.ask.len()).sum();
+        self.bytes = self.waiting.iter().map(|waiting| waiting.ask.bytes()).sum();
         self.left = self.waiting.len();
     }
 }
