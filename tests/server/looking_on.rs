@@ -322,7 +322,7 @@ async fn with_another_number_of_partitions_the_journal_of_those_that_stay_stays(
 
 #[test]
 fn a_journal_without_bounds_is_refused() {
-    for (count, age) in [(1_000_001, HOUR), (1, Duration::ZERO)] {
+    for (count, age) in [(1_000_001, HOUR), (1_000_001, Duration::MAX), (1, Duration::ZERO)] {
         let (handler, _reported) = reporting(|_: Lapse<u32>| ((), Ok(Done)));
         let built =
             keylapse::Listener::builder("redis://nowhere").on(topic().journal(count, age), handler).build();
