@@ -1,6 +1,6 @@
 #!/bin/sh
 # Finds or fetches the proxies that keylapse is tested with, and prints a line for each: its name and its path, or "skipped"
-# where it cannot be had. What else there is to say goes to stderr.
+# where it cannot be had. All else goes to stderr.
 #
 #     nutcracker /usr/sbin/nutcracker
 #     haproxy skipped

@@ -40,7 +40,7 @@ pub struct Client {
     pub(crate) answer_within: Duration,
     pub(crate) namespace: Arc<str>,
     pub(crate) patience: Duration,
-    /// Whether its looks are few: see [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
+    /// Set: it looks seldom; see [`ListenerBuilder::save_requests`](crate::ListenerBuilder::save_requests).
     pub(crate) saves_requests: bool,
     #[cfg(feature = "testing")]
     pub(crate) testing: crate::testing::Hooks,

@@ -85,7 +85,7 @@ const TEXT: usize = 4 << 10;
 /// How many bytes of one are written before it is taken for one without an end.
 const WRITTEN: usize = 256 << 10;
 
-/// What a program's value says, in at most 8 KiB: of a longer text both ends, and the beginning of one that has no end
+/// Returns the text of a program's value, in at most 8 KiB: both ends of a longer text, and the beginning of one that has no end
 /// or cannot be written.
 pub(crate) fn text_of(value: impl fmt::Display) -> String {
     let mut text = Bounded { text: String::new(), left: WRITTEN };

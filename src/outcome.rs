@@ -114,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong; a text of more than 8 KiB without its middle.
+    /// Returns what went wrong; a text of more than 8 KiB without its middle.
     pub fn message(&self) -> &str {
         &self.error
     }

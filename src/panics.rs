@@ -14,7 +14,7 @@ pub(crate) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(message)
 }
 
-/// What a panic says; a long text without its middle. What it carries is dropped, and may panic in turn.
+/// Returns a panic's text; a long one without its middle. Its value is dropped, and may panic in turn.
 pub(crate) fn message(panic: Box<dyn Any + Send>) -> String {
     let text = text_of(panic_message(&*panic));
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {

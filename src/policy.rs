@@ -67,7 +67,7 @@ impl Fields {
         }
     }
 
-    /// Whether there are some, and not too many, and none is too long.
+    /// Returns whether there are some, and not too many, and none is too long.
     pub(crate) fn can_be(&self) -> bool {
         match self {
             Self::Named(names) => {
@@ -197,7 +197,7 @@ impl Policy {
         self.write_back.as_ref().is_some_and(|how| how.0 != Counting::Alone)
     }
 
-    /// Whether the name of the field that counts attempts is longer than this.
+    /// Returns whether the name of the field that counts attempts is longer than this.
     fn counts_in_more_than(&self, most: usize) -> bool {
         matches!(&self.write_back, Some(WriteBack(Counting::In(field))) if field.len() > most)
     }

@@ -16,7 +16,7 @@ pub(crate) async fn until_due(due: Option<Instant>) {
 /// are left out that would see what the last one saw: see [`News`](crate::testing::News).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
-    /// Whether each request counts more than what a look finds sooner.
+    /// Set where each request counts more than what a look finds sooner.
     pub(crate) are_few: bool,
     #[cfg(feature = "testing")]
     pub(crate) news: Option<crate::testing::News>,

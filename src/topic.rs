@@ -342,7 +342,7 @@ impl TopicConfig {
     }
 
     /// Refuses settings that can never work. Setters do not, so that a topic
-    /// can be built in one breath; whoever uses it asks, at each call.
+    /// can be built in one breath; each call that uses it asks.
     pub(crate) fn check(&self, namespace: &str) -> Result<()> {
         if is_own(namespace, self.pattern.literal_prefix().as_bytes()) {
             return Err(Error::invalid(format!(

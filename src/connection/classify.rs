@@ -1,6 +1,6 @@
 //! What an answer of the server, or the lack of one, means.
 //!
-//! Of answers by codes only: the texts differ between Redis and Valkey and
+//! Answers are read by their codes only: the texts differ between Redis and Valkey and
 //! between versions.
 
 use redis::RedisError;
@@ -62,7 +62,7 @@ pub(crate) fn classify(doing: &str, error: &RedisError) -> Error {
     Error::new(kind, format!("{doing}: {what}")).with_code(error.code()).with_redirect(redirect(error))
 }
 
-/// Whether the line closed in the middle of an answer: `redis` (1.8.1) reports that as bytes that it cannot read, and only
+/// Returns whether the line closed in the middle of an answer: `redis` (1.8.1) reports that as bytes that it cannot read, and only
 /// its words tell.
 pub(super) fn is_cut_off(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Parse
@@ -78,7 +78,7 @@ pub(super) fn classify_in(db: i64, doing: &str, error: &RedisError) -> Error {
     classify(doing, error)
 }
 
-/// Whether the user may not use the database that was selected, or not select it. Valkey has such users since 9.1.
+/// Returns whether the user may not use the database that was selected, or not select it. Valkey has such users since 9.1.
 pub(super) fn is_of_database(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("permissions to access database"))
 }
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of a server that says this to a new connection, and closes it.
+    /// Returns what is read of a server that answers a new connection so, and closes it.
     async fn told(answer: &[u8]) -> Error {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         theirs.write_all(answer).await.unwrap();

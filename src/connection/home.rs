@@ -28,7 +28,7 @@ static OWN: LazyLock<Option<Runtime>> = LazyLock::new(|| {
 });
 
 impl Home {
-    /// Does this work there, to its end, whoever waits for it.
+    /// Does this work there, to its end, also when nobody waits for it.
     pub(crate) async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> T {
         let Some(own) = self.own() else { return work.await };
         match own.spawn(work).await {

@@ -140,7 +140,7 @@ impl Node {
     async fn live(&self) -> Result<Live> {
         match self.line.current() {
             Some(live) => Ok(live),
-            // Where the connection is to live, as whoever needs it first may be polled no more. Boxed, as it is rare and
+            // Where the connection is to live, as its first caller may be polled no more. Boxed, as it is rare and
             // large: every call would carry the room for it, and the names of its types, of which the compiler bears only
             // so many in a future.
             None => self.address().home().run(self.line.clone().open()).boxed().await,
@@ -256,7 +256,7 @@ impl Line {
     }
 }
 
-/// Whether every service takes so many arguments: who makes a list a call's keeps to `wire/portions`.
+/// Returns whether every service takes so many arguments. Calls with lists use `wire/portions` for that.
 fn is_short(command: &Cmd) -> bool {
     command.args_iter().count() <= MAX_ARGUMENTS
 }

@@ -174,7 +174,7 @@ impl KnownTopic {
         let mut topic = Topic::raw_named(&entry.name, &entry.pattern)
             .map_err(|error| UnreadableTopic::new(entry.name.as_bytes(), error.to_string()))?;
         topic = topic.partitions(entry.partitions).triggers(entry.triggers).payload_limit(crate::MAX_PAYLOAD);
-        // Whether any prefix is allowed is for the programs to say that attach it.
+        // The programs that attach it say whether any prefix is allowed.
         topic.config.attach = entry.attached.then(|| Policy { any_prefix: true, ..Policy::default() });
         topic.config.max_delay = crate::MAX_DELAY;
         Ok(Self { console: console.clone(), topic, partitions: Arc::default() })

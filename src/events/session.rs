@@ -38,7 +38,7 @@ const CANARY_JITTER: Duration = Duration::from_millis(100);
 const CANARY_WITHIN: Duration = Duration::from_millis(400);
 /// The first may be late: its script is loaded, and the program is busy with its start.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
-/// Of several servers, one from which no canary came for so much longer has missed one.
+/// A server among several from which no canary came for so much longer has missed one.
 const SILENT_AFTER: Duration = Duration::from_millis(CANARY_JITTER.as_millis() as u64 + 500);
 /// The server is asked for its own word on canaries again after this long, whoever makes them ...
 const ASK_EVERY: Duration = Duration::from_secs(10);

@@ -205,7 +205,7 @@ impl<S> ListenerBuilder<S> {
     /// Sends few requests while nothing is due: at most one in two seconds to each primary, for a topic of one partition.
     /// It is for services that are paid by the request. Else there are two to three in each second. Default: off.
     ///
-    /// Timers fire in time all the same: a listener that knows its next deadline needs no request until then, and the
+    /// Timers fire in time: a listener that knows its next deadline needs no request until then, and the
     /// server tells it of new timers. Some faults are noticed later, as this proves every 20 s, and not every second,
     /// that the server still tells it:
     ///

@@ -85,7 +85,7 @@ impl Health {
         self.0.hears()
     }
 
-    /// What is heard of expired keys, as [`Stats::mode`](crate::Stats::mode) returns it.
+    /// Returns what is heard of expired keys, as [`Stats::mode`](crate::Stats::mode) returns it.
     pub fn mode(&self) -> EventMode {
         self.0.mode()
     }

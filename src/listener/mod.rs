@@ -145,7 +145,7 @@ impl Stats {
         topic.config.attach.as_ref().map(|_| topic.attached.snapshot())
     }
 
-    /// What can be heard of attached topics' keys. Without such topics it is what is heard of expired keys: `Expired`,
+    /// Returns what can be heard of attached topics' keys. Without such topics it is what is heard of expired keys: `Expired`,
     /// `Blind` or `Unsubscribed`.
     pub fn mode(&self) -> EventMode {
         self.0.mode()

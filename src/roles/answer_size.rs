@@ -11,7 +11,7 @@ const MOST: usize = 1 << 20;
 /// So long after a change, claims may ask for more.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// What one claimer asks for. A server may close the connection rather than answer so much, at any size: so each claim
+/// How much one claimer asks for. A server may close the connection rather than answer so much, at any size: so each claim
 /// that repeats an unanswered one asks for half of that, down to a single timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AnswerSize {
@@ -21,7 +21,7 @@ pub(super) struct AnswerSize {
 }
 
 impl AnswerSize {
-    /// What the next claim asks for, in bytes, after so many answers in a row that were lost.
+    /// Returns how many bytes the next claim asks for, after so many answers in a row that were lost.
     pub(super) fn after(self, lost: u32) -> usize {
         MOST.checked_shr(self.halved + lost).unwrap_or_default().max(1)
     }

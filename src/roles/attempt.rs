@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(crate) state: State,
     pub(crate) reading: Reading,
     pub(crate) source: LapseSource,
-    /// Whether the server was asked, late, if the timer is still ours.
+    /// Set once the server was asked, late, if the timer is still ours.
     pub(crate) confirmed: bool,
     /// Kept until the attempt has ended.
     pub(crate) permit: Permit,

@@ -91,7 +91,7 @@ pub(super) fn undecodable_payload(
 pub(super) fn dead_letter(topic: &RunningTopic, held: &Held, reason: DeadReason, history: &[u8]) {
     let (key, last) = (Escaped(&held.key), History::decode(history).0.pop());
     let attempts = last.as_ref().map(|last| last.attempt);
-    // Of what cannot be decoded, a line of its own says why, without what may quote the payload.
+    // Another line says why a payload cannot be decoded, without text that may quote it.
     let error = last.filter(|_| reason != DeadReason::Undecodable).map(|last| of_error(&last.error));
     topic.meter.dead(reason, 1);
     warn!(?topic, %key, reason = reason.as_str(), attempts, error, "dead letter");

@@ -40,7 +40,7 @@ impl Begun {
         lock(&self.jobs).all.len()
     }
 
-    /// What is polled now; none if it was handed back.
+    /// Returns the job for the poll that comes now; none if it was handed back.
     pub(super) fn take(&self, place: usize) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
         let job = jobs.all.get_mut(place)?.take()?;

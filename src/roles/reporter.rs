@@ -89,17 +89,17 @@ impl Reporter {
     }
 }
 
-/// Whether what lies in Redis is what lay there at the last report: each report comes upon the one before.
+/// Detects that what lies in Redis is not what lay there at the last report: each report finds the one before.
 #[derive(Debug, Default)]
 struct Kept {
     /// When the last was written that was answered.
     last: Option<u64>,
-    /// Whether there may be one that was written, and not answered.
+    /// Set while there may be one that was written, and not answered.
     is_unsure: bool,
     is_gone: bool,
 }
 
-/// What there is to say of that.
+/// A change of that, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Gone,

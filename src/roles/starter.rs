@@ -208,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// What the runtime of the handlers polls.
+    /// The runtime of the handlers polls this.
     async fn run_one(self: Arc<Self>, begun: Arc<Begun>, place: usize) {
         let Some(job) = begun.take(place) else { return };
         // Dropped early: they would be kept for as long as the handler runs.

@@ -81,7 +81,7 @@ impl LastError {
 }
 
 impl Runtime {
-    /// What is heard of expired keys. Of attached ones the reader knows more, and says so a little later.
+    /// Returns what is heard of expired keys. The reader of attached ones knows more, a little later.
     pub(crate) fn mode(&self) -> EventMode {
         match self.attached_topics().next() {
             Some(_) => self.stream_state.known().mode,

@@ -31,13 +31,13 @@ pub(crate) enum Ended {
 pub(crate) struct Undecodable {
     /// For the log, too: it never quotes the payload.
     pub(crate) error: Error,
-    /// How the decoder panicked. That may quote the payload, so it stays with that, in the history.
+    /// The text of the decoder's panic. It may quote the payload, so it stays with it, in the history.
     pub(crate) panic: Option<String>,
 }
 
 impl Ended {
-    /// The same with the wait that the topic's policy says. That is the application's: should it panic, that is what the
-    /// attempt has failed of, and the default policy says how long to wait.
+    /// The same with the wait that the topic's policy says. The policy is the application's: should it
+    /// panic, that is the attempt's failure, and the default policy says how long to wait.
     pub(crate) fn by_policy(self, config: &TopicConfig, attempt: u32) -> Self {
         match self {
             Self::Failed(kind, Failure { then: Then::ByPolicy, error }) if attempt < config.attempts() => {

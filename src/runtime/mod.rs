@@ -68,7 +68,7 @@ pub(crate) struct Runtime {
     pub(crate) permits: Arc<Permits>,
     /// Whether it is past its start.
     pub(crate) listening: Listening,
-    /// Whether the runtime of the handlers polls nothing.
+    /// Set while the runtime of the handlers polls nothing.
     pub(crate) stall: Stall,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct RunningTopic {
     pub(crate) last_failure: LastError,
     /// Whether it was said lately that it has another number of partitions.
     pub(crate) renumbered: LogThrottle,
-    /// Whether it was said lately that answers to its claims are lost.
+    /// Limits the warning that answers to its claims are lost.
     pub(crate) lost_answers: LogThrottle,
     /// How its keys are treated at present, by agreement with other listeners.
     pub(crate) policy: Mutex<Arc<Policy>>,

@@ -1,4 +1,4 @@
-//! Whether the runtime of the handlers polls what it is given.
+//! A runtime of handlers that polls nothing.
 
 use std::time::Duration;
 

@@ -63,7 +63,7 @@ pub struct Schedule {
     inject: Option<Inject>,
 }
 
-/// What was agreed on with Redis of a topic: all values of one name share it.
+/// A topic as it was agreed on with Redis: all values of one name share it.
 #[derive(Clone, Debug)]
 struct Known {
     lanes: Arc<[Lane]>,
@@ -73,7 +73,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether this value of the topic says nothing else.
+    /// Returns whether this value of the topic says nothing else.
     fn covers(&self, config: &TopicConfig) -> bool {
         self.lanes.len() == config.partitions as usize
             && self.attached == config.attach.is_some()

@@ -58,7 +58,7 @@ local function bury(key, record, state, reason, lost)
   return succeed(key, lost, record)
 end
 
--- Puts a claimed timer back into its index, at its deadline, for anybody to claim. That uses up no attempt, and is no
+-- Puts a claimed timer back into its index, at its deadline, for anybody to claim. It uses up no attempt, and is no
 -- lost lease. Returns the deadline.
 local function hand_back(key, record, state)
   local lost = byte(state, 15)

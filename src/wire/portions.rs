@@ -3,7 +3,7 @@
 use crate::limits::MAX_ARGUMENTS;
 use crate::wire::{Held, MAX_BATCH, Settle};
 
-/// What stands in a call beside its list takes no more arguments than these.
+/// All arguments of a call but its list are no more than these.
 const BESIDE: usize = 60;
 /// The keys and texts of one call, in bytes: the item that goes beyond goes into the next call. One that is larger goes
 /// alone.

@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub(super) untold: LogThrottle,
     /// The topics that were registered, to list them anew when they were destroyed.
     pub(super) registered: Mutex<HashMap<String, TopicEntry>>,
-    /// Of the topics of a listener, which partitions are known to be there.
+    /// The partitions of a listener's topics that are known to be there.
     pub(super) made: Mutex<HashMap<String, Made>>,
     /// Which of them keep a journal.
     pub(super) journals: Mutex<HashMap<String, JournalBounds>>,
@@ -50,7 +50,7 @@ pub(super) struct Inner {
 #[derive(Default)]
 pub(super) struct Made {
     partitions: HashSet<u32>,
-    /// Whether it was said lately that one was gone.
+    /// Limits the warning that one was gone.
     gone: LogThrottle,
 }
 
@@ -139,7 +139,7 @@ impl Store {
         }
     }
 
-    /// Whether it was there.
+    /// Set if it was there.
     pub(super) fn knows(&self, at: &PartitionNames) -> bool {
         lock(&self.0.made).get(&at.topic).is_some_and(|made| made.partitions.contains(&at.index))
     }

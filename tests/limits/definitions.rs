@@ -12,7 +12,7 @@ fn orders() -> Topic<String> {
     Topic::new("order:unpaid:{id}").unwrap()
 }
 
-/// What each call of a schedule that uses a topic answers.
+/// Returns what each call of a schedule that uses a topic answers.
 async fn each_call(schedule: &Schedule, topic: &Topic<String>) -> Vec<(&'static str, Result<()>)> {
     let (text, arm) = (String::new(), || NewArm::new("42", HOUR, String::new()));
     let durably = Durably::replicas(0).within(Duration::from_millis(1));

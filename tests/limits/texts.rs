@@ -122,7 +122,7 @@ fn a_text_that_cannot_be_written_is_kept_as_far_as_it_goes() {
     assert_eq!(text_of(|| Failure::retry(Unwritable)), "as far as it goes");
 }
 
-/// What a handler returns becomes a failure in its own attempt: nothing else waits for it.
+/// A handler's error becomes a failure in its own attempt: nothing else waits for it.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_fail_with_them_are_retried_and_end_as_dead_letters() {
     let bed = TestBed::new();

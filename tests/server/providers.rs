@@ -1,4 +1,4 @@
-//! What works on services that offer a part of Redis, as docs/providers.md says it. `make test-providers` runs more of the
+//! Capabilities on services that offer a part of Redis, as docs/providers.md says it. `make test-providers` runs more of the
 //! suite through each.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::server::support::{Running, reporting, reports, show_log};
 
 /// Longer than what works takes on a busy machine.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Of other programs.
+/// Keys of other programs.
 const KEYS: usize = 20;
 const PAGE: &str = "../docs/providers.md";
 const BEGIN: &str = "<!-- what works -->\n";
@@ -127,7 +127,7 @@ impl Service {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let mode = running.stats.mode();
-        // Of many slots, and due at the same time.
+        // In many slots, and due at the same time.
         for n in 0..KEYS {
             self.server.cmd(&["SET", &format!("app:others:{n}"), "1", "PX", "3000"]).await;
         }

@@ -161,7 +161,7 @@ async fn through_twemproxy_timers_without_trigger_keys_run() {
     assert_ne!(names, Value::Array(Vec::new()), "it was this server");
 }
 
-/// What a listener does with a proxy that lets nothing of its own through, an operator reads once.
+/// An operator reads once that a proxy lets nothing of a listener's through.
 #[tokio::test]
 async fn a_listener_waits_for_a_proxy_that_hangs_up_at_scripts_and_says_so() {
     if skipped_on_a_cluster("its nodes are asked for the map in between") {

@@ -94,7 +94,7 @@ impl Side {
     }
 }
 
-/// Of two listeners the one that claims stands still: with the only thread of its runtime blocked, or with both.
+/// The one of two listeners that claims stands still: with the only thread of its runtime blocked, or with both.
 #[tokio::test(flavor = "multi_thread")]
 async fn timers_of_a_listener_whose_runtime_polls_nothing_run_on_another_within_a_second() {
     for threads in [1, 2] {

@@ -1,4 +1,4 @@
-//! What keylapse keeps is taken away from under a listener: the database is exchanged for another, or emptied.
+//! keylapse's names are taken away from under a listener: the database is exchanged for another, or emptied.
 
 use std::time::Duration;
 

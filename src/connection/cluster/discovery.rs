@@ -87,7 +87,7 @@ impl Cluster {
     /// Asks known nodes who owns what. One refresh at a time: who comes while one is made waits for it, and takes it.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let this = self.this.upgrade().expect("who asks holds it");
-        // Where connections live, as whoever asks may be polled no more, and others wait for this.
+        // Where connections live: the caller may be polled no more, and others wait for this.
         self.access.home.run(async move { this.refresh_here().await }).await
     }
 

@@ -12,13 +12,13 @@ use super::info::Info;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) name: &'static str,
-    /// Of which a host name has all: the last ends it.
+    /// A host name has all of these: the last ends it.
     hosts: &'static [&'static [&'static str]],
     /// A line of INFO, or the beginning of its name where the value is empty.
     info: Option<(&'static str, &'static str)>,
-    /// What has `{name}` set to `{value}`, setting by setting; the last, without a name, all others. Nothing: CONFIG SET.
+    /// The command that sets `{name}` to `{value}`, setting by setting; the last, without a name, all others. Nothing: CONFIG SET.
     settings: &'static [(&'static str, &'static str)],
-    /// What gives `{user}` more `{rules}`.
+    /// The command that gives `{user}` more `{rules}`.
     users: &'static str,
 }
 
@@ -143,7 +143,7 @@ impl Service {
         })
     }
 
-    /// What to do there in place of a line of `redis-cli` or of the machine's own; none where nobody can.
+    /// Returns what to do there in place of a line of `redis-cli` or of the machine's own; none where nobody can.
     pub(super) fn instead(&self, line: &str) -> Option<String> {
         let command = line.split_once("CONFIG SET ").filter(|(cli, _)| cli.starts_with("redis-cli "));
         if let Some((name, value)) = command.and_then(|(_, setting)| setting.split_once(' ')) {

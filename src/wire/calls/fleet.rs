@@ -129,7 +129,7 @@ impl ListenerReport {
     }
 }
 
-/// What was answered to a report.
+/// The answer to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported {
     /// When it was written, by the server's clock.

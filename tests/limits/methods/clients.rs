@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
     }),
     (&["Client::patience"], || {
         used(|client, limit| Ok(client.patience(limit)));
-        // What has no answer is given up in the end, however long that was to take.
+        // A call without an answer is given up in the end, however long that was to take.
         for patience in DURATIONS {
             paused(async {
                 let nowhere = Client::new("redis://127.0.0.1:1/").unwrap().patience(patience);
@@ -65,7 +65,7 @@ pub(super) const CASES: &[Case] = &[
             paused(listen(|builder| builder.grace(grace)));
         }
     }),
-    // What they name is read when a client is made of it.
+    // Their files are read when a client is made of them.
     (&["Tls::ca_file", "Tls::client_certificate", "Tls::server_name"], tls),
 ];
 

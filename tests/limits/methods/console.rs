@@ -1,4 +1,4 @@
-//! What operators call.
+//! The methods that operators call.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ type Case = (&'static [&'static str], fn());
 const CASES: [&[Case]; 6] =
     [topics::CASES, clients::CASES, producing::CASES, console::CASES, words::CASES, kit::CASES];
 
-/// What needs real servers, whose answer it is.
+/// Methods that need real servers.
 const ELSEWHERE: [&str; 25] = [
     "testing::Cluster::begin_move",
     "testing::Cluster::move_slot",
@@ -53,7 +53,7 @@ const ELSEWHERE: [&str; 25] = [
     "testing::SentinelGroupBuilder::sentinel_password",
 ];
 
-/// What takes no value of a caller's: a function that is told something.
+/// Methods that take no value of a caller's, but a function.
 const TOLD: [&str; 5] = [
     "BulkRequest::for_each",
     "BulkRequest::progress",
@@ -76,7 +76,7 @@ fn paused(test: impl Future<Output = ()>) {
     builder.enable_all().start_paused(true).build().unwrap().block_on(test);
 }
 
-/// What it answers, or that it was refused in words.
+/// Takes any answer, or a refusal in words.
 #[track_caller]
 fn or_refused<T>(result: Result<T>) -> Option<T> {
     match result {
@@ -109,7 +109,7 @@ fn methods_with_values() -> BTreeSet<String> {
         .collect()
 }
 
-/// What stands between a method's name and its result.
+/// Returns the text between a method's name and its result.
 fn parameters(signature: &str) -> String {
     let mut depth = 0_i32;
     let end = signature.char_indices().find_map(|(at, c)| {

@@ -1,4 +1,4 @@
-//! What producers call, and what handlers say.
+//! The methods that producers call, and the values that handlers return.
 
 use std::time::Duration;
 

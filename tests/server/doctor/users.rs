@@ -81,7 +81,7 @@ async fn who_may_not_ask_for_info_is_judged_by_trying() {
     assert!(codes(&diagnosis).contains("K300") && !codes(&diagnosis).contains("K100"));
 }
 
-/// What is said where the URL selects a database that the user may not use.
+/// The finding where the URL selects a database that the user may not use.
 async fn a_database_is_named(url: &str, db: u32) {
     let connected = Schedule::connect(url).await.map(|_| ()).expect_err("the database is refused");
     let listened = refusal(Listener::builder(url).on(orders(), Tally::default().handler())).await;

@@ -113,7 +113,7 @@ impl Reach {
         self.cluster
     }
 
-    /// Whether the server has slots, whatever clients see of them.
+    /// Returns whether the server has slots, whatever clients see of them.
     pub(crate) fn has_slots(&self) -> bool {
         self.cluster || self.provider.is_some_and(|provider| provider.shape == Shape::Shards)
     }
@@ -149,7 +149,7 @@ impl Reach {
         settings
     }
 
-    /// What the server of a service is told.
+    /// The settings of a service's server.
     pub(crate) fn of_provider(&self) -> Vec<(String, String)> {
         let settings = self.provider.map_or(&[][..], |provider| provider.settings);
         settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -11,7 +11,7 @@ async fn service(name: &str) -> (Server, MultiplexedConnection) {
     (server, client)
 }
 
-/// What it answers, an error as its text.
+/// Returns the answer, an error as its text.
 async fn said(client: &mut MultiplexedConnection, words: &[&str]) -> Result<Value, String> {
     let mut command = redis::Cmd::new();
     command.arg(words);

@@ -1,4 +1,4 @@
-//! Whether the user may use the database that the URL selects.
+//! The user and the database that the URL selects.
 
 use redis::cmd;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use super::super::case::Case;
 use super::super::codes;
 
-/// Whether it is worth asking further: INFO is answered anywhere, and no command about a key is.
+/// Returns whether it is worth asking further: INFO is answered anywhere, and no command about a key is.
 pub(super) async fn check(case: &mut Case) -> Result<bool> {
     let look = cmd("EXISTS").arg(case.patient.key("none")).clone();
     let refused = case.ask("looking for a key", &look).await?.err().filter(is_refused);
@@ -17,7 +17,7 @@ pub(super) async fn check(case: &mut Case) -> Result<bool> {
     Ok(refused.is_none())
 }
 
-/// Whether an error says that.
+/// Returns whether an error says that.
 pub(super) fn is_refused(error: &Error) -> bool {
     error.kind() == ErrorKind::Permission && error.to_string().contains("access database")
 }

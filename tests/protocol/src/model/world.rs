@@ -167,7 +167,7 @@ impl Timer {
         parts(self) != parts(other)
     }
 
-    /// Whether nobody holds it any more, and all else is as it was.
+    /// Set if nobody holds it any more, and all else is as it was.
     pub(crate) fn is_handed_back(&self, before: &Self) -> bool {
         let run = Run { claimed: false, token: 0, ..before.state() };
         self.place.is_some() && !self.differs(&Self { run: Some(run), place: self.place, ..*before })

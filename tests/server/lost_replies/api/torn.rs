@@ -23,7 +23,7 @@ async fn at_each<F: Future<Output = ()>>(server: &Server, most: usize, check: im
     iter((0..most).step_by(step)).map(each).buffer_unordered(at_once).collect::<()>().await;
 }
 
-/// What comes of this while the first `count` connections are torn; and whether so many were.
+/// Returns what comes of this while the first `count` connections are torn; and whether so many were.
 async fn torn<T>(proxy: &Proxy, after: usize, count: usize, what: impl Future<Output = T>) -> (T, bool) {
     let (mut what, lost) = (pin!(what), proxy.lost());
     proxy.tear(Some(after));

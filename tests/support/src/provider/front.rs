@@ -23,7 +23,7 @@ use crate::{
     proxy::{Frame, Listener},
 };
 
-/// What the server gets for a refused request, and does not know, so that it holds the place of the service's own error.
+/// The server gets this for a refused request, and does not know it, so that it holds the place of the service's own error.
 const MARK: &str = "keylapse-refused";
 const READ: usize = 64 * 1024;
 

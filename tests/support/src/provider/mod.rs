@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 pub(crate) use front::Front;
 
-/// What a service refuses and limits.
+/// The refusals and limits of a service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Provider {
     /// Its name in `KEYLAPSE_TEST_PROVIDER` and in docs/providers.md.
@@ -47,10 +47,10 @@ enum Refusal {
     Close,
 }
 
-/// What scripts may do.
+/// Rights of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scripts {
-    /// What a client may, with any keys.
+    /// All that a client may, with any keys.
     Free,
     /// The same with the keys that the call names; it names some.
     Declared,
@@ -58,7 +58,7 @@ enum Scripts {
     Unseen,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 enum Verdict {
     Passes,
     /// The server gets these words instead.

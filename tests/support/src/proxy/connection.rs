@@ -23,7 +23,7 @@ use super::{
 use crate::tls;
 
 const READ: usize = 64 * 1024;
-/// What the server gets for a command that is denied, so that the error comes after what was asked before.
+/// The server gets this for a command that is denied, so that the error comes after what was asked before.
 const IN_ITS_PLACE: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// Bytes each way with a client.
@@ -139,7 +139,7 @@ impl Pumps<'_> {
             while let Some(frame) = Frame::take(&mut buffer).map_err(unreadable)? {
                 match self.with_dialogue(|dialogue| dialogue.received(&frame)) {
                     Some(Fault::Lost(then)) => {
-                        // What was answered before this one does arrive.
+                        // Answers before this one do arrive.
                         whole.extend_from_slice(torn(&frame, then));
                         send(&to, whole).await?;
                         return self.lose(then).await;

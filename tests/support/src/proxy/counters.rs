@@ -37,7 +37,7 @@ impl Counters {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// Of all requests so far, however often these were reset.
+    /// Counts all requests so far, however often these were reset.
     pub(super) fn longest(&self) -> usize {
         self.longest.load(Ordering::Relaxed)
     }

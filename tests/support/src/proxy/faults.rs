@@ -29,7 +29,7 @@ pub enum Then {
     Reset,
 }
 
-/// What becomes of a command that a proxy does not let through: the server does not get it.
+/// The fate of a command that a proxy does not let through: the server does not get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// It is answered by this error, as `ERR no`.
@@ -80,7 +80,7 @@ struct Loss {
     then: Then,
 }
 
-/// What a request meets.
+/// The fault that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The server executes it, and the client does not hear of it.
@@ -124,7 +124,7 @@ impl Faults {
         self.denials().push((matches, denial));
     }
 
-    /// What this request meets; each loss uses up one of its rule.
+    /// Returns the fault that this request meets; each loss uses up one of its rule.
     pub(super) fn judge(&self, words: &[Bytes]) -> Option<Fault> {
         let denied = self.denials().iter().find(|(matches, _)| matches(words)).map(|(_, denial)| *denial);
         denied.map(Fault::Denied).or_else(|| self.loses(words).map(Fault::Lost))

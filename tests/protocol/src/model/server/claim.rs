@@ -65,7 +65,7 @@ impl Server<'_> {
         taken
     }
 
-    /// What the lane's last claim still holds, with its leases renewed. What there is no room for is handed back.
+    /// What the lane's last claim still holds, with its leases renewed. It hands back what it has no room for.
     fn claimed_before(&mut self, slot: Slot, only: Option<usize>) -> Taken {
         let mut taken = Few::default();
         for (key, number) in (0..self.timers.len()).zip(0..) {
