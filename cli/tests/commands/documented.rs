@@ -11,8 +11,9 @@ use crate::commands::scene::{Do, PATIENCE, Ran, Scene, run_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// What no scene here brings about, and what of the table of both only letters have.
-const UNSEEN: [(&str, &str); 7] = [
+const UNSEEN: [(&str, &str); 8] = [
     ("listener", "nodes[].gap"),
+    ("listener", "handlers_stalled_ms"),
     ("timer", "reason"),
     ("timer", "lost_leases"),
     ("survey", "missing[].figure"),
