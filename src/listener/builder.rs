@@ -34,21 +34,25 @@ use crate::trace::Extract;
 #[must_use = "nothing listens until it is built and run"]
 pub struct ListenerBuilder<S = ()> {
     state: S,
+    pub(super) settings: Settings,
+}
+
+/// All that does not depend on the state of the handlers.
+pub(super) struct Settings {
     client: Result<Client>,
     topics: Vec<(TopicConfig, AnyHandler)>,
-    pub(crate) concurrency: usize,
+    pub(super) concurrency: usize,
     strict: bool,
-    pub(crate) grace: Duration,
+    pub(super) grace: Duration,
     manage_notifications: bool,
-    pub(crate) saves_requests: bool,
+    pub(super) saves_requests: bool,
     handlers: Option<Handle>,
     extract: Option<Extract>,
 }
 
 impl ListenerBuilder {
     pub(super) fn new(client: Result<Client>) -> Self {
-        Self {
-            state: (),
+        let settings = Settings {
             client,
             topics: Vec::new(),
             concurrency: 1000,
@@ -58,7 +62,8 @@ impl ListenerBuilder {
             saves_requests: false,
             handlers: None,
             extract: None,
-        }
+        };
+        Self { state: (), settings }
     }
 }
 
@@ -93,30 +98,7 @@ impl<S> ListenerBuilder<S> {
     /// # Ok::<(), keylapse::Error>(())
     /// ```
     pub fn state<N: Clone + Send + Sync + 'static>(self, state: N) -> ListenerBuilder<State<N>> {
-        let Self {
-            client,
-            topics,
-            concurrency,
-            strict,
-            grace,
-            manage_notifications,
-            saves_requests,
-            handlers,
-            extract,
-            ..
-        } = self;
-        ListenerBuilder {
-            state: State(state),
-            client,
-            topics,
-            concurrency,
-            strict,
-            grace,
-            manage_notifications,
-            saves_requests,
-            handlers,
-            extract,
-        }
+        ListenerBuilder { state: State(state), settings: self.settings }
     }
 
     /// Runs this handler for the lapses of this topic.
@@ -124,7 +106,7 @@ impl<S> ListenerBuilder<S> {
         let handler = handler.into_handler(&self.state);
         // Of an attached topic, this would be a managed one of the same name; Redis refuses one of the two.
         let config = TopicConfig { attach: None, ..topic.config };
-        self.topics.push((config, erase(topic.codec.decode, handler)));
+        self.settings.topics.push((config, erase(topic.codec.decode, handler)));
         self
     }
 
@@ -141,14 +123,14 @@ impl<S> ListenerBuilder<S> {
         let topic = topic.into().into_topic();
         let codec = topic.codec;
         let decode = move |payload| Expired::decode(payload, codec);
-        self.topics.push((topic.config, erase(decode, handler)));
+        self.settings.topics.push((topic.config, erase(decode, handler)));
         self
     }
 
     /// Puts something around each handler so far, by the name of its topic.
     #[cfg(feature = "testing")]
     pub(crate) fn wrap(mut self, wrap: impl Fn(&str, AnyHandler) -> AnyHandler) -> Self {
-        for (config, handler) in &mut self.topics {
+        for (config, handler) in &mut self.settings.topics {
             *handler = wrap(&config.name, handler.clone());
         }
         self
@@ -158,7 +140,7 @@ impl<S> ListenerBuilder<S> {
     /// of these to itself while it runs nothing: with as many topics as attempts, each runs
     /// one at a time, and [`build`](Self::build) warns of it. Default: 1,000.
     pub fn concurrency(mut self, attempts: usize) -> Self {
-        self.concurrency = attempts;
+        self.settings.concurrency = attempts;
         self
     }
 
@@ -170,14 +152,14 @@ impl<S> ListenerBuilder<S> {
     /// run are never interrupted. Where all topics have the same priority this changes nothing, and
     /// [`build`](Self::build) says so in the log.
     pub fn strict_priorities(mut self) -> Self {
-        self.strict = true;
+        self.settings.strict = true;
         self
     }
 
     /// How long running attempts may go on after a shut-down was asked for. Those that have not ended then are
     /// dropped at their next `await`, and handed back. Default: 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
+        self.settings.grace = grace.min(MAX_DELAY); // what is added to a moment must not overflow it
         self
     }
 
@@ -190,7 +172,7 @@ impl<S> ListenerBuilder<S> {
     /// stops with [`ErrorKind::Internal`](crate::ErrorKind::Internal): what was running there runs again when its lease
     /// ends, and the rest is handed back.
     pub fn handlers_on(mut self, runtime: Handle) -> Self {
-        self.handlers = Some(runtime);
+        self.settings.handlers = Some(runtime);
         self
     }
 
@@ -198,7 +180,7 @@ impl<S> ListenerBuilder<S> {
     /// they are missing. Without this the flags are never changed: they are the
     /// operator's, and timers fire all the same.
     pub fn manage_notifications(mut self) -> Self {
-        self.manage_notifications = true;
+        self.settings.manage_notifications = true;
         self
     }
 
@@ -218,7 +200,7 @@ impl<S> ListenerBuilder<S> {
     /// Each further partition costs one request in 20 s. Attached topics need the proof every second, so that a listener
     /// that has any cannot be built so.
     pub fn save_requests(mut self) -> Self {
-        self.saves_requests = true;
+        self.settings.saves_requests = true;
         self
     }
 
@@ -226,7 +208,7 @@ impl<S> ListenerBuilder<S> {
     /// handler starts, and with that context: a W3C `traceparent`. So the program's tracer can continue the trace.
     /// docs/operations.md shows it for OpenTelemetry; [`Schedule::trace`](crate::Schedule::trace) is the other end.
     pub fn trace(mut self, continue_trace: impl Fn(&Span, &str) + Send + Sync + 'static) -> Self {
-        self.extract = Some(Extract(Arc::new(continue_trace)));
+        self.settings.extract = Some(Extract(Arc::new(continue_trace)));
         self
     }
 
@@ -237,33 +219,35 @@ impl<S> ListenerBuilder<S> {
     /// names both patterns), a setting can never work, there is no topic, or
     /// the URL cannot be read.
     pub fn build(self) -> Result<Listener> {
-        if self.topics.is_empty() {
+        let settings = self.settings;
+        if settings.topics.is_empty() {
             return Err(Error::invalid(
                 "a listener needs at least one topic: call .on(topic, handler) or .attach(topic, handler)",
             ));
         }
-        if self.concurrency == 0 {
+        if settings.concurrency == 0 {
             return Err(Error::invalid("a listener's concurrency must be at least 1"));
         }
-        let attached = self.topics.iter().find(|(config, _)| config.attach.is_some());
-        if let Some((config, _)) = attached.filter(|_| self.saves_requests) {
+        let attached = settings.topics.iter().find(|(config, _)| config.attach.is_some());
+        if let Some((config, _)) = attached.filter(|_| settings.saves_requests) {
             let message = format!(
                 "topic {} is attached, and its listener cannot save requests: give attached topics a listener of their own",
                 config.name
             );
             return Err(Error::invalid(message));
         }
-        warn_of_few_permits(self.concurrency, &self.topics);
-        warn_of_equal_priorities(self.strict, &self.topics);
-        let client = Client { saves_requests: self.saves_requests, ..self.client?.apart() };
+        warn_of_few_permits(settings.concurrency, &settings.topics);
+        warn_of_equal_priorities(settings.strict, &settings.topics);
+        let client = Client { saves_requests: settings.saves_requests, ..settings.client?.apart() };
         client.check()?;
         client.store.topology().report();
-        let router = route(&self.topics, &client.namespace)?;
+        let router = route(&settings.topics, &client.namespace)?;
         let limits: Vec<_> =
-            self.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
-        let (permits, outage) = (Permits::new(self.concurrency, &limits, self.strict), Arc::default());
+            settings.topics.iter().map(|(config, _)| (config.concurrency, config.priority)).collect();
+        let (permits, outage) =
+            (Permits::new(settings.concurrency, &limits, settings.strict), Arc::default());
         let (mut topics, mut partitions) = (Vec::new(), Vec::new());
-        for (index, (config, handler)) in self.topics.into_iter().enumerate() {
+        for (index, (config, handler)) in settings.topics.into_iter().enumerate() {
             let names = config.all_partitions(&client.namespace);
             let stats = TopicCounters::default();
             let topic = Arc::new(RunningTopic {
@@ -274,7 +258,7 @@ impl<S> ListenerBuilder<S> {
                 config,
                 handler,
                 stats,
-                extract: self.extract.clone(),
+                extract: settings.extract.clone(),
                 last_error: LastError::default(),
                 last_failure: LastError::default(),
                 renumbered: Default::default(),
@@ -303,9 +287,9 @@ impl<S> ListenerBuilder<S> {
         };
         Ok(Listener {
             runtime: Arc::new(runtime),
-            grace: self.grace,
-            manage_notifications: self.manage_notifications,
-            handlers: self.handlers,
+            grace: settings.grace,
+            manage_notifications: settings.manage_notifications,
+            handlers: settings.handlers,
             subscriber: get_default(Dispatch::clone),
         })
     }
@@ -313,7 +297,7 @@ impl<S> ListenerBuilder<S> {
 
 impl<S> fmt::Debug for ListenerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topics: Vec<_> = self.topics.iter().map(|(config, _)| &config.name).collect();
+        let topics: Vec<_> = self.settings.topics.iter().map(|(config, _)| &config.name).collect();
         f.debug_struct("ListenerBuilder").field("topics", &topics).finish_non_exhaustive()
     }
 }

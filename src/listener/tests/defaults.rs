@@ -56,9 +56,9 @@ fn topic() -> [Row; 16] {
 fn listener() -> [Row; 3] {
     let builder = Listener::builder("redis://localhost/");
     [
-        ("concurrency", "1,000", builder.concurrency == 1000),
-        ("grace", "10 s", builder.grace == secs(10)),
-        ("save_requests", "off", !builder.saves_requests),
+        ("concurrency", "1,000", builder.settings.concurrency == 1000),
+        ("grace", "10 s", builder.settings.grace == secs(10)),
+        ("save_requests", "off", !builder.settings.saves_requests),
     ]
 }
 
