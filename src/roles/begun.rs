@@ -35,11 +35,6 @@ impl Begun {
         Arc::new(Self { at: Instant::now(), jobs: Mutex::new(Jobs { left, all }) })
     }
 
-    /// How many there were.
-    pub(super) fn len(&self) -> usize {
-        lock(&self.jobs).all.len()
-    }
-
     /// Returns the job for the poll that comes now; none if it was handed back.
     pub(super) fn take(&self, place: usize) -> Option<Job> {
         let mut jobs = lock(&self.jobs);

@@ -192,8 +192,8 @@ impl Inner {
             drop(queue);
             return jobs.into_iter().for_each(Job::hand_back);
         }
+        let count = jobs.len();
         let begun = Begun::new(jobs);
-        let count = begun.len();
         let is_earlier = queue.unpolled.add(begun.clone());
         drop(queue);
         if is_earlier {
