@@ -152,14 +152,9 @@ impl<T> DeadLetters<'_, T> {
         let mut page: Vec<_> = self.read.drain(..count.min(self.read.len())).collect();
         while let Some(lane) = partitions.get(self.partition).filter(|_| page.len() < count) {
             let at = lane.at();
-            let (last, mut most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
-            let store = &self.schedule.client.store;
-            let read = |repeat| {
-                // The answer may have been too large for the server to send.
-                most = if repeat { most.div_ceil(4) } else { most };
-                store.letters(at, last.as_ref(), most)
-            };
-            let (raw, last) = self.schedule.persist(read).await?;
+            let (last, most) = (self.last.clone(), (count - page.len()).min(MAX_BATCH));
+            let read = |most| self.schedule.client.store.letters(at, last.as_ref(), most);
+            let (raw, last) = self.schedule.persist_read(most, read).await?;
             match last {
                 Some(last) => self.last = Some(last),
                 None => (self.partition, self.last) = (self.partition + 1, None),

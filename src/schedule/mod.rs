@@ -124,6 +124,20 @@ impl Schedule {
         persist(self.client.patience, call).await
     }
 
+    /// The same of a read of so much at most. Its answer may be too large for the server to send, so each repeat of an
+    /// unanswered one asks for a quarter.
+    pub(crate) async fn persist_read<T, F: Future<Output = Result<T>>>(
+        &self,
+        mut most: usize,
+        mut read: impl FnMut(usize) -> F,
+    ) -> Result<T> {
+        let read = |repeat| {
+            most = if repeat { most.div_ceil(4) } else { most };
+            read(most)
+        };
+        self.persist(read).await
+    }
+
     /// Pauses a topic: timers are kept and can be armed, but none is given out
     /// until [`resume`](Schedule::resume). Attempts that are running go on.
     ///

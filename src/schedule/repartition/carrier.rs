@@ -102,13 +102,8 @@ impl Carrier<'_> {
     async fn move_all(&self, cargo: Cargo, mut names: &[Bytes]) -> Step<()> {
         let store = &self.schedule.client.store;
         while !names.is_empty() {
-            let mut bytes = PAGE_BYTES;
-            let read = |repeat| {
-                // The answer may have been too large for the server to send.
-                bytes = if repeat { bytes / 4 } else { bytes };
-                store.read_entries(&self.from, cargo, names, bytes.max(1))
-            };
-            let (count, entries) = self.schedule.persist(read).await?;
+            let read = |bytes| store.read_entries(&self.from, cargo, names, bytes);
+            let (count, entries) = self.schedule.persist_read(PAGE_BYTES, read).await?;
             let (moved, others) = names.split_at(count.max(1));
             let mut by_home = BTreeMap::<u32, Vec<Entry>>::new();
             for entry in entries {
