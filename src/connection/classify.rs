@@ -21,6 +21,9 @@ const PARTITIONS_ADVICE: &str = "; use the same number of partitions everywhere:
 const UNKNOWN_ADVICE: &str = "; keylapse needs it: a proxy or a service in between may refuse it (connect without), or the \
      server is older than Redis 7.0 or Valkey 7.2";
 
+/// Part of what a server answers where the user may not use a database.
+pub(crate) const NO_DATABASE: &str = "permissions to access database";
+
 /// Where the user may use some databases alone.
 const DATABASE_ADVICE: &str = "; the URL selects it (0 where it says none), and the user's ACL does not grant it: name \
      another at the URL's end, as in /3, or grant this one with db=";
@@ -80,7 +83,7 @@ pub(super) fn classify_in(db: i64, doing: &str, error: &RedisError) -> Error {
 
 /// Returns whether the user may not use the database that was selected, or not select it. Valkey has such users since 9.1.
 pub(super) fn is_of_database(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| detail.contains("permissions to access database"))
+    error.detail().is_some_and(|detail| detail.contains(NO_DATABASE))
 }
 
 fn redirect(error: &RedisError) -> Option<Redirect> {

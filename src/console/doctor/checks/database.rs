@@ -2,6 +2,7 @@
 
 use redis::cmd;
 
+use crate::connection::classify::NO_DATABASE;
 use crate::error::{Error, ErrorKind, Result};
 
 use super::super::case::Case;
@@ -19,7 +20,7 @@ pub(super) async fn check(case: &mut Case) -> Result<bool> {
 
 /// Returns whether an error says that.
 pub(super) fn is_refused(error: &Error) -> bool {
-    error.kind() == ErrorKind::Permission && error.to_string().contains("access database")
+    error.kind() == ErrorKind::Permission && error.to_string().contains(NO_DATABASE)
 }
 
 pub(super) fn say(case: &mut Case, error: &Error) {
