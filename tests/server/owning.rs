@@ -13,15 +13,11 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::server::support::{
-    PATIENCE, Running, listener, reporting, reports, server_and_schedule, until_lost,
+    PATIENCE, Running, arm, listener, reporting, reports, server_and_schedule, until_lost,
 };
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-async fn arm(schedule: &Schedule, topic: &Topic<u32>, id: &str, delay: Duration, payload: u32) {
-    assert!(schedule.arm(topic, [id], delay, &payload).await.expect("an answer").is_armed());
 }
 
 /// How many there are, waiting or running.

@@ -9,7 +9,9 @@ use keylapse_support::{Server, eventually};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-use crate::server::support::{PATIENCE, Reports, Running, listener, refusal, reporting, server_and_schedule};
+use crate::server::support::{
+    PATIENCE, Reports, Running, arm, listener, refusal, reporting, server_and_schedule,
+};
 
 /// A runtime for handlers, driven by threads of its own until it is dropped.
 struct Handlers {
@@ -70,8 +72,8 @@ fn beginning() -> (impl Handler<u32>, Reports<Began>) {
     })
 }
 
-async fn arm(schedule: &Schedule, topic: &Topic<u32>, number: u32, delay: Duration) {
-    assert!(schedule.arm(topic, [number.to_string()], delay, &number).await.expect("an answer").is_armed());
+async fn arm_number(schedule: &Schedule, topic: &Topic<u32>, number: u32, delay: Duration) {
+    arm(schedule, topic, &number.to_string(), delay, number).await;
 }
 
 const EVERY: Duration = Duration::from_millis(500);
@@ -102,7 +104,7 @@ async fn timers_of_a_listener_whose_runtime_polls_nothing_run_on_another_within_
         let topic = Topic::<u32>::new("app:still:{id}").unwrap().lease(Duration::from_secs(3));
         let (mut one, mut other) =
             (Side::start(&server, &topic, threads).await, Side::start(&server, &topic, threads).await);
-        arm(&schedule, &topic, 0, EVERY).await;
+        arm_number(&schedule, &topic, 0, EVERY).await;
         let first_leads = tokio::select! {
             _ = one.began.next() => true,
             _ = other.began.next() => false,
@@ -110,7 +112,7 @@ async fn timers_of_a_listener_whose_runtime_polls_nothing_run_on_another_within_
         let (mut stands, mut runs) = if first_leads { (one, other) } else { (other, one) };
         let still = stands.handlers.stand_still().await;
         for number in 1..=TIMERS {
-            arm(&schedule, &topic, number, EVERY * number).await;
+            arm_number(&schedule, &topic, number, EVERY * number).await;
         }
         let mut began = Vec::new();
         for _ in 0..TIMERS {
@@ -143,7 +145,7 @@ async fn timers_of_a_lone_listener_whose_runtime_polls_nothing_wait_for_it() {
         Running::start(listener(&server).on(topic.clone(), handler).handlers_on(handlers.handle.clone()));
     let still = handlers.stand_still().await;
     for number in 1..=TIMERS {
-        arm(&schedule, &topic, number, EVERY / 5 * number).await;
+        arm_number(&schedule, &topic, number, EVERY / 5 * number).await;
     }
     alone.until("they are handed back", |stats| stats.total().released > 0).await;
     let claimed = alone.stats.total().claimed;
@@ -177,7 +179,7 @@ async fn timers_that_a_runtime_has_not_polled_when_it_is_shut_down_are_handed_ba
     ends.until_anchored().await;
     let still = handlers.stand_still().await;
     for number in 0..TIMERS {
-        arm(&schedule, &topic, number, Duration::ZERO).await;
+        arm_number(&schedule, &topic, number, Duration::ZERO).await;
     }
     ends.until("they are claimed", |stats| stats.total().claimed > 0).await;
     drop(handlers.stop.take());

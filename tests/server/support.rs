@@ -74,6 +74,10 @@ impl Running {
     }
 }
 
+pub(crate) async fn arm(schedule: &Schedule, topic: &Topic<u32>, id: &str, delay: Duration, payload: u32) {
+    assert!(schedule.arm(topic, [id], delay, &payload).await.expect("an answer").is_armed());
+}
+
 pub(crate) fn listener(server: &Server) -> ListenerBuilder {
     Listener::builder(server.app_url())
 }
