@@ -3,7 +3,7 @@
 use keylapse::console::{Console, Status, TopicStanding, TopicStatus};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, counted, lateness, short, span};
+use crate::output::{Column, Output, Table, count, counted, lateness, short, span, stalled};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -48,10 +48,7 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
     for listener in &status.listeners {
         if let Some(ms) = listener.handlers_stalled_ms {
             let (host, pid) = (short(&listener.host, 60), listener.pid);
-            let lasts = span(ms);
-            out.say(format!(
-                "! {host} (process {pid}): the runtime of its handlers has polled nothing for {lasts}, so it claims nothing"
-            ))?;
+            out.say(format!("! {host} (process {pid}): {}", stalled(ms)))?;
         }
     }
     out.say(counted(status.listeners.len() as u64, "listener"))?;

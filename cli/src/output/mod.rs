@@ -14,7 +14,7 @@ pub(crate) use keylapse::console::{counted, show_count as count};
 pub(crate) use keylapse_web::{moment, ms_of};
 
 pub(crate) use self::table::{Column, Table};
-pub(crate) use self::time::{ago, span, time_of_day};
+pub(crate) use self::time::{ago, span, stalled, time_of_day};
 use crate::args::Format;
 use crate::exit::{Exit, Failed};
 

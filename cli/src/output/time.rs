@@ -23,3 +23,8 @@ pub(crate) fn ago(ms: u64, now_ms: u64) -> String {
 pub(crate) fn span(ms: u64) -> String {
     show_span(Duration::from_millis(ms))
 }
+
+/// Says of a listener whose handlers have been stalled for so long what that means.
+pub(crate) fn stalled(ms: u64) -> String {
+    format!("the runtime of its handlers has polled nothing for {}, so it claims nothing", span(ms))
+}

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 use super::grid::{Cell, Column, Grid};
 use super::theme::Theme;
 use crate::commands::top::model::ListenerRow;
-use crate::output::{short, span};
+use crate::output::{short, stalled};
 
 pub(super) fn grid(listeners: &[ListenerRow]) -> Grid {
     let columns = vec![
@@ -39,9 +39,7 @@ fn row(listener: &ListenerRow) -> Vec<Cell> {
 /// What somebody has to know of a listener before all else.
 pub(super) fn remark(listener: &ListenerRow, theme: Theme) -> Option<(String, Style)> {
     if let Some(ms) = listener.stalled_ms {
-        let text =
-            format!("the runtime of its handlers has polled nothing for {}: it claims nothing", span(ms));
-        return Some((text, theme.alarm()));
+        return Some((stalled(ms), theme.alarm()));
     }
     let gap = short(&listener.gap, 400);
     (!gap.is_empty()).then(|| (format!("it may miss something: {gap}"), theme.alarm()))
