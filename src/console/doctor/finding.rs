@@ -50,7 +50,7 @@ pub struct Finding {
     pub meaning: &'static str,
     /// What was seen, as one line.
     pub observed: String,
-    /// The line that mends it: for a shell, as an administrator of the server or a user of the program `keylapse`. Where a
+    /// The line that corrects it: for a shell, as an administrator of the server or a user of the program `keylapse`. Where a
     /// service lets nobody run that line, what its own means can do.
     pub fix: Option<String>,
 }
