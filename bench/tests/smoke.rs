@@ -1,13 +1,13 @@
 //! The harness and keylapse's part in it, with tiny numbers; other systems are played by shell scripts.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use keylapse_bench::measures::{Figures, Made, make};
 use keylapse_bench::{Case, Server, System, rounds};
+use keylapse_support::script;
 use tempfile::TempDir;
 
 const DESCRIBE: &str = r#"describe) echo '{"name":"x","version":"1","language":"sh","settings":"none","survives_a_crash":true,"leaves_out":""}' ;;"#;
@@ -23,11 +23,10 @@ fn home() -> Option<TempDir> {
     }
 }
 
-fn system(peers: &Path, name: &str, script: &str) {
+fn system(peers: &Path, name: &str, body: &str) {
     let folder = peers.join(name);
     fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join("run"), format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o755)).expect("it may be run");
+    script(&folder.join("run"), body).expect("a script");
 }
 
 /// A system that does as these branches of a `case` say.

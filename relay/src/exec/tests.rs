@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
+use keylapse_support::script;
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
 use super::*;
 
 /// A program that does this.
-fn program(folder: &TempDir, script: &str) -> Exec {
-    use std::os::unix::fs::PermissionsExt;
+fn program(folder: &TempDir, body: &str) -> Exec {
     let path = folder.path().join("program");
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    script(&path, body).unwrap();
     Exec {
         argv: vec![path.display().to_string(), "an argument".to_owned()],
         directory: Some(folder.path().to_owned()),

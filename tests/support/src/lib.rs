@@ -52,7 +52,7 @@ pub use connect::connect;
 pub use error::Error;
 pub use middleman::Middleman;
 pub use plain::Plain;
-pub use program::Program;
+pub use program::{Program, script};
 pub use provider::Provider;
 pub use proxy::{Denial, Direction, Proxy, Then, any, command};
 pub use reach::{Reach, skipped_on_a_cluster};

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -97,6 +98,24 @@ impl Program {
     /// Kills it, as a crash does.
     pub fn kill(self) {
         drop(self);
+    }
+}
+
+/// Writes an executable shell script.
+///
+/// A process of its own writes the file: a program that another thread starts meanwhile inherits each file that this
+/// process has open, and Linux refuses to execute a file that is open for writing, "Text file busy".
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn script(path: &Path, body: &str) -> io::Result<()> {
+    let source = path.with_extension("source");
+    std::fs::write(&source, format!("#!/bin/sh\n{body}\n"))?;
+    let status = Command::new("install").args(["-m", "755"]).arg(&source).arg(path).status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("install {}: {status}", path.display())))
     }
 }
 
