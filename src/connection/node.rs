@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// What came of a call, and so whether the server answers.
+    /// The outcome of a call, which shows if the server answers.
     fn heard<T>(&self, sent: &Sent<'_>, answer: RedisResult<T>) -> Result<T> {
         match answer {
             Err(error) => Err(self.failed(sent, &error)),

@@ -15,7 +15,7 @@ use crate::stage::World;
 pub struct Plan {
     cron: Cron,
     zone: TimeZone,
-    /// What was missed by more than this, because no listener ran, is skipped; else it runs once, late.
+    /// A run that is late by more than this, because no listener ran, is skipped.
     pub skip_after: Duration,
 }
 
@@ -29,14 +29,15 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The first time after this one. What a clock change leaves out moves behind it; what it repeats runs once.
+    /// The first time after this one. A time that a clock change leaves out moves behind it; one that it repeats runs
+    /// once.
     pub fn next(&self, after: SystemTime) -> anyhow::Result<SystemTime> {
         let after = Timestamp::try_from(after)?.to_zoned(self.zone.clone());
         Ok(self.cron.find_next_occurrence(&after, false)?.timestamp().into())
     }
 }
 
-/// What handlers work with.
+/// The state of both handlers.
 pub type State = (Schedule, Plan, World);
 
 /// One key for each run: `cron:backup:1774746000`, in seconds since 1970.
@@ -55,7 +56,7 @@ pub async fn begin(schedule: &Schedule) -> keylapse::Result<()> {
 }
 
 /// Arms the run of the next slot, and itself for then. It goes by the last slot and by Redis' time: the clocks of
-/// programs differ, and one that is behind would run a slot again. What was missed is left out.
+/// programs differ, and one that is behind would run a slot again. Slots that were missed are left out.
 pub async fn arm_next(lapse: Lapse<SystemTime>, (schedule, plan, _): State) -> anyhow::Result<Done> {
     let next = plan.next((*lapse.payload()).max(lapse.deadline() + lapse.lateness()))?;
     let at = next.duration_since(UNIX_EPOCH)?.as_secs().to_string();
@@ -64,7 +65,7 @@ pub async fn arm_next(lapse: Lapse<SystemTime>, (schedule, plan, _): State) -> a
     Ok(Done)
 }
 
-/// A run. An error is retried by the topic's policy, beside the next night's run. The slot is its id, for all times.
+/// A run. The topic's policy retries an error, and the next night's run does not wait for it. The slot is its id.
 pub async fn run(lapse: Lapse<()>, (_, plan, world): State) -> anyhow::Result<Outcome> {
     if lapse.attempt() == 1 && lapse.lateness() > plan.skip_after {
         return Ok(Outcome::Drop);

@@ -27,7 +27,7 @@ pub(super) struct Case {
     pub(super) refusals: Vec<Refusal>,
     /// The clocks, when the examination began.
     pub(super) clocks: Option<Clocks>,
-    /// Whether CONFIG is refused as a command that there is not.
+    /// CONFIG is refused as a command that does not exist.
     pub(super) has_no_config: bool,
     pub(super) findings: Vec<Finding>,
     pub(super) lateness: Lateness,
