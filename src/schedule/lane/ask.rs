@@ -1,6 +1,7 @@
 //! What one caller asks of a partition, and what it is answered.
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -40,12 +41,14 @@ pub(super) struct Waiting {
     answer: oneshot::Sender<Answers>,
     /// The end of the caller's patience.
     pub(super) until: Instant,
+    /// The runtime on which the caller waits.
+    pub(super) runtime: Handle,
 }
 
 impl Waiting {
     pub(super) fn new(ask: Ask, until: Instant) -> (Self, oneshot::Receiver<Answers>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { ask, answer, until }, receiver)
+        (Self { ask, answer, until, runtime: Handle::current() }, receiver)
     }
 
     /// Nobody waits for it any more.

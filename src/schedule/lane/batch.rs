@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::ask::{Ask, Kind, Waiting, change_of};
+use super::turn::Answered;
 use crate::connection::{RetryDelays, may_pass, refused};
 use crate::error::Result;
 use crate::wire::Changed;
@@ -39,8 +40,9 @@ impl Batch {
         }
     }
 
-    /// Sends what is asked until each has an answer, or its caller's patience has run out. Answers the keys.
-    pub(super) async fn carry(mut self, lane: &Shared) -> Vec<Bytes> {
+    /// Sends what is asked until each has an answer, or its caller's patience has run out. Returns the keys, and the answers
+    /// that came last.
+    pub(super) async fn carry(mut self, lane: &Shared) -> (Vec<Bytes>, Answered) {
         let asks = self.calls.iter().flat_map(|call| &call.asks);
         let keys = asks.flat_map(|waiting| waiting.ask.keys().cloned()).collect();
         let mut delays = RetryDelays::default();
@@ -52,12 +54,13 @@ impl Batch {
                 lane.store.change(&lane.at, &changes).await
             };
             let wait = delays.next();
-            let left =
-                self.calls.drain(..).zip(answers).filter_map(|(call, answer)| call.heard(answer, wait));
-            self.calls = left.collect();
+            let mut answered = Answered::default();
+            let calls = self.calls.drain(..).zip(answers);
+            self.calls = calls.filter_map(|(call, answer)| call.heard(answer, wait, &mut answered)).collect();
             if self.calls.is_empty() {
-                return keys;
+                return (keys, answered);
             }
+            answered.hand_over().await;
             tokio::time::sleep(wait).await;
         }
     }
@@ -68,14 +71,19 @@ impl Call {
         self.asks.iter().map(|waiting| &waiting.ask).collect()
     }
 
-    /// Hands the answers on. What is left is to be sent again after `wait`.
-    fn heard(mut self, answer: Result<Vec<Result<Changed>>>, wait: Duration) -> Option<Self> {
+    /// Adds the answers to those that are `answered`. Returns the asks that are to be sent again after `wait`.
+    fn heard(
+        mut self,
+        answer: Result<Vec<Result<Changed>>>,
+        wait: Duration,
+        answered: &mut Answered,
+    ) -> Option<Self> {
         let error = match answer {
             Ok(each) => {
                 let mut each = each.into_iter();
                 for waiting in self.asks {
                     let count = waiting.ask.len();
-                    waiting.answer(Ok(each.by_ref().take(count).collect()));
+                    answered.add(waiting, Ok(each.by_ref().take(count).collect()));
                 }
                 return None;
             }
@@ -86,7 +94,7 @@ impl Call {
         let (patient, given_up): (Vec<_>, Vec<_>) =
             self.asks.into_iter().partition(|waiting| may_pass(&error) && waiting.until > again);
         for waiting in given_up {
-            waiting.answer(Err(refused(error.clone(), self.repeat)));
+            answered.add(waiting, Err(refused(error.clone(), self.repeat)));
         }
         self.asks = patient;
         (!self.asks.is_empty()).then_some(self)

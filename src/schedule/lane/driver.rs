@@ -21,22 +21,25 @@ const AT_A_TIME: usize = 4;
 pub(super) async fn drive(mut driving: Driving) {
     let lane = driving.lane.clone();
     let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
+    // Callers that have their answers and may have their next calls ready: these are to go together.
+    let (mut turns, mut in_turn) = (FuturesUnordered::new(), 0);
     loop {
-        while let Some(batch) = next(&lane, going.len(), &mut on_their_way) {
+        while let Some(batch) = next(&lane, going.len(), in_turn, &mut on_their_way) {
             going.push(batch.carry(&lane));
         }
-        if going.is_empty() && driving.rest() {
+        if going.is_empty() && turns.is_empty() && driving.rest() {
             return;
         }
         let look = lock(&lane.queue).next_look(Instant::now());
         tokio::select! {
-            Some(keys) = going.next() => {
+            Some((keys, answered)) = going.next() => {
                 keys.iter().for_each(|key| {
                     on_their_way.remove(key);
                 });
-                // Who has just been answered may have the next call ready: it is to go along.
-                tokio::task::yield_now().await;
+                in_turn += answered.len();
+                turns.push(answered.hand_over());
             }
+            Some(answered) = turns.next() => in_turn -= answered,
             () = lane.enough.notified() => {}
             () = sleep_until(look) => {}
         }
@@ -50,8 +53,8 @@ async fn sleep_until(until: Option<Instant>) {
     }
 }
 
-/// What is to be sent now, with `going` batches on their way.
-fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Option<Batch> {
+/// What is to be sent now, with `going` batches on their way and `in_turn` callers that have just been answered.
+fn next(lane: &Shared, going: usize, in_turn: usize, on_their_way: &mut HashSet<Bytes>) -> Option<Batch> {
     let mut queue = lock(&lane.queue);
     let now = Instant::now();
     while let Some(expired) = queue.pop_expired(now) {
@@ -60,8 +63,8 @@ fn next(lane: &Shared, going: usize, on_their_way: &mut HashSet<Bytes>) -> Optio
         expired.answer(Err(Error::new(ErrorKind::Timeout, message)));
     }
     // As many as are on their way, for a second call: then both have their turns at being made and being executed.
-    queue.worth = if going > 1 { BATCH } else { on_their_way.len().max(HALF) };
-    if going > 0 && (going >= AT_A_TIME || !queue.is_worth_a_call()) {
+    queue.worth = if going > 1 { BATCH } else { on_their_way.len().max(in_turn).max(HALF) };
+    if going + in_turn > 0 && (going >= AT_A_TIME || !queue.is_worth_a_call()) {
         return None;
     }
     let share = queue.share(going == 0);

@@ -8,6 +8,7 @@ mod ask;
 mod batch;
 mod driver;
 mod queue;
+mod turn;
 
 pub(super) use self::ask::{Ask, Jobs};
 
