@@ -29,8 +29,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The first time after this one. A time that a clock change leaves out moves behind it; one that it repeats runs
-    /// once.
+    /// The first time after this one. A time that clocks skip moves behind it; one that they repeat runs once.
     pub fn next(&self, after: SystemTime) -> anyhow::Result<SystemTime> {
         let after = Timestamp::try_from(after)?.to_zoned(self.zone.clone());
         Ok(self.cron.find_next_occurrence(&after, false)?.timestamp().into())
