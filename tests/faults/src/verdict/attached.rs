@@ -168,13 +168,12 @@ impl Keys {
         if self.mutes.iter().any(overlaps) {
             return true;
         }
-        // Never enrolled, or ended before the deadline that was enrolled, and nobody was there to hear it, as far as is on
-        // record.
+        // Never enrolled, or ended before a deadline that was enrolled, and no listener may have heard it, as far as is on
+        // record: "a deadline that was brought forward unheard" of docs/attach.md.
         let end = key.heard.iter().copied().filter(|at| *at >= earliest).min();
         let written = key.chain_began();
         let enrolled = key.enrolled.iter().any(|at| *at >= written);
-        let brought_forward = key.last().is_some_and(|last| last.life == Life::Expired);
-        (!enrolled || brought_forward)
+        (!enrolled || key.was_brought_forward())
             && end.is_none_or(|end| self.listeners.iter().all(|who| self.is_deaf(who, end)))
     }
 
@@ -211,6 +210,14 @@ impl Key {
     /// The last command that has changed it.
     fn last(&self) -> Option<&Step> {
         self.steps.iter().rfind(|step| step.wrote() == Wrote::Done)
+    }
+
+    /// Whether its last deadline is earlier than one that it had since it was written.
+    fn was_brought_forward(&self) -> bool {
+        let (began, Some(last)) = (self.chain_began(), self.last()) else { return false };
+        let done = self.steps.iter().filter(|step| step.asked >= began && step.wrote() == Wrote::Done);
+        let latest = done.filter_map(Step::deadlines).map(|(since, _)| since).max();
+        last.life == Life::Expired || last.deadlines().is_some_and(|(_, until)| Some(until) < latest)
     }
 
     /// If its end is certain: from when a handler has to begin, and between when it ended.

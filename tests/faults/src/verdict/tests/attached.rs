@@ -107,6 +107,19 @@ fn a_key_that_is_written_again_has_to_be_enrolled_again() {
 }
 
 #[test]
+fn a_deadline_that_was_brought_forward_and_that_nobody_heard_pass_is_unknowable() {
+    let forward = || Tale::new().enrolled(22_000).wrote(20_500, Life::Until(21_000_000), Wrote::Done);
+    finds(forward().heard(21_002), &[Wrong::Lost]);
+    finds(forward().heard(21_002).outage(20_900, 21_100, Some("listener 0")), &[Wrong::Lost]);
+    let unheard = forward().heard(21_002).outage(20_900, 21_100, None).judged(&[]);
+    assert_eq!((unheard.unknowable, unheard.is_valid()), (1, true));
+    // Though it was extended in between.
+    let extended = Tale::new().enrolled(22_000).wrote(20_300, Life::Until(23_000_000), Wrote::Done);
+    let unheard = extended.wrote(20_500, Life::Until(21_000_000), Wrote::Done).heard(21_002);
+    finds(unheard.outage(20_900, 21_100, None), &[]);
+}
+
+#[test]
 fn a_start_before_any_deadline_of_the_key_is_early() {
     finds(Tale::new().enrolled(21_000).fired(20_999, LISTENER, "a", "Heard"), &[Wrong::Lost, Wrong::Early]);
     // It was extended before it could expire.
