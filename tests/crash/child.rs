@@ -11,6 +11,8 @@ use keylapse_support::Server;
 
 /// What a child is told to be.
 const URL: &str = "KEYLAPSE_CHILD_URL";
+/// Where its handlers write the journal: to the server itself, as a service between may refuse what that takes.
+const JOURNAL: &str = "KEYLAPSE_CHILD_JOURNAL_URL";
 const TOPIC: &str = "KEYLAPSE_CHILD_TOPIC";
 const LEASE: &str = "KEYLAPSE_CHILD_LEASE_MS";
 /// The file in which attempts that are told to "hold" say when they held their leases.
@@ -46,6 +48,7 @@ impl Listening {
         command
             .args(["--exact", "crash::child::listen_if_told_to", "--nocapture"])
             .env(URL, server.url())
+            .env(JOURNAL, server.plain_url())
             .env(TOPIC, topic)
             .env(LEASE, lease.as_millis().to_string())
             .env(LEDGER, ledger)
@@ -89,7 +92,8 @@ fn listen_if_told_to() {
     let lease = std::env::var(LEASE).expect("a lease").parse().expect("milliseconds");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let journal = keylapse_support::connect(&url).await.expect("a connection");
+        let journal = std::env::var(JOURNAL).expect("a journal");
+        let journal = keylapse_support::connect(&journal).await.expect("a connection");
         let handler = move |lapse: Lapse<String>| handle(lapse, journal.clone());
         let topic = topic(&name, Duration::from_millis(lease));
         let listener = Listener::builder(url).on(topic, handler).build().expect("a listener");
