@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 4;
 pub(super) async fn drive(mut driving: Driving) {
     let lane = driving.lane.clone();
     let (mut going, mut on_their_way) = (FuturesUnordered::new(), HashSet::<Bytes>::new());
-    // Callers that have their answers and may have their next calls ready: these are to go together.
+    // Callers whose answers are being handed out: their next calls are to go together.
     let (mut turns, mut in_turn) = (FuturesUnordered::new(), 0);
     loop {
         while let Some(batch) = next(&lane, going.len(), in_turn, &mut on_their_way) {
@@ -53,7 +53,8 @@ async fn sleep_until(until: Option<Instant>) {
     }
 }
 
-/// What is to be sent now, with `going` batches on their way and `in_turn` callers that have just been answered.
+/// Returns the next batch, if one is worth sending now: `going` batches have no answer yet, and `in_turn` callers were
+/// answered just now and may call again.
 fn next(lane: &Shared, going: usize, in_turn: usize, on_their_way: &mut HashSet<Bytes>) -> Option<Batch> {
     let mut queue = lock(&lane.queue);
     let now = Instant::now();

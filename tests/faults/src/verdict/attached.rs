@@ -212,7 +212,7 @@ impl Key {
         self.steps.iter().rfind(|step| step.wrote() == Wrote::Done)
     }
 
-    /// Whether its last deadline is earlier than one that it had since it was written.
+    /// Returns whether its last command gave it an earlier deadline than a command before did.
     fn was_brought_forward(&self) -> bool {
         let (began, Some(last)) = (self.chain_began(), self.last()) else { return false };
         let done = self.steps.iter().filter(|step| step.asked >= began && step.wrote() == Wrote::Done);

@@ -65,7 +65,8 @@ impl Server<'_> {
         taken
     }
 
-    /// What the lane's last claim still holds, with its leases renewed. It hands back what it has no room for.
+    /// Renews the leases of the timers that the lane's last claim still holds, and returns these timers. Hands back
+    /// those that `only` leaves out.
     fn claimed_before(&mut self, slot: Slot, only: Option<usize>) -> Taken {
         let mut taken = Few::default();
         for (key, number) in (0..self.timers.len()).zip(0..) {
