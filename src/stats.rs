@@ -1,6 +1,7 @@
 //! What a listener has counted since it was built.
 
 pub(crate) mod meter;
+pub(crate) mod recent;
 mod sample;
 
 pub(crate) use self::meter::Meter;

@@ -1,6 +1,7 @@
 //! What producers and handlers agree on.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::Backoff;
+use crate::destination::Destinations;
 use crate::error::{Error, ErrorKind, Result};
 use crate::escape::Escaped;
 use crate::limits::{MAX_KEY, MAX_PAYLOAD};
@@ -76,6 +78,8 @@ pub(crate) struct TopicConfig {
     pub(crate) journal: Option<JournalBounds>,
     /// How its keys are treated, where other programs write them.
     pub(crate) attach: Option<Policy>,
+    /// What its handlers call.
+    pub(crate) destinations: Option<Arc<dyn Destinations>>,
 }
 
 impl<T: Serialize + DeserializeOwned> Topic<T> {
@@ -235,6 +239,12 @@ impl<T> Topic<T> {
         self
     }
 
+    /// What the topic's handlers call, such as hosts: listeners report how each of them is, and operators see by whom work is
+    /// held back. Default: nothing is reported.
+    pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
+        self.with(|config| config.destinations = Some(all))
+    }
+
     /// Pauses the topic when its dead letters are full, rather than trimming.
     pub fn pause_when_dead_letters_are_full(self) -> Self {
         self.with(|all| all.letters.pause_when_full = true)
@@ -328,6 +338,7 @@ impl TopicConfig {
             letters: LetterBounds { count: 10_000, age_ms: 90 * 86_400_000, pause_when_full: false },
             journal: None,
             attach: None,
+            destinations: None,
         })
     }
 

@@ -1,11 +1,12 @@
 //! What becomes of an occurrence: one of three things.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(unix)]
 use crate::exec::Exec;
 use crate::forward::Forward;
-use crate::webhook::Webhook;
+use crate::webhook::{Hosts, Webhook};
 
 #[derive(Debug)]
 pub(crate) enum Delivery {
@@ -23,6 +24,14 @@ impl Delivery {
             Self::Forward(_) => Duration::from_secs(15),
             #[cfg(unix)]
             Self::Exec(exec) => exec.timeout,
+        }
+    }
+
+    /// The hosts that it calls.
+    pub(crate) fn hosts(&self) -> Option<Arc<Hosts>> {
+        match self {
+            Self::Webhook(webhook) => Some(webhook.hosts()),
+            _ => None,
         }
     }
 

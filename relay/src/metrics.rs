@@ -26,6 +26,13 @@ pub fn describe() {
     describe_histogram!(PROGRAM_TIME, Unit::Seconds, "How long programs run, by topic.");
 }
 
+/// All classes of a topic's webhooks, from the start: an alert on their rates has something to go by.
+pub(crate) fn webhooks_from_start(topic: &str, classes: impl Iterator<Item = &'static str>) {
+    for class in classes {
+        counter!(WEBHOOKS, "topic" => topic.to_owned(), "class" => class).increment(0);
+    }
+}
+
 /// A webhook was called, or was not.
 pub(crate) fn webhook(topic: &str, class: &'static str) {
     counter!(WEBHOOKS, "topic" => topic.to_owned(), "class" => class).increment(1);

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylapse::{Client, Expired, Failure, Health, Lapse, Listener, Outcome, Result, Schedule, Topic};
+use keylapse::{
+    Client, Destination, Destinations, Expired, Failure, Health, Key, Lapse, Listener, Outcome, Result,
+    Schedule, Topic,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use crate::config::{Config, Relayed, Source};
 use crate::delivery::Delivery;
 use crate::occurrence::Occurrence;
-use crate::webhook::Delivered;
+use crate::webhook::{Delivered, Hosts};
 
 /// How often a listener that starts is asked whether it works.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -39,6 +42,32 @@ struct Present {
 /// A view of how a [`Relay`] is. It follows it through reloads, and asks nothing of the server.
 #[derive(Clone, Debug)]
 pub struct RelayHealth(watch::Receiver<Present>);
+
+/// The hosts that a topic's webhooks call, for operators.
+#[derive(Debug)]
+struct Called {
+    hosts: Arc<Hosts>,
+    topic: Topic<Bytes>,
+    schedule: Schedule,
+}
+
+impl Destinations for Called {
+    fn states(&self) -> Vec<Destination> {
+        self.hosts.states()
+    }
+
+    /// Timers that wait for it come due now: the first of them is the trial.
+    fn try_now(&self, name: &str) {
+        for key in self.hosts.try_now(name) {
+            let (schedule, topic) = (self.schedule.clone(), self.topic.clone());
+            tokio::spawn(async move {
+                if let Err(error) = schedule.reschedule(&topic, Key(key), Duration::ZERO).await {
+                    debug!(topic = topic.name(), %error, "a timer that waits for a host is not brought forward");
+                }
+            });
+        }
+    }
+}
 
 /// One topic's way out.
 struct Outlet {
@@ -136,6 +165,20 @@ impl Relay {
             builder = builder.save_requests();
         }
         for Relayed { name, source, delivery } in config.topics {
+            let called = |topic: &Topic<Bytes>| {
+                let (topic, schedule) = (topic.clone(), schedule.clone());
+                delivery.hosts().map(|hosts| Arc::new(Called { hosts, topic, schedule }))
+            };
+            let source = match source {
+                Source::Managed(topic) => match called(&topic) {
+                    Some(called) => Source::Managed(topic.destinations(called)),
+                    None => Source::Managed(topic),
+                },
+                Source::Attached(attached) => match called(attached.topic()) {
+                    Some(called) => Source::Attached(attached.destinations(called)),
+                    None => Source::Attached(attached),
+                },
+            };
             let outlet = |topic| Arc::new(Outlet { name, topic, delivery, schedule: schedule.clone() });
             builder = match source {
                 Source::Managed(topic) => {

@@ -1,7 +1,9 @@
 //! How the keys of an attached topic are treated: chosen once, when the listener is built.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::destination::Destinations;
 use crate::policy::{Fields, Policy, Recovered, Unenrolled, Vanished, WriteBack};
 use crate::time::MAX_DELAY;
 use crate::topic::Topic;
@@ -43,6 +45,11 @@ impl<T> Attached<T> {
     /// The topic, for [`Schedule`](crate::Schedule)'s calls.
     pub fn topic(&self) -> &Topic<T> {
         &self.0
+    }
+
+    /// What the topic's handlers call, as [`Topic::destinations`]. Default: nothing is reported.
+    pub fn destinations(self, all: Arc<dyn Destinations>) -> Self {
+        Self(self.0.destinations(all))
     }
 
     pub(crate) fn into_topic(self) -> Topic<T> {

@@ -24,6 +24,7 @@
 //! payloads printable ASCII with escapes (see [`text`]).
 
 mod act;
+mod alarms;
 mod became;
 mod bulk;
 mod check;
@@ -48,6 +49,7 @@ mod verify;
 mod why;
 pub mod words;
 
+pub use self::alarms::{Alarm, AlarmKind};
 pub use self::became::Became;
 pub use self::bulk::{Action, Bulk, BulkEnd, BulkReport};
 pub use self::check::{Breach, Limits};
@@ -59,7 +61,7 @@ pub use self::listing::Page;
 pub use self::overview::Overview;
 pub use self::rates::Rates;
 pub use self::span::{parse_span, show_span};
-pub use self::status::{Status, TopicStanding, TopicStatus};
+pub use self::status::{Recent, Status, TopicStanding, TopicStatus};
 pub use self::survey::{MissingFigure, Survey, SurveyRequest, Watched};
 pub use self::tail::{Missed, Tail, TailEvent, TailWhat, Tailed};
 pub use self::topics::{KnownTopic, Registry, UnreadableTopic};
@@ -111,6 +113,16 @@ impl Console {
     /// When the server cannot be reached or refuses.
     pub async fn listeners(&self) -> Result<Vec<ListenerReport>> {
         self.schedule.listeners().await
+    }
+
+    /// Asks each listener of a topic to call a destination now that it holds back, such as a host whose circuit is open.
+    /// How that went is in their next reports.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses, or there is no such topic.
+    pub async fn try_now(&self, topic: &str, destination: &str) -> Result<()> {
+        let topic = self.topic(topic).await?;
+        self.store().try_now(&topic.parts()[0], destination).await
     }
 
     /// The prefix of all names in Redis.

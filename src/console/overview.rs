@@ -29,12 +29,19 @@ pub struct Overview {
     pub dead: u64,
     /// Dead letters that were trimmed since the topic was created.
     pub trimmed: u64,
+    /// When the last of them was, in ms since 1970.
+    pub trimmed_ms: Option<u64>,
     /// Keys of other programs that are enrolled.
     pub enrolled: u64,
     /// Timers whose time has come and which nobody has taken yet.
     pub overdue: u64,
     /// For how long the oldest of these has been due, in ms; 0 if there is none.
     pub oldest_overdue_ms: u64,
+    /// Timers whose first deadline has passed and which have not ended, whatever they wait for: a retry, a snooze, a host that
+    /// does not answer, the end of a pause. Those that run for the first time are not counted.
+    pub undelivered: u64,
+    /// For how long the oldest of these should have run, by its first deadline, in ms; 0 if there is none.
+    pub oldest_undelivered_ms: u64,
     /// Timers that need attention within a minute: those that are due then, and running ones whose leases would end.
     pub due_in_1m: u64,
     /// The same within an hour.
@@ -62,6 +69,16 @@ impl Overview {
         Duration::from_millis(self.oldest_overdue_ms)
     }
 
+    /// For how long the oldest undelivered timer should have run.
+    pub fn oldest_undelivered(&self) -> Duration {
+        Duration::from_millis(self.oldest_undelivered_ms)
+    }
+
+    /// How long ago the last dead letter was trimmed.
+    pub fn since_trimmed(&self) -> Option<Duration> {
+        self.trimmed_ms.map(|at| Duration::from_millis(self.now_ms.saturating_sub(at)))
+    }
+
     fn add(&mut self, part: wire::Overview) {
         let now = part.stamp.ms();
         self.paused = self.paused.take().or(part.paused);
@@ -72,6 +89,10 @@ impl Overview {
         self.quarantined += part.quarantined;
         self.dead += part.dead;
         self.trimmed += part.trimmed;
+        self.trimmed_ms = self.trimmed_ms.max(part.trimmed_at);
+        self.undelivered += part.undelivered;
+        let oldest = part.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
+        self.oldest_undelivered_ms = self.oldest_undelivered_ms.max(oldest);
         self.enrolled += part.enrolled;
         self.overdue += part.overdue;
         let late = now.saturating_sub(part.first.unwrap_or(now));

@@ -1,13 +1,16 @@
 //! How all topics are, and who serves them.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::console::{Console, KnownTopic, Overview, Registry, UnreadableTopic, overview};
+use crate::destination::Destination;
 use crate::distribution::Distribution;
 use crate::error::Result;
-use crate::wire::ListenerReport;
+use crate::wire::{ListenerReport, RecentAttempts};
 
 /// Topics whose partitions are asked in one go.
 const AT_A_TIME: usize = 100;
@@ -23,6 +26,10 @@ pub enum TopicStanding {
     Unserved,
     /// Nothing is given out.
     Paused,
+    /// What its handlers call does not answer, or asks to be called later: timers wait for that.
+    HeldBack,
+    /// Most attempts of the last five minutes have failed.
+    Failing,
     /// It is being destroyed or repartitioned, or of another wire version.
     Closed,
     /// It cannot be read.
@@ -36,6 +43,8 @@ impl TopicStanding {
             Self::Fine => "ok",
             Self::Unserved => "unserved",
             Self::Paused => "paused",
+            Self::HeldBack => "held back",
+            Self::Failing => "failing",
             Self::Closed => "closed",
             Self::Unreadable => "unreadable",
         }
@@ -59,6 +68,9 @@ pub struct Status {
     pub more_topics: u64,
     /// The listeners.
     pub listeners: Vec<ListenerReport>,
+    /// Listeners that have not reported for eight seconds: they have ended without a word, stand still, or cannot reach the
+    /// server. One is forgotten after ten minutes.
+    pub silent: Vec<ListenerReport>,
 }
 
 /// How a topic is.
@@ -83,10 +95,41 @@ pub struct TopicStatus {
     pub handled: u64,
     /// Failed attempts, since the listeners were started.
     pub failed: u64,
-    /// How late half of the attempts were started at most, in µs, since the listeners were started.
+    /// Attempts of the last five minutes; none where no listener has said.
+    pub last_5m: Option<Recent>,
+    /// Attempts of the last hour.
+    pub last_1h: Option<Recent>,
+    /// The places that handlers call, such as hosts, the worst first: up to twenty of each listener. Of one that several
+    /// listeners call, what is worst.
+    pub destinations: Vec<Destination>,
+}
+
+/// Attempts of a span of time that ends now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Recent {
+    /// Those that ended well.
+    pub handled: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// How late half of the attempts were started at most, in µs.
     pub late_p50_us: Option<u64>,
     /// The same of 99 in 100.
     pub late_p99_us: Option<u64>,
+}
+
+impl Recent {
+    /// The share of the attempts that failed.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn failing(&self) -> Option<f64> {
+        let all = self.handled + self.failed;
+        (all > 0).then(|| self.failed as f64 / all as f64)
+    }
+
+    /// Whether most failed, and more than two.
+    fn is_failing(&self) -> bool {
+        self.failed > 2 && self.failed >= self.handled
+    }
 }
 
 impl TopicStatus {
@@ -97,6 +140,8 @@ impl TopicStatus {
             held if held.closed.is_some() => TopicStanding::Closed,
             held if held.paused.is_some() => TopicStanding::Paused,
             _ if self.is_unserved() => TopicStanding::Unserved,
+            _ if self.held_back().next().is_some() => TopicStanding::HeldBack,
+            _ if self.last_5m.as_ref().is_some_and(Recent::is_failing) => TopicStanding::Failing,
             _ => TopicStanding::Fine,
         }
     }
@@ -106,11 +151,14 @@ impl TopicStatus {
         self.overview.timers + self.overview.enrolled > 0 && self.listeners == 0
     }
 
-    /// The share of the attempts that failed.
-    #[allow(clippy::cast_precision_loss)]
+    /// The destinations that timers wait for.
+    pub fn held_back(&self) -> impl Iterator<Item = &Destination> {
+        self.destinations.iter().filter(|one| one.state.holds_back())
+    }
+
+    /// The share of the attempts of the last five minutes that failed.
     pub fn failing(&self) -> Option<f64> {
-        let all = self.handled + self.failed;
-        (all > 0).then(|| self.failed as f64 / all as f64)
+        self.last_5m.as_ref()?.failing()
     }
 }
 
@@ -141,9 +189,11 @@ impl Console {
 
     async fn status_in(&self, registry: Registry) -> Result<Status> {
         let Registry { topics, unreadable } = registry;
-        let listeners = self.listeners().await?;
+        let mut listeners = self.schedule.reports().await?;
+        let silent = listeners.iter().filter(|one| one.is_silent()).cloned().collect();
+        listeners.retain(ListenerReport::is_present);
         let topics = self.status_of(&topics, &listeners).await;
-        Ok(Status { topics, unreadable, more_topics: 0, listeners })
+        Ok(Status { topics, unreadable, more_topics: 0, listeners, silent })
     }
 
     /// The same of these topics, by what these listeners have said.
@@ -163,9 +213,6 @@ impl Console {
 fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[ListenerReport]) -> TopicStatus {
     let reports: Vec<_> = listeners.iter().filter_map(|listener| listener.topics.get(topic.name())).collect();
     let count = |name: &str| reports.iter().filter_map(|report| report.counts.get(name)).sum();
-    let mut lateness = Distribution::default();
-    reports.iter().for_each(|report| lateness.add(&report.lateness));
-    let late = |share| lateness.quantile(share).map(micros);
     TopicStatus {
         topic: topic.clone(),
         problem: overview.as_ref().err().map(ToString::to_string),
@@ -175,9 +222,45 @@ fn of_topic(topic: &KnownTopic, overview: Result<Overview>, listeners: &[Listene
         limit: reports.iter().map(|report| report.limit).sum(),
         handled: count("handled"),
         failed: count("failed"),
-        late_p50_us: late(0.5),
-        late_p99_us: late(0.99),
+        last_5m: recent(reports.iter().filter_map(|report| report.last_5m.as_ref())),
+        last_1h: recent(reports.iter().filter_map(|report| report.last_1h.as_ref())),
+        destinations: destinations(topic.name(), listeners),
     }
+}
+
+/// The sum of what listeners have said.
+fn recent<'a>(all: impl Iterator<Item = &'a RecentAttempts>) -> Option<Recent> {
+    let (mut sum, mut lateness) = (None::<Recent>, Distribution::default());
+    for one in all {
+        let sum = sum.get_or_insert_default();
+        (sum.handled, sum.failed) = (sum.handled + one.handled, sum.failed + one.failed);
+        lateness.add(&one.lateness);
+    }
+    let late = |share| lateness.quantile(share).map(micros);
+    sum.map(|sum| Recent { late_p50_us: late(0.5), late_p99_us: late(0.99), ..sum })
+}
+
+/// Each once, by what is worst of it, as it is now.
+fn destinations(topic: &str, listeners: &[ListenerReport]) -> Vec<Destination> {
+    let mut worst = BTreeMap::<String, Destination>::new();
+    for listener in listeners {
+        for one in listener.topics.get(topic).iter().flat_map(|report| &report.destinations) {
+            let retry_in_ms = one.retry_in_ms.map(|ms| ms.saturating_sub(listener.age_ms));
+            let one = Destination { retry_in_ms, ..one.clone() };
+            match worst.entry(one.name.clone()) {
+                Entry::Vacant(free) => _ = free.insert(one),
+                Entry::Occupied(mut there)
+                    if (there.get().state, there.get().failures) < (one.state, one.failures) =>
+                {
+                    there.insert(one);
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+    }
+    let mut all: Vec<_> = worst.into_values().collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.state));
+    all
 }
 
 fn micros(span: Duration) -> u64 {

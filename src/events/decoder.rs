@@ -7,6 +7,7 @@ use bytes::Bytes;
 use redis::{PushInfo, PushKind, Value};
 
 use crate::backlog::Item;
+use crate::destination::MAX_NAME as MAX_DESTINATION;
 use crate::escape::glob;
 use crate::events::event::{Change, Event};
 use crate::id::Token;
@@ -174,13 +175,17 @@ pub(super) fn numbers_of(name: &str) -> Option<(u64, u64)> {
     Some((number.parse().ok()?, before.parse().ok()?))
 }
 
-/// `w`, `q` or `l` and a time in ms, or `f`, a token and a key.
+/// `w`, `q` or `l` and a time in ms; `f`, a token and a key; or `o` and a destination.
 fn signal(partition: usize, payload: &Bytes) -> Option<Event> {
     let ms = || std::str::from_utf8(&payload[1..]).ok()?.parse().ok();
     match payload.first()? {
         b'w' => Some(Event::Wake { partition, index: Index::Due, at: ms()? }),
         b'q' => Some(Event::Wake { partition, index: Index::Quarantine, at: ms()? }),
         b'l' => Some(Event::Left { partition, at: ms()? }),
+        b'o' if payload.len() <= 1 + MAX_DESTINATION => {
+            let destination = std::str::from_utf8(&payload[1..]).ok()?.to_owned();
+            Some(Event::TryNow { partition, destination })
+        }
         b'f' if (9..=9 + MAX_KEY).contains(&payload.len()) => {
             let token = Token::from_bytes(&payload[1..9])?;
             Some(Event::Fence { partition, held: Held { key: payload.slice(9..), token } })
@@ -231,6 +236,10 @@ mod tests {
         assert_eq!(
             decoder.hear(message("keylapse:{a/1}:wake", b"l1700000000000")),
             Some(Decoded::Event(Event::Left { partition: 1, at: 1_700_000_000_000 }))
+        );
+        assert_eq!(
+            decoder.hear(message("keylapse:{a/0}:wake", b"oshop.example:443")),
+            Some(Decoded::Event(Event::TryNow { partition: 0, destination: "shop.example:443".to_owned() }))
         );
         assert_eq!(
             decoder.hear(message("keylapse:{a/0}:wake", b"f12345678some:key")),

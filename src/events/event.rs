@@ -20,6 +20,13 @@ pub enum Event {
         /// The new head.
         at: u64,
     },
+    /// An operator asks for a call to a destination that is held back.
+    TryNow {
+        /// The place of the partition in the list that the stream was opened for.
+        partition: usize,
+        /// Which.
+        destination: String,
+    },
     /// What is due from this ms on is left to others: it is more than a listener can run, or the one that led has
     /// ended.
     Left {

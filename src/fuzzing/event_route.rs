@@ -86,6 +86,12 @@ fn check(heard: Decoded, channel: &[u8], payload: &[u8]) {
             let said = digits.and_then(|digits| digits.parse().ok());
             assert_eq!((channel, said), (&wake(partition)[..], Some(at)));
         }
+        Event::TryNow { partition, destination } => {
+            assert_eq!(
+                (channel, payload),
+                (&wake(partition)[..], &[b"o", destination.as_bytes()].concat()[..])
+            );
+        }
         Event::Fence { partition, held } => {
             assert_eq!(channel, wake(partition));
             assert_eq!([b"f", &held.token.as_bytes()[..], &held.key].concat(), payload);

@@ -61,6 +61,12 @@ impl EventLoop {
                     partition.wakeup.left(at);
                 }
             }
+            Event::TryNow { partition, destination } => {
+                let topic = runtime.partitions.get(partition).map(|partition| &partition.topic);
+                if let Some(all) = topic.and_then(|topic| topic.config.destinations.as_ref()) {
+                    all.try_now(&destination);
+                }
+            }
             Event::Fence { partition, held } => {
                 if let Some(partition) = runtime.partitions.get(partition) {
                     partition.leases.fence(held);

@@ -23,7 +23,8 @@ const FEW: Duration = Duration::from_secs(30);
 /// Where something was out of order there may be more.
 const HURRY: Duration = Duration::from_millis(100);
 
-const SCANS: [Scan; 5] = [Scan::Records, Scan::States, Scan::Next, Scan::Slots, Scan::Tombstones];
+const SCANS: [Scan; 6] =
+    [Scan::Records, Scan::States, Scan::Next, Scan::Tried, Scan::Slots, Scan::Tombstones];
 
 /// Goes through all partitions, over and over, until it is dropped.
 pub(crate) async fn repair(runtime: Arc<Runtime>) {

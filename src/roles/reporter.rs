@@ -6,10 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::destination::Destination;
 use crate::error::Result;
-use crate::log::{debug, warn};
+use crate::log::{debug, error, warn};
 use crate::log_throttle::LogThrottle;
+use crate::panics::contained;
 use crate::runtime::{EventMode, NodeState, RunningTopic, Runtime};
+use crate::stats::recent::{Recent, Totals};
 use crate::time::{ms_ceil, unix_ms};
 use crate::wire::{FORGOTTEN_MS, ListenerReport, NodeReport, Reported, TopicReport, listeners};
 
@@ -22,16 +25,19 @@ pub(crate) struct Reporter {
     since: SystemTime,
     /// Where the last look for reports of the dead has ended.
     looked: u64,
+    topics: Vec<Recently>,
     kept: Kept,
     throttle: LogThrottle,
 }
 
 impl Reporter {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        let topics = runtime.topics.iter().map(|_| Recently::new()).collect();
         Self {
             runtime,
             since: SystemTime::now(),
             looked: 0,
+            topics,
             kept: Kept::default(),
             throttle: LogThrottle::default(),
         }
@@ -55,8 +61,15 @@ impl Reporter {
 
     /// Reports once.
     pub(crate) async fn tick(&mut self) -> Result<()> {
-        let Runtime { client, id, .. } = &*self.runtime;
-        let report = report(&self.runtime, self.since);
+        let Runtime { client, id, topics, .. } = &*self.runtime;
+        let mut report = report(&self.runtime, self.since);
+        for (topic, recently) in topics.iter().zip(&mut self.topics) {
+            recently.log_trimmed(topic);
+            report
+                .topics
+                .entry(topic.config.name.clone())
+                .and_modify(|report| recently.add_to(topic, report));
+        }
         let reported =
             client.store.report(&listeners(&client.namespace), id, Some(&report), self.looked).await;
         let reported = reported.inspect_err(|_| self.kept.unsure())?;
@@ -85,6 +98,42 @@ impl Reporter {
             if let Err(error) = self.runtime.register(topic).await {
                 debug!(topic = %topic.config.name, %error, "the topic is not registered again");
             }
+        }
+    }
+}
+
+/// What a topic has done lately.
+#[derive(Debug)]
+struct Recently {
+    last_5m: Recent,
+    last_1h: Recent,
+    /// Dead letters that were trimmed, as far as that was logged.
+    trimmed: u64,
+}
+
+impl Recently {
+    fn new() -> Self {
+        let span = |minutes: u64| Recent::new(Duration::from_secs(60 * minutes));
+        Self { last_5m: span(5), last_1h: span(60), trimmed: 0 }
+    }
+
+    fn add_to(&mut self, topic: &RunningTopic, report: &mut TopicReport) {
+        let stats = topic.stats.snapshot();
+        let lateness = report.lateness.clone();
+        let totals = Totals { handled: stats.handled, failed: stats.failed, lateness };
+        report.last_5m = Some(self.last_5m.of(&totals));
+        report.last_1h = Some(self.last_1h.of(&totals));
+    }
+
+    /// One line for all that calls of the last seconds have trimmed.
+    fn log_trimmed(&mut self, topic: &RunningTopic) {
+        let trimmed = topic.stats.trimmed.get();
+        let count = trimmed - std::mem::replace(&mut self.trimmed, trimmed);
+        if count > 0 {
+            error!(
+                topic = topic.config.name,
+                count, "dead letters were trimmed, and are lost: more died than the topic keeps"
+            );
         }
     }
 }
@@ -157,6 +206,7 @@ fn report(runtime: &Runtime, since: SystemTime) -> ListenerReport {
         nodes: runtime.nodes.all().iter().map(|node| of_node(node)).collect(),
         topics: topics.collect(),
         at_ms: 0,
+        age_ms: 0,
     }
 }
 
@@ -184,7 +234,10 @@ fn of_topic(runtime: &Runtime, topic: &RunningTopic) -> TopicReport {
     let counts = topic.stats.snapshot().iter().filter(|(_, count)| *count > 0);
     let counts: BTreeMap<_, _> = counts.map(|(name, count)| (name.to_owned(), count)).collect();
     let (lateness, handler) = (topic.meter.lateness.snapshot(), topic.meter.handler.snapshot());
-    TopicReport { running, limit, counts, lateness, handler }
+    let destinations = topic.config.destinations.as_ref();
+    let destinations = destinations.and_then(|all| contained(|| all.states()).ok()).unwrap_or_default();
+    let destinations = Destination::reported(destinations);
+    TopicReport { running, limit, counts, lateness, handler, destinations, ..TopicReport::default() }
 }
 
 #[cfg(target_os = "linux")]

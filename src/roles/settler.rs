@@ -121,12 +121,13 @@ impl Settler {
     async fn end(&self, ends: &[Settle]) -> Vec<Trigger> {
         let Partition { topic, store, names, .. } = &*self.partition;
         let call = || store.settle(names, topic.config.letters, topic.config.triggers, ends);
-        let Some(((set, replies), repeated)) = self.deliver(ends.len(), call).await else {
+        let Some((settled, repeated)) = self.deliver(ends.len(), call).await else {
             return Vec::new();
         };
-        note_triggers(&self.partition, &set);
+        note_triggers(&self.partition, &settled.triggers);
+        topic.stats.trimmed.add_u64(settled.trimmed);
         let mut triggers = Vec::new();
-        for (settle, reply) in ends.iter().zip(replies) {
+        for (settle, reply) in ends.iter().zip(settled.each) {
             self.note(settle, reply, repeated);
             let (SettleReply::Settled(Some((deadline, _))) | SettleReply::GaveWay(deadline, _)) = reply
             else {

@@ -3,7 +3,7 @@
 -- Purpose: remove timers whose attempt is done; at most 1,000 a call.
 -- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' to set trigger keys, else '0', then per timer: key, token
 -- Returns: secs, micros, places (from 1) of the tokens that hold nothing any
@@ -14,18 +14,22 @@
 --   over but has not been claimed again still counts.
 
 local due, quarantine, rec, run, nxt = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local tried = sub(KEYS[1], 1, -5) .. 'tried'
 local count = (#ARGV - 4) / 2
 local asked = {}
 for i = 1, count do asked[i] = ARGV[3 + 2 * i] end
 
 local states = redis.call('HMGET', run, unpack(asked))
-local done, places, gone = {}, {}, {}
-for i = 1, count do
+local done, places, gone, retried = {}, {}, {}, {}
+for i, key in ipairs(asked) do
   local state = states[i]
   if state and sub(state, 3, 10) == ARGV[4 + 2 * i] then
-    done[#done + 1] = asked[i]
+    done[#done + 1] = key
     places[#places + 1] = i
-    if (byte(state, 15) or QUARANTINE_AT) >= QUARANTINE_AT then redis.call('ZREM', quarantine, asked[i]) end
+    if sub(state, 11, 17) ~= UNTRIED then
+      if (byte(state, 15) or QUARANTINE_AT) >= QUARANTINE_AT then redis.call('ZREM', quarantine, key) end
+      retried[#retried + 1], retried[#retried + 2] = '<' .. key, '>' .. key
+    end
   else
     gone[#gone + 1] = i
   end
@@ -54,6 +58,7 @@ if #done > 0 then
   -- The token goes last: should one of these fail, a repeat finishes the rest.
   redis.call('HDEL', rec, unpack(done))
   redis.call('ZREM', due, unpack(done))
+  if #retried > 0 then redis.call('ZREM', tried, unpack(retried)) end
   redis.call('HDEL', run, unpack(done))
 end
 local told = meta[5] and (tonumber(meta[5]) or 0) > now

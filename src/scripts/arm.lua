@@ -3,7 +3,7 @@
 -- Purpose: put timers into the index; at most 1,000 a call, no key twice.
 -- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: (none: refused up front when the server is out of memory)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 how, a character each: 'r' to replace or 'a' to leave a timer alone that is there;
 --   '1' for a repeat of an unanswered call, else '0'; '1' to set trigger keys, else '0',
@@ -155,6 +155,12 @@ local function is_indexed(key)
   return redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
 end
 
+-- What its timer has been through is not the new arming's.
+local function clear(key, state)
+  cleared[#cleared + 1] = key
+  if is_tried(state) then forget_tried(key) end
+end
+
 -- A key that has a timer already: the code, the deadline; or nothing, where it was put down to be written.
 local function over(i, old, state, kept)
   local key, head, deadline = keys[i], ARGV[BASE + WIDTH * i - 1], ats[i]
@@ -162,7 +168,7 @@ local function over(i, old, state, kept)
   -- What has lost its place in the index runs no more, and would wait for the slow repair.
   if (absent or state) and not is_indexed(key) then
     if withdrawn[i] then return '\4', 0 end
-    if state then cleared[#cleared + 1] = key end
+    if state then clear(key, state) end
     moved[#moved + 1] = i
     return put(i, '\0\0')
   end
@@ -192,7 +198,7 @@ local function over(i, old, state, kept)
     install(key, record, deadline, lost)
     return '\1', deadline
   end
-  if state then cleared[#cleared + 1] = key end
+  if state then clear(key, state) end
   put(i, '\1\0')
 end
 

@@ -3,7 +3,7 @@
 -- Purpose: end timers and everything kept behind them; at most 1,000 a call, no key twice.
 -- Parts: prelude, timers, chronicle, triggers, succession
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' to delete trigger keys, else '0',
 --   then per timer: key, id of this cancel (8 bytes)
@@ -43,7 +43,10 @@ local function cancel(key, id, record, state, after)
   has_ended('a' .. sub(record, 2, 9), now_text)
   gone[#gone + 1] = key
   if WATCHED then note_end('C', key, record, state, 0) end
-  if state then held[#held + 1] = key end
+  if state then
+    held[#held + 1] = key
+    if is_tried(state) then forget_tried(key) end
+  end
   if after then
     local _, behind = kept_record(after)
     has_ended('a' .. sub(behind, 2, 9), now_text)

@@ -4,7 +4,7 @@
 -- Parts: prelude, timers, chronicle, succession, letters
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
---   10 slots
+--   10 slots, 11 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 'due' or 'quarantine', 5 slot, 6 token (8 bytes), 7 '1' for a repeat of an
 --   unanswered call, else '0', 8 how many at most (1,000), 9 how many bytes of
@@ -38,7 +38,7 @@ local FIRST = '\1\1' .. token .. '\0\0\0\1\0\0\0' .. NO_TOKEN
 local PARK = 60000
 -- Who was not here for so long is the standby no longer; and who is, says so again after so long.
 local STANDBY_FOR, STANDBY_SAID = 5000, 1000
-local orphans, parked, held = 0, 0, 0
+local orphans, parked, held, retries = 0, 0, 0, false
 
 -- When another took something last: a slot that is closed is nobody's. And whether another
 -- is the standby: of those who take only what was left lying one is, and the others, who are
@@ -82,6 +82,7 @@ local function repeat_claim()
     if state and record and sub(state, 3, 10) == token and byte(state, 2) == 1 then
       if room > 0 or #state < 25 then
         redis.call('ZADD', (byte(state, 15) or 0) >= QUARANTINE_AT and quarantine or due, 'GT', expires, key)
+        if is_tried(state) then redis.call('ZADD', tried, 'XX', 'GT', expires, '>' .. key) end
         local n = #keys + 1
         keys[n], records[n], states[n] = key, record, state ~= FIRST and state
         room = room - #key - #record - (state == FIRST and 0 or #state)
@@ -102,11 +103,13 @@ local function attend(key, record, state)
   if not record then
     redis.call('ZREM', index, key)
     redis.call('HDEL', run, key)
+    forget_tried(key)
     orphans = orphans + 1
     return
   end
   if byte(record) and byte(record) > 1 and not known(record) or state and byte(state) and byte(state) > 1 then
     redis.call('ZADD', index, now + PARK, key)
+    move_tried(key, now + PARK)
     parked = parked + 1
     return
   end
@@ -119,6 +122,7 @@ local function attend(key, record, state)
     -- Its state was lost, and with it the lost leases: it is one of the others.
     redis.call('ZADD', due, 'NX', now, key)
     redis.call('ZREM', quarantine, key)
+    forget_tried(key)
     return
   end
   if byte(state, 2) == 1 then
@@ -132,6 +136,7 @@ local function attend(key, record, state)
   if lost >= QUARANTINE_AT and not quarantined then
     redis.call('ZADD', quarantine, now, key)
     redis.call('ZREM', due, key)
+    note_tried(key, record, now)
     redis.call('HSET', run, key, '\1\0' .. sub(state, 3, 14) .. char(lost) .. sub(state, 16))
     return
   end
@@ -141,6 +146,7 @@ local function attend(key, record, state)
     if held >= limit then room = 0 end
     if room == 0 then return end
   end
+  retries = true
   return '\1\1' .. token .. sub(state, 11, 14) .. char(lost) .. sub(state, 16)
 end
 
@@ -157,7 +163,7 @@ local from, width, read, size = 1, 0, 0, 0
 -- Nothing is given out whose end could not be written down: here a value of
 -- another type is an error before anything is written.
 if #ready > 0 then
-  for _, zset in ipairs({ due, quarantine, tombstones, dead }) do redis.call('ZCARD', zset) end
+  for _, zset in ipairs({ due, quarantine, tombstones, dead, tried }) do redis.call('ZCARD', zset) end
   redis.call('HLEN', nxt)
   redis.call('HLEN', letters)
 end
@@ -199,6 +205,9 @@ if held > 0 then
   -- of rights in between would leave, reads as a lost lease.
   redis.call('ZADD', index, unpack(leases))
   redis.call('HSET', run, unpack(holds))
+  for i = 1, retries and held or 0 do
+    if states[i] and is_tried(states[i]) then note_tried(keys[i], records[i], expires) end
+  end
   if WATCHED then
     for i, key in ipairs(keys) do note_start(key, records[i], states[i] or FIRST) end
   end

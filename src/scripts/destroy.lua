@@ -5,7 +5,7 @@
 -- Parts: (none)
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters, 10 slots, 11 watch,
---   12 checks, 13 history, 14 history_old, 15 scanner, 16 values, 17 journal
+--   12 checks, 13 history, 14 history_old, 15 scanner, 16 values, 17 journal, 18 tried
 -- ARGV 1 wake-up channel, 2 how many timers to name at most; 0 to end the partition,
 --   then the keys that go: those that the last call has named
 -- Returns: code, then per timer: key, deadline in ms ('' while an attempt of it runs)
@@ -16,7 +16,7 @@
 local meta, due, quarantine, rec, run, nxt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local tombstones, dead, letters, slots, watch = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local checks, history, history_old, scanner, values = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local journal = KEYS[17]
+local journal, tried = KEYS[17], KEYS[18]
 
 local byte, sub = string.byte, string.sub
 local version = redis.call('HGET', meta, 'v')
@@ -26,13 +26,18 @@ if most == 0 then
   redis.call('UNLINK', meta, due, quarantine, rec, run, nxt, tombstones, dead, letters, slots, watch, checks,
     history, history_old, scanner, values)
   -- Callers of an earlier release do not name it.
-  if journal then redis.call('UNLINK', journal) end
+  if journal then redis.call('UNLINK', journal, tried) end
   return { 1 }
 end
 
 -- The index goes last: should an earlier command be refused, a repeat finds them there.
 local gone = { unpack(ARGV, 3) }
 if #gone > 0 then
+  local members = {}
+  for _, key in ipairs(gone) do
+    members[#members + 1], members[#members + 2] = '<' .. key, '>' .. key
+  end
+  if tried then redis.call('ZREM', tried, unpack(members)) end
   redis.call('HDEL', nxt, unpack(gone))
   redis.call('HDEL', run, unpack(gone))
   redis.call('HDEL', rec, unpack(gone))

@@ -4,7 +4,7 @@
 -- Parts: prelude, timers, succession, history
 -- Flags: (none: refused when the server is out of memory; the next scan makes it good)
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
---   12 values
+--   12 values, 13 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, or time in ms of what has none,
 --   5 '1' where keys are written back for their retries; else '0',

@@ -4,7 +4,7 @@
 --   name twice.
 -- Parts: prelude, timers, triggers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 rec, 4 run, 5 tombstones, 6 dead, 7 letters
+-- KEYS 1 meta, 2 due, 3 rec, 4 run, 5 tombstones, 6 dead, 7 letters, 8 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to set trigger keys, else '0',
 --   then per entry: 'timer', key, record, state ('': none), when it is due, in ms since 1970, as text; or 'letter', its
 --   name, the letter, '', when it died
@@ -34,6 +34,7 @@ function put.timer(key, record, state, at)
   if state ~= '' then redis.call('HSET', run, key, state) else redis.call('HDEL', run, key) end
   redis.call('HSET', rec, key, record)
   wait_until(due, tonumber(at), key)
+  if state ~= '' and is_tried(state) then note_tried(key, record, at) end
   if ARGV[4] == '1' then set_trigger(key, at, state ~= '' and (struct.unpack('>I4', state, 11)) or 1, false) end
   return 0
 end

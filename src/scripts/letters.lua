@@ -18,6 +18,7 @@ local function forget_oldest(members)
   redis.call('ZREM', dead, unpack(members))
   redis.call('HDEL', letters, unpack(members))
   redis.call('HINCRBY', KEYS[1], 'trimmed', #members)
+  redis.call('HSET', KEYS[1], 'trimmed_at', now)
   trimmed = trimmed + #members
 end
 
@@ -66,6 +67,7 @@ local function hand_back(key, record, state)
   -- One that was cut short meanwhile is due now, and buried by its claim.
   if at == 0 then at = now end
   wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
+  if is_tried(state) then move_tried(key, at) end
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(state, 11))
   return at
 end

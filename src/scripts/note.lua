@@ -4,7 +4,7 @@
 -- Parts: prelude, timers, succession, history
 -- Flags: allow-oom
 -- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 history, 9 history_old, 10 checks, 11 watch,
---   12 values
+--   12 values, 13 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 the highest number of a canary below, 5 '1' where keys are written back for their retries; else '0',
 --   6 the name of the server of all positions in the call ('' where there is one),

@@ -3,7 +3,8 @@
 -- Purpose: entries as `take` has read them; as many as that answers.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
+--   10 tried
 -- ARGV 1 the id under which the partition is closed (8 bytes), then per entry: the place of its key behind meta, its name
 --   there, what it says
 -- Returns: 1 written, 0 the partition is not closed under this id (nothing was changed)
@@ -12,8 +13,8 @@
 
 local found = redis.call('HMGET', KEYS[1], 'v', 'under')
 if found[1] ~= 'repartitioning' or found[2] ~= ARGV[1] then return 0 end
-local places = { KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9] }
-local ZSETS = { [1] = true, [2] = true, [6] = true, [7] = true }
+local places = { KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10] }
+local ZSETS = { [1] = true, [2] = true, [6] = true, [7] = true, [9] = true }
 for i = 2, #ARGV - 2, 3 do
   local place, name, says = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   if ZSETS[place] then

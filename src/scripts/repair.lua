@@ -1,20 +1,25 @@
 -- repair.lua: one step of the slow repair.
 --
 -- Purpose: find records that no index names, or only for a day that never comes, states and kept armings whose
---   record is gone, and slots, tombstones, entries of the journal and a tail that have had their day.
+--   record is gone, timers that `tried` names wrongly or does not name, as after a listener of an earlier release, and
+--   slots, tombstones, entries of the journal and a tail that have had their day.
 -- Parts: prelude, timers, chronicle, succession
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 slots,
+--   9 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
---   4 which hash to scan: 'rec', 'run', 'next' or 'slots', or 'tombstones', of which up to 1,000 go a call,
+--   4 which to scan: 'rec', 'run', 'next', 'slots' or 'tried', or 'tombstones', of which up to 1,000 go a call,
 --   5 cursor, 6 how many to look at, 7 lease in ms
 -- Returns: secs, micros, next cursor, how many were put right, how many were looked at
 
 local which, lease, repaired = ARGV[4], tonumber(ARGV[7]), 0
 local SLOT_AGE = 86400000
 
+local function score_of(key)
+  return redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
+end
 local function is_placed(key)
-  local score = redis.call('ZSCORE', due, key) or redis.call('ZSCORE', quarantine, key)
+  local score = score_of(key)
   return score and tonumber(score) < MAX_DEADLINE -- beyond it, it would never come up
 end
 
@@ -28,12 +33,28 @@ function mend.rec(key, record)
   local at = byte(state, 2) == 1 and now + lease or present_deadline(record, state)
   if at == 0 or at >= MAX_DEADLINE then at = now end -- its claim will bury it
   wait_until(byte(state, 15) >= QUARANTINE_AT and quarantine or due, at, key)
+  if is_tried(state) then note_tried(key, record, at) end
   return true
 end
 
-function mend.run(key)
-  if redis.call('HEXISTS', rec, key) == 1 then return end
-  redis.call('HDEL', run, key)
+function mend.run(key, state)
+  local record = redis.call('HGET', rec, key)
+  if not record then
+    redis.call('HDEL', run, key)
+    forget_tried(key)
+    return true
+  end
+  local at = #state >= 25 and is_tried(state) and score_of(key)
+  if not at or redis.call('ZSCORE', tried, '>' .. key) == at then return end
+  note_tried(key, record, at)
+  return true
+end
+
+function mend.tried(member)
+  local key = sub(member, 2)
+  local state = redis.call('HGET', run, key)
+  if state and is_tried(state) and redis.call('HEXISTS', rec, key) == 1 then return end
+  redis.call('ZREM', tried, member)
   return true
 end
 
@@ -60,7 +81,12 @@ if which == 'tombstones' then
 end
 
 local hashes = { rec = rec, run = run, next = nxt, slots = KEYS[8] }
-local page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
+local page
+if which == 'tried' then
+  page = redis.call('ZSCAN', tried, ARGV[5], 'COUNT', ARGV[6])
+else
+  page = redis.call('HSCAN', hashes[which], ARGV[5], 'COUNT', ARGV[6])
+end
 for i = 1, #page[2], 2 do
   if mend[which](page[2][i], page[2][i + 1]) then repaired = repaired + 1 end
 end

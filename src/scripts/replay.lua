@@ -3,7 +3,7 @@
 -- Purpose: arm the letter's record again, for now: as the arming that it was, or as a new one.
 -- Parts: prelude, timers, succession
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters, 10 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 '1' for a repeat of an unanswered call, else '0', 5 letter (its name), 6 id of this replay (8
 --   bytes), 7 new arming id (8 bytes), or '' to keep the letter's

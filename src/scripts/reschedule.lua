@@ -3,7 +3,7 @@
 -- Purpose: keep arming, payload and attempt, change when; at most 1,000 a call, no key twice.
 -- Parts: prelude, timers, triggers
 -- Flags: (none)
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel, 4 '1' to move trigger keys, else '0',
 --   then per timer: key; when, as '+ms' from now or ms since 1970
 -- Returns: per timer a byte with a code, a byte with what became of the trigger key, the deadline in 8
@@ -37,6 +37,7 @@ local function move(key, record, state, at, text)
     add(fields, key, sub(record, 1, 9) .. struct.pack('>I8', at) .. sub(record, 18))
     if had then cleared[#cleared + 1] = key end
   else
+    move_tried(key, at)
     add(held, key, sub(state, 1, 17) .. struct.pack('>I8', at) .. sub(state, 26))
   end
   local index = byte(state, 15) >= QUARANTINE_AT and quarantine or due

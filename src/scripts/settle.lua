@@ -3,7 +3,8 @@
 -- Purpose: retry, snooze, run again, bury or hand back; at most 1,000 a call.
 -- Parts: prelude, timers, chronicle, triggers, succession, letters
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 tombstones, 8 dead, 9 letters,
+--   10 tried
 -- ARGV 1 wire version, 2 number of partitions, 3 wake-up channel,
 --   4 dead letters kept, 5 their age in ms, 6 'trim' or 'pause' when full, 7 '1' to set trigger keys, else '0',
 --   then per timer: what, key, token, delay in ms, body
@@ -11,7 +12,7 @@
 --   history; 'again' with the body new arming id (8 bytes); 'dead' with the
 --   body reason (1 byte), history; 'release' with an empty body
 -- Returns: secs, micros, how many trigger keys were not set as others have the name, why some were refused
---   (or ''), then per timer: code, deadline, arming id
+--   (or ''), then per timer: code, deadline, arming id; then letters trimmed
 --   codes: 0 gone (the token holds nothing any more), 1 done (deadline: the
 --   next one, or 0), 2 the arming kept for later took the timer's place
 -- Errors: those of the prelude, BADEND (nothing was written)
@@ -29,6 +30,7 @@ function ends.snooze(key, record, state, delay, body)
   local at, attempt = ceil + delay, (struct.unpack('>I4', body))
   redis.call('ZREM', quarantine, key)
   wait_until(due, at, key)
+  note_tried(key, record, at)
   redis.call('HSET', run, key, '\1\0' .. NO_TOKEN .. sub(body, 1, 4) .. '\0' .. sub(body, 5, 6)
     .. struct.pack('>I8', at) .. sub(body, 7))
   return 1, at, sub(record, 2, 9), attempt
@@ -46,6 +48,7 @@ function ends.again(key, record, state, delay, body)
   local at = ceil + delay
   tombstone('a' .. sub(record, 2, 9))
   redis.call('ZREM', quarantine, key)
+  if is_tried(state) then forget_tried(key) end
   install(key, sub(record, 1, 1) .. body .. struct.pack('>I8', at) .. sub(record, 18), at, 0)
   redis.call('HDEL', run, key)
   return 1, at, body
@@ -97,7 +100,7 @@ for base = BASE, #ARGV - 1, WIDTH do
   local n = #out
   out[n + 1], out[n + 2], out[n + 3] = code, at, id
 end
-out[3], out[4] = taken, refused
+out[3], out[4], out[#out + 1] = taken, refused, trimmed
 wake()
 if WATCHED then end_chronicle() end
 return out

@@ -3,13 +3,13 @@
 -- Purpose: what stands there by now goes here; at most 1,000 timers or dead letters a call.
 -- Parts: (none)
 -- Flags: allow-oom
--- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 dead, 8 letters
+-- KEYS 1 meta, 2 due, 3 quarantine, 4 rec, 5 run, 6 next, 7 dead, 8 letters, 9 tried
 -- ARGV 1 the id under which the partition is closed (8 bytes), 2 'timers' or 'letters', then their names
 -- Returns: 1 removed, 0 the partition is not closed under this id (nothing was changed)
 -- Invariants: nothing is removed from a partition that is open.
 
 local meta, due, quarantine, rec, run, nxt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local dead, letters = KEYS[7], KEYS[8]
+local dead, letters, tried = KEYS[7], KEYS[8], KEYS[9]
 local found = redis.call('HMGET', meta, 'v', 'under')
 if found[1] ~= 'repartitioning' or found[2] ~= ARGV[1] then return 0 end
 local gone = { unpack(ARGV, 3) }
@@ -21,6 +21,11 @@ if ARGV[2] == 'letters' then
 end
 redis.call('ZREM', due, unpack(gone))
 redis.call('ZREM', quarantine, unpack(gone))
+local members = {}
+for _, key in ipairs(gone) do
+  members[#members + 1], members[#members + 2] = '<' .. key, '>' .. key
+end
+if tried then redis.call('ZREM', tried, unpack(members)) end
 redis.call('HDEL', nxt, unpack(gone))
 redis.call('HDEL', run, unpack(gone))
 redis.call('HDEL', rec, unpack(gone))

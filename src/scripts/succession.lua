@@ -33,6 +33,7 @@ end
 local function remove(key)
   redis.call('ZREM', due, key)
   redis.call('ZREM', quarantine, key)
+  forget_tried(key)
   redis.call('HDEL', rec, key)
   redis.call('HDEL', run, key)
 end
@@ -62,7 +63,10 @@ end
 local function install(key, record, at, lost)
   wait_until(lost >= QUARANTINE_AT and quarantine or due, at, key)
   redis.call('HSET', rec, key, record)
-  if lost > 0 then redis.call('HSET', run, key, fresh_state(lost)) end
+  if lost > 0 then
+    note_tried(key, record, at)
+    redis.call('HSET', run, key, fresh_state(lost))
+  end
 end
 
 -- Installs the arming kept behind a timer that is gone from rec, run and the indexes.

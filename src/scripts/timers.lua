@@ -1,8 +1,8 @@
 -- timers.lua: what records and states say, and how a timer is put into an index.
 --
 -- Purpose: read a timer's deadline, make its first state, put it into an index, and say so to the
---   listeners where that is sooner than all that was there.
--- KEYS 1 meta
+--   listeners where that is sooner than all that was there; and name what was tried.
+-- KEYS 1 meta, and tried, which is named as meta is but for the end
 -- ARGV 3 wake-up channel
 
 local NO_TOKEN = '\0\0\0\0\0\0\0\0'
@@ -43,6 +43,18 @@ local function wait_until(zset, at, key)
   sooner(zset, at)
   redis.call('ZADD', zset, at, key)
 end
+
+-- A timer whose first attempt has ended, but not well, stands in `tried` until it ends: behind '<' at minus its first
+-- deadline, behind '>' where its index has it. So it can be counted how many should have ended by now, without reading
+-- them; and timers that end at their first attempt cost nothing.
+local tried = sub(KEYS[1], 1, -5) .. 'tried'
+local function is_tried(state) return sub(state, 11, 17) ~= UNTRIED end
+local function note_tried(key, record, at)
+  local first = #record >= 17 and struct.unpack('>I8', record, 10) or now
+  redis.call('ZADD', tried, -first, '<' .. key, at, '>' .. key)
+end
+local function move_tried(key, at) redis.call('ZADD', tried, 'XX', at, '>' .. key) end
+local function forget_tried(key) redis.call('ZREM', tried, '<' .. key, '>' .. key) end
 
 local function announce(letter)
   if news[letter] then tell(letter .. string.format('%.0f', math.floor(news[letter]))) end

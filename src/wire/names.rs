@@ -27,7 +27,7 @@ pub const MAX_PARTITIONS: u32 = 1024;
 
 /// A partition's names and the types of what they hold, in the order of docs/wire.md. Scripts' headers call
 /// their KEYS by these names.
-pub const NAMES: [(&str, &str); 17] = [
+pub const NAMES: [(&str, &str); 18] = [
     ("meta", "hash"),
     ("due", "zset"),
     ("quarantine", "zset"),
@@ -45,6 +45,7 @@ pub const NAMES: [(&str, &str); 17] = [
     ("history_old", "hash"),
     ("scanner", "hash"),
     ("journal", "zset"),
+    ("tried", "zset"),
 ];
 
 /// One partition of a topic, with all its names. Cheap to clone.

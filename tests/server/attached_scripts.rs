@@ -179,7 +179,7 @@ impl Scene {
 
     async fn settle(&self, held: Held, end: End) -> SettleReply {
         let settled = self.store.settle(&self.at, LETTERS, false, &[Settle { held, end }]).await;
-        settled.expect("an answer").1[0]
+        settled.expect("an answer").each[0]
     }
 
     async fn ack(&self, held: Held) -> AckReply {

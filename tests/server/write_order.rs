@@ -65,7 +65,7 @@ impl Scene {
     async fn retry(&self) -> Result<Vec<SettleReply>> {
         let end = End::Retry { delay: 60_000, attempt: 2, snoozes: 0, history: Bytes::new() };
         let settle = Settle { held: Held { key: KEY, token: self.token }, end };
-        self.store.settle(&self.at, LETTERS, false, &[settle]).await.map(|(_, replies)| replies)
+        self.store.settle(&self.at, LETTERS, false, &[settle]).await.map(|settled| settled.each)
     }
 }
 

@@ -43,10 +43,14 @@ pub(crate) async fn run(connect: &Connect, args: &Args, out: &mut Output) -> Res
     }
     log::start(&args.log);
     let (reload, stop) = (signals::to_reload(), keylapse::shutdown_signal());
+    // Before the file is read: what it names has metrics from the start.
+    let recorded = args.listen.map(|_| recorder::install()).transpose()?;
     // Before anything is claimed: what is wrong with the command line ends it.
     let config = read(args)?;
-    let door = match args.listen {
-        Some(address) => Some(Door::open(connect, &args.http, address, relay.health()).await?),
+    let door = match args.listen.zip(recorded) {
+        Some((address, recorded)) => {
+            Some(Door::open(connect, &args.http, address, relay.health(), recorded).await?)
+        }
         None => None,
     };
     relay.follow(config).await.map_err(|error| Failed::Usage(in_file(args, error)))?;
@@ -100,11 +104,12 @@ impl Door {
         http: &Listen,
         address: SocketAddr,
         health: RelayHealth,
+        recorded: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<Self, Failed> {
         let access = http.access()?;
         let server = http.bind(address, &access).await?;
         let web = Web::new(Console::new(connect.client()?), access).arming_only();
-        let web = web.recorded(recorder::install()?);
+        let web = web.recorded(recorded);
         describe_metrics();
         let web = web.ready(move || {
             let notes = health.faults();

@@ -19,12 +19,13 @@ const TRIAL: Duration = Duration::from_secs(2);
 pub(crate) struct Circuit {
     limits: Limits,
     state: State,
+    /// How many calls in a row have failed.
+    failures: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many failures in a row.
-    Closed(u32),
+    Closed,
     /// Nobody asks until then.
     Open(Instant),
     /// One asks, since then; the others wait.
@@ -41,13 +42,13 @@ pub(crate) enum Way {
 
 impl Circuit {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, state: State::Closed(0) }
+        Self { limits, state: State::Closed, failures: 0 }
     }
 
     /// Whoever is told that the way is free asks, and says how it went.
     pub(crate) fn enter(&mut self, now: Instant) -> Way {
         match self.state {
-            State::Closed(_) => Way::Free,
+            State::Closed => Way::Free,
             State::Open(until) if now < until => Way::Wait(until - now),
             // Whoever asked has never come back: it was dropped.
             State::Trial(since) if now < since + self.limits.wait => Way::Wait(TRIAL.min(self.limits.wait)),
@@ -60,20 +61,40 @@ impl Circuit {
 
     /// It has answered, whatever that was.
     pub(crate) fn succeed(&mut self) {
-        self.state = State::Closed(0);
+        (self.state, self.failures) = (State::Closed, 0);
     }
 
     /// It has not, or said that it cannot.
     pub(crate) fn fail(&mut self, now: Instant) {
-        self.state = match self.state {
-            State::Closed(failures) if failures + 1 < self.limits.failures => State::Closed(failures + 1),
-            _ => State::Open(now + self.limits.wait),
-        };
+        self.failures = self.failures.saturating_add(1);
+        if self.is_open() || self.failures >= self.limits.failures {
+            self.state = State::Open(now + self.limits.wait);
+        }
     }
 
     /// Whether it is left alone.
     pub(crate) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed(_))
+        self.state != State::Closed
+    }
+
+    /// How many calls in a row have failed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// How long it is left alone; nothing once it may be tried.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+        match self.state {
+            State::Open(until) => Some(until.saturating_duration_since(now)),
+            _ => None,
+        }
+    }
+
+    /// The next call is a trial, however long it was to be left alone.
+    pub(crate) fn try_now(&mut self, now: Instant) {
+        if let State::Open(_) = self.state {
+            self.state = State::Open(now);
+        }
     }
 }
 
@@ -117,6 +138,20 @@ mod tests {
         assert_eq!(circuit.enter(later + WAIT), Way::Free);
         circuit.succeed();
         assert_eq!((circuit.enter(later), circuit.is_open()), (Way::Free, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_tried_at_once_if_somebody_asks_for_it() {
+        let (mut circuit, now) = (circuit(), Instant::now());
+        circuit.try_now(now);
+        for _ in 0..3 {
+            circuit.fail(now);
+        }
+        assert_eq!((circuit.rest(now), circuit.failures()), (Some(WAIT), 3));
+        circuit.try_now(now);
+        assert_eq!((circuit.rest(now), circuit.enter(now)), (Some(Duration::ZERO), Way::Free));
+        circuit.fail(now);
+        assert_eq!((circuit.enter(now), circuit.failures()), (Way::Wait(WAIT), 4));
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,6 +26,22 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// All of them.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Delivered,
+        Self::Redirected,
+        Self::Refused,
+        Self::TooMany,
+        Self::Gone,
+        Self::Broken,
+        Self::TimedOut,
+        Self::Unreachable,
+        Self::CutOff,
+        Self::Misdirected,
+        Self::HostFull,
+        Self::HostOpen,
+    ];
+
     pub(crate) fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::GONE => Self::Gone,

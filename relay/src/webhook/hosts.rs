@@ -1,12 +1,15 @@
-//! What is known of the hosts that are called: who has a place there, and who is left alone.
+//! What is known of the hosts that are called: who has a place there, who is left alone, and why.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use keylapse::{Destination, DestinationState};
 use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 use super::circuit::{Circuit, Limits, Way};
 use crate::turns::Turns;
@@ -14,6 +17,7 @@ use crate::turns::Turns;
 /// All hosts of a topic: as many as the file lists, whatever payloads say.
 #[derive(Debug)]
 pub(crate) struct Hosts {
+    topic: String,
     places: usize,
     limits: Limits,
     known: Mutex<HashMap<String, Host>>,
@@ -25,6 +29,12 @@ pub(crate) struct Hosts {
 struct Host {
     places: Arc<Semaphore>,
     circuit: Circuit,
+    /// Until when it asked not to be called.
+    busy: Option<Instant>,
+    last_answer: Option<String>,
+    last_error: Option<String>,
+    /// Keys that wait for it: the latest of them, which are called first when somebody asks for a try.
+    waiting: VecDeque<Bytes>,
     /// Of those who find it full, and of those who find it left alone: that may be for much longer.
     full: Turns,
     open: Turns,
@@ -38,6 +48,17 @@ pub(crate) struct Place<'a> {
     _permit: OwnedSemaphorePermit,
 }
 
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// It has answered, whatever that was.
+    Answered(String),
+    /// It asked to be called no sooner than after this.
+    Busy(String, Duration),
+    /// It has not answered, or said that it cannot do its work: the answer, if there is one, and what went wrong.
+    Failed(Option<String>, String),
+}
+
 /// Why there is none, and after how long to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -49,27 +70,43 @@ pub(crate) enum Refused {
 
 /// How soon one asks again who found no place: places of a host that answers are free again by then.
 const SOON: Duration = Duration::from_millis(100);
+/// So many of the keys that wait for a host are remembered.
+const WAITING: usize = 10;
 
 impl Hosts {
-    pub(crate) fn new(places: usize, limits: Limits, open: Gauge) -> Self {
-        Self { places, limits, known: Mutex::default(), open }
+    pub(crate) fn new(topic: &str, places: usize, limits: Limits, open: Gauge) -> Self {
+        open.increment(0.0); // it is there from the start
+        Self { topic: topic.to_owned(), places, limits, known: Mutex::default(), open }
     }
 
-    pub(crate) fn enter(&self, host: &str) -> Result<Place<'_>, Refused> {
+    /// A place to call this host for this key.
+    pub(crate) fn enter(&self, host: &str, key: &Bytes) -> Result<Place<'_>, Refused> {
         let mut known = self.known();
-        let at = known.entry(host.to_owned()).or_insert_with(|| Host {
-            places: Arc::new(Semaphore::new(self.places)),
-            circuit: Circuit::new(self.limits),
-            full: Turns::new(),
-            open: Turns::new(),
-        });
+        let at = known.entry(host.to_owned()).or_insert_with(|| Host::new(self.places, self.limits));
         let Ok(permit) = Arc::clone(&at.places).try_acquire_owned() else {
             return Err(Refused::Full(at.full.take(SOON)));
         };
         match at.circuit.enter(Instant::now()) {
             Way::Free => Ok(Place { hosts: self, host: host.to_owned(), _permit: permit }),
-            Way::Wait(wait) => Err(Refused::Open(at.open.take(wait))),
+            Way::Wait(wait) => {
+                at.waits(key);
+                Err(Refused::Open(at.open.take(wait)))
+            }
         }
+    }
+
+    /// How each of them is.
+    pub(crate) fn states(&self) -> Vec<Destination> {
+        self.known().iter().map(|(name, host)| host.state(name)).collect()
+    }
+
+    /// Lets a host that is left alone be called now; answers keys that wait for it.
+    pub(crate) fn try_now(&self, host: &str) -> Vec<Bytes> {
+        let mut known = self.known();
+        let Some(host) = known.get_mut(host) else { return Vec::new() };
+        host.circuit.try_now(Instant::now());
+        host.busy = None;
+        host.waiting.drain(..).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Host>> {
@@ -77,24 +114,99 @@ impl Hosts {
     }
 }
 
-impl Place<'_> {
-    pub(crate) fn succeed(&self) {
-        self.with(Circuit::succeed);
+impl Host {
+    fn new(places: usize, limits: Limits) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(places)),
+            circuit: Circuit::new(limits),
+            busy: None,
+            last_answer: None,
+            last_error: None,
+            waiting: VecDeque::new(),
+            full: Turns::new(),
+            open: Turns::new(),
+        }
     }
 
-    pub(crate) fn fail(&self) {
-        self.with(|circuit| circuit.fail(Instant::now()));
+    fn waits(&mut self, key: &Bytes) {
+        if self.waiting.len() == WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(key.clone());
     }
 
-    fn with(&self, change: impl FnOnce(&mut Circuit)) {
-        if let Some(Host { circuit, .. }) = self.hosts.known().get_mut(&self.host) {
-            let was_open = circuit.is_open();
-            change(circuit);
-            match (was_open, circuit.is_open()) {
-                (false, true) => self.hosts.open.increment(1.0),
-                (true, false) => self.hosts.open.decrement(1.0),
-                _ => {}
+    fn state(&self, name: &str) -> Destination {
+        let now = Instant::now();
+        let busy = self.busy.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero());
+        let state = match (self.circuit.is_open(), busy, self.circuit.failures()) {
+            (true, ..) => DestinationState::Open,
+            (false, Some(_), _) => DestinationState::Busy,
+            (false, None, 0) => DestinationState::Ok,
+            (false, None, _) => DestinationState::Failing,
+        };
+        let rest = self.circuit.rest(now).or(busy);
+        let mut of = Destination::new(name, state);
+        of.failures = self.circuit.failures();
+        of.retry_in_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
+        of.last_answer.clone_from(&self.last_answer);
+        of.last_error.clone_from(&self.last_error);
+        of
+    }
+
+    /// Takes down what came of a call.
+    fn note(&mut self, called: Called, key: &Bytes) {
+        let now = Instant::now();
+        match called {
+            Called::Answered(answer) => {
+                self.circuit.succeed();
+                (self.busy, self.last_answer) = (None, Some(answer));
+                self.waiting.clear();
             }
+            Called::Busy(answer, wait) => {
+                self.circuit.succeed();
+                (self.busy, self.last_answer) = (Some(now + wait), Some(answer));
+                self.waits(key);
+            }
+            Called::Failed(answer, error) => {
+                self.circuit.fail(now);
+                self.last_answer = answer.or_else(|| self.last_answer.take());
+                self.last_error = Some(error);
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Says what came of the call for this key.
+    pub(crate) fn ended(&self, called: Called, key: &Bytes) {
+        let mut known = self.hosts.known();
+        let Some(host) = known.get_mut(&self.host) else { return };
+        let (was_open, was_busy) = (host.circuit.is_open(), host.busy.is_some());
+        host.note(called, key);
+        let (topic, name) = (&self.hosts.topic, &self.host);
+        match (was_open, host.circuit.is_open()) {
+            (false, true) => {
+                self.hosts.open.increment(1.0);
+                let (failures, wait) = (host.circuit.failures(), self.hosts.limits.wait);
+                let error = host.last_error.as_deref().unwrap_or_default();
+                warn!(
+                    topic,
+                    host = name,
+                    failures,
+                    error,
+                    ?wait,
+                    "the host is not called for a while: it has failed too often"
+                );
+            }
+            (true, false) => {
+                self.hosts.open.decrement(1.0);
+                info!(topic, host = name, "the host answers again, and is called as before");
+            }
+            (false, false) if !was_busy && host.busy.is_some() => {
+                let answer = host.last_answer.as_deref().unwrap_or_default();
+                warn!(topic, host = name, answer, "the host asks to be called later: its timers wait");
+            }
+            _ => {}
         }
     }
 }
@@ -104,5 +216,81 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         let open = self.known().values().filter(|host| host.circuit.is_open()).count();
         self.open.decrement(open as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "shop.example:443";
+    const WAIT: Duration = Duration::from_secs(30);
+
+    fn hosts() -> Hosts {
+        Hosts::new("orders", 5, Limits { failures: 3, wait: WAIT }, Gauge::noop())
+    }
+
+    fn call(hosts: &Hosts, key: &'static str, called: Called) {
+        let key = Bytes::from_static(key.as_bytes());
+        hosts.enter(HOST, &key).expect("it may be called").ended(called, &key);
+    }
+
+    fn state(hosts: &Hosts) -> (DestinationState, u32, Option<u64>) {
+        let [one] = &hosts.states()[..] else { panic!("one host") };
+        (one.state, one.failures, one.retry_in_ms)
+    }
+
+    fn failed() -> Called {
+        Called::Failed(Some("503 Service Unavailable".to_owned()), "it said so".to_owned())
+    }
+
+    fn answered() -> Called {
+        Called::Answered("200 OK".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_state_is_shown_with_what_led_to_it() {
+        let hosts = hosts();
+        assert_eq!(hosts.states(), []);
+        call(&hosts, "a", answered());
+        assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
+        call(&hosts, "a", failed());
+        assert_eq!(state(&hosts), (DestinationState::Failing, 1, None));
+        call(&hosts, "a", Called::Busy("429 Too Many Requests".to_owned(), WAIT));
+        assert_eq!(state(&hosts), (DestinationState::Busy, 0, Some(30_000)));
+        tokio::time::advance(WAIT).await;
+        assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
+        (0..3).for_each(|_| call(&hosts, "a", failed()));
+        assert_eq!(state(&hosts), (DestinationState::Open, 3, Some(30_000)));
+        let shown = hosts.states().remove(0);
+        assert_eq!(shown.last_answer.as_deref(), Some("503 Service Unavailable"));
+        assert_eq!(shown.last_error.as_deref(), Some("it said so"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_try_brings_back_keys_that_wait_and_another_failure_leaves_it_alone_again() {
+        let hosts = hosts();
+        (0..3).for_each(|_| call(&hosts, "a", failed()));
+        for key in ["b", "c"] {
+            let refused = hosts.enter(HOST, &Bytes::from_static(key.as_bytes())).map(drop);
+            assert!(matches!(refused, Err(Refused::Open(_))), "{refused:?}");
+        }
+        assert!(hosts.try_now("another.example:443").is_empty());
+        assert_eq!(hosts.try_now(HOST), ["b", "c"]);
+        call(&hosts, "b", failed());
+        assert_eq!(state(&hosts), (DestinationState::Open, 4, Some(30_000)));
+        hosts.try_now(HOST);
+        call(&hosts, "c", answered());
+        assert_eq!(state(&hosts), (DestinationState::Ok, 0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_keys_are_remembered() {
+        let hosts = hosts();
+        (0..3).for_each(|_| call(&hosts, "a", failed()));
+        for n in 0..50_u32 {
+            let _ = hosts.enter(HOST, &n.to_string().into());
+        }
+        assert_eq!(hosts.try_now(HOST).first(), Some(&Bytes::from_static(b"40")));
     }
 }

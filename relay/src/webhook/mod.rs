@@ -26,11 +26,12 @@ use url::Url;
 
 pub(crate) use self::address::Allowed;
 pub(crate) use self::circuit::Limits;
+pub(crate) use self::hosts::Hosts;
 pub(crate) use self::template::Template;
 
 use self::answer::{Verdict, verdict};
 use self::class::Class;
-use self::hosts::{Hosts, Refused};
+use self::hosts::{Called, Refused};
 use crate::message;
 use crate::metrics;
 use crate::occurrence::Occurrence;
@@ -61,7 +62,7 @@ pub(crate) struct Webhook {
     topic: String,
     client: Client,
     settings: Settings,
-    hosts: Hosts,
+    hosts: Arc<Hosts>,
 }
 
 /// What a delivery came to.
@@ -95,12 +96,18 @@ impl Webhook {
             .dns_resolver(Arc::new(resolve::Checked { resolver, allowed: settings.allowed.clone() }))
             .build()
             .map_err(|error| format!("no HTTP client can be made: {error}"))?;
-        let hosts = Hosts::new(settings.per_host, settings.circuit, metrics::circuits(topic));
-        Ok(Self { topic: topic.to_owned(), client, settings, hosts })
+        metrics::webhooks_from_start(topic, Class::ALL.iter().map(|class| class.as_str()));
+        let hosts = Hosts::new(topic, settings.per_host, settings.circuit, metrics::circuits(topic));
+        Ok(Self { topic: topic.to_owned(), client, settings, hosts: Arc::new(hosts) })
     }
 
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// The hosts that it calls.
+    pub(crate) fn hosts(&self) -> Arc<Hosts> {
+        Arc::clone(&self.hosts)
     }
 
     /// The names in the URL's braces that are captures.
@@ -127,27 +134,25 @@ impl Webhook {
             // It would be the same again.
             Err(why) => return (Class::Misdirected, Delivered::Ended(Err(Failure::dead(why)))),
         };
-        let place = match self.hosts.enter(&host_of(&url)) {
+        let place = match self.hosts.enter(&host_of(&url), &of.key) {
             Ok(place) => place,
             Err(Refused::Full(wait)) => return (Class::HostFull, put_off(wait)),
             Err(Refused::Open(wait)) => return (Class::HostOpen, put_off(wait)),
         };
         let began = Instant::now();
-        let (class, delivered) = match self.ask(url, of).await {
+        let (class, answer, delivered) = match self.ask(url, of).await {
             Ok(response) => {
-                let verdict = verdict(response.status(), response.headers(), SystemTime::now());
-                let class = Class::of(response.status());
+                let status = response.status();
+                let verdict = verdict(status, response.headers(), SystemTime::now());
                 drain(response).await;
-                (class, self.end(verdict))
+                (Class::of(status), Some(status.to_string()), self.end(verdict))
             }
-            Err(error) => (Class::of_error(&error), Delivered::Ended(Err(Failure::retry(told(&error))))),
+            Err(error) => {
+                (Class::of_error(&error), None, Delivered::Ended(Err(Failure::retry(told(&error)))))
+            }
         };
         metrics::webhook_took(&self.topic, began.elapsed());
-        if class.is_fault_of_host() {
-            place.fail();
-        } else {
-            place.succeed();
-        }
+        place.ended(called(class, answer, &delivered), &of.key);
         (class, delivered)
     }
 
@@ -170,6 +175,17 @@ impl Webhook {
             }
             Verdict::Gone => Delivered::Ended(Err(Failure::dead("the receiver answered 410 Gone"))),
         }
+    }
+}
+
+/// What its end says of the host.
+fn called(class: Class, answer: Option<String>, delivered: &Delivered) -> Called {
+    match (delivered, answer) {
+        (Delivered::Ended(Err(failure)), answer) if class.is_fault_of_host() => {
+            Called::Failed(answer, failure.message().to_owned())
+        }
+        (Delivered::Ended(Ok(Outcome::Snooze(wait))), Some(answer)) => Called::Busy(answer, *wait),
+        (_, answer) => Called::Answered(answer.unwrap_or_default()),
     }
 }
 

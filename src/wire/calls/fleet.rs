@@ -5,15 +5,19 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::destination::Destination;
 use crate::distribution::Distribution;
 use crate::error::Result;
 use crate::time::system_time;
-use crate::wire::{Store, scripts};
+use crate::wire::{PartitionNames, Store, scripts};
 
-/// Whoever has not reported for this long counts as gone: three reports.
+/// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
-/// After this long without one, its last report is forgotten.
-pub(crate) const FORGOTTEN_MS: u64 = 60_000;
+/// One that has not reported for this long is worth a look: its next report is three seconds late.
+#[cfg(feature = "console")]
+const SILENT: Duration = Duration::from_secs(8);
+/// After this long without one, its last report is forgotten. Until then operators see that it has ended without a word.
+pub(crate) const FORGOTTEN_MS: u64 = 600_000;
 /// Reports that are read at a time, roughly.
 const PAGE: usize = 100;
 /// A report that would be longer leaves out the details of its topics, never their names.
@@ -50,6 +54,9 @@ pub struct ListenerReport {
     /// When it reported, in ms since 1970, by the server's clock.
     #[serde(rename = "at", skip_serializing)]
     pub(crate) at_ms: u64,
+    /// How long ago that was, in ms.
+    #[serde(skip)]
+    pub age_ms: u64,
 }
 
 /// What a listener hears of one server.
@@ -88,6 +95,29 @@ pub struct TopicReport {
     /// How long handlers took.
     #[serde(skip_serializing_if = "Distribution::is_empty")]
     pub handler: Distribution,
+    /// Attempts of the last five minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_5m: Option<RecentAttempts>,
+    /// Attempts of the last hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_1h: Option<RecentAttempts>,
+    /// The places that its handlers call, the worst first: up to twenty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destinations: Vec<Destination>,
+}
+
+/// Attempts of a span of time that ends now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RecentAttempts {
+    /// Those that ended well.
+    pub handled: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// How late attempts were started.
+    #[serde(skip_serializing_if = "Distribution::is_empty")]
+    pub lateness: Distribution,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
@@ -99,6 +129,17 @@ impl ListenerReport {
     /// When it reported, by the server's clock.
     pub fn at(&self) -> SystemTime {
         system_time(self.at_ms)
+    }
+
+    /// Whether it counts as one that listens: it has reported within 15 s.
+    pub(crate) fn is_present(&self) -> bool {
+        u128::from(self.age_ms) <= PRESENT.as_millis()
+    }
+
+    /// Whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
+    #[cfg(feature = "console")]
+    pub(crate) fn is_silent(&self) -> bool {
+        u128::from(self.age_ms) > SILENT.as_millis()
     }
 
     /// When it was started, by the clock of its machine.
@@ -123,9 +164,33 @@ impl ListenerReport {
         if json.len() <= LONGEST {
             return json;
         }
-        let named = |name: &String| (name.clone(), TopicReport::default());
-        let topics = self.topics.keys().map(named).collect();
-        serde_json::to_string(&Self { topics, ..self.clone() }).unwrap_or_default()
+        let shortened = |topic: fn(&TopicReport) -> TopicReport| {
+            let topics = self.topics.iter().map(|(name, report)| (name.clone(), topic(report))).collect();
+            serde_json::to_string(&Self { topics, ..self.clone() }).unwrap_or_default()
+        };
+        // What is held back goes last.
+        let shorter = shortened(TopicReport::without_times);
+        if shorter.len() <= LONGEST { shorter } else { shortened(|_| TopicReport::default()) }
+    }
+}
+
+impl TopicReport {
+    fn without_times(&self) -> Self {
+        let counts =
+            self.counts.iter().filter(|(name, _)| matches!(name.as_str(), "handled" | "failed" | "dead"));
+        Self {
+            running: self.running,
+            limit: self.limit,
+            counts: counts.map(|(name, count)| (name.clone(), *count)).collect(),
+            destinations: self
+                .destinations
+                .iter()
+                .filter(|one| one.state.holds_back())
+                .take(3)
+                .cloned()
+                .collect(),
+            ..Self::default()
+        }
     }
 }
 
@@ -141,6 +206,13 @@ pub struct Reported {
 }
 
 impl Store {
+    /// Asks the listeners of a topic to call a destination now; nothing depends on it.
+    #[cfg(feature = "console")]
+    pub async fn try_now(&self, at: &PartitionNames, destination: &str) -> Result<()> {
+        let publish = redis::cmd("SPUBLISH").arg(&at.wake).arg(format!("o{destination}")).take();
+        self.send("asking for a call", at.wake.as_bytes(), &publish).await.map(drop)
+    }
+
     /// Leaves a report, or takes the last one away; and looks whether others are to be forgotten, from where the
     /// last look ended.
     pub async fn report(
@@ -159,14 +231,20 @@ impl Store {
 
     /// Everybody who has reported lately.
     pub(crate) async fn listeners(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
+        let mut all = self.reports(listeners).await?;
+        all.retain(ListenerReport::is_present);
+        Ok(all)
+    }
+
+    /// All reports that are not forgotten yet.
+    pub(crate) async fn reports(&self, listeners: &str) -> Result<Vec<ListenerReport>> {
         let now = self.time_of(listeners).await?.ms();
         let mut found = BTreeMap::new();
         let take = |_: &[u8], report: &[u8]| {
             // What cannot be read is of another version, or of somebody else.
-            let Ok(report) = serde_json::from_slice::<ListenerReport>(report) else { return true };
-            if u128::from(now.abs_diff(report.at_ms)) <= PRESENT.as_millis() {
-                found.insert(report.id.clone(), report);
-            }
+            let Ok(mut report) = serde_json::from_slice::<ListenerReport>(report) else { return true };
+            report.age_ms = now.abs_diff(report.at_ms);
+            found.insert(report.id.clone(), report);
             true
         };
         self.read_hash("reading who listens", listeners, PAGE, take).await?;

@@ -20,6 +20,8 @@ pub struct Overview {
     pub paused: Option<String>,
     /// Dead letters trimmed.
     pub trimmed: u64,
+    /// When the last of these was, in ms.
+    pub trimmed_at: Option<u64>,
     /// Timers that wait or run, without those in quarantine.
     pub due: u64,
     /// Timers in quarantine.
@@ -34,6 +36,10 @@ pub struct Overview {
     pub overdue: u64,
     /// Timers whose time comes within each of the spans that were asked for.
     pub within: [u64; 2],
+    /// Timers whose first deadline has passed and which have neither ended nor run for the first time.
+    pub undelivered: u64,
+    /// The oldest of these deadlines, in ms.
+    pub oldest: Option<u64>,
 }
 
 impl Store {
@@ -69,6 +75,9 @@ impl Overview {
             first: reply.maybe_int()?,
             overdue: reply.int()?,
             within: [reply.int()?, reply.int()?],
+            undelivered: reply.int()?,
+            oldest: reply.maybe_int()?,
+            trimmed_at: reply.maybe_int()?,
         })
     }
 }

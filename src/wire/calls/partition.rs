@@ -61,6 +61,8 @@ pub enum Scan {
     States,
     /// Kept armings without a timer before them.
     Next,
+    /// Timers that were tried and do not stand there as such, or stand there and were not.
+    Tried,
     /// Claim slots of listeners that are gone.
     Slots,
     /// Tombstones past their age; no hash, and what goes is nothing that was amiss.
@@ -74,6 +76,7 @@ impl Scan {
             Self::Records => "rec",
             Self::States => "run",
             Self::Next => "next",
+            Self::Tried => "tried",
             Self::Slots => "slots",
             Self::Tombstones => "tombstones",
         }

@@ -29,6 +29,17 @@ pub struct AckReply {
     pub triggers: TriggersSet,
 }
 
+/// The answer to a call that settles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettledAll {
+    /// What became of their trigger keys.
+    pub triggers: TriggersSet,
+    /// What became of each end.
+    pub each: Vec<SettleReply>,
+    /// Dead letters that were trimmed.
+    pub trimmed: u64,
+}
+
 /// What became of trigger keys that a call has set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TriggersSet {
@@ -144,13 +155,15 @@ impl Store {
         letters: LetterBounds,
         triggers: bool,
         ends: &[Settle],
-    ) -> Result<(TriggersSet, Vec<SettleReply>)> {
+    ) -> Result<SettledAll> {
         let mut call = self.call(&scripts::SETTLE, at);
         letters.add_to(&mut call);
         call.arg(i32::from(self.sees_to(triggers)));
         ends.iter().for_each(|end| add_end(&mut call, end));
         let mut reply = call.reply().await?;
-        Ok((read_triggers(&mut reply)?, reply.each(read_settled)?))
+        let triggers = read_triggers(&mut reply)?;
+        let each = ends.iter().map(|_| read_settled(&mut reply)).collect::<Result<_>>()?;
+        Ok(SettledAll { triggers, each, trimmed: reply.int()? })
     }
 
     /// Extends leases; answers the places of those that are lost.

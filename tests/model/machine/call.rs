@@ -84,7 +84,7 @@ impl Call {
             Self::Reschedule(key, when) => Answer::Rescheduled(store.reschedule(at, key, *when).await?),
             Self::Claim(call) => Answer::Claimed(Box::new(store.claim(at, *call).await?)),
             Self::Ack(held) => Answer::Acked(store.ack(at, false, held).await?),
-            Self::Settle(ends) => Answer::Settled(store.settle(at, letters, false, ends).await?.1),
+            Self::Settle(ends) => Answer::Settled(store.settle(at, letters, false, ends).await?.each),
             Self::Renew(held) => Answer::Renewed(store.renew(at, LEASE, held).await?),
             Self::Pause(reason) => Answer::Paused(store.pause(at, *reason).await?),
             Self::Repair(what) => Answer::Repaired(rig.repair(*what).await?),

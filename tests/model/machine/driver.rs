@@ -33,6 +33,8 @@ pub(crate) struct Sight {
     pub(crate) letters: Vec<RawLetter>,
     pub(crate) trimmed: u64,
     pub(crate) heads: Heads,
+    /// How many timers should have ended by now.
+    pub(crate) undelivered: u64,
 }
 
 impl<'a> Driver<'a> {
@@ -87,6 +89,7 @@ impl<'a> Driver<'a> {
             .note(moment, call, answer, &sight)
             .and_then(|()| oracle.agrees(&sight))
             .and_then(|()| oracle.hears(&heard, &sight))
+            .and_then(|()| sight.counts_what_is_undelivered(moment.now))
             .map_err(|why| format!("{why}\n  after {call:?}\n  answered by {answer:?}"))?;
         self.heard.extend(heard);
         Ok(())
@@ -187,16 +190,33 @@ impl<'a> Driver<'a> {
 impl Sight {
     async fn of(rig: &Rig) -> Self {
         let looks = futures::future::join_all(KEYS.map(|key| rig.store.look(&rig.at, key)));
-        let (looks, letters, counts, heads) = tokio::join!(
+        let (looks, letters, counts, heads, (undelivered, _)) = tokio::join!(
             looks,
             rig.letters(),
             rig.store.letter_counts(&rig.at),
-            rig.store.peek(std::slice::from_ref(&rig.at))
+            rig.store.peek(std::slice::from_ref(&rig.at)),
+            rig.undelivered()
         );
         let looks = looks.into_iter().map(|look| look.expect("it can be looked at")).collect();
         let (count, trimmed) = counts.expect("they can be counted");
         assert_eq!(letters.len() as u64, count, "some letters have lost their names");
-        Self { looks, letters, trimmed, heads: heads.expect("it can be read").1[0] }
+        Self { looks, letters, trimmed, heads: heads.expect("it can be read").1[0], undelivered }
+    }
+}
+
+impl Sight {
+    /// Compares the count with what records and states say of each timer.
+    fn counts_what_is_undelivered(&self, now: u64) -> Verdict {
+        let is_late = |look: &&Look| {
+            let was_tried = look.state.as_ref().is_some_and(|state| state[10..17] != [0, 0, 0, 1, 0, 0, 0]);
+            let first = look.record[9..17].try_into().map(u64::from_be_bytes).expect("it is whole");
+            if was_tried { first < now } else { look.score.is_some_and(|score| score < now) }
+        };
+        let late = self.looks.iter().flatten().filter(is_late).count() as u64;
+        if late == self.undelivered {
+            return Ok(());
+        }
+        Err(format!("{late} timers should have ended by {now}, and {} are counted", self.undelivered))
     }
 }
 

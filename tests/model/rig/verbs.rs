@@ -216,7 +216,7 @@ impl Rig {
 
     pub(crate) async fn end_bounded(&self, letters: LetterBounds, held: &Held, end: End) -> SettleReply {
         let settle = Settle { held: held.clone(), end };
-        self.store.settle(&self.at, letters, false, &[settle]).await.expect("it can be settled").1[0]
+        self.store.settle(&self.at, letters, false, &[settle]).await.expect("it can be settled").each[0]
     }
 
     pub(crate) async fn renew(&self, held: &Held) -> bool {
@@ -236,6 +236,14 @@ impl Rig {
     pub(crate) async fn cancel_as(&self, cancel: &Cancel) -> CancelReply {
         let replies = self.store.cancel(&self.at, std::slice::from_ref(cancel)).await;
         replies.expect("it can be cancelled")[0]
+    }
+
+    /// How many timers should have ended by now, and how long ago the first of them.
+    pub(crate) async fn undelivered(&self) -> (u64, Option<u64>) {
+        let ahead = [ms(0), ms(0)];
+        let seen = self.store.overviews(std::slice::from_ref(&self.at), ahead).await.remove(0);
+        let seen = seen.expect("it can be looked over");
+        (seen.undelivered, seen.oldest.map(|oldest| self.now() - oldest))
     }
 
     pub(crate) async fn look(&self, key: &str) -> Option<Look> {

@@ -40,4 +40,5 @@ mod repeats;
 mod settling;
 mod tail;
 mod triggers;
+mod undelivered;
 mod written_back;

@@ -125,7 +125,7 @@ async fn ends_of_several_kinds_share_a_call(rig: &mut Rig) {
     held[3].token = rig.ids.token();
     let ends = [retry(5), dead(), End::Release, retry(5)];
     let ends: Vec<Settle> = held.into_iter().zip(ends).map(|(held, end)| Settle { held, end }).collect();
-    let replies = rig.store.settle(&rig.at, LETTERS, false, &ends).await.expect("it can be settled").1;
+    let replies = rig.store.settle(&rig.at, LETTERS, false, &ends).await.expect("it can be settled").each;
     let retried = SettleReply::Settled(Some((rig.ceil() + 5, timers[0].arming)));
     let released = SettleReply::Settled(Some((rig.now(), timers[2].arming)));
     assert_eq!(replies, [retried, SettleReply::Settled(None), released, SettleReply::Gone]);

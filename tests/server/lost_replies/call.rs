@@ -279,7 +279,7 @@ impl Caller {
 
     async fn settle(&self, name: &str, number: u8, end: &End) -> Said {
         let settle = Settle { held: held(name, number), end: end.clone() };
-        let (_, replies) = self.store.settle(&self.at, LETTERS, false, &[settle]).await?;
+        let replies = self.store.settle(&self.at, LETTERS, false, &[settle]).await?.each;
         Ok(list(replies.iter().map(|reply| format!("{reply:?}"))))
     }
 

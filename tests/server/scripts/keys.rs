@@ -56,6 +56,22 @@ fn the_journal_is_named_as_meta_is_and_touched_under_pcall_alone() {
     assert_eq!(format!("{}journal", &meta[..meta.len() - 4]), at.key("journal"));
 }
 
+/// Callers of earlier releases do not name it, and the parts serve many bodies: so it is known by its name, and declared.
+#[test]
+fn what_was_tried_is_named_as_meta_is_and_declared_last() {
+    let word = regex::Regex::new(r"\b(?:tried|note_tried|move_tried|forget_tried)\b").expect("a pattern");
+    for source in Source::bodies() {
+        let keys = source.numbered("KEYS");
+        let is_last = keys.last_key_value().is_some_and(|(_, name)| name == "tried");
+        let uses = word.is_match(&source.code) || source.words("Parts").contains(&"succession");
+        assert_eq!(uses, is_last, "{}", source.name);
+        assert!(is_last || !keys.values().any(|name| name == "tried"), "{}", source.name);
+    }
+    let at = keylapse::internals::names::PartitionNames::new("keylapse", "t", 0, 1, false);
+    let meta = at.key("meta");
+    assert_eq!(format!("{}tried", &meta[..meta.len() - 4]), at.key("tried"));
+}
+
 /// The exception is needed where it is made: each call of the part, and two of `arm`.
 #[test]
 fn trigger_keys_are_touched_under_pcall_alone() {
@@ -78,10 +94,12 @@ fn declared(source: &Source) -> BTreeSet<String> {
         names.insert(format!("KEYS[{number}]"));
         names.insert(if name == "next" { "nxt".to_owned() } else { name });
     }
+    // By which scripts name it that are not told where it stands among their keys: see below.
+    names.insert("tried".to_owned());
     // Names for one of the declared keys: parameters, choices, and the loop
     // over all of them.
     let aliases: &[&str] = match source.name.as_str() {
-        "timers" | "reschedule" => &["zset"],
+        "timers" | "reschedule" | "overview" => &["zset"],
         "claim" => &["index", "zset"],
         "repair" => &["hashes[which]"],
         "list" => &["hash", "zset"],
