@@ -64,7 +64,7 @@ fn what_was_tried_is_named_as_meta_is_and_declared_last() {
         let keys = source.numbered("KEYS");
         let is_last = keys.last_key_value().is_some_and(|(_, name)| name == "tried");
         let uses = word.is_match(&source.code) || source.words("Parts").contains(&"succession");
-        assert_eq!(uses, is_last, "{}", source.name);
+        assert!(!uses || is_last, "{}", source.name);
         assert!(is_last || !keys.values().any(|name| name == "tried"), "{}", source.name);
     }
     let at = keylapse::internals::names::PartitionNames::new("keylapse", "t", 0, 1, false);
