@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Topics,
     /// Who listens, and to what.
     Listeners,
+    /// The hosts that webhooks call, and by which of them work is held back; --try calls one now.
+    Hosts(commands::hosts::Args),
     /// All of it on a screen that stays up to date.
     Top(commands::top::Args),
     /// What a topic holds, by time, page by page.
@@ -95,6 +97,7 @@ pub(crate) async fn run(cli: Cli, out: &mut Output) -> Result<Exit, Failed> {
         Command::Status(args) => commands::status::run(&console().await?, &args, out).await,
         Command::Topics => commands::topics::run(&console().await?, out).await,
         Command::Listeners => commands::listeners::run(&console().await?, out).await,
+        Command::Hosts(args) => commands::hosts::run(&console().await?, &args, out).await,
         Command::Top(args) => commands::top::run(&connect, &format, &args).await,
         Command::Ls(args) => commands::ls::run(&console().await?, &args, out).await,
         Command::Show(args) => commands::show::run(&console().await?, &args, out).await,

@@ -102,8 +102,9 @@ impl Status {
         });
         let topics = self.topics.iter().flat_map(TopicStatus::alarms);
         let stalled = self.listeners.iter().filter_map(|listener| {
+            let long = brief(listener.handlers_stalled_ms?);
             let says =
-                format!("its handlers have blocked all threads for {}", brief(listener.handlers_stalled_ms?));
+                format!("the runtime of its handlers has polled nothing for {long}, so it claims nothing");
             Some(of_listener(AlarmKind::Stalled, listener, &says))
         });
         let silent = self.silent.iter().map(|listener| {

@@ -14,6 +14,10 @@ pub struct Limits {
     /// For how long the oldest overdue timer may have been due. It counts by deadline: what is due in the far future is no
     /// backlog.
     pub max_overdue: Option<Duration>,
+    /// How many undelivered timers there may be.
+    pub max_undelivered: Option<u64>,
+    /// How long ago the oldest undelivered timer may have been due, by its first deadline.
+    pub max_undelivered_for: Option<Duration>,
     /// How many dead letters there may be.
     pub max_dead: Option<u64>,
     /// How many timers may be in quarantine.
@@ -28,7 +32,8 @@ pub struct Limits {
 pub struct Breach {
     /// The topic.
     pub topic: String,
-    /// What was looked at: `overdue_ms`, `dead`, `quarantined`, `listeners`, or `problem` where it could not be read.
+    /// What was looked at: `overdue_ms`, `undelivered`, `undelivered_ms`, `dead`, `quarantined`, `listeners`, or `problem` where
+    /// it could not be read.
     pub what: &'static str,
     /// What it is.
     pub found: u64,
@@ -43,6 +48,18 @@ impl Limits {
     #[must_use]
     pub fn overdue(self, most: Option<Duration>) -> Self {
         Self { max_overdue: most, ..self }
+    }
+
+    /// With this for [`max_undelivered`](Self::max_undelivered).
+    #[must_use]
+    pub fn undelivered(self, most: Option<u64>) -> Self {
+        Self { max_undelivered: most, ..self }
+    }
+
+    /// With this for [`max_undelivered_for`](Self::max_undelivered_for).
+    #[must_use]
+    pub fn undelivered_for(self, most: Option<Duration>) -> Self {
+        Self { max_undelivered_for: most, ..self }
     }
 
     /// With this for [`max_dead`](Self::max_dead).
@@ -83,7 +100,16 @@ impl Limits {
             let says = format!("{timers}, the oldest due for {oldest}");
             found.push(breach("overdue_ms", overview.oldest_overdue_ms, ms(most), says));
         }
+        if let Some(most) = self.max_undelivered_for.filter(|most| overview.oldest_undelivered() > *most) {
+            let (oldest, timers) = (
+                show_span(overview.oldest_undelivered()),
+                counted(overview.undelivered, "undelivered timer"),
+            );
+            let says = format!("{timers}, the oldest first due {oldest} ago");
+            found.push(breach("undelivered_ms", overview.oldest_undelivered_ms, ms(most), says));
+        }
         let counts = [
+            ("undelivered", self.max_undelivered, overview.undelivered, "undelivered timer"),
             ("dead", self.max_dead, overview.dead, "dead letter"),
             ("quarantined", self.max_quarantined, overview.quarantined, "quarantined timer"),
         ];

@@ -115,6 +115,14 @@ impl Console {
         self.schedule.listeners().await
     }
 
+    /// The same, with those that have said nothing since: a report is forgotten after ten minutes.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn reports(&self) -> Result<Vec<ListenerReport>> {
+        self.schedule.reports().await
+    }
+
     /// Asks each listener of a topic to call a destination now that it holds back, such as a host whose circuit is open.
     /// How that went is in their next reports.
     ///

@@ -189,7 +189,7 @@ impl Console {
 
     async fn status_in(&self, registry: Registry) -> Result<Status> {
         let Registry { topics, unreadable } = registry;
-        let mut listeners = self.schedule.reports().await?;
+        let mut listeners = self.reports().await?;
         let silent = listeners.iter().filter(|one| one.is_silent()).cloned().collect();
         listeners.retain(ListenerReport::is_present);
         let topics = self.status_of(&topics, &listeners).await;
@@ -241,7 +241,7 @@ fn recent<'a>(all: impl Iterator<Item = &'a RecentAttempts>) -> Option<Recent> {
 }
 
 /// Each once, by what is worst of it, as it is now.
-fn destinations(topic: &str, listeners: &[ListenerReport]) -> Vec<Destination> {
+pub(super) fn destinations(topic: &str, listeners: &[ListenerReport]) -> Vec<Destination> {
     let mut worst = BTreeMap::<String, Destination>::new();
     for listener in listeners {
         for one in listener.topics.get(topic).iter().flat_map(|report| &report.destinations) {

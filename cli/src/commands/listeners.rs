@@ -2,12 +2,13 @@
 
 use keylapse::ListenerReport;
 use keylapse::console::Console;
+use keylapse::console::words::brief;
 
 use crate::exit::{Exit, Failed};
 use crate::output::{Column, Output, Table, short};
 
 pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Failed> {
-    let listeners = console.listeners().await?;
+    let listeners = console.reports().await?;
     if out.is_json() {
         for listener in &listeners {
             out.line("listener", listener)?;
@@ -15,7 +16,8 @@ pub(crate) async fn run(console: &Console, out: &mut Output) -> Result<Exit, Fai
     } else {
         out.table(&table(&listeners))?;
     }
-    Ok(if listeners.is_empty() { Exit::Findings } else { Exit::Fine })
+    let listens = listeners.iter().any(|listener| !listener.is_silent());
+    Ok(if listens { Exit::Fine } else { Exit::Findings })
 }
 
 fn table(listeners: &[ListenerReport]) -> Table {
@@ -29,10 +31,12 @@ fn table(listeners: &[ListenerReport]) -> Table {
         Text("TOPICS"),
     ]);
     for listener in listeners {
+        let silent = listener.is_silent().then(|| format!("no report for {}", brief(listener.age_ms)));
         let hears = listener.nodes.iter().map(|node| match &node.gap {
             Some(gap) => format!("{} {} (may miss something: {gap})", node.node, node.mode),
             None => format!("{} {}", node.node, node.mode),
         });
+        let hears = silent.into_iter().chain(hears);
         let topics: Vec<_> = listener.topics.keys().map(String::as_str).collect();
         table.row([
             short(&listener.host, 40),

@@ -11,6 +11,7 @@ pub(crate) mod destroy;
 mod did;
 pub(crate) mod doctor;
 pub(crate) mod health;
+pub(crate) mod hosts;
 mod in_use;
 pub(crate) mod journal;
 mod lines;

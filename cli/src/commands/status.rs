@@ -1,9 +1,10 @@
 //! `keylapse status`: how all topics are.
 
-use keylapse::console::{Console, Status, TopicStanding, TopicStatus};
+use keylapse::console::words::{brief, percent};
+use keylapse::console::{Console, Recent, Status, TopicStanding};
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Column, Output, Table, count, counted, lateness, short, span, stalled};
+use crate::output::{Column, Output, Table, count, counted, lateness, short};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -25,6 +26,9 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         for listener in &status.listeners {
             out.line("listener", listener)?;
         }
+        for alarm in status.alarms() {
+            out.line("alarm", &alarm)?;
+        }
         return Ok(Exit::Fine);
     }
     if status.topics.is_empty() && status.unreadable.is_empty() {
@@ -35,21 +39,12 @@ pub(crate) async fn run(console: &Console, args: &Args, out: &mut Output) -> Res
         return Ok(Exit::Fine);
     }
     out.table(&table(&status))?;
-    for topic in &status.topics {
-        for alarm in alarms(topic) {
-            out.say(format!("! {}: {alarm}", topic.topic.name()))?;
-        }
+    for alarm in status.alarms() {
+        out.say(format!("! {}", short(&alarm.to_string(), 600)))?;
     }
-    out.unreadable(&status.unreadable)?;
     if status.more_topics > 0 {
         let more = counted(status.more_topics, "more topic");
         out.say(format!("… and {more}: --limit shows more, or name those that you want"))?;
-    }
-    for listener in &status.listeners {
-        if let Some(ms) = listener.handlers_stalled_ms {
-            let (host, pid) = (short(&listener.host, 60), listener.pid);
-            out.say(format!("! {host} (process {pid}): {}", stalled(ms)))?;
-        }
     }
     out.say(counted(status.listeners.len() as u64, "listener"))?;
     Ok(Exit::Fine)
@@ -68,55 +63,46 @@ fn table(status: &Status) -> Table {
         Text("TOPIC"),
         Text("STATE"),
         Number("TIMERS"),
-        Number("OVERDUE"),
+        Number("UNDELIVERED"),
         Number("OLDEST"),
+        Number("OVERDUE"),
         Number("DUE 1M"),
         Number("DUE 1H"),
         Number("RUNNING"),
         Number("DEAD"),
         Number("ENROLLED"),
         Number("LISTENERS"),
-        Number("FAILING"),
-        Number("LATE P99"),
+        Number("FAILING 5M"),
+        Number("FAILING 1H"),
+        Number("LATE P99 5M"),
     ]);
     for topic in &status.topics {
         let held = &topic.overview;
-        let oldest = if held.overdue > 0 { span(held.oldest_overdue_ms) } else { "-".to_owned() };
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let oldest = or_none((held.undelivered > 0).then(|| brief(held.oldest_undelivered_ms)));
+        let failing = |of: &Option<Recent>| or_none(of.as_ref().and_then(Recent::failing).map(percent));
         let enrolled = if topic.topic.is_attached() { count(held.enrolled) } else { "-".to_owned() };
-        let failing =
-            topic.failing().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         table.row([
             short(topic.topic.name(), 60),
             topic.standing().as_str().to_owned(),
             count(held.timers),
-            count(held.overdue),
+            count(held.undelivered),
             oldest,
+            count(held.overdue),
             count(held.due_in_1m),
             count(held.due_in_1h),
             format!("{}/{}", topic.running, topic.limit),
             count(held.dead),
             enrolled,
             topic.listeners.to_string(),
-            failing,
-            topic.late_p99_us.map_or_else(|| "-".to_owned(), lateness),
+            failing(&topic.last_5m),
+            failing(&topic.last_1h),
+            or_none(topic.last_5m.as_ref().and_then(|last| last.late_p99_us).map(lateness)),
         ]);
     }
     for topic in &status.unreadable {
         let known = [short(&topic.name, 60), TopicStanding::Unreadable.as_str().to_owned()];
-        table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 11)));
+        table.row(known.into_iter().chain(std::iter::repeat_n("-".to_owned(), 13)));
     }
     table
-}
-
-/// What somebody has to look at.
-fn alarms(topic: &TopicStatus) -> Vec<String> {
-    let held = &topic.overview;
-    let mut alarms = Vec::new();
-    alarms.extend(topic.problem.as_ref().map(|problem| short(problem, 300)));
-    alarms.extend(held.closed.as_ref().map(|closed| format!("closed: {}", short(closed, 60))));
-    alarms.extend(held.paused.as_ref().map(|reason| format!("paused: {}", short(reason, 200))));
-    if topic.is_unserved() {
-        alarms.push("no listener serves it".to_owned());
-    }
-    alarms
 }

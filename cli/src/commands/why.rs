@@ -1,5 +1,6 @@
 //! `keylapse why`: why a key's timer has run, will run, or does not run now.
 
+use keylapse::console::words::brief;
 use keylapse::console::{Console, Why, text};
 
 use crate::commands::target::{key, no_topic_of};
@@ -35,6 +36,9 @@ fn show(why: &Why, out: &mut Output) -> Result<(), Failed> {
     for moment_of in &why.timeline {
         let (at, since) = (moment(moment_of.at_ms), ago(moment_of.at_ms, why.now_ms));
         out.say(format!("  {at}  {since:<14}  {}", short(&moment_of.what, 600)))?;
+    }
+    if let Some(ms) = why.undelivered_ms {
+        out.say(format!("late:     undelivered for {}, by its first deadline", brief(ms)))?;
     }
     out.say(format!("next:     {}", why.next))?;
     for reason in &why.not_now {

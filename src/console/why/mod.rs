@@ -35,6 +35,8 @@ pub struct Why {
     pub journal: bool,
     /// What has happened, and what will, by time.
     pub timeline: Vec<Moment>,
+    /// For how long its timer has been undelivered, by its first deadline, in ms.
+    pub undelivered_ms: Option<u64>,
     /// What comes next.
     pub next: String,
     /// Why nothing runs now: each reason by itself is enough.
@@ -94,6 +96,7 @@ impl KnownTopic {
             ended: Vec::new(),
             journal: self.journal_bounds().await?.is_some(),
             timeline: Vec::new(),
+            undelivered_ms: None,
             next: String::new(),
             not_now: Vec::new(),
             served_by: Vec::new(),
@@ -107,6 +110,7 @@ impl KnownTopic {
         why.tell_timeline();
         why.tell_who(listeners);
         why.tell_next();
+        why.tell_undelivered(listeners);
         why.not_now.extend(overview.paused.map(|reason| format!("the topic is paused: {reason}")));
         why.not_now.extend(overview.closed.map(|closed| format!("the topic is closed: {closed}")));
         Ok(why)

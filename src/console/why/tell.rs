@@ -1,10 +1,14 @@
 //! What is known of a key, in words: what has happened, what comes next, who would run it, and why nothing runs now.
 
+use crate::console::status::destinations;
 use crate::console::words::brief;
 use crate::console::{Ending, Entry, EntryState, counted};
 use crate::wire::ListenerReport;
 
 use super::{Moment, Why};
+
+/// So many destinations that hold its topic back are named.
+const NAMED: usize = 5;
 
 impl Why {
     pub(super) fn tell_timeline(&mut self) {
@@ -113,6 +117,18 @@ impl Why {
                 (format!("attempt {attempt}{again}, which has been due for {}", brief(now - at)), None)
             }
         }
+    }
+
+    /// For how long it should have run, and whom its topic waits for.
+    pub(super) fn tell_undelivered(&mut self, listeners: &[ListenerReport]) {
+        let Some(timer) = &self.timer else { return };
+        let since = timer.deadline_ms.and_then(|first| self.now_ms.checked_sub(first)).filter(|ms| *ms > 0);
+        let runs_first = timer.state == EntryState::Running && timer.attempt == 1 && timer.snoozes == 0;
+        let Some(since) = since.filter(|_| !runs_first) else { return };
+        self.undelivered_ms = Some(since);
+        let all = destinations(&self.topic, listeners);
+        let held_back = all.iter().filter(|one| one.state.holds_back()).take(NAMED);
+        self.not_now.extend(held_back.map(|one| format!("its topic is held back by {}", one.says())));
     }
 
     fn next_of_key(&self, key: &Entry) -> (String, Option<String>) {

@@ -14,7 +14,6 @@ use crate::wire::{PartitionNames, Store, scripts};
 /// One that has not reported for this long counts as gone: three reports.
 const PRESENT: Duration = Duration::from_secs(15);
 /// One that has not reported for this long is worth a look: its next report is three seconds late.
-#[cfg(feature = "console")]
 const SILENT: Duration = Duration::from_secs(8);
 /// After this long without one, its last report is forgotten. Until then operators see that it has ended without a word.
 pub(crate) const FORGOTTEN_MS: u64 = 600_000;
@@ -54,8 +53,7 @@ pub struct ListenerReport {
     /// When it reported, in ms since 1970, by the server's clock.
     #[serde(rename = "at", skip_serializing)]
     pub(crate) at_ms: u64,
-    /// How long ago that was, in ms.
-    #[serde(skip)]
+    /// How long ago that was, in ms, when it was read.
     pub age_ms: u64,
 }
 
@@ -136,9 +134,9 @@ impl ListenerReport {
         u128::from(self.age_ms) <= PRESENT.as_millis()
     }
 
-    /// Whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
-    #[cfg(feature = "console")]
-    pub(crate) fn is_silent(&self) -> bool {
+    /// Returns whether its next report is overdue: it has ended without a word, stands still, or cannot reach the server.
+    /// So it is after eight seconds.
+    pub fn is_silent(&self) -> bool {
         u128::from(self.age_ms) > SILENT.as_millis()
     }
 

@@ -128,7 +128,8 @@ impl Desk {
 
 fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
     let held = &status.overview;
-    let said = status.problem.as_ref().or(held.closed.as_ref()).or(held.paused.as_ref());
+    let said = status.alarms().into_iter().next().map(|alarm| alarm.says);
+    let recent = status.last_5m.as_ref();
     let ended = status.handled + status.failed;
     // Of a topic that nobody serves there are no reports.
     let is_told = status.problem.is_none() && status.listeners > 0;
@@ -138,13 +139,14 @@ fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
         pattern: status.topic.pattern().to_owned(),
         attached: status.topic.is_attached(),
         standing: status.standing(),
-        said: said.cloned().unwrap_or_default(),
+        said: said.unwrap_or_default(),
         timers: held.timers,
         quarantined: held.quarantined,
         dead: held.dead,
         enrolled: held.enrolled,
         overdue: held.overdue,
-        oldest_ms: held.oldest_overdue_ms,
+        undelivered: held.undelivered,
+        oldest_ms: held.oldest_undelivered_ms,
         due_1m: held.due_in_1m,
         due_1h: held.due_in_1h,
         running: status.running,
@@ -152,8 +154,8 @@ fn topic_row(status: &TopicStatus, rates: &mut Rates) -> TopicRow {
         listeners: status.listeners,
         rate,
         failing: status.failing(),
-        late_p50_us: status.late_p50_us,
-        late_p99_us: status.late_p99_us,
+        late_p50_us: recent.and_then(|recent| recent.late_p50_us),
+        late_p99_us: recent.and_then(|recent| recent.late_p99_us),
     }
 }
 

@@ -9,13 +9,15 @@ pub(super) struct TopicRow {
     pub(super) pattern: String,
     pub(super) attached: bool,
     pub(super) standing: TopicStanding,
-    /// Why it is paused, closed or unreadable.
+    /// What somebody has to know of it before all else.
     pub(super) said: String,
     pub(super) timers: u64,
     pub(super) quarantined: u64,
     pub(super) dead: u64,
     pub(super) enrolled: u64,
     pub(super) overdue: u64,
+    pub(super) undelivered: u64,
+    /// For how long the oldest of these should have run.
     pub(super) oldest_ms: u64,
     pub(super) due_1m: u64,
     pub(super) due_1h: u64,
@@ -24,7 +26,7 @@ pub(super) struct TopicRow {
     pub(super) listeners: usize,
     /// Attempts that ended a second, once two reports of the listeners have been seen.
     pub(super) rate: Option<f64>,
-    /// The share of the attempts that failed.
+    /// The share of the attempts of the last five minutes that failed.
     pub(super) failing: Option<f64>,
     pub(super) late_p50_us: Option<u64>,
     pub(super) late_p99_us: Option<u64>,

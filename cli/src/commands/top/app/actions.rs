@@ -79,7 +79,7 @@ fn of_topic(topic: &TopicRow) -> Option<Offer> {
             let what = What::Ask(Act { topic: name, deed: Deed::Resume }, topic.overdue);
             Some(Offer { key: 'P', name: "resume", what })
         }
-        TopicStanding::Fine | TopicStanding::Unserved => {
+        TopicStanding::Fine | TopicStanding::Unserved | TopicStanding::HeldBack | TopicStanding::Failing => {
             Some(Offer { key: 'P', name: "pause", what: What::Pause { topic: name, timers: topic.timers } })
         }
         _ => None,

@@ -16,8 +16,9 @@ pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
         Column::text("TOPIC", 0, 16),
         Column::word("STATE", 1),
         Column::number("TIMERS", 3),
-        Column::number("OVERDUE", 2),
+        Column::number("UNDELIVERED", 2),
         Column::number("OLDEST", 4),
+        Column::number("OVERDUE", 14),
         Column::number("DUE 1M", 9),
         Column::number("DUE 1H", 11),
         Column::number("RUNNING", 6),
@@ -36,12 +37,13 @@ pub(super) fn grid(topics: &[TopicRow], theme: Theme) -> Grid {
 
 fn row(topic: &TopicRow, theme: Theme) -> Vec<Cell> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let oldest = (topic.overdue > 0).then(|| brief(topic.oldest_ms));
+    let oldest = (topic.undelivered > 0).then(|| brief(topic.oldest_ms));
     let running = (topic.limit > 0).then(|| format!("{}/{}", topic.running, topic.limit));
     let numbers = [
         count(topic.timers),
-        count(topic.overdue),
+        count(topic.undelivered),
         or_none(oldest),
+        count(topic.overdue),
         count(topic.due_1m),
         count(topic.due_1h),
         or_none(running),
@@ -66,29 +68,23 @@ fn of(standing: TopicStanding, theme: Theme) -> Style {
 
 /// What somebody has to know of a topic before all else.
 pub(super) fn remark(topic: &TopicRow, theme: Theme) -> Option<(String, Style)> {
-    let said = short(&topic.said, 400);
-    let text = match topic.standing {
-        TopicStanding::Fine => return None,
-        TopicStanding::Paused => format!("{} is paused: {said}", topic.name),
-        TopicStanding::Unserved => format!("{} has no listener: nobody runs its timers", topic.name),
-        TopicStanding::Closed => format!("{} is closed: {said}", topic.name),
-        _ => format!("{} cannot be read: {said}", topic.name),
-    };
-    Some((text, of(topic.standing, theme)))
+    let style = if topic.standing == TopicStanding::Fine { theme.alarm() } else { of(topic.standing, theme) };
+    (!topic.said.is_empty()).then(|| (format!("{}: {}", topic.name, short(&topic.said, 400)), style))
 }
 
 /// How a topic is, in one line and another: as many facts as there is room for, the most important first.
 pub(super) fn facts(topic: &TopicRow, theme: Theme, columns: usize) -> [Line<'static>; 2] {
-    let overdue = match topic.overdue {
-        0 => "none overdue".to_owned(),
-        overdue => format!("{} overdue, oldest {}", count(overdue), brief(topic.oldest_ms)),
+    let undelivered = match topic.undelivered {
+        0 => "none undelivered".to_owned(),
+        some => format!("{} undelivered, oldest {}", count(some), brief(topic.oldest_ms)),
     };
     let listeners = counted(topic.listeners as u64, "listener");
     let timers = counted(topic.timers, "timer");
     let running = format!("{}/{} running", topic.running, topic.limit);
-    let first = [timers, overdue, format!("{} dead", count(topic.dead)), running, listeners];
+    let first = [timers, undelivered, format!("{} dead", count(topic.dead)), running, listeners];
     let mut second =
-        vec![format!("due in 1m {}", count(topic.due_1m)), format!("in 1h {}", count(topic.due_1h))];
+        vec![format!("overdue {}", count(topic.overdue)), format!("due in 1m {}", count(topic.due_1m))];
+    second.push(format!("in 1h {}", count(topic.due_1h)));
     second.extend(topic.rate.map(|per_second| format!("{}/s", rate(per_second))));
     second.extend(topic.failing.map(|share| format!("failing {}", percent(share))));
     second.extend(topic.late_p50_us.map(|us| format!("late p50 {}", lateness(us))));
